@@ -143,7 +143,7 @@ class EngineLog:
         if weight is not None:  # a sample weight of 0 excludes a row on purpose
             columns |= {"sample_weight": weight, "shown": shown & (weight > 0)}
         if clicks is not None:
-            columns |= dict.fromkeys(("click", "n_clicks")[:2 - rates], clicks)
+            columns |= dict.fromkeys(("click", "n_clicks")[: 2 - rates], clicks)
         own = [name for name in reads if name not in ROLES and name not in optional]
         scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
         if "impressions" in schema:

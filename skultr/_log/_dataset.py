@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from .._base._progress import working
 from .._base._typing import AnyFrame, Ints
-from ._batches import open_table
 from ._clicklog import ClickLog
-from ._dataset_files import Manifest
+from ._dataset_files import Manifest, open_table
 from ._dataset_frames import FramesOfLog, load_doc_ids, open_log
 from ._dataset_writer import write_log
 

@@ -1,264 +1,472 @@
-"""From a log in parts to tables on disk: one pass over the log, then a file of queries at a time.
+"""From a log in parts to tables on disk, through a log in memory for each file of queries.
 
-1. Each part of the log is checked, and its rows go to one of many files by their query, with ids
-   as numbers in the order in which they were met (:class:`SpreadRows`).
-2. The ids are sorted, which gives the final codes of queries, documents, versions and users.
-3. Each file, small enough for memory, becomes a :class:`ClickLog` whose equal lists are merged.
-4. Its rows are written to where the order of the queries puts them.
+1. Each part of the log is checked, and its rows go to one of many files by their query.
+2. Each file, small enough for memory, is read as any log in memory, and its equal lists are
+   merged: a :class:`ClickLog` with codes of its own.
+3. The codes of all files become those of one log, and the rows are written to where the order of
+   the queries puts them.
 """
 
 from __future__ import annotations
 
+import pickle
+import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._progress import progress
-from ..exceptions import python_value
-from ._clicklog import ClickLog
-from ._counted import check_counts, look_like_rates, warn_about_rates
-from ._dataset_documents import DocumentCodes, scratch_array, write_documents
-from ._dataset_files import Manifest
-from ._dataset_rows import SpreadRows
-from ._faults import GRADES, ONE_ROW_PER_POSITION
-from ._roles import ROLES
-from ._segments import offsets_from_counts, offsets_from_sorted
+from .._base._typing import Ints
+from ..exceptions import ClickDataWarning, python_value, warn_user
+from ._clicklog import ClickLog, sort_into_lists
+from ._counted import EngineLog, check_counts, check_numbers, look_like_rates, warn_about_rates
+from ._dataset_files import Manifest, import_pyarrow
+from ._faults import GRADES, IDS, NO_ROWS, count_of
+from ._hashing import hash_columns, row_hashes
+from ._offsets import is_far
+from ._reader import Rows
+from ._roles import ROLES, check_team, feature_names, read_scope
+from ._segments import encode, offsets_from_counts, offsets_from_sorted
+from ._union import Union
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Files that the rows are spread over: a log of 100 million rows gives files of 1.5 million.
+N_FILES = 64
+_NUMBERS = ("position", "bias", "impressions", "propensity", "production")
 #: Columns of the rows on disk; those that are constant are numbers in the manifest.
-_CODES = ("version", "user", "position", "bias")
-_NUMBERS = ("clicks", "weight", "propensity", "production")
+_ON_DISK = ("version", "query", "user", "position", "bias", "clicks", "weight", "propensity")
+_ON_DISK += ("production",)
+#: Rows of features that are copied at a time.
+_ROWS = 1 << 16
+_Source = tuple["pa.Schema", Iterator["pa.Table"]]
 
 
 def write_log(
     schema: pa.Schema,
     parts: Iterator[pa.Table],
-    documents: tuple[pa.Schema, Iterator[pa.Table]] | None,
+    documents: _Source | None,
     *,
     click: str,
     scratch: Path,
     out: Path,
 ) -> None:
     """Write a log, with the features of its rows or of ``documents``, into the folder ``out``."""
-    rows = SpreadRows(schema, click, documents is None, scratch)
+    rows = _SpreadRows(schema, click, documents is None, scratch)
     for part in progress(parts, "part of the rows"):
         rows.add(part)
-    rows.close()
-    codes = DocumentCodes(rows)
+    paths = rows.close()
+    files = [_File(path, *rows.read(path)) for path in progress(paths, "file of lists")]
+    rows.check_counts(files)
+    by_pair = rows.scope == "query" and "doc" in rows.roles
+    union = Union([file.log for file in files], None if by_pair else [f.hashes for f in files])
+    n_queries, n_versions = len(union.query_ids), len(union.doc_of_version)
+    features = rows.features if documents is None else _Features(_feature_names(documents[0]))
+    names = features.names
+    target = _scratch_array(scratch / "features.array", np.float32, (n_versions, len(names)))
+    if documents is not None:
+        _read_documents(documents, union, features, target)
+    n_raw = np.zeros(n_queries, dtype=np.int64)
+    several = any(file.differs for file in files)
+    copies = [_Copy(name, files, union, scratch) for name in ("merged", "detailed")[: 1 + several]]
+    for number, file in enumerate(files):
+        logs = file.load()
+        n_raw[union.codes("query", number)] = file.n_raw
+        if documents is None:
+            target[union.codes("version", number)] = logs[0].features
+        for copy, log in zip(copies, (logs[0], logs[-1]), strict=False):
+            copy.place(union.recoded(log, number))
+    features.warn()
     manifest = Manifest(out, {"click": click}, {})
-    manifest.facts |= _Lists(rows, codes, scratch).write(manifest)
-    manifest.facts["roles"] = [name for name in schema.names if name in ROLES]
-    manifest.facts["feature_names"] = write_documents(rows, codes, documents, manifest, scratch)
+    copies = {copy.name: copy.write(manifest) for copy in copies}
+    manifest.save("queries", {"id": union.query_ids, "impressions": n_raw})
+    manifest.save("factors", {"bias": union.bias_values})
+    manifest.save("users", {"id": union.user_ids})
+    doc = union.doc_of_version.astype(np.int32)
+    manifest.save("versions", {"doc": doc} | ({"features": target} if names else {}))
+    _save_documents(manifest, union.doc_ids)
+    manifest.facts |= {
+        "n_queries": n_queries,
+        "n_documents": int(doc[-1]) + 1,
+        "copies": copies,
+        "roles": [name for name in schema.names if name in ROLES],
+        "feature_names": names,
+    }
     manifest.write()
 
 
-class _Lists:
-    """The lists of a log, one file of queries after the other.
+class _SpreadRows:
+    """Rows of a log, checked, in files by query: roles, clicks, and features as lists.
+
+    With ``with_features``, columns without a role are features of the rows.
+    """
+
+    def __init__(self, schema: pa.Schema, click: str, with_features: bool, folder: Path) -> None:
+        names = schema.names
+        needed = ["qid", "position", click, *(() if with_features else ("doc",))]
+        if lacking := [name for name in needed if name not in names]:
+            raise ValueError(
+                f"The log lacks the columns {lacking}; found {names}. Rename your columns to "
+                "'qid', 'doc' and 'position', and name the column of clicks with click=."
+            )
+        self.schema = nw.from_native(schema.empty_table()).schema
+        check_numbers(self.schema, [*_NUMBERS, click])
+        self.click, self.folder, self.scope = click, folder, "query"
+        self.roles = [name for name in (*IDS, *_NUMBERS) if name in names]
+        self.features = _Features(_feature_names(schema, click) if with_features else [])
+        self.largest, self.has_rates = 0.0, False
+        self._files: dict[int, Any] = {}
+        self._said: set[str] = set()
+        self._scopes: set[Any] = set()
+
+    def add(self, part: pa.Table) -> None:
+        """Check the rows of a part, and append them to their files."""
+        pa = import_pyarrow()
+        self._check(part)
+        columns = {name: _plain(part[name]) for name in self.roles}
+        columns["click"] = part[self.click].cast(pa.float64())
+        self.largest = max(self.largest, pa.compute.max(columns["click"]).as_py() or 0.0)
+        file = (_hashes(columns["qid"]) % np.uint64(N_FILES)).astype(np.uint8)
+        order = np.argsort(file, kind="stable")
+        rows = pa.table(columns).take(pa.array(order))
+        if self.features.names:
+            values = pa.array(self.features.read(part)[order].reshape(-1))
+            lists = pa.FixedSizeListArray.from_arrays(values, len(self.features.names))
+            rows = rows.append_column("features", lists)
+        counts = np.bincount(file, minlength=N_FILES)
+        for number, start in enumerate(offsets_from_counts(counts)[:-1]):
+            if counts[number]:
+                self._file(number, rows.schema).write_table(rows.slice(start, counts[number]))
+
+    def close(self) -> list[Path]:
+        """Close the files; returns those that have rows."""
+        if not self._files:
+            NO_ROWS.report(0, None, None)
+        for file in self._files.values():
+            file.close()
+        self.scale = max(1.0, 0.0 if "impressions" in self.roles else self.largest)
+        if self.scale > 1:
+            GRADES.report(0, self.scale, None, repr(self.click))
+        return sorted(self.folder.glob("*.rows"))
+
+    def read(self, path: Path) -> tuple[ClickLog, Ints]:
+        """The log of a file, which is deleted, and the number of its rows by query."""
+        pa = import_pyarrow()
+        with pa.memory_map(str(path)) as source:
+            table = pa.ipc.open_stream(source).read_all().combine_chunks()
+        path.unlink()
+        values = {}
+        for name in self.roles:
+            values[name] = _ids(table[name]) if name in IDS else _floats(table[name])
+        rows = Rows(None, len(table), values, self.scope)
+        clicks, counts = _floats(table["click"]), values.get("impressions")
+        if counts is None:
+            rows.rate = clicks / self.scale
+        else:
+            rows.rate = np.divide(clicks, counts, out=np.zeros_like(clicks), where=counts > 0)
+            self.has_rates |= look_like_rates(counts[rows.shown], clicks[rows.shown])
+        rows.check_one_row_per_position(numbered=False)
+        features = np.empty((len(table), 0), dtype=np.float32)
+        if self.features.names:
+            features = table["features"].combine_chunks().flatten().to_numpy()
+            features = features.reshape(len(table), -1)
+        del table
+        log = sort_into_lists(rows, features)
+        return log, np.bincount(rows.query)
+
+    def check_counts(self, files: list[_File]) -> None:
+        """Report a log that shows no row or no click, or clicked rows only."""
+        n_shown, weight, clicks = np.sum([file.sums for file in files], axis=0)
+        mean = np.array([weight, clicks]) / max(n_shown, 1)
+        check_counts(*(np.broadcast_to(each, int(n_shown)) for each in mean))
+        if self.has_rates:
+            warn_about_rates(repr(self.click))
+
+    def _check(self, part):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            EngineLog.of(part, self.click, self.roles)
+        for warning in caught:  # the same in the next part is no news
+            message = str(warning.message)
+            if message[-40:] not in self._said:
+                self._said.add(message[-40:])
+                warn_user(message, warning.category)
+        if "doc_scope" in part.column_names:
+            self._scopes |= set(part["doc_scope"].unique().to_pylist())
+            self.scope = read_scope(None, np.array([*self._scopes], dtype=object))
+
+    def _file(self, number, schema):
+        if number not in self._files:
+            path = self.folder / f"{number:03d}.rows"
+            self._files[number] = import_pyarrow().ipc.new_stream(str(path), schema)
+        return self._files[number]
+
+
+class _Features:
+    """Reads features as float32, and warns where these lose digits."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names, self.n_read = names, 0
+        self.low, self.high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+
+    def read(self, part: pa.Table) -> NDArray[np.float32]:
+        """Features of a part (n_rows, n_features); an error for what is no finite number."""
+        values = np.empty((part.num_rows, len(self.names)), dtype=np.float32)
+        for place, name in enumerate(self.names):
+            try:
+                exact = _floats(part[name])
+            except (ValueError, TypeError) as error:
+                raise ValueError(
+                    f"The feature column {name!r} has type {part[name].type}; expected numbers. A "
+                    f"column is a feature unless its name is a role ({', '.join(ROLES)}) or that "
+                    "of the clicks: rename it, encode it as numbers, or leave it out."
+                ) from error
+            self.low[place] = np.fmin.reduce(exact, initial=self.low[place])
+            self.high[place] = np.fmax.reduce(exact, initial=self.high[place])
+            with np.errstate(over="ignore"):
+                values[:, place] = exact
+        if np.isinf(values).any():
+            row, place = np.argwhere(np.isinf(values))[0]
+            raise ValueError(
+                f"The feature column {self.names[place]!r} has an infinite value in row "
+                f"{self.n_read + row}; expected finite or missing values. Replace it before you "
+                "make the dataset."
+            )
+        self.n_read += part.num_rows
+        return values
+
+    def warn(self) -> None:
+        """Warn of features of which float32 would lose digits."""
+        varies = self.low < self.high
+        far = np.flatnonzero(varies & is_far(*np.where(varies, [self.low, self.high], 0)))
+        if len(far):
+            warn_user(
+                f"The values of the features {[self.names[place] for place in far]} are much "
+                f"larger than their range (the first has {self.low[far[0]]:g} to "
+                f"{self.high[far[0]]:g}), and float32, in which a dataset holds features, keeps "
+                "few of their digits. Subtract a constant from such a column, such as its "
+                "smallest value, in the log and wherever you predict.",
+                ClickDataWarning,
+            )
+
+
+class _File:
+    """The log of a file of queries, merged, in a file; and what its codes stand for."""
+
+    def __init__(self, path: Path, log: ClickLog, n_raw: Ints) -> None:
+        shown = log.shown_rows
+        sums = [float(each[shown].sum(dtype=float)) for each in (log.weight, log.clicks)]
+        self.sums = [float(np.count_nonzero(log.shown)), *sums]
+        self.path, self.n_raw = path, n_raw
+        logs = [log.fold()]
+        self.differs = logs[0].n_lists < log.n_lists
+        if self.differs:
+            logs.append(log.fold(users=True, patterns=True))
+        self.hashes = row_hashes(log.features)
+        #: The log without its rows, and what is known of the columns of each copy.
+        self.log = replace(
+            log._columns(slice(0, 0), np.zeros(1, dtype=int)), features=log.features[:0]
+        )
+        self.counts = [_Counts.of(each) for each in (logs[0], logs[-1])]
+        logs[1:] = [replace(each, features=log.features[:0]) for each in logs[1:]]
+        with path.open("wb") as file:
+            pickle.dump([replace(each, doc_ids=None) for each in logs], file)
+
+    def load(self) -> list[ClickLog]:
+        """The merged log, and the detailed one if it is another; the file is deleted."""
+        logs = pickle.loads(self.path.read_bytes())
+        self.path.unlink()
+        return logs
+
+
+@dataclass
+class _Counts:
+    """Rows and lists by query, and range and type of each column, of a log with its own codes."""
+
+    n_rows: Ints
+    n_lists: Ints
+    columns: dict[str, tuple[float, float, np.dtype]]
+
+    @classmethod
+    def of(cls, log: ClickLog) -> _Counts:
+        """Those of a log."""
+        n = len(log.query_ids)
+        columns = {name: getattr(log, name) for name in _ON_DISK}
+        return cls(
+            np.bincount(log.query, minlength=n),
+            np.bincount(log.query_of_list, minlength=n),
+            {name: _range_of(of) for name, of in columns.items() if of is not None},
+        )
+
+
+class _Copy:
+    """A copy of the log on its way to disk, in the order of the queries.
 
     Equal lists are merged. Models of which rows were clicked together, or of users, read a second
     copy, in which only lists with equal clicks and users are. Where both are equal, there is one.
     """
 
-    def __init__(self, rows: SpreadRows, codes: DocumentCodes, scratch: Path) -> None:
-        self.rows, self.codes = rows, codes
-        self.user_ids = rows.user.ids if len(rows.user.ids) else np.zeros(1, dtype=int)
-        scale = rows.largest_click if "impressions" not in rows.row_type.names else 0.0
-        self.scale = max(scale, 1.0)
-        if self.scale > 1:
-            GRADES.report(0, self.scale, None, repr(rows.click))
-        n = len(codes.query_ids)
-        self.n_raw = np.zeros(n, dtype=np.int64)
-        self.bias_values = self._find_factors()
-        self.has_rates = False
-        self.merged, self.detailed = (_Copy(name, n, scratch) for name in ("merged", "detailed"))
-        for file in progress(rows.files(), "file of lists"):
-            self._fold(file)
-        self._check_counts()
+    def __init__(self, name: str, files: list[_File], union: Union, scratch: Path) -> None:
+        self.name = name
+        counts = [file.counts[name == "detailed"] for file in files]
+        n_rows, n_lists = np.zeros((2, len(union.query_ids)), dtype=np.int64)
+        for number, each in enumerate(counts):
+            query = union.codes("query", number)
+            n_rows[query], n_lists[query] = each.n_rows, each.n_lists
+        self.first_row, self.first_list = map(offsets_from_counts, (n_rows, n_lists))
+        self.lengths = np.empty(int(self.first_list[-1]), dtype=np.int32)
+        # Codes are those of the union, and -1 for the bias factor of rows that were not shown.
+        n_codes = {"version": len(union.doc_of_version), "query": len(union.query_ids)}
+        n_codes |= {"bias": len(union.bias_values), "user": len(union.user_ids)}
+        self.columns, self.constants = {}, {}
+        for name in counts[0].columns:
+            lows, highs, types = zip(*(each.columns[name] for each in counts), strict=True)
+            low, high, dtype = min(lows), max(highs), np.result_type(*types)
+            if name in n_codes:
+                high = n_codes[name] - 1
+                dtype = _narrowest(low, high, np.int16 if name == "bias" else np.int32)
+            if low < high:
+                path = scratch / f"{self.name}_{name}.array"
+                self.columns[name] = _scratch_array(path, dtype, (int(self.first_row[-1]),))
+            else:
+                self.constants[name] = float(low)
+
+    def place(self, log: ClickLog) -> None:
+        """Put the lists of a file where their queries are, in the order of their codes."""
+        detailed = self.name == "detailed"
+        log = log.fold(users=detailed, patterns=detailed)
+        self.lengths[_places(log.query_of_list, self.first_list)] = np.diff(log.offsets)
+        place = _places(log.query, self.first_row)
+        for name, column in self.columns.items():
+            column[place] = getattr(log, name)
 
     def write(self, manifest: Manifest) -> dict[str, Any]:
-        """Write the tables, in the order of the queries; returns facts about them."""
-        copies = [self.merged]
-        if self.merged.n_lists.sum() < self.detailed.n_lists.sum():
-            copies.append(self.detailed)
-        facts = {copy.name: copy.write(manifest) for copy in copies}
-        manifest.save("queries", {"id": self.codes.query_ids, "impressions": self.n_raw})
-        manifest.save("factors", {"bias": self.bias_values})
-        manifest.save("users", {"id": self.user_ids})
-        return {
-            "n_queries": len(self.n_raw),
-            "n_documents": len(self.codes),
-            "copies": facts,
-        }
-
-    def _find_factors(self):
-        """Bias factors that were shown."""
-        name = "bias" if self.rows.has_bias else "position"
-        found = []
-        for file in self.rows.files():
-            rows = self.rows.read(file)
-            found.append(np.unique(rows[name][rows["position"] > 0]))
-        return np.unique(np.concatenate(found)).astype(np.int64)
-
-    def _fold(self, file):
-        log, query_of_raw = self._read(file)
-        if "impressions" in self.rows.row_type.names:
-            self.has_rates |= look_like_rates(log.weight[log.shown], log.clicks[log.shown])
-        self.n_raw += np.bincount(query_of_raw, minlength=len(self.n_raw))
-        merged = log.fold()
-        self.merged.add(merged)
-        differ = merged.n_lists == log.n_lists
-        self.detailed.add(merged if differ else log.fold(users=True, patterns=True))
-        file.unlink()
-
-    def _read(self, file):
-        """The rows of a file as a log, and the query of each raw row."""
-        rows = self.rows.read(file)
-        names = rows.dtype.names
-        query = self.rows.query.ranks(rows["query"])
-        version = self.codes.versions(rows, self.codes.of_rows(rows, query))
-        shown = rows["position"] > 0
-        position = np.where(shown, rows["position"], -1)
-        factor = rows["bias"] if self.rows.has_bias else position
-        columns = {
-            "version": version,
-            "query": query,
-            "user": np.zeros_like(query),
-            "position": position,
-            "bias": np.where(shown, np.searchsorted(self.bias_values, factor), -1),
-            "clicks": np.where(shown, rows["click"] / self.scale, 0.0),
-            "weight": rows["impressions"] if "impressions" in names else np.ones(len(rows)),
-            "shown": shown,
-        }
-        if "user" in names:
-            columns["user"] = self.rows.user.ranks(rows["user"])
-        if "propensity" in names:
-            columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
-        if "production" in names:
-            columns["production"] = rows["production"]
-        # Rows that were not shown are last in their list, by version.
-        place = np.where(shown, position, np.iinfo(np.int64).max)
-        order = np.lexsort((version, place, rows["list"], query))
-        columns = {"propensity": None} | {name: of[order] for name, of in columns.items()}
-        list_ = rows["list"][order]
-        new = (columns["query"][1:] != columns["query"][:-1]) | (list_[1:] != list_[:-1])
-        log = ClickLog(
-            **columns,
-            doc_of_version=self.codes.doc_of_version,
-            features=np.empty((0, 0), dtype=np.float32),
-            offsets=offsets_from_sorted(np.concatenate(([0], np.cumsum(new)))),
-            query_ids=self.codes.query_ids,
-            bias_values=self.bias_values,
-            user_ids=self.user_ids,
-            doc_ids=None,
-        )
-        self._check_places(log)
-        return log, query
-
-    def _check_places(self, log):
-        same = (log.list_[1:] == log.list_[:-1]) & log.shown[1:]
-        same &= log.position[1:] == log.position[:-1]
-        if same.any():
-            row = int(np.argmax(same))
-            query = python_value(self.codes.query_ids[log.query[row]])
-            position = int(log.position[row])
-            ONE_ROW_PER_POSITION.report(int(same.sum()), position, f"query {query!r}")
-
-    def _check_counts(self):
-        shown = self.merged.ranges["bias"].high >= 0
-        largest = self.merged.ranges["clicks"].high
-        check_counts(np.ones(int(shown)), np.array([largest]))
-        if self.has_rates:
-            warn_about_rates(repr(self.rows.click))
+        """Write the tables; returns facts about them."""
+        manifest.save(f"{self.name}_rows", self.columns)
+        manifest.save(f"{self.name}_lists", {"n_rows": self.lengths})
+        return {"n_rows": int(self.first_row[-1]), "constants": self.constants}
 
 
-class _Copy:
-    """Rows of lists on their way to disk."""
-
-    def __init__(self, name: str, n_queries: int, scratch: Path) -> None:
-        self.name, self.scratch = name, scratch
-        self.n_rows, self.n_lists = (np.zeros(n_queries, dtype=np.int64) for _ in range(2))
-        self.ranges: dict[str, _Range] = {}
-        self.files: list[tuple[Path, Path]] = []
-
-    def add(self, log: ClickLog) -> None:
-        """Add the lists of a file of queries."""
-        self.n_rows += np.bincount(log.query, minlength=len(self.n_rows))
-        query = log.query[log.offsets[:-1]]
-        self.n_lists += np.bincount(query, minlength=len(self.n_lists))
-        names = [name for name in (*_CODES, *_NUMBERS) if getattr(log, name) is not None]
-        rows = np.empty(log.n_rows, [(name, getattr(log, name).dtype) for name in names])
-        for name in names:
-            column = rows[name] = getattr(log, name)
-            self.ranges[name] = _Range.of(column, self.ranges.get(name))
-        lists = np.empty(log.n_lists, [("query", np.int32), ("n_rows", np.int32)])
-        lists["query"], lists["n_rows"] = query, np.diff(log.offsets)
-        number = len(self.files)
-        self.files.append(
-            tuple(self.scratch / f"{self.name}-{kind}-{number}" for kind in ("rows", "lists"))
-        )
-        for path, table in zip(self.files[-1], (rows, lists), strict=True):
-            table.tofile(path)
-        self._row_type, self._list_type = rows.dtype, lists.dtype
-
-    def write(self, manifest: Manifest) -> dict[str, Any]:
-        """Write the tables, in the order of the queries; returns facts about them."""
-        first_row, first_list = map(offsets_from_counts, (self.n_rows, self.n_lists))
-        n_rows = int(first_row[-1])
-        columns = {
-            name: scratch_array(self.scratch / name, each.narrowest(name in _CODES), (n_rows,))
-            for name, each in self.ranges.items()
-            if each.low < each.high
-        }
-        lengths = np.empty(int(first_list[-1]), dtype=np.int32)
-        for path_of_rows, path_of_lists in self.files:
-            lists = np.fromfile(path_of_lists, self._list_type)
-            lengths[_places(lists["query"], first_list)] = lists["n_rows"]
-            place = _places(np.repeat(lists["query"], lists["n_rows"]), first_row)
-            rows = np.fromfile(path_of_rows, self._row_type)
-            for name, column in columns.items():
-                column[place] = rows[name]
-            path_of_rows.unlink()
-        query = np.repeat(np.arange(len(self.n_rows), dtype=np.int32), self.n_rows)
-        manifest.save(f"{self.name}_rows", {"query": query, **columns})
-        manifest.save(f"{self.name}_lists", {"n_rows": lengths})
-        return {
-            "n_rows": n_rows,
-            "constants": {
-                name: float(each.low) for name, each in self.ranges.items() if name not in columns
-            },
-        }
+def _range_of(column):
+    """Smallest and largest value of a column, and the narrowest type that holds all exactly."""
+    low, high = column.min(), column.max()
+    if column.dtype.kind == "i":
+        return low, high, _narrowest(low, high, np.int16)
+    exact = low == high or (column.astype(np.float32) == column).all()
+    return low, high, np.dtype(np.float32 if exact else np.float64)
 
 
-class _Range(NamedTuple):
-    """What the values of a column are, so that the narrowest type for them is known."""
-
-    low: float
-    high: float
-    exact: bool
-
-    @classmethod
-    def of(cls, values: NDArray[Any], known: _Range | None) -> _Range:
-        """That of values, and of others that are known."""
-        exact = values.dtype.kind == "i" or bool((values.astype(np.float32) == values).all())
-        found = cls(values.min(), values.max(), exact)
-        if known is None:
-            return found
-        return cls(min(found.low, known.low), max(found.high, known.high), exact and known.exact)
-
-    def narrowest(self, whole: bool) -> type:
-        """Type that holds all values exactly."""
-        if whole:
-            return np.int32 if self.high <= np.iinfo(np.int32).max else np.int64
-        return np.float32 if self.exact else np.float64
+def _narrowest(low, high, least):
+    """The narrowest type of whole numbers between two, with a sign, from ``least`` on."""
+    return np.result_type(least, np.min_scalar_type(low), np.min_scalar_type(high))
 
 
 def _places(sorted_query, first):
     """Place of each item: those of a query follow each other from its first place."""
     offsets = offsets_from_sorted(sorted_query)
-    starts = first[:-1][sorted_query[offsets[:-1]]] if len(sorted_query) else offsets[:-1]
+    starts = first[:-1][sorted_query[offsets[:-1]]]
     return np.repeat(starts - offsets[:-1], np.diff(offsets)) + np.arange(len(sorted_query))
+
+
+def _scratch_array(path, dtype, shape):
+    """An array of zeros in a file, so that it may exceed memory."""
+    return np.memmap(path, dtype, "w+", shape=shape) if all(shape) else np.zeros(shape, dtype)
+
+
+# Documents ----------------------------------------------------------------------------
+def _read_documents(source, union, features, target):
+    """Features of a table with one row per document; other documents are ignored."""
+    (schema, parts), ids = source, union.doc_ids
+    keys = [name for name in ("qid", "doc") if name in schema.names]
+    if "doc" not in keys:
+        raise ValueError(
+            "documents must have the column 'doc', and may have 'qid', 'relevance' and features; "
+            f"found {schema.names}."
+        )
+    code = None
+    if ids.nlevels < len(keys):
+        keys = ["doc"]  # ids are global
+    elif ids.nlevels > len(keys):
+        code, ids = ids.codes[1], ids.levels[1]
+    table = target if code is None else np.empty((len(ids), target.shape[1]), dtype=np.float32)
+    seen = np.zeros(len(ids), dtype=bool)
+    for part in progress(parts, "part of the documents"):
+        index = [pd.Index(_plain(part[key]).to_pandas(), tupleize_cols=False) for key in keys]
+        place = ids.get_indexer(index[0] if len(keys) == 1 else pd.MultiIndex.from_arrays(index))
+        rows = np.flatnonzero(place >= 0)
+        twice = seen[place[rows]] | pd.Series(place[rows]).duplicated().to_numpy()
+        if twice.any():
+            raise ValueError(
+                f"documents has several rows with the same {' and '.join(keys)}, such as "
+                f"{python_value(ids[place[rows[np.argmax(twice)]]])!r}; expected one row each."
+            )
+        seen[place[rows]] = True
+        table[place[rows]] = features.read(part)[rows]
+    if not seen.all():
+        raise ValueError(
+            f"documents is missing {int((~seen).sum())} of {count_of(len(ids), 'document')} of "
+            f"the log (such as {python_value(ids[np.argmin(seen)])!r}); expected one row for "
+            f"each. The type of 'doc' in documents is {schema.field('doc').type}."
+        )
+    for start in range(0, len(target) if code is not None else 0, _ROWS):
+        rows = slice(start, start + _ROWS)
+        target[rows] = table[code[rows]]
+
+
+def _save_documents(manifest, ids):
+    """Write what the codes of documents stand for."""
+    if ids is None:
+        return
+    codes = {"id": np.arange(len(ids))}
+    if ids.nlevels > 1:
+        codes, ids = {"id": ids.codes[1], "query": ids.codes[0]}, ids.levels[1]
+    manifest.save("documents", {name: code.astype(np.int32) for name, code in codes.items()})
+    manifest.save("document_ids", {"id": ids.to_numpy()})
+
+
+# Columns ------------------------------------------------------------------------------
+def _feature_names(schema, click=None):
+    """Names of the columns that are neither a role nor the clicks."""
+    if "team" in schema.names:
+        check_team(nw.from_native(schema.empty_table()).schema["team"])
+    return feature_names(schema.names, [click])
+
+
+def _plain(column):
+    """A column without categories and time zones: time is that of UTC, as in memory."""
+    types = import_pyarrow().types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_timestamp(column.type):
+        column = column.cast(import_pyarrow().timestamp(column.type.unit))
+    return column
+
+
+def _floats(column):
+    """A column of numbers as float64, NaN where it is null."""
+    return column.cast("float64").to_numpy()
+
+
+def _ids(column):
+    """Ids for the reader; those that are no whole numbers are coded, which is quicker."""
+    if import_pyarrow().types.is_integer(column.type):
+        return column.to_numpy()
+    coded = column.combine_chunks().dictionary_encode()
+    code, ids = encode(np.array(coded.dictionary.to_pylist(), dtype=object))
+    codes = code[coded.indices.to_numpy(zero_copy_only=False)]
+    return pd.Categorical.from_codes(codes, pd.Index(ids, dtype=object, tupleize_cols=False))
+
+
+def _hashes(column):
+    """A hash of each id."""
+    ids = _ids(column)
+    if isinstance(ids, np.ndarray):
+        return hash_columns([ids])
+    return pd.util.hash_array(ids.categories.to_numpy(), categorize=False)[ids.codes]

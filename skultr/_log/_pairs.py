@@ -6,7 +6,7 @@ engine: a log of hundreds of millions of impressions has a few million of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,7 +93,7 @@ def read_pairs(
             "PySpark, ...) or a simulated log. From arrays: IdentifiabilityGraph(doc, bias)."
         )
     schema = frame.collect_schema()
-    columns = _bias_columns(schema, bias)
+    columns = bias_columns(schema, bias)
     if by_default and click not in schema:
         click = None
     is_array, in_engine = not isinstance(click, str | None), isinstance(frame, nw.LazyFrame)
@@ -150,7 +150,7 @@ def pairs_from_arrays(
 
 def _pairs_on_disk(dataset, bias):
     """The pairs of a log on disk, counted part by part."""
-    columns = _bias_columns(dataset.roles, bias)
+    columns = bias_columns(dataset.roles, bias)
     kept = [name for name in ("position", "bias", "user") if name in dataset.roles]
     lacking = [name for name in columns if name not in kept]
     if lacking:
@@ -216,7 +216,8 @@ def _floats(name, values, n_rows):
 
 
 # What X has ---------------------------------------------------------------------------
-def _bias_columns(schema, bias):
+def bias_columns(schema: Any, bias: Any) -> list[str]:
+    """Names of the columns that make the bias factors."""
     if bias is None:
         return ["bias"] if "bias" in schema else ["position"]
     columns = list(bias) if isinstance(bias, list | tuple) else [bias]
@@ -269,23 +270,22 @@ def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]
 # Codes --------------------------------------------------------------------------------
 def _combine(doc, bias, weight, clicks, doc_ids):
     """The distinct pairs of coded rows, sorted by document, then factor."""
-    factor = None
+    factor, factors = code_factors(bias)
+    size = len(doc_ids), len(factors)
+    found = weight if clicks is None else clicks
+    pairs = Pairs.from_rows(doc, factor, found, weight, *size, factors=factors, doc_ids=doc_ids)
+    return replace(pairs, clicks=None) if clicks is None else pairs
+
+
+def code_factors(bias: Mapping[str, tuple[Ints, Any]]) -> tuple[Ints, pd.DataFrame]:
+    """Code of the bias factor of each row, and the table of factors, sorted."""
+    code = None
     for own, ids in bias.values():
         # Compressed after each column, so that the number of combinations cannot overflow.
-        factor = own if factor is None else encode(pair_codes(factor, own, len(ids)))[0]
-    first = first_rows(factor, int(factor.max()) + 1)
+        code = own if code is None else encode(pair_codes(code, own, len(ids)))[0]
+    first = first_rows(code, int(code.max(initial=-1)) + 1)
     factors = {name: _values(own[first], ids) for name, (own, ids) in bias.items()}
-    pairs = Pairs.from_rows(
-        doc,
-        factor,
-        weight if clicks is None else clicks,
-        weight,
-        len(doc_ids),
-        len(first),
-        factors=pd.DataFrame(factors),
-        doc_ids=doc_ids,
-    )
-    return replace(pairs, clicks=None) if clicks is None else pairs
+    return code, pd.DataFrame(factors)
 
 
 def _values(codes, ids):

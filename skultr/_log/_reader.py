@@ -261,7 +261,7 @@ class Rows:
         columns = self._columns()
         _faults.check(columns, set(columns) - {"shown", "served"}, {"click": "y"})
         if "session" in reads and self.has_places:
-            self._check_one_row_per_position()
+            self.check_one_row_per_position()
         if "propensity" in self._values:
             self._check_propensity()
         if self.click is not None:
@@ -277,15 +277,15 @@ class Rows:
             columns["click"] = self.click
         return columns
 
-    def _check_one_row_per_position(self):
+    def check_one_row_per_position(self, numbered: bool = True) -> None:
+        """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
         rows = np.flatnonzero(self.shown)
         same = _repeated(self.place[rows])
         if same.any():
             row = rows[np.argmax(same)]
-            query = python_value(self.query_ids[self.query[row]])
-            _faults.ONE_ROW_PER_POSITION.report(
-                int(same.sum()), int(self.position[row]), f"query {query!r}, row {row}"
-            )
+            where = f"query {python_value(self.query_ids[self.query[row]])!r}"
+            where += f", row {row}" if numbered else ""
+            _faults.ONE_ROW_PER_POSITION.report(int(same.sum()), int(self.position[row]), where)
 
     def _warn_about_torn_pages(self):
         """Warn if most lists lack positions that other lists have, as after a split of rows."""
@@ -502,6 +502,8 @@ def _check_rows(X):
 
 
 def _encode(role, values):
+    if isinstance(values, pd.Categorical):  # coded already, in the order of the ids
+        return narrow_codes(values.codes), values.categories.to_numpy()
     try:
         codes, ids = encode(values)
         return narrow_codes(codes), ids

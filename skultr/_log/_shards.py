@@ -7,16 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from .._base._progress import progress
-from .._base._typing import Floats, Ints
+from .._base._typing import Floats
 from . import _cells
 from ._cells import Cells, cells_of_log
 from ._clicklog import ClickLog, make_click_log
 from ._counted import CellCount, count_of
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
-from ._segments import encode, offsets_from_counts
+from ._union import joined
 
 
 def number_of_shards(count: CellCount) -> int:
@@ -53,50 +52,6 @@ def log_of_count(
     if not log.clicks.any():
         NO_CLICKS.report(0, None, None)
     return log, X, rate
-
-
-def joined(logs: list[ClickLog]) -> ClickLog:
-    """The log of logs without a document in common; it has no features."""
-    doc_ids, docs = _united([log.doc_ids for log in logs])
-    columns: dict[str, Any] = {"version": _recoded(docs, [log.doc for log in logs])}
-    for name, ids in (("query", "query_ids"), ("bias", "bias_values"), ("user", "user_ids")):
-        values = [getattr(log, ids) for log in logs]
-        code, columns[ids] = encode(np.concatenate(values))
-        codes = np.split(code, np.cumsum([len(each) for each in values])[:-1])
-        columns[name] = _recoded(codes, [getattr(log, name) for log in logs])
-    for name in ("position", "clicks", "weight", "shown", "production"):
-        parts = [getattr(log, name) for log in logs]
-        columns[name] = None if parts[0] is None else np.concatenate(parts)
-    log = ClickLog(
-        **columns,
-        features=np.empty((len(doc_ids), 0), dtype=np.float32),
-        doc_of_version=np.arange(len(doc_ids)),
-        doc_ids=doc_ids,
-        propensity=None,
-        offsets=offsets_from_counts(np.concatenate([np.diff(log.offsets) for log in logs])),
-    )
-    return log._take_lists(np.argsort(log.query[log.offsets[:-1]], kind="stable"))
-
-
-def _recoded(codes: list[Ints], columns: list[Ints]) -> Ints:
-    parts = zip(codes, columns, strict=True)
-    return np.concatenate([code.astype(np.int32)[of] for code, of in parts])
-
-
-def _united(ids: list[pd.Index]) -> tuple[pd.Index, list[Ints]]:
-    """All documents, sorted as in a log in memory, and the codes of those of each part."""
-    names = list(ids[0].names)
-    values = [[each.get_level_values(name).to_numpy() for each in ids] for name in names]
-    codes, levels = zip(*(encode(np.concatenate(each)) for each in values), strict=True)
-    order = np.lexsort(codes[::-1])
-    code = np.empty(len(order), dtype=np.intp)
-    code[order] = np.arange(len(order))
-    index = [pd.Index(each, tupleize_cols=False) for each in levels]
-    if len(names) == 1:
-        united = index[0].rename(names[0])
-    else:
-        united = pd.MultiIndex(index, [each[order] for each in codes], names=names)
-    return united, np.split(code, np.cumsum([len(each) for each in ids])[:-1])
 
 
 def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floats | None]:

@@ -1,25 +1,16 @@
 """Newton's method for losses of a[doc] + b[factor], summed over (document, bias factor) cells.
 
-The sum to minimise is F(a, b) = Σ_k loss_k(a[doc_k] + b[factor_k]). With h_k the curvature of
-cell k, its Hessian is
-
-    [ A   C ]      A = diag(sums of h over documents),  C[d, f] = sum of h over the cells
-    [ C'  D ],     D = diag(sums of h over factors),              of document d and factor f.
-
-A is diagonal, so that documents are eliminated exactly. The system D - C' A^-1 C that remains has
-one row per bias factor.
+The sum to minimise is F(a, b) = Σ_k loss_k(a[doc_k] + b[factor_k]). Documents are eliminated from
+its Hessian, as at the head of ``_solve.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse import csr_array, diags_array
-from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit, log_expit, xlogy
 
 from .._base._progress import progress
@@ -27,23 +18,17 @@ from .._base._threads import few_threads
 from .._base._typing import Bools, Floats, Ints
 from .._log._cells import Cells
 from .._log._segments import TINY
+from ._solve import Eliminated
 
 #: Smallest probability: the logarithm of a document without a click stays finite.
 SMALLEST = 1e-6
 _MAX_LOGIT = 20.0
-#: Up to the first number of factors the system that remains is solved densely, up to the second
-#: where conjugate gradients would cost more.
-_FEW_FACTORS, MAX_DENSE = 100, 1_500
-#: Seconds of a multiplication of sparse matrices, of one in a factorisation, and of an iteration
-#: beside its products: only their ratios matter.
-_SPARSE_COST, _DENSE_COST, _ITERATION_COST = 2e-9, 1e-10, 5e-5
 _LEAST_DAMPING, _SLIGHT_DAMPING, _MOST_DAMPING = 1e-10, 1e-4, 1e6
 #: Gains too small to change an estimate, in units of log-likelihood and as a share of it.
 _LEAST_GAIN, _LEAST_SHARE = 1e-6, 1e-9
 #: A step is solved again at most so often because further factors reach their bounds.
 _MAX_ROUNDS = 4
 _MAX_INNER = 40
-_MAX_ITERATIONS = 300
 _LONGEST_STEP = 4.0
 
 
@@ -94,7 +79,7 @@ class Problem:
         for docs, part in self._parts():
             best.append(part.best_documents(b, a[docs]))
             system = System.of(part, best[-1], b)
-            systems = system if systems is None else systems + system
+            systems = system if systems is None else systems.plus(system)
         assert systems is not None
         return np.concatenate(best), systems
 
@@ -183,93 +168,28 @@ class CellLoss:
         return a
 
 
-@dataclass(frozen=True, eq=False)
-class System:
-    """Value and derivatives of a problem with respect to the factors, documents at their best.
-
-    ``diagonal`` is D, the curvature of each factor, and ``joint`` C' A^-1 C: of one part as its
-    factors, which are computed where a step needs them, and of several as a matrix.
-    """
+class System(NamedTuple):
+    """Value and derivatives of a problem with respect to the factors, documents at their best."""
 
     value: float
     gradient: Floats
-    diagonal: Floats
-    joint: Joint
+    curvature: Eliminated
 
     @classmethod
     def of(cls, part: CellLoss, a: Floats, b: Floats) -> System:
         """The system of a part at its documents and all factors."""
         value, gradient, curvature = part.at(a, b)
-        sums = map(part.cells.by_factor, (gradient, curvature))
-        return cls(float(value.sum()), *sums, Joint(part, a, curvature))
+        cells, (low, high) = part.cells, part.bounds
+        total = cells.by_doc(curvature)
+        # A document on a bound does not move.
+        moves = (a > low) & (a < high) & (total > 0)
+        inverse = np.divide(1.0, total, out=np.zeros(len(total)), where=moves)
+        left = Eliminated(cells.by_factor(curvature), cells.matrix(curvature), inverse)
+        return cls(float(value.sum()), cells.by_factor(gradient), left)
 
-    def __add__(self, other: System) -> System:
-        return System(
-            self.value + other.value,
-            self.gradient + other.gradient,
-            self.diagonal + other.diagonal,
-            self.joint + other.joint,
-        )
-
-
-class Joint:
-    """C' A^-1 C, by which eliminating the documents of a part changes the system.
-
-    A document on a bound does not move: its entry of A^-1 is 0.
-    """
-
-    def __init__(self, part: CellLoss, a: Floats, curvature: Floats) -> None:
-        self._part, self._a, self._curvature = part, a, curvature
-
-    @cached_property
-    def _coupling(self):
-        return self._part.cells.matrix(self._curvature)
-
-    @cached_property
-    def _inverse_a(self):
-        low, high = self._part.bounds
-        total = self._part.cells.by_doc(self._curvature)
-        moves = (self._a > low) & (self._a < high) & (total > 0)
-        return np.divide(1.0, total, out=np.zeros(len(total)), where=moves)
-
-    def __matmul__(self, values: Floats) -> Floats:
-        return self._coupling.T @ (self._inverse_a * (self._coupling @ values))
-
-    def __add__(self, other: Joint) -> _DenseJoint:
-        return _DenseJoint(self.dense()) + other
-
-    def dense(self, free: Ints | slice = slice(None)) -> Floats:
-        """The matrix of some factors."""
-        return eliminated(self._coupling[:, free], self._inverse_a)
-
-    def affordable_iterations(self, free: Ints) -> int:
-        """Iterations of conjugate gradients for the cost of a dense solution; 0 if it is cheap."""
-        return _affordable_iterations(self._coupling[:, free])
-
-    def product_of(self, free: Ints) -> Callable[[Floats], Floats]:
-        """The matrix of some factors as a function of a vector."""
-        coupling = self._coupling[:, free]
-        transposed = coupling.T.tocsr()
-        return lambda x: transposed @ (self._inverse_a * (coupling @ x))
-
-
-class _DenseJoint(Joint):
-    """The same of several parts, as a matrix."""
-
-    def __init__(self, matrix):
-        self._matrix = matrix
-
-    def __matmul__(self, values: Floats) -> Floats:
-        return self._matrix @ values
-
-    def __add__(self, other: Joint) -> _DenseJoint:
-        return _DenseJoint(self._matrix + other.dense())
-
-    def dense(self, free: Ints | slice = slice(None)) -> Floats:
-        return self._matrix[free][:, free]
-
-    def affordable_iterations(self, free: Ints) -> int:
-        return 0  # the matrix is there
+    def plus(self, other: System) -> System:
+        """The system of the parts of both."""
+        return System(*(mine + more for mine, more in zip(self, other, strict=True)))
 
 
 def newton(
@@ -304,7 +224,7 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
     """One damped Newton step s of the factors, with the documents eliminated.
 
     It solves, with g the gradient with respect to the factors (that of documents is 0, because
-    they are at their best) and A, C, D as at the head of this file,
+    they are at their best) and A, C, D as at the head of ``_solve.py``,
 
         (D (1 + damping) - C' A^-1 C) s = -g.
 
@@ -313,17 +233,14 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
     solve their rows of the system with the right side -(g + (D - C' A^-1 C) t).
     """
     low, high = problem.bounds
-    gradient, diagonal = here.gradient, here.diagonal
+    gradient, curvature = here.gradient, here.curvature
     held = ((b <= low) & (gradient > 0)) | ((b >= high) & (gradient < 0))
-    free = ~held & (diagonal > 0)
+    free = ~held & (curvature.own > 0)
     step = np.zeros(len(b))
     for _ in range(_MAX_ROUNDS):
-        stopped = np.where(free, 0.0, step)
-        pull = diagonal * stopped - here.joint @ stopped
+        right = -(gradient + curvature @ np.where(free, 0.0, step))
         with few_threads(np.count_nonzero(free) ** 3 / 6):
-            step[free] = _solve_factors(
-                here, np.flatnonzero(free), -(gradient + pull)[free], damping
-            )
+            step[free] = curvature.among(np.flatnonzero(free)).solve(right[free], damping)
         # If only one or two documents hold a factor, the quadratic is a poor model far away.
         step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
         if problem.gauge is not None:
@@ -340,47 +257,6 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
 def _means(values: Floats, labels: Ints) -> Floats:
     """The mean of the values of each label, shape of ``values``."""
     return (np.bincount(labels, values) / np.bincount(labels))[labels]
-
-
-def _solve_factors(here: System, free: Ints, right: Floats, damping: float) -> Floats:
-    """Solve (D (1 + damping) - C' A^-1 C) x = right for the ``free`` factors."""
-    size, diagonal = len(right), here.diagonal[free]
-    iterations = here.joint.affordable_iterations(free) if size <= MAX_DENSE else _MAX_ITERATIONS
-    if iterations:
-        of_free = here.joint.product_of(free)
-
-        def product(x):
-            return diagonal * (1 + damping) * x - of_free(x)
-
-        system = LinearOperator((size, size), matvec=product, dtype=float)
-        precondition = LinearOperator((size, size), matvec=lambda x: x / diagonal, dtype=float)
-        rtol = 1e-8 if size <= MAX_DENSE else 1e-4
-        x, failed = cg(system, right, rtol=rtol, maxiter=iterations, M=precondition)
-        if size > MAX_DENSE or not failed:
-            return x
-    matrix = np.diag(diagonal * (1 + damping)) - here.joint.dense(free)
-    # Scaled to a unit diagonal, so that one damping suits frequent and rare factors.
-    scale = 1 / np.sqrt(diagonal)
-    matrix = scale[:, None] * matrix * scale
-    try:
-        return scale * cho_solve(cho_factor(matrix), scale * right)
-    except LinAlgError:  # singular: a constant per component is free
-        return scale * np.linalg.lstsq(matrix, scale * right, rcond=1e-13)[0]
-
-
-def _affordable_iterations(coupling: csr_array) -> int:
-    """Iterations of conjugate gradients for the cost of a dense solution; 0 if it is cheap."""
-    size = coupling.shape[1]
-    if size <= _FEW_FACTORS:
-        return 0
-    products = float((np.diff(coupling.indptr).astype(float) ** 2).sum())
-    dense = _SPARSE_COST * (products + size**2) + _DENSE_COST * size**3
-    return int(dense / (_ITERATION_COST + 2 * _SPARSE_COST * coupling.nnz))
-
-
-def eliminated(coupling: csr_array, inverse_a: Floats) -> Floats:
-    """C' A^-1 C as a dense matrix, which eliminating the documents subtracts from D."""
-    return (coupling.T @ (diags_array(inverse_a) @ coupling)).toarray()
 
 
 # The loss of a cell as a function of its logit: value, gradient and a positive curvature ----

@@ -1,7 +1,9 @@
-"""Where the clicks of a list fell, given how many there were: P(row i) = softmax(s + log o)_i.
+"""Where the clicks of a group fell, given how many there were: P(row i) = softmax(logits)_i.
 
-The number of clicks of a list drops out, and with it whatever all rows of a list share. So scores
-of any scale, also of rankers that predict no clicks, can be compared by this likelihood.
+The number of clicks of a group drops out, and with it whatever its rows share. Where groups are
+lists, with logits s + log o, scores of any scale, also of rankers that predict no clicks, can be
+compared by this likelihood. Where they are documents under several bias factors, with logits
+log n + log o, it determines examination whatever relevance is.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 
 from .._base._typing import Bools, Floats, Ints
 from .._log._segments import TINY
+from ._solve import Eliminated
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -26,10 +30,10 @@ _MAX_LOG_RATIO = 12.0
 
 @dataclass(frozen=True, eq=False)
 class ClickChoice:
-    """Conditional likelihood of the clicks of each list, given their number.
+    """Conditional likelihood of the clicks of each list, or other group, given their number.
 
     Only lists with a click have a likelihood; the arguments of all methods have one value for
-    each row of the log that the lists were made from.
+    each row of the log that the lists were made from, if nothing else is said.
 
     Parameters
     ----------
@@ -83,8 +87,8 @@ class ClickChoice:
 
     def list_losses(self, logits: Floats) -> Floats:
         """Negative log-likelihood of the clicks of each list, shape (n_lists,), in nats."""
-        logits = logits[self.rows]
-        return -np.add.reduceat(self.clicks * self._log_shares(logits), self.starts)
+        log_shares = self.log_shares(logits[self.rows])
+        return -np.add.reduceat(self.clicks * log_shares, self.starts)
 
     def loss(self, logits: Floats) -> float:
         """Mean negative log-likelihood per click, in nats."""
@@ -92,7 +96,21 @@ class ClickChoice:
 
     def shares(self, logits: Floats) -> Floats:
         """Probability that a click of the list falls on each used row, shape (n_used,)."""
-        return np.exp(self._log_shares(logits[self.rows]))
+        return np.exp(self.log_shares(logits[self.rows]))
+
+    def expected(self, shares: Floats) -> Floats:
+        """Clicks that shares of used rows lead to expect, shape (n_used,)."""
+        return self.total[self.list_] * shares
+
+    def information(self, shares: Floats, code: Ints, n_codes: int) -> Eliminated:
+        """Information about one effect per ``code`` of the used rows on their logits.
+
+        A list has each code at most once, or not all is known of the diagonal.
+        """
+        offsets = np.append(self.starts, len(code))
+        mean = csr_array((shares, code, offsets), (len(self.total), n_codes))
+        own = np.bincount(code, self.expected(shares), n_codes)
+        return Eliminated(own, mean, self.total)
 
     def best_weights(
         self,
@@ -130,8 +148,8 @@ class ClickChoice:
         scale = max(self.n_clicks, TINY)
 
         def objective(weights):
-            log_shares = self._log_shares((scores @ weights)[place] + offset)
-            surplus = self.total[self.list_] * np.exp(log_shares) - self.clicks
+            log_shares = self.log_shares((scores @ weights)[place] + offset)
+            surplus = self.expected(np.exp(log_shares)) - self.clicks
             if not isinstance(place, slice):
                 surplus = np.bincount(place, surplus, len(scores))
             away = weights - center
@@ -182,8 +200,8 @@ class ClickChoice:
 
         def objective(point):
             scaled = g * (point[n] if weight is None else weight)
-            log_shares = self._log_shares(scaled + point[:n][factor] + exposure)
-            surplus = self.total[self.list_] * np.exp(log_shares) - self.clicks
+            log_shares = self.log_shares(scaled + point[:n][factor] + exposure)
+            surplus = self.expected(np.exp(log_shares)) - self.clicks
             gradient = np.bincount(factor, surplus, minlength=n)
             if weight is None:
                 gradient = np.append(gradient, surplus @ g)
@@ -194,8 +212,8 @@ class ClickChoice:
         found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x[:n]
         return np.where(np.bincount(factor, minlength=n) > 0, found, np.nan)
 
-    def _log_shares(self, logits):
-        """Log probability that a click of the list falls on each used row."""
+    def log_shares(self, logits: Floats) -> Floats:
+        """Log probability that a click of the list falls on each used row, given their logits."""
         highest = np.maximum.reduceat(logits, self.starts)[self.list_]
         logits = logits - highest
         return logits - np.log(np.add.reduceat(np.exp(logits), self.starts))[self.list_]

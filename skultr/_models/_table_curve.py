@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import diags_array
-from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg
+from scipy.sparse.linalg import cg
 from scipy.stats import chi2
 
 from .._base._typing import Floats, Ints
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
-from .._log._segments import TINY
-from ._bipartite import eliminated
+from ._click_choice import ClickChoice
+from ._solve import Eliminated
 from ._tabular import TabularFit, fit_cells
 
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
@@ -48,76 +49,41 @@ class TableCurve:
         return self.fit.factor_logits
 
     @cached_property
-    def information(self) -> LinearOperator:
+    def information(self) -> Eliminated:
         """Fisher information of log examination with the documents eliminated.
 
         An operator of shape (n_factors, n_factors), because the matrix is dense where a document
         was shown under all factors. Rows sum to 0: the scale is not determined, and neither is
         the ratio of factors that no clicked document connects.
         """
-        if self.fit.cells.n_parts > 1:
-            return aslinearoperator(np.diag(self._total) - self._joint)
-        total, (coupling, clicks) = self._total, self._in_memory
 
-        def product(values):
-            return total * values - coupling.T @ (clicks * (coupling @ values))
+        def of_part(part):
+            choice, shares = self._shares(part)
+            return choice.information(shares, part.factor[choice.rows], part.n_factors)
 
-        shape = (len(total), len(total))
-        return LinearOperator(shape, matvec=product, rmatvec=product, dtype=float)
+        return reduce(add, (of_part(part) for _, part in self.fit.cells.parts()))
 
     @cached_property
     def component(self) -> Ints:
         """Component of each factor, shape (n_factors,), equal where clicked documents connect."""
 
         def linked(part):
+            choice, shares = self._shares(part)
             # A link with less than a thousandth of a click is rounding.
-            return np.flatnonzero(part.by_doc(part.clicks)[part.doc] * self._share(part) > 1e-3)
+            return choice.rows[choice.expected(shares) > 1e-3]
 
         return self.fit.cells.components(linked)
 
-    def _share(self, part):
-        """Share of each cell in the clicks of its document."""
-        expected = part.weight * np.exp(self.log_examination)[part.factor]
-        return expected / np.maximum(part.by_doc(expected), TINY)[part.doc]
-
-    def _coupling(self, part):
-        """Share of each factor in the clicks of each document, and the clicks of documents."""
-        return part.matrix(self._share(part)), part.by_doc(part.clicks)
-
-    @cached_property
-    def _in_memory(self):
-        return self._coupling(self.fit.cells)
-
-    def _sum(self, value):
-        """Sum over the parts of a function of the coupling and the clicks of documents."""
-        if self.fit.cells.n_parts == 1:
-            return value(*self._in_memory)
-        return self.fit.cells.total(lambda part: value(*self._coupling(part)))
-
-    @cached_property
-    def _total(self):
-        """Expected clicks by factor."""
-        return self._sum(lambda coupling, clicks: coupling.T @ clicks)
-
-    @cached_property
-    def _joint(self):
-        """What the documents take of the information, a dense matrix."""
-        return self._sum(eliminated)
-
-    @cached_property
-    def _diagonal(self):
-        """Diagonal of the information, shape (n_factors,)."""
-        return self._total - self._sum(lambda coupling, clicks: coupling.power(2).T @ clicks)
-
-    def _covariance(self, precision):
-        """Inverse of the information plus a diagonal of prior precisions, a dense matrix."""
-        return np.linalg.inv(np.diag(self._total + precision) - self._joint)
+    def _shares(self, part):
+        """Where the clicks of each document fall, and the share of each cell in them."""
+        choice = ClickChoice.from_rows(part.doc, part.clicks)
+        weight, examination = part.weight[choice.rows], self.log_examination[part.factor]
+        return choice, np.exp(choice.log_shares(np.log(weight) + examination[choice.rows]))
 
     def _solve(self, precision, aim, start):
         """Solution of the information plus a diagonal of prior precisions."""
-        prior = aslinearoperator(diags_array(precision))
-        inverse = diags_array(1 / (self._diagonal + precision))
-        return cg(self.information + prior, aim, x0=start, rtol=1e-10, M=inverse)[0]
+        known = self.information.plus(precision)
+        return cg(known, aim, x0=start, rtol=1e-10, M=diags_array(1 / known.diagonal))[0]
 
     @property
     def is_connected(self) -> bool:
@@ -150,7 +116,7 @@ class TableCurve:
         prior = np.where(known, network, b)
         prior = prior - prior.mean()
         information = self.information
-        trace = float(self._diagonal.sum())
+        trace = float(information.diagonal.sum())
         n_compared = len(b) - len(np.unique(self.component))
         if not n_compared or trace <= 0:
             error = np.where(np.arange(len(b)) == reference, 0.0, np.inf)
@@ -170,7 +136,7 @@ class TableCurve:
         if len(b) > _MAX_INVERTED:
             error = np.where(np.arange(len(b)) == reference, 0.0, np.nan)
         else:
-            error = relative_errors(self._covariance(precision), reference)
+            error = relative_errors(np.linalg.inv(information.plus(precision).dense()), reference)
         return CombinedCurve(found, error, slope, float(spread), p_value)
 
     def with_prior(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
@@ -181,7 +147,7 @@ class TableCurve:
             error = np.hypot(spread, spread[0])
             error[0] = 0.0
             return self._solve(precision, aim, mean), error
-        covariance = self._covariance(precision)
+        covariance = np.linalg.inv(self.information.plus(precision).dense())
         return covariance @ aim, relative_errors(covariance, 0)
 
 

@@ -24,7 +24,8 @@ from .._base._typing import Bools, Floats, Ints
 from .._log._cells import Cells
 from .._log._segments import TINY
 from ..exceptions import warn_user
-from ._bipartite import MAX_DENSE, SMALLEST, CellLoss, Problem, eliminated, newton
+from ._bipartite import SMALLEST, CellLoss, Problem, newton
+from ._solve import MAX_DENSE, gram
 
 #: Standard errors have their nominal coverage from this mean number of clicks per document.
 _LEAST_CLICKS = {"likelihood": 10.0, "squares": 30.0, "poisson": 0.0}
@@ -372,13 +373,13 @@ def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
 def _bread_and_meat(cells: Cells, curvature: Floats, variance: Floats) -> tuple[Floats, Floats]:
     """Curvature of the factors with the documents eliminated, and covariance of the gradient.
 
-    With A, C and D as in ``_bipartite.py`` the bread is B = D - C' A^-1 C. Eliminating the
+    With A, C and D as in ``_solve.py`` the bread is B = D - C' A^-1 C. Eliminating the
     documents turns the gradient g of the cells into u_f = Σ_{k of f} g_k - Σ_d C[d, f] / A[d]
     Σ_{k of d} g_k. The meat M is the covariance of u, see :func:`_meat`.
     """
     coupling, total = cells.matrix(curvature), cells.by_doc(curvature)
     inverse_a = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-    bread = -eliminated(coupling, inverse_a)
+    bread = -gram(coupling, inverse_a)
     # Rows of B sum to 0. The diagonal is taken from that: D minus the diagonal of C' A^-1 C would
     # be a small difference of large numbers, in which weak links are lost.
     np.fill_diagonal(bread, 0.0)
@@ -408,7 +409,7 @@ def _meat(cells: Cells, coupling: csr_array, inverse_a: Floats, variance: Floats
     cross = (noise.T @ (diags_array(inverse_a) @ coupling)).toarray()
     by_doc = inverse_a**2 * cells.by_doc(variance)
     own = np.diag(cells.by_factor(variance))
-    return own - cross - cross.T + eliminated(coupling, by_doc)
+    return own - cross - cross.T + gram(coupling, by_doc)
 
 
 #: Newton steps at most; logs of thousands of users or sparse factors need the most.

@@ -9,6 +9,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from .._log._cells import Cells
+from .._log._segments import pair_codes
 from .._models._browsing import (
     draw_ubm_clicks,
     ubm_click_probability,
@@ -140,9 +141,8 @@ class UBMModel(ProductModel):
         n_ranks = int(log.position.max())
         _check_depth(n_ranks)
         last = np.concatenate([_last_positions(part) for part in log.chunks()])
-        return replace(
-            log, bias=(log.position - 1) * n_ranks + last, bias_values=np.arange(n_ranks**2)
-        )
+        pair = pair_codes(log.position - 1, last, n_ranks)
+        return replace(log, bias=pair, bias_values=np.arange(n_ranks**2))
 
     def _fit(self, log, task):
         # Ranks are connected by documents that moved; last clicks alone do not compare them.

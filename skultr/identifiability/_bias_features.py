@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -28,16 +29,14 @@ _MAX_WHOLE = 20
 _LARGEST = 1e150
 
 
+@dataclass(eq=False)
 class FactorVectors:
     """Vectors of bias factors: the smaller their distance, the more similar the factors."""
 
-    def __init__(
-        self, factors: pd.DataFrame, bias_features: Any, position_weight: float, merging: bool
-    ) -> None:
-        self.factors = factors
-        self.bias_features = bias_features
-        self.position_weight = position_weight
-        self.merging = merging
+    factors: pd.DataFrame
+    bias_features: Any
+    position_weight: float
+    merging: bool
 
     def of(self, factors: pd.DataFrame, rows: tuple[Any, Ints] | None = None) -> Floats:
         """Vector of each factor, NaN where its features are unknown; bias features that are
@@ -107,13 +106,10 @@ class FactorVectors:
             for name in self.factors
             if _is_category(name, self.factors[name])
         }
-        if sum(map(len, categories.values())) > _MAX_CATEGORIES:
-            if self.merging:
-                raise ValueError(_too_many(categories))
-            return {name: values[:0] for name, values in categories.items()}
+        is_too_many = sum(map(len, categories.values())) > _MAX_CATEGORIES
         if self.merging:
-            _warn_about_whole_numbers(categories)
-        return categories
+            _check_categories(categories, is_too_many)
+        return {name: of[: 0 if is_too_many else None] for name, of in categories.items()}
 
 
 def factor_label(factors: pd.DataFrame, code: int) -> Any:
@@ -138,20 +134,8 @@ def column_values(X: Any, name: str) -> NDArray[Any]:
 
 def factor_codes(factors: pd.DataFrame, values: Mapping[str, NDArray[Any]]) -> Ints:
     """Code of the factor of each row, -1 where the row has none of these factors."""
-    known = np.zeros(len(factors), dtype=np.int64)
-    code = np.zeros(len(next(iter(values.values()))), dtype=np.int64)
-    for name in factors:
-        index = pd.Index(factors[name].unique())
-        own = index.get_indexer(values[name])
-        code = np.where((code < 0) | (own < 0), -1, code * len(index) + own)
-        # Compressed after each column, so that the number of combinations cannot overflow.
-        keys, known = np.unique(
-            known * len(index) + index.get_indexer(factors[name]), return_inverse=True
-        )
-        place = np.minimum(np.searchsorted(keys, code), len(keys) - 1)
-        code = np.where(keys[place] == code, place, -1)
-    factor_of = np.argsort(known)
-    return np.where(code < 0, -1, factor_of[code])
+    rows = pd.MultiIndex.from_arrays([values[name] for name in factors])
+    return pd.MultiIndex.from_frame(factors).get_indexer(rows)
 
 
 def _from_callable(function, factors):
@@ -174,11 +158,8 @@ def _from_mapping(mapping, factors):
             f"bias_features has vectors of different lengths {sorted(sizes)}; expected one length "
             "for all bias factors."
         )
-    vectors = np.full((len(keys), *sizes) if sizes else (len(keys), 1), np.nan)
-    for place, key in enumerate(keys):
-        if key in found:
-            vectors[place] = found[key]
-    return vectors
+    unknown = np.full(sizes.pop() if sizes else 1, np.nan)
+    return np.array([found.get(key, unknown) for key in keys])
 
 
 def _from_columns(names, factors, frame, place):
@@ -221,19 +202,25 @@ def _is_numeric(values):
     return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
 
 
-def _too_many(categories):
-    n_values = {name: len(values) for name, values in categories.items()}
-    message = (
-        f"Merging needs to know which bias factors are similar, and any two of the different "
-        f"values of {_counted(n_values)} count as equally different: expected at most "
-        f"{_MAX_CATEGORIES} values. Describe which are similar with bias_features= (a mapping "
-        "from factor to vector, a callable, or numeric columns of X), or group rare values."
+def _check_categories(categories, is_too_many):
+    """Refuse merges by too many values without numeric meaning, and warn of ids that are numbers.
+
+    Any two of these values are equally different, so that merges by them join any factors.
+    """
+    whole = [name for name, of in categories.items() if name not in IDS and _is_numeric(of)]
+    about = whole and (
+        f" The whole numbers of {_counted(categories, whole)} are read as ids, any two of which "
+        "are equally different. If close numbers mean similar factors, say so: "
+        f"bias_features={whole}."
     )
-    return message + _about_whole_numbers(categories)
-
-
-def _warn_about_whole_numbers(categories):
-    about = _about_whole_numbers(categories)
+    if is_too_many:
+        raise ValueError(
+            f"Merging needs to know which bias factors are similar, and any two of the different "
+            f"values of {_counted(categories, categories)} count as equally different: expected "
+            f"at most {_MAX_CATEGORIES} values. Describe which are similar with bias_features= (a "
+            "mapping from factor to vector, a callable, or numeric columns of X), or group rare "
+            f"values.{about or ''}"
+        )
     if about:
         warn_user(
             "Merging ids joins factors that need not be similar, which can be worse than no "
@@ -242,24 +229,9 @@ def _warn_about_whole_numbers(categories):
         )
 
 
-def _about_whole_numbers(categories):
-    """What to do if whole numbers are no ids; nothing to say if there are none."""
-    whole = {
-        name: len(values)
-        for name, values in categories.items()
-        if name not in IDS and _is_numeric(values)
-    }
-    if not whole:
-        return ""
-    return (
-        f" The whole numbers of {_counted(whole)} are read as ids, any two of which are equally "
-        f"different. If close numbers mean similar factors, say so: bias_features={list(whole)}."
-    )
-
-
-def _counted(n_values):
+def _counted(categories, names):
     """Columns and their numbers of values, as messages name them."""
-    return ", ".join(f"{name!r} ({n} different values)" for name, n in n_values.items())
+    return ", ".join(f"{name!r} ({len(categories[name])} different values)" for name in names)
 
 
 def _one_hot(categories, values):

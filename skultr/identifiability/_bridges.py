@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.cluster.hierarchy import DisjointSet
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
@@ -207,7 +208,10 @@ def weak_links(
     n_components, labels = factor_components(
         doc[conductance > 0], factor[conductance > 0], n_factors
     )
-    doc, factor, conductance = _linking(doc, factor, conductance)
+    rows = conductance > 0
+    degree = np.bincount(doc[rows], minlength=int(doc.max(initial=-1)) + 1)
+    rows &= (degree > 1)[doc]  # a document links factors if it has two such pairs
+    doc, factor, conductance = doc[rows], factor[rows], conductance[rows]
     trees = [
         _spanning_tree(nodes, doc[rows], factor[rows], conductance[rows], rng)
         for nodes, rows in _by_component(labels, n_components, factor)
@@ -250,14 +254,6 @@ def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats
     return np.maximum(resistance, np.finfo(float).tiny) * ~np.eye(len(diagonal), dtype=bool)
 
 
-def _linking(doc, factor, conductance):
-    """Pairs with conductance, of documents that have at least two such pairs."""
-    rows = conductance > 0
-    degree = np.bincount(doc[rows], minlength=int(doc.max(initial=-1)) + 1)
-    rows &= (degree > 1)[doc]
-    return doc[rows], factor[rows], conductance[rows]
-
-
 def _by_component(labels, n_components, factor):
     """Factors and pairs of each component with at least two factors."""
     by_label = np.argsort(labels, kind="stable")
@@ -296,18 +292,10 @@ def _links_between(labels, n_components, strength):
 
 def _smaller_sides(a, b, n_factors):
     """Number of factors on the smaller side of each link, when links are added in this order."""
-    above, size, smaller = list(range(n_factors)), [1] * n_factors, []
-
-    def find(node):
-        while above[node] != node:
-            above[node] = node = above[above[node]]
-        return node
-
-    for one, other in zip(a.tolist(), b.tolist(), strict=True):
-        small, large = sorted((find(one), find(other)), key=size.__getitem__)
-        smaller.append(size[small])
-        above[small] = large
-        size[large] += size[small]
+    sides, smaller = DisjointSet(range(n_factors)), []
+    for ends in zip(a.tolist(), b.tolist(), strict=True):
+        smaller.append(min(map(sides.subset_size, ends)))
+        sides.merge(*ends)
     return np.array(smaller, dtype=np.intp)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,6 +20,7 @@ from .._log._dataset import ClickDataset
 from .._log._describe import names_of
 from .._log._faults import count_of
 from .._log._outcomes import clicks_of
+from .._log._pairs import bias_columns, code_factors
 from .._log._reader import in_memory
 from .._log._roles import read_column, read_role
 from .._log._segments import as_array, encode
@@ -360,29 +362,23 @@ def _under_the_fit(table, fit, n_resamples, rng):
     standardised residuals, (n_resamples,), and those of the click rates, (n_resamples,
     n_values)."""
     contributions, rate = table.contributions(fit.rate), table.scaled(fit.rate)
+    # Multipliers of mean 0 and variance 1: random signs; normal for single cells.
+    draw = rng.standard_normal if table.cluster is None else partial(rng.choice, [-1.0, 1.0])
     largest, plain = [], []
     for first in progress(range(0, n_resamples, _CHUNK), "batch of resamples"):
         n = min(_CHUNK, n_resamples - first)
-        noise = (contributions.T @ _multipliers(table, contributions.shape[0], n, rng)).T
-        noise = noise.reshape(n, *table.shape)
+        noise = (contributions.T @ draw((contributions.shape[0], n))).T.reshape(n, *table.shape)
         largest.append(np.linalg.svd(fit.residuals(noise), compute_uv=False)[:, 0])
         change = table.centered(fit.rate, solve_each(fit.information, noise))
         plain.append(np.linalg.svd(rate * (1 + change), compute_uv=False))
     return np.concatenate(largest), np.concatenate(plain)
 
 
-def _multipliers(table, n_parts, n, rng):
-    """Multipliers of mean 0 and variance 1: random signs; normal for single cells."""
-    if table.cluster is None:
-        return rng.standard_normal((n_parts, n))
-    return rng.choice([-1.0, 1.0], (n_parts, n))
-
-
 # The answer ---------------------------------------------------------------------------
 def _summary_lines(result):
     values = result.singular_values
     share = values.at[2, "value"] / values.at[1, "value"]
-    p_value = _p_text(values.at[2, "p_value"])
+    p_value = f"p = {values.at[2, 'p_value']:.3f}"
     seen = f"the second singular value is {share:.2g} of the first."
     if result.rank > 1:
         products = result.rank
@@ -419,10 +415,6 @@ def _summary_lines(result):
     ]
 
 
-def _p_text(p_value):
-    return f"p = {p_value:.3f}"
-
-
 #: Rows are counted in all lists together.
 _READS = tuple(role for role in READS if role != "session")
 #: Least number of queries from which the variance between queries is estimated.
@@ -454,15 +446,9 @@ def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) ->
     own = ["bias" if "bias" in names_of(X) else "position"]
     X, y = in_memory(X, y, own if rows is None and bias is None else None)
     X, y, _ = clicks_of(X, y, "factor_rank")
-    if bias is None and read_role(X, "position") is None and read_role(X, "bias") is None:
-        raise ValueError(
-            "X has neither a column 'position' nor 'bias': there are no click rates to compare. "
-            "Rename the column that holds the positions to 'position', or name columns in bias=."
-        )
-    codes, labels = bias_factors(X, bias)
-    given = {} if codes is None else {"bias": codes}
+    roles, labels = bias_factors(X, bias)
     arm = None if rows is None else _read_rows(X, rows)
-    cells, _ = read_cells(X, y, roles=given, arm=arm, reads=_READS)
+    cells, _ = read_cells(X, y, roles=roles, arm=arm, reads=_READS)
     _check_counts(cells)
     factors = cells.factors.index
     if labels is not None:
@@ -476,35 +462,30 @@ def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) ->
 
 # Reading ------------------------------------------------------------------------------
 def bias_factors(X, bias):
-    """Code of the bias factor of each row, and labels of the codes; None without ``bias``."""
+    """The columns ``bias`` as a role, and labels of its codes; no role and None without them."""
     if bias is None:
-        return None, None
-    names = [bias] if isinstance(bias, str) else bias
-    if not isinstance(names, list | tuple) or not names or len(set(names)) < len(names):
-        raise ValueError(
-            f"bias is {bias!r}; expected the name of a column, or a list of different names."
-        )
-    columns = {name: read_column(X, name) for name in names}
-    missing = np.zeros(X.shape[0], dtype=bool)
-    for values in columns.values():
-        missing |= pd.isna(values)
+        if read_role(X, "position") is None and read_role(X, "bias") is None:
+            raise ValueError(
+                "X has neither a column 'position' nor 'bias': there are no bias factors to "
+                "compare. Rename the column that holds the positions to 'position', or name "
+                "columns in bias=."
+            )
+        return {}, None
+    columns = {name: read_column(X, name) for name in bias_columns({}, bias)}
+    missing = np.any([pd.isna(values) for values in columns.values()], axis=0)
     unknown = missing & _shown(X)
     if unknown.any():
         raise ValueError(
-            f"The bias columns {list(names)} are missing in "
+            f"The bias columns {list(columns)} are missing in "
             f"{count_of(int(unknown.sum()), 'shown row')}, first in row {int(unknown.argmax())}; "
             "expected a value in each. Use a separate value for unknown ones."
         )
-    code, parts = np.zeros((~missing).sum(), dtype=np.int64), []
-    for values in columns.values():
-        own, ids = encode(values[~missing])
-        # Renumbered after each column, so that only combinations that occur have a code.
-        first, code = np.unique(code * len(ids) + own, return_index=True, return_inverse=True)[1:]
-        parts.append(_plain(ids)[own])
+    known = {name: encode(values[~missing]) for name, values in columns.items()}
+    known = {name: (own, _plain(ids)) for name, (own, ids) in known.items()}
     codes = np.full(len(missing), np.nan)
-    codes[~missing] = code
-    labels = pd.MultiIndex.from_arrays([part[first] for part in parts], names=names)
-    return codes, labels if len(names) > 1 else labels.get_level_values(0)
+    codes[~missing], factors = code_factors(known)
+    labels = pd.MultiIndex.from_frame(factors)
+    return {"bias": codes}, labels if len(known) > 1 else labels.get_level_values(0)
 
 
 def _shown(X):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from math import comb
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_random_state
 
 from .._base._progress import progress
@@ -23,6 +20,7 @@ from ..exceptions import NotIdentifiableWarning, warn_user
 from ._bias_features import MAX_NAMED, factor_labels, name_some
 from ._bridges import MAX_EXACT, articulation_documents, n_clique_edges, weak_links
 from ._overlap import ENOUGH, information_of_log
+from ._plans import merged_codes
 
 if TYPE_CHECKING:
     from .._base._typing import Ints
@@ -185,9 +183,7 @@ class IdentifiabilityGraph:
         # The first factor decides between components of equal size.
         first = np.full(self.n_components, self.n_factors)
         np.minimum.at(first, of_factor, np.arange(self.n_factors))
-        order = np.lexsort((first, -impressions))
-        number = np.empty(len(order), dtype=np.intp)
-        number[order] = np.arange(len(order))
+        number = np.argsort(np.lexsort((first, -impressions)))
         self.labels, self.document_labels = number[of_factor], number[of_doc]
 
     @property
@@ -565,16 +561,17 @@ def _overlap_text(log: ClickLog, labels: Ints) -> str:
     overlap = information.least(groups)
     if not information.compares(groups):
         return "Features cannot do so either: no result page compares all components."
+    of_components = (
+        f"overlap between the components ({overlap:.2f}; 1: they say nothing of the bias factor, "
+        "0: they give it away), so that the network"
+    )
     if overlap >= ENOUGH:
         return (
-            f"Features overlap between the components ({overlap:.2f}; 1: they say nothing of the "
-            "bias factor, 0: they give it away), so that the network can do so, if production "
-            "knew no more than the features do."
+            f"Features {of_components} can do so, if production knew no more than the features do."
         )
     return (
-        f"Features do NOT overlap between the components ({overlap:.2f}; 1: they say nothing of "
-        "the bias factor, 0: they give it away), so that the network cannot do so: what it calls "
-        "examination may be relevance. See feature_overlap in skultr.identifiability."
+        f"Features do NOT {of_components} cannot do so: what it calls examination may be "
+        "relevance. See feature_overlap in skultr.identifiability."
     )
 
 
@@ -629,7 +626,7 @@ def _verdict(graph, weak):
         ]
     if graph.n_factors == 1:
         return ["Identifiable: there is one bias factor, so click rates compare documents fairly."]
-    if weak is not None and weak.matters:
+    if weak is not None and weak.share >= _NOTABLE:
         return [f"Identifiable, but barely: {factors} form one component with weak links."]
     return [
         f"Identifiable: {factors} form one component, so that clicks determine the relevance of "
@@ -724,18 +721,13 @@ def _remedy(graph, weak):
 
 
 # Weak links ---------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
-class _Weak:
+class _Weak(NamedTuple):
     """Factors behind weak links: the smaller side of the weakest one, and all outside the core."""
 
     side: np.ndarray
     error: float
     n_factors: int
     share: float
-
-    @property
-    def matters(self):
-        return self.share >= _NOTABLE
 
 
 def _is_small(graph):
@@ -749,9 +741,10 @@ def _weak_part(graph):
     a, b, variance, _ = graph._links()
     if not len(a) or variance[0] <= _BARELY**2:
         return None
-    ends = _without(a, b, np.arange(len(a)) > 0, graph.n_factors)
+    ends = merged_codes(graph.n_factors, a[1:], b[1:])
     one, other = (np.flatnonzero(ends == ends[end]) for end in (a[0], b[0]))
-    groups = _without(a, b, variance <= _BARELY**2, graph.n_factors)
+    strong = variance <= _BARELY**2
+    groups = merged_codes(graph.n_factors, a[strong], b[strong])
     impressions = np.bincount(graph.pairs.factor, graph.pairs.impressions)
     share = np.bincount(groups, impressions) / impressions.sum()
     core = int(np.argmax(share))
@@ -761,12 +754,6 @@ def _weak_part(graph):
         n_factors=int((groups != core).sum()),
         share=1.0 - share[core],
     )
-
-
-def _without(a, b, keep, n_factors):
-    """Component of each factor in the graph of the links to keep."""
-    links = coo_array((np.ones(keep.sum()), (a[keep], b[keep])), (n_factors, n_factors))
-    return connected_components(links, directed=False)[1]
 
 
 def _count(n, noun):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,13 +18,13 @@ from scipy.linalg import lstsq
 from scipy.special import xlog1py, xlogy
 
 from .._base._typing import Floats
-from .._log._segments import TINY, offsets_from_sorted
+from .._models._click_choice import ClickChoice
+from .._models._solve import maximise
 
 #: Clicks that the prior adds to each cell: they keep rates above 0 and set those of empty cells.
 _PRIOR = 0.5
 #: Probabilities stay below 1 by at least this much.
 _MARGIN = 1e-9
-_MAX_STEPS, _MAX_HALVINGS = 100, 30
 #: Longest step of a logarithm for which the quadratic approximation is used.
 _LONGEST = 2.0
 #: Share of the mean information that is added to the diagonal, which makes it invertible.
@@ -119,7 +119,7 @@ class WithinDocuments:
     @cached_property
     def sums(self) -> list[Floats]:
         """Clicks and impressions, each of shape (n_groups, n_factors)."""
-        return _sums(self.group[self.unit] * self.shape[1] + self.factor, self)
+        return _sums(self._cell, self)
 
     def score(self, rate: Floats) -> tuple[float, Floats | None, Floats | None]:
         """Conditional log-likelihood of a matrix of rates, with gradient and information.
@@ -136,57 +136,42 @@ class WithinDocuments:
         """
         if not (rate > 0).all():
             return -np.inf, None, None
-        n_factors = self.shape[1]
-        clicked = self._clicked
-        total, share = self._shares(rate)
-        prior = n_factors * _PRIOR
+        n_factors, size = self.shape[1], rate.size
+        choice, prior = self._choice, self.shape[1] * _PRIOR
+        log_shares = self._log_shares(rate)
         target = self.center / self.center.sum(axis=1, keepdims=True)
         own = rate / rate.sum(axis=1, keepdims=True)
-        value = (clicked.clicks * np.log(np.maximum(share, TINY))).sum()
-        value += prior * (target * np.log(own)).sum()
-        size = self.shape[0] * n_factors
-        expected = np.bincount(clicked.cell, total * share, size).reshape(self.shape)
+        value = choice.clicks @ log_shares + prior * (target * np.log(own)).sum()
+        known = choice.information(np.exp(log_shares), self._cell[choice.rows], size)
+        expected = known.own.reshape(self.shape)
         gradient = self.sums[0] - expected + prior * (target - own)
         information = (expected + prior * own)[:, :, None] * np.eye(n_factors)
         information -= prior * own[:, :, None] * own[:, None, :]
-        half = sparse.csr_array(
-            (np.sqrt(total) * share, clicked.cell, clicked.offsets),
-            (len(clicked.offsets) - 1, size),
-        )
         # Documents of different groups share no column, so that only diagonal blocks are not 0.
-        product = (half.T @ half).toarray().reshape(*self.shape, *self.shape)
-        information -= np.einsum("gtgs->gts", product)
+        information -= np.einsum("gtgs->gts", known.joint.reshape(*self.shape, *self.shape))
         return value, gradient, information
 
     def saturated(self) -> Floats:
         """Maximum-likelihood matrix of rates of any rank, up to one scale per group."""
-        log_rate = np.log(self.center)
-        value, gradient, information = self.score(np.exp(log_rate))
-        for _ in range(_MAX_STEPS):
-            step = solve_each(information, gradient[None])[0]
-            if (gradient * step).sum() < _TOL:
-                break
-            length = min(1.0, _LONGEST / np.abs(step).max())
-            for _ in range(_MAX_HALVINGS):
-                found = self.score(np.exp(log_rate + length * step))
-                if found[0] >= value:
-                    break
-                length /= 2
-            else:
-                break
-            log_rate = log_rate + length * step
-            value, gradient, information = found
-        return np.exp(log_rate)
+
+        def objective(log_rate):
+            value, gradient, information = self.score(np.exp(log_rate).reshape(self.shape))
+            return value, gradient.ravel(), information
+
+        def newton_step(information, gradient):
+            return solve_each(information, gradient.reshape(1, *self.shape)).ravel()
+
+        start = np.log(self.center).ravel()
+        found = maximise(objective, start, solve=newton_step, tol=_TOL, longest=_LONGEST)
+        return np.exp(found.at).reshape(self.shape)
 
     def contributions(self, rate: Floats) -> sparse.csr_array:
         """Gradient of the log-likelihood by cluster, shape (n_clusters, n_groups * n_factors)."""
-        clicked = self._clicked
-        total, share = self._shares(rate)
-        size = self.shape[0] * self.shape[1]
-        cluster = self.cluster[clicked.unit]
+        choice = self._choice
+        surplus = choice.clicks - choice.expected(np.exp(self._log_shares(rate)))
+        cluster = self.cluster[self.unit[choice.rows]]
         return sparse.csr_array(
-            (clicked.clicks - total * share, (cluster, clicked.cell)),
-            (self.cluster.max() + 1, size),
+            (surplus, (cluster, self._cell[choice.rows])), (self.cluster.max() + 1, rate.size)
         )
 
     def scaled(self, rate: Floats) -> Floats:
@@ -202,37 +187,19 @@ class WithinDocuments:
         return change - (share * change).sum(axis=-1, keepdims=True)
 
     @cached_property
-    def _clicked(self):
-        """Cells of units with clicks; units without clicks do not enter the likelihood."""
-        clicks = np.bincount(self.unit, self.clicks, len(self.group))
-        cells = np.flatnonzero(clicks[self.unit] > 0)
-        unit = self.unit[cells]
-        return _Clicked(
-            unit=unit,
-            cell=self.group[unit] * self.shape[1] + self.factor[cells],
-            clicks=self.clicks[cells],
-            weight=self.weight[cells],
-            total=clicks[unit],
-            offsets=offsets_from_sorted(unit),
-        )
+    def _choice(self):
+        """Where the clicks of each unit fall."""
+        return ClickChoice.from_rows(self.unit, self.clicks)
 
-    def _shares(self, rate):
-        """Clicks C_d of the unit of each clicked cell, and the share p_dt expected in the cell."""
-        clicked = self._clicked
-        expected = clicked.weight * rate.ravel()[clicked.cell]
-        of_unit = np.add.reduceat(expected, clicked.offsets[:-1])
-        return clicked.total, expected / np.repeat(of_unit, np.diff(clicked.offsets))
+    @cached_property
+    def _cell(self):
+        """Cell of the matrix of each cell of the log."""
+        return self.group[self.unit] * self.shape[1] + self.factor
 
-
-class _Clicked(NamedTuple):
-    """Cells of the units with clicks, sorted by unit."""
-
-    unit: np.ndarray
-    cell: np.ndarray
-    clicks: np.ndarray
-    weight: np.ndarray
-    total: np.ndarray
-    offsets: np.ndarray
+    def _log_shares(self, rate):
+        """Logarithm of the share p_dt expected in each cell of a unit with clicks."""
+        expected = self.weight * rate.ravel()[self._cell]
+        return self._choice.log_shares(np.log(expected[self._choice.rows]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,28 +238,34 @@ def fit_low_rank(
     """Maximum-likelihood matrix of rates of a given rank, by Fisher scoring.
 
     With gradient g and information I of the logarithms of rates, and their slopes S in the
-    entries of ``left`` and ``right``, each step is (S' I S)^-1 S' g, halved until the likelihood
-    rises.
+    entries of ``left`` and ``right``, each step is (S' I S)^-1 S' g.
     """
     if start is None:
         # Rates stay so far below 1 that rounding cannot exceed it.
         left, right = _rank_one(table.center * min(1.0, 0.999 / table.center.max()))
         start = LowRankFit(left, right, *table.score(left @ right.T))
-    fit = start if rank == 1 else _with_one_more(table, start)
-    for _ in range(_MAX_STEPS):
+    fit = start if rank == 1 else _with_one_more(start)
+    ends = [fit.left.size]
+
+    def fit_at(point):
+        left, right = np.split(point, ends)
+        left, right = left.reshape(-1, rank), right.reshape(-1, rank)
+        return LowRankFit(left, right, *table.score(left @ right.T))
+
+    def objective(point):
+        fit = fit_at(point)
+        if fit.gradient is None:
+            return fit.value, None, None
         slopes = _slopes(fit.left, fit.right)
-        curvature = np.einsum("gtp,gts,gsq->pq", slopes, fit.information, slopes, optimize=True)
-        along = np.einsum("gtp,gt->p", slopes, fit.gradient)
-        step = lstsq(curvature, along, cond=1e-10)[0]
-        if along @ step < _TOL:
-            return fit
-        left = step[: fit.left.size].reshape(fit.left.shape)
-        right = step[fit.left.size :].reshape(fit.right.shape)
-        better = _search(table, fit, left, right)
-        if better is None:
-            return fit
-        fit = better
-    return fit
+        return fit.value, np.einsum("gtp,gt->p", slopes, fit.gradient), (slopes, fit.information)
+
+    def fisher_step(curvature, gradient):
+        slopes, information = curvature
+        matrix = np.einsum("gtp,gts,gsq->pq", slopes, information, slopes, optimize=True)
+        return lstsq(matrix, gradient, cond=1e-10)[0]
+
+    start = np.concatenate([fit.left.ravel(), fit.right.ravel()])
+    return fit_at(maximise(objective, start, solve=fisher_step, tol=_TOL).at)
 
 
 def solve_each(information: Floats, gradients: Floats) -> Floats:
@@ -342,28 +315,14 @@ def _slopes(left, right):
     return np.concatenate(flat, axis=2) / (left @ right.T)[:, :, None]
 
 
-def _search(table, fit, left, right):
-    """The fit after the first of a series of halved steps that raises the likelihood, or None."""
-    length = 1.0
-    for _ in range(_MAX_HALVINGS):
-        new = fit.left + length * left, fit.right + length * right
-        found = table.score(new[0] @ new[1].T)
-        if found[0] > fit.value:
-            return LowRankFit(*new, *found)
-        length /= 2
-    return None
-
-
-def _with_one_more(table, fit):
-    """A fit with one component more: the first singular vectors of the residuals."""
+def _with_one_more(fit):
+    """The fit with one component more, still of size 0: the first singular vector of residuals."""
     noise = np.sqrt(np.einsum("gtt->gt", fit.information)) / fit.rate  # precision of the rates
-    left, right = _rank_one(noise)
+    _, right = _rank_one(noise)
     residual = fit.residuals(fit.gradient[None])[0]
-    u, s, vt = np.linalg.svd(residual, full_matrices=False)
-    u, v = s[0] * u[:, :1] / left, vt[:1].T / right
-    grown = replace(
+    v = np.linalg.svd(residual, full_matrices=False)[2][:1].T / right
+    return replace(
         fit,
-        left=np.hstack([fit.left, np.zeros_like(u)]),
+        left=np.hstack([fit.left, np.zeros((len(fit.left), 1))]),
         right=np.hstack([fit.right, v]),
     )
-    return _search(table, grown, np.hstack([np.zeros_like(fit.left), u]), 0.0) or grown

@@ -23,7 +23,7 @@ from .._base._threads import few_threads
 from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._faults import count_of
 from .._log._reader import in_memory, read
-from .._log._roles import ROLES, read_features, read_role, without_columns
+from .._log._roles import ROLES, read_features, without_columns
 from ..exceptions import python_value
 from ._bias_features import name_some
 from ._factor_rank import bias_factors
@@ -247,14 +247,8 @@ def feature_overlap(
     [1, 3]
     """
     X, _ = in_memory(X)
-    if bias is None and read_role(X, "position") is None and read_role(X, "bias") is None:
-        raise ValueError(
-            "X has neither a column 'position' nor 'bias': there are no bias factors to tell "
-            "apart. Rename the column that holds the positions to 'position', or name columns in "
-            "bias=."
-        )
-    codes, labels = bias_factors(X, bias)
-    rows = read(X, roles={} if codes is None else {"bias": codes}, reads=_READS)
+    roles, labels = bias_factors(X, bias)
+    rows = read(X, roles=roles, reads=_READS)
     shown = np.flatnonzero(rows.shown)
     if not len(shown):
         raise ValueError("No row was shown: each has no position, or 0 impressions.")
@@ -269,15 +263,6 @@ def feature_overlap(
         rows.weight[shown],
         random_state,
     )
-    return _result(information, names)
-
-
-def overlap_of_log(log: ClickLog) -> FeatureOverlap:
-    """The overlap of features of a log that was read already, as by :func:`feature_overlap`."""
-    return _result(information_of_log(log), pd.Index(log.bias_values))
-
-
-def _result(information, names):
     compared = names[information.factors]
     a, b = np.triu_indices(len(compared), 1)
     plain = pd.Series(list(compared), dtype=object if compared.nlevels > 1 else None)
@@ -393,14 +378,15 @@ def examination_information(
     traffic = np.bincount(queries, weight[rows])[queries]
     weight = weight[rows] / np.sqrt(traffic)
     weight /= weight.mean()
-    mean = _Means(lists, weight)
-    target = mean.taken_off(np.eye(len(factors))[place[factor[rows]]])
+    target = _off_lists(np.eye(len(factors))[place[factor[rows]]], lists, weight)
     scaled = _scaled(np.asarray(features(rows), dtype=np.float64))
     if scaled.shape[1] > _MAX_FEATURES:
         telling = ((target * weight[:, None]).T @ scaled) ** 2
         scaled = scaled[:, np.sort(np.argsort(-telling.sum(axis=0))[:_MAX_FEATURES])]
-    inputs = mean.taken_off(_with_units(scaled, rng))
-    rest = _rest(inputs, target, weight, _folds(queries, rng))
+    inputs = _off_lists(_with_units(scaled, rng), lists, weight)
+    n_queries = int(queries.max()) + 1
+    fold = (rng.permutation(n_queries) % min(_N_FOLDS, n_queries))[queries]
+    rest = _rest(inputs, target, weight, fold)
     return ExaminationInformation(
         factors=factors,
         full=_product(target, weight),
@@ -422,24 +408,11 @@ def _sample_of_lists(list_, rng):
     return np.flatnonzero(chosen[code])
 
 
-def _folds(query, rng):
-    """Fold of each row, by query."""
-    n_queries = int(query.max()) + 1
-    return (rng.permutation(n_queries) % min(_N_FOLDS, n_queries))[query]
-
-
-class _Means:
-    """Weighted means of lists."""
-
-    def __init__(self, list_: Ints, weight: Floats) -> None:
-        shape = int(list_.max()) + 1, len(list_)
-        share = weight / np.bincount(list_, weight)[list_]
-        self._average = csr_array((share, (list_, np.arange(len(list_)))), shape)
-        self._list = list_
-
-    def taken_off(self, values: Floats) -> Floats:
-        """Values of rows minus the mean of their list."""
-        return values - (self._average @ values)[self._list]
+def _off_lists(values, list_, weight):
+    """Values of rows minus the weighted mean of their list."""
+    share = weight / np.bincount(list_, weight)[list_]
+    average = csr_array((share, (list_, np.arange(len(list_)))))
+    return values - (average @ values)[list_]
 
 
 # The regression -----------------------------------------------------------------------
@@ -447,18 +420,13 @@ def _scaled(features):
     """Signed logarithm, standardised and clipped, as the input of networks is."""
     features = np.sign(features) * np.log1p(np.abs(features))
     missing = np.isnan(features)
-    if missing.any():  # at the mean, as there
-        features = np.where(missing, _column_means(features), features)
+    if missing.any():  # at the mean, as there; at 0 if all are missing
+        mean = np.where(missing, 0, features).sum(axis=0) / np.maximum((~missing).sum(axis=0), 1)
+        features = np.where(missing, mean, features)
     centre, spread = features.mean(axis=0), features.std(axis=0)
     constant = spread <= 1e-6 * np.maximum(np.abs(centre), 1e-30)
     scaled = (features - centre) / np.where(constant, 1.0, spread)
     return np.clip(scaled, -_MAX_DEVIATION, _MAX_DEVIATION)
-
-
-def _column_means(features):
-    """Mean of each column without its missing values; 0 if there are no others."""
-    there = ~np.isnan(features)
-    return np.where(there, features, 0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
 
 
 def _with_units(features, rng):

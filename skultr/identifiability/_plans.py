@@ -30,7 +30,7 @@ from .._log._pairs import Pairs, read_documents
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ._bias_features import MAX_NAMED, column_values, factor_codes, plain
 
-#: Merge plans that take longer, in hours by :func:`_estimated_hours`, are refused.
+#: Merge plans that take longer, in hours, are refused.
 MAX_HOURS = 2.0
 #: Added to the cost of an intervention that no list can carry out; above all other costs.
 _OUT_OF_REACH = 1e9
@@ -45,14 +45,12 @@ def merge_plan(vectors: Floats, labels: Ints) -> tuple[Ints, Ints, Floats]:
     and B is the least Euclidean distance of their bias features, min |v_a - v_b| over factors a
     of A and b of B.
     """
-    vectors = _comparable(np.asarray(vectors, dtype=float))
-    n_components = int(labels.max(initial=-1)) + 1
-    if n_components < 2:
+    if labels.max(initial=0) == 0:
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0)
+    vectors = np.asarray(vectors, dtype=float)
+    vectors = vectors[:, np.ptp(vectors, axis=0) > 0]
     if vectors.shape[1] <= 1:
-        return _merge_on_a_line(
-            vectors[:, 0] if vectors.shape[1] else np.zeros(len(labels)), labels
-        )
+        return _merge_on_a_line(vectors.sum(axis=1), labels)
     _refuse_if_endless(len(vectors), vectors.shape[1])
     a, b, squared = _prim(labels, _nearest(vectors, labels))
     return a, b, np.sqrt(squared)
@@ -79,55 +77,28 @@ def intervention_plan(
     components A and B is the least over documents x and factors t of A and t' of B, or the
     reverse; the plan is the minimum spanning tree.
     """
-    target, inverse = _targets(labels, examination)
+    target = _most_examined(labels, examination)
     if reach is None:
         reach, needed = np.zeros(len(doc)), np.zeros(len(labels))
-    component = labels[factor]
     slope = 1.0 / relevance[doc]
-    intercept = slope / examination[factor]
-    # One set of candidates for each reach that some target needs, and one of all candidates.
-    tiers, tier = np.unique(needed[target], return_inverse=True)
-    senders = [
-        _Senders(np.flatnonzero(reach >= least), component, intercept, slope, len(target))
-        for least in tiers
-    ]
-    everyone = np.arange(len(doc))
-    anyone = _Senders(everyone, component, intercept + _OUT_OF_REACH, slope, len(target))
-
-    def sending(sender, receivers):
-        """Cost of the cheapest candidate of a component at each receiver, and its pair."""
-        cost, pair = anyone.lowest(sender, inverse[receivers])
-        for number in np.unique(tier[receivers]):
-            place = np.flatnonzero(tier[receivers] == number)
-            near, which = senders[number].lowest(sender, inverse[receivers[place]])
-            better = near < cost[place]
-            cost[place[better]], pair[place[better]] = near[better], which[better]
-        return cost, pair
-
-    def prepare(outside):
-        others = [_Receiving(part, outside) for part in (*senders, anyone)]
-
-        def cost_of_joining(joined):
-            cost = sending(joined, outside)[0]
-            for lines in (others[tier[joined]], others[-1]):
-                lines.receive(inverse[joined], cost)
-            return cost, joined
-
-        return cost_of_joining
-
-    a, b, cost = _prim(np.arange(len(target)), prepare)
+    swaps = _Swaps(
+        labels[factor],
+        slope / examination[factor],
+        slope,
+        reach,
+        inverse=1.0 / examination[target],
+        needed=needed[target],
+    )
+    a, b, cost = _prim(np.arange(len(target)), swaps.from_and_to)
     out, to = np.empty(len(a), dtype=np.intp), np.empty(len(a), dtype=np.intp)
     for link, (left, right) in enumerate(zip(a, b, strict=True)):
-        there, back = sending(left, np.array([right])), sending(right, np.array([left]))
+        ends = (left, right), (right, left)
+        there, back = (swaps.cheapest(start, np.array([end])) for start, end in ends)
         forward = there[0][0] <= back[0][0]
         out[link] = (there if forward else back)[1][0]
         to[link] = target[right if forward else left]
-    return (
-        doc[out],
-        factor[out],
-        to,
-        np.where(cost < _OUT_OF_REACH, cost, cost - _OUT_OF_REACH) - 2,
-    )
+    cost = np.where(cost < _OUT_OF_REACH, cost, cost - _OUT_OF_REACH) - 2
+    return doc[out], factor[out], to, cost
 
 
 def random_plan(doc: Ints, factor: Ints, labels: Ints, rng: Any) -> tuple[Ints, Ints, Ints]:
@@ -295,13 +266,12 @@ def _merge_on_a_line(values, labels):
     return a, b, np.abs(values[a] - values[b])
 
 
-def _comparable(vectors):
-    """The columns of the vectors that vary."""
-    return vectors[:, np.ptp(vectors, axis=0) > 0] if len(vectors) else vectors
-
-
 def _refuse_if_endless(n_factors, n_dimensions):
-    hours = _estimated_hours(n_factors, n_dimensions)
+    """Refuse merge plans that take hours on one core, for half of all distances and their minima.
+
+    In nanoseconds, per pair of factors: 2 for the minimum and 0.25 per dimension.
+    """
+    hours = n_factors**2 / 2 * (2.0 + 0.25 * n_dimensions) * 1e-9 / 3600
     if hours > MAX_HOURS:
         raise ValueError(
             f"Merging {n_factors:,} bias factors by {n_dimensions} bias features would take about "
@@ -311,82 +281,65 @@ def _refuse_if_endless(n_factors, n_dimensions):
         )
 
 
-def _estimated_hours(n_factors, n_dimensions):
-    """Hours that a merge plan takes on one core, for half of all distances and their minima.
-
-    In nanoseconds, per pair of factors: 2 for the minimum and 0.25 per dimension.
-    """
-    return n_factors**2 / 2 * (2.0 + 0.25 * n_dimensions) * 1e-9 / 3600
-
-
-def _targets(labels, examination):
-    """The most examined factor t' of each component, and 1 / o_t'."""
+def _most_examined(labels, examination):
+    """The most examined factor t' of each component, at which a document would be shown."""
     order = np.lexsort((-examination, labels))
-    target = order[np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 1))]
-    return target, 1.0 / examination[target]
+    return order[np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 1))]
 
 
-class _Senders:
-    """Candidates that can be the cheapest of their component.
+class _Swaps:
+    """Candidates that can be the cheapest of their component, and what they cost at its target.
 
     At a target with inverse examination z = 1 / o_t', the pair (x, t) costs
     intercept + slope z - 2, with intercept = 1 / (r_x o_t) and slope = 1 / r_x. A pair is never
-    the cheapest if another of its component has a smaller intercept and a smaller slope.
+    the cheapest if another of its component that reaches as far has a smaller intercept and a
+    smaller slope.
     """
 
-    def __init__(self, pairs, component, intercept, slope, n_components):
-        order = pairs[np.lexsort((intercept[pairs], slope[pairs], component[pairs]))]
-        n = len(order)
-        rank = np.empty(n, dtype=np.int64)
-        rank[np.argsort(intercept[order], kind="stable")] = np.arange(n)
-        # Ranks drop from one component to the next, so that the running minimum restarts there.
-        lowest = np.minimum.accumulate(rank - component[order].astype(np.int64) * n)
-        kept = np.ones(n, dtype=bool)
-        kept[1:] = lowest[1:] < lowest[:-1]
-        self.pair = order[kept]
+    def __init__(self, component, intercept, slope, reach, inverse, needed):
+        tier = np.searchsorted(np.unique(needed), reach, side="right")
+        group = component.astype(np.int64) * (len(needed) + 1) + tier
+        order = np.lexsort((intercept, slope, group))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[np.argsort(intercept[order], kind="stable")] = np.arange(len(order))
+        # Ranks drop from one group to the next, so that the running minimum restarts there.
+        lowest = np.minimum.accumulate(rank - group[order] * len(order))
+        kept = np.sort(order[np.append(True, lowest[1:] < lowest[:-1])])
+        self.pair = kept[np.lexsort((intercept[kept], slope[kept], component[kept]))]
+        self.component, self.reach = component[self.pair], reach[self.pair]
         self.intercept, self.slope = intercept[self.pair], slope[self.pair]
-        bounds = np.searchsorted(component[self.pair], np.arange(n_components + 1))
-        self.starts, self.ends = bounds[:-1], bounds[1:]
+        self.bounds = np.searchsorted(self.component, np.arange(len(needed) + 1))
+        self.inverse, self.needed = inverse, needed
 
-    def lowest(self, component, inverses):
+    def costs(self, lines, targets):
+        """Cost of some candidates at one target, or at several, (n_lines, n_targets)."""
+        far = _OUT_OF_REACH * (self.reach[lines] < self.needed[targets])
+        return self.intercept[lines] + far + self.slope[lines] * self.inverse[targets]
+
+    def cheapest(self, component, targets):
         """Least cost of the candidates of a component at each target, and the pair that has it."""
-        lines = slice(self.starts[component], self.ends[component])
-        least, line = _lowest(self.intercept[lines], self.slope[lines], inverses)
-        if lines.start == lines.stop:
-            return least, np.zeros(len(inverses), dtype=np.intp)
-        return least, self.pair[lines][line]
+        least, which = np.full(len(targets), np.inf), np.zeros(len(targets), dtype=np.intp)
+        first, last = self.bounds[component : component + 2]
+        step = max(1, _CHUNK // max(1, len(targets)))
+        for start in range(first, last, step):
+            cost = self.costs(np.arange(start, min(start + step, last))[:, None], targets)
+            line = cost.argmin(axis=0)
+            cost = cost[line, np.arange(len(targets))]
+            lower = cost < least
+            least[lower], which[lower] = cost[lower], self.pair[start + line[lower]]
+        return least, which
 
+    def from_and_to(self, outside):
+        """Costs for :func:`_prim`: the least of swaps from a component to others and back."""
+        lines = np.flatnonzero(np.isin(self.component, outside))
+        sender = np.searchsorted(outside, self.component[lines])
 
-class _Receiving:
-    """Costs at which some components can send a document to a target."""
+        def cost_of_joining(joined):
+            cost = self.cheapest(joined, outside)[0]
+            np.minimum.at(cost, sender, self.costs(lines, joined))
+            return cost, joined
 
-    def __init__(self, senders, components):
-        sizes = senders.ends[components] - senders.starts[components]
-        self.place = np.flatnonzero(sizes)
-        sizes, some = sizes[self.place], components[self.place]
-        self.firsts = np.cumsum(sizes) - sizes
-        lines = np.arange(sizes.sum()) + np.repeat(senders.starts[some] - self.firsts, sizes)
-        self.intercept, self.slope = senders.intercept[lines], senders.slope[lines]
-
-    def receive(self, inverse, cost):
-        """Lower ``cost``, by component, to what a document costs at a target of 1 / o_t'."""
-        if len(self.place):
-            least = np.minimum.reduceat(self.intercept + self.slope * inverse, self.firsts)
-            cost[self.place] = np.minimum(cost[self.place], least)
-
-
-def _lowest(intercept, slope, points):
-    """Least of the lines at each point (infinite without lines), and the line that has it."""
-    least, which = np.full(len(points), np.inf), np.zeros(len(points), dtype=np.intp)
-    step = max(1, _CHUNK // max(1, len(points)))
-    for start in range(0, len(intercept), step):
-        part = slice(start, start + step)
-        cost = intercept[part, None] + slope[part, None] * points
-        line = cost.argmin(axis=0)
-        cost = cost[line, np.arange(len(points))]
-        lower = cost < least
-        least[lower], which[lower] = cost[lower], start + line[lower]
-    return least, which
+        return cost_of_joining
 
 
 def _random_member(labels, sizes, components, rng):
@@ -528,28 +481,19 @@ class ServedLists:
 
     def _swap(self, rows, moved, partner, to, pairs):
         log = self.log
-        first, second = np.searchsorted(rows, [moved, partner])
-        position = log.position[rows].copy()
-        position[[first, second]] = position[[second, first]]
+        ends = np.searchsorted(rows, [moved, partner])
+        swapped = np.arange(len(rows))
+        swapped[ends] = ends[::-1]
         documents = pairs.name_documents(log.doc[rows] - self._shift)
-        table = pd.DataFrame(
-            {
-                "qid": log.query_ids[log.query[rows]],
-                "doc": documents.iloc[:, -1].to_numpy(),
-                "position": position,
-            }
-        )
+        columns = {
+            "qid": log.query_ids[log.query[rows]],
+            "doc": documents.iloc[:, -1].to_numpy(),
+            "position": log.position[rows[swapped]],
+        }
         for name in self._other_columns():
-            table[name] = self._context(name, rows, first, second, to)
-        return table.sort_values("position", kind="stable")
-
-    def _context(self, name, rows, first, second, to):
-        """Values of another bias column: changed on the page if constant there, else swapped."""
-        values = self.factors[name]
-        old, new = values.iloc[self.log.bias[rows]].reset_index(drop=True), values.iloc[to]
-        if old.nunique() == 1:
-            return pd.Series([new] * len(old))
-        swapped = old.copy()
-        swapped.iloc[second] = old.iloc[first]
-        swapped.iloc[first] = new
-        return swapped
+            # A column that is constant on the page changes there, another one is swapped.
+            values = self.factors[name].iloc[log.bias[rows[swapped]]].reset_index(drop=True)
+            changed = slice(None) if values.nunique() == 1 else ends[0]
+            values.iloc[changed] = self.factors[name].iloc[to]
+            columns[name] = values
+        return pd.DataFrame(columns).sort_values("position", kind="stable")

@@ -23,7 +23,7 @@ from .._log._estimator import afresh
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
 from .._log._outcomes import clicks_of
-from .._log._pairs import Pairs, read_pairs
+from .._log._pairs import read_pairs
 from .._log._pickles import NotPickled, SlimPickles
 from .._log._roles import ROLES, column_names, is_frame, with_column
 from .._models._tabular import fit_tabular
@@ -287,7 +287,12 @@ class IdentifiabilityRepair(
         self._validate_params()
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._click_column = y if isinstance(y, str) else None
-        self._begin()
+        # As it is if nothing has to be repaired.
+        self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None
+        self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
+        self.merges_ = pd.DataFrame({name: [] for name in _MERGE})
+        self.interventions_ = pd.DataFrame({name: [] for name in _SWAP})
+        self.total_cost_ = self.error_bound_if_smooth_ = 0.0
         self._read(X, y, sample_weight, {}, reset=True)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
@@ -297,24 +302,26 @@ class IdentifiabilityRepair(
         self.roles_ |= {name: "bias" for name in self._columns if name in self.roles_}
 
     def _read_dataset(self, dataset, *, reset):
-        self._columns = self._bias_columns(dataset.roles)
-        self._checked(dataset, reset=reset)
+        self._check_columns(dataset, names_of(dataset), reset)
         named = isinstance(self.bias_features, str | list | tuple)  # columns of the rows
         rows = dataset.to_frame()[0] if named or self.strategy == "intervene" else None
         self._plan(rows, read_pairs(dataset, bias=self._columns))
 
     def _read_engine(self, X, y, sample_weight, roles, *, reset):
         table, clicks = count_pairs_of(X, y, sample_weight, self)
-        self._check_columns(pd.DataFrame(columns=names_of(X)), reset)
+        names = names_of(X)
+        self._check_columns(pd.DataFrame(columns=names), names, reset)
         self._plan_rows(table, clicks, sample_weight)
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
-        X = self._check_columns(X, reset)
+        X = self._check_columns(X, names_of(X), reset)
         clicks = None if y is None else clicks_of(X, y, type(self).__name__)[1]
         self._plan_rows(X, clicks, sample_weight)
 
-    def _check_columns(self, X, reset):
-        self._columns = self._bias_columns(names_of(X))
+    def _check_columns(self, X, names, reset):
+        self._columns = [self.bias] if isinstance(self.bias, str) else [*(self.bias or [])]
+        if self.bias is None:
+            self._columns = [name for name in ("bias", "position") if name in names][:1]
         return self._checked(X, [*self._columns, self._click_column], reset=reset)
 
     def _plan_rows(self, X, y, sample_weight):
@@ -366,32 +373,9 @@ class IdentifiabilityRepair(
         tags.input_tags.allow_nan = True
         return tags
 
-    def _bias_columns(self, present):
-        if self.bias is not None:
-            return [self.bias] if isinstance(self.bias, str) else list(self.bias)
-        return next(([name] for name in ("bias", "position") if name in present), [])
-
-    def _begin(self):
-        """Set the attributes as they are if nothing has to be repaired."""
-        self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None
-        self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
-        self.merges_ = pd.DataFrame({name: [] for name in _MERGE})
-        self.interventions_ = pd.DataFrame({name: [] for name in _SWAP})
-        self.total_cost_ = self.error_bound_if_smooth_ = 0.0
-
     def _plan(self, X, pairs):
         self.graph_ = graph = IdentifiabilityGraph._from_pairs(pairs)
         self.is_identifiable_ = graph.is_connected
-        self._set_vectors(X, graph)
-        codes = np.arange(graph.n_factors)
-        if not graph.is_connected and self.strategy == "merge":
-            codes = self._merge(graph)
-        elif not graph.is_connected:
-            self._intervene(X, graph)
-        self._codes = codes
-        self.factors_ = graph.factors.assign(code=codes)
-
-    def _set_vectors(self, X, graph):
         merging = self.strategy == "merge" and not graph.is_connected
         self._space = FactorVectors(
             graph.factors, self.bias_features, self.position_weight, merging
@@ -400,13 +384,17 @@ class IdentifiabilityRepair(
         if isinstance(self.bias_features, str | list | tuple):
             rows = X, factor_codes(graph.factors, self._shown_values(X)[0])
         self._vectors = self._space.known(rows)
-        pairs = graph.pairs
         self._most_frequent = int(np.bincount(pairs.factor, pairs.impressions).argmax())
+        self._codes = np.arange(graph.n_factors)
+        if merging:
+            self._merge(graph)
+        elif not graph.is_connected:
+            self._intervene(X, graph)
+        self.factors_ = graph.factors.assign(code=self._codes)
 
     def _merge(self, graph):
-        """Plan the merges, and return the code of each factor after them."""
         a, b, cost = merge_plan(self._vectors, graph.labels)
-        codes = merged_codes(graph.n_factors, a, b)
+        self._codes = merged_codes(graph.n_factors, a, b)
         error = merge_errors(graph, self._vectors, a, b, cost)
         self.merges_ = pd.DataFrame(
             {
@@ -422,12 +410,12 @@ class IdentifiabilityRepair(
             if np.isnan(error).any()
             else tree_diameter(graph.n_components, graph.labels[a], graph.labels[b], error)
         )
-        warn_if_merging_costs_more(graph, int(codes.max()) + 1)
-        return codes
+        warn_if_merging_costs_more(graph, int(self._codes.max()) + 1)
 
     def _intervene(self, X, graph):
         pairs = graph.pairs
-        relevance, examination = self._estimates(graph)
+        given, required = (self.relevance, self.examination), self.cost == "variance"
+        relevance, examination = swap_estimates(graph, self._vectors, *given, required=required)
         lists = read_lists(X, graph, *self._shown_values(X))
         doc, factor = pairs.doc, pairs.factor
         reach = needed = None
@@ -458,20 +446,6 @@ class IdentifiabilityRepair(
                 self.intervened_lists_ = self.intervened_lists_.assign(doc_scope=scope)
             warn_about_impossible(impossible, self.interventions_)
         warn_until_served(graph, served=lists is not None)
-
-    def _estimates(self, graph):
-        """Relevance of documents and examination of factors, as given or estimated from clicks."""
-        merged = None
-        given = self.relevance is not None and self.examination is not None
-        if graph.pairs.clicks is not None and not given:
-            merged = merged_codes(graph.n_factors, *merge_plan(self._vectors, graph.labels)[:2])
-        return swap_estimates(
-            graph.pairs,
-            merged,
-            self.relevance,
-            self.examination,
-            required=self.cost == "variance",
-        )
 
     def _transform_dataset(self, dataset):
         """The dataset with the merged factors as its bias factors; nothing is written."""
@@ -520,7 +494,7 @@ class IdentifiabilityRepair(
         table = pd.DataFrame({name: column[rows] for name, column in values.items()})
         factors = table.drop_duplicates(ignore_index=True)
         place = np.full(len(values[self._columns[0]]), -1)
-        place[rows] = factor_codes(factors, {name: table[name].to_numpy() for name in table})
+        place[rows] = factor_codes(factors, table)
         vectors = self._space.of(factors.infer_objects(), (X, place))
         found = np.isfinite(vectors).all(axis=1) & (vectors.shape[1] > 0)
         nearest = np.full(len(factors), self._most_frequent)
@@ -602,18 +576,24 @@ _STEEP = 0.9
 
 
 def swap_estimates(
-    pairs: Pairs, merged: Any, relevance: Any, examination: Any, *, required: bool = True
+    graph: Any, vectors: Floats, relevance: Any, examination: Any, *, required: bool
 ) -> tuple[Floats, Floats]:
     """Relevance of each document and examination of each factor, both in [0.001, 1]: those given,
     or estimates from the clicks of merged factors (NaN without clicks, an error if
     ``required``)."""
+    pairs = graph.pairs
+    if relevance is not None and pairs.doc_ids is None:
+        raise ValueError(
+            "relevance= is given by document, but X has no column 'doc'. Add it, or leave "
+            "relevance to be estimated from y."
+        )
     if relevance is not None:
-        relevance = _given("relevance", relevance, _doc_ids(pairs))
+        relevance = _given("relevance", relevance, pairs.doc_ids)
     if examination is not None:
         keys = [factor_label(pairs.factors, code) for code in range(pairs.n_factors)]
         examination = _given("examination", examination, keys)
     if relevance is None or examination is None:
-        estimates = _estimated(pairs, merged, required)
+        estimates = _estimated(graph, vectors, required)
         relevance = estimates[0] if relevance is None else relevance
         examination = estimates[1] if examination is None else examination
     return np.clip(relevance, _SMALLEST, 1.0), np.clip(examination, _SMALLEST, 1.0)
@@ -656,12 +636,13 @@ def merge_errors(graph: Any, vectors: Floats, a: Ints, b: Ints, cost: Floats) ->
     return cost * np.maximum(steep, slope[: 2 * len(cost)].reshape(2, -1).max(axis=0))
 
 
-def _estimated(pairs, merged, required):
+def _estimated(graph, vectors, required):
     """Estimates of the position-based model of merged factors, with relevance shrunk to its mean.
 
     With c clicks in n examined impressions, relevance is (c + 10 m) / (n + 10), where m is the
     mean of clicks over examined impressions.
     """
+    pairs = graph.pairs
     if pairs.clicks is None:
         if required:
             raise ValueError(
@@ -670,6 +651,7 @@ def _estimated(pairs, merged, required):
                 "factor), or cost='random'."
             )
         return np.full(pairs.n_docs, np.nan), np.full(pairs.n_factors, np.nan)
+    merged = merged_codes(graph.n_factors, *merge_plan(vectors, graph.labels)[:2])
     factor = merged[pairs.factor]
     fit = fit_tabular(pairs.doc, factor, pairs.clicks, pairs.impressions, **_ROUGHLY)
     examination = fit.examination / fit.examination.max()
@@ -679,19 +661,9 @@ def _estimated(pairs, merged, required):
     return (clicks + _PRIOR * mean) / (examined + _PRIOR), examination[merged]
 
 
-def _doc_ids(pairs):
-    if pairs.doc_ids is None:
-        raise ValueError(
-            "relevance= is given by document, but X has no column 'doc'. Add it, or leave "
-            "relevance to be estimated from y."
-        )
-    return pairs.doc_ids
-
-
 def _given(name, values, keys):
     """Array of the probabilities that a mapping or Series gives for the keys."""
-    values = dict(values.items())
-    keys = list(keys.tolist() if hasattr(keys, "tolist") else keys)
+    values, keys = dict(values.items()), list(keys)
     lacking = [key for key in keys if key not in values]
     if lacking:
         raise ValueError(

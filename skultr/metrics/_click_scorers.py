@@ -20,14 +20,8 @@ from .._log._roles import FIT_ROLES, is_frame
 from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, warn_user
 from ._dependence import CMIPEstimator, cmip_score
-from ._ranking import as_numbers
-from ._scorers import (
-    Scorer,
-    annotated_rows,
-    documents_within_queries,
-    first_of_documents,
-    predict_within,
-)
+from ._ranking import as_numbers, flat_columns, refuse_where
+from ._scorers import AnnotatedDocuments, Scorer, one_per_row
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
@@ -165,7 +159,7 @@ class CMIPScorer(Scorer):
         """
         roles = {name: value for name, value in locals().items() if name in self._roles[:-1]}
         documents = annotated_documents(
-            self, estimator, X, sample_weight, logging=self.logging, **roles
+            "CMIPScorer", estimator, X, sample_weight, logging=self.logging, **roles
         )
         settings = {name: value for name, value in vars(self).items() if name != "logging"}
         return -cmip_score(*documents, **settings)
@@ -272,7 +266,7 @@ class PerplexityScorer(Scorer):
             caller="PerplexityScorer",
         )
         shown = rows.shown
-        probability = _one_per_row(
+        probability = one_per_row(
             _predict_click(estimator, X, rows.rate, self.conditional, roles),
             rows.n_rows,
             "predict_click",
@@ -286,7 +280,7 @@ class PerplexityScorer(Scorer):
 
 
 def annotated_documents(
-    owner: object,
+    caller: str,
     estimator: Predictor,
     X: Table,
     sample_weight: Column | None = None,
@@ -298,40 +292,20 @@ def annotated_documents(
 
     A document is annotated if one of its rows is; its position is the mean over its shown rows.
     """
-    need = {
-        "qid": "to say which query a row belongs to",
-        "relevance": "to compare documents of equal relevance",
-    }
-    if logging is None:
-        need["position"] = "to say where the logging policy put a document"
-    read_rows = read(
-        X,
-        None,
-        sample_weight,
-        roles,
-        reads=("qid", "relevance", "doc", "impressions", *(["position"] * (logging is None))),
-        need=need,
-        caller=type(owner).__name__,
-    )
-    relevance, query = read_rows["relevance"], read_rows.query
-    logged, weight = _logged(X, logging, read_rows)
-    annotated = annotated_rows(relevance)
-    rows = np.flatnonzero(np.isin(query, query[annotated]))
-    document = documents_within_queries(read_rows, X, rows)
-    mean = _means_of_documents(document, logged[rows], weight[rows])
-    document = document[np.searchsorted(rows, annotated)]
-    first = first_of_documents(document, relevance[annotated], annotated)
-    mean, chosen = mean[document[first]], annotated[first]
+    given = dict.fromkeys(CMIPScorer._roles[:-1]) | roles
+    if logging is not None:
+        del given["position"]
+    documents = AnnotatedDocuments(X, given, caller=caller, sample_weight=sample_weight)
+    mean = documents.mean(*_logged(X, logging, documents.read))
     ranked = ~np.isnan(mean)
     if not ranked.any():
         raise ValueError(
-            f"None of the {len(first)} annotated documents was ranked by the logging policy: "
+            f"None of the {len(mean)} annotated documents was ranked by the logging policy: "
             "they have no position (or no value in the column of logging=). Annotate "
             "documents of the log."
         )
-    scores = predict_within(estimator, X, read_rows["qid"], read_rows["doc"])
-    scores = _one_per_row(scores, len(relevance), "predict")
-    return scores[chosen[ranked]], mean[ranked], relevance[chosen[ranked]]
+    scores = documents.scores(estimator, "the estimator")
+    return scores[ranked], mean[ranked], documents.relevance[ranked]
 
 
 def _logged(X, logging, rows):
@@ -352,24 +326,6 @@ def _logged(X, logging, rows):
     # A document may have a score by the logging policy although it was never shown.
     missing = np.isnan(values)
     return np.where(missing, 0.0, values), (~missing).astype(float)
-
-
-def _one_per_row(values, n_rows, method):
-    """The predictions as an array, after checking that they are one value per row."""
-    values = np.asarray(values)
-    if values.shape != (n_rows,):
-        raise ValueError(
-            f"{method} returned an array of shape {values.shape} for {n_rows} rows; expected "
-            f"({n_rows},), one value per row."
-        )
-    return values
-
-
-def _means_of_documents(document, values, weight):
-    """Weighted mean over the rows of each document; NaN if all its weights are 0."""
-    total = np.bincount(document, weight)
-    mean = np.full(len(total), np.nan)
-    return np.divide(np.bincount(document, values * weight), total, out=mean, where=total > 0)
 
 
 def _predict_click(estimator, X, y, conditional, roles):
@@ -606,38 +562,19 @@ def _warn_of_the_impossible(clicks, probability):
 
 
 def _check_clicks(y_true, y_prob, sample_weight):
-    given = {"y_true": y_true, "y_prob": y_prob}
-    if sample_weight is not None:
-        given["sample_weight"] = sample_weight
-    values = {name: as_numbers(value, name).astype(float) for name, value in given.items()}
-    shapes = {value.shape for value in values.values()}
-    if len(shapes) > 1 or len(next(iter(shapes))) != 1:
-        found = ", ".join(f"{name} {value.shape}" for name, value in values.items())
-        raise ValueError(
-            f"{', '.join(values)} must be flat and of one length, one value per row; got the "
-            f"shapes {found}."
-        )
-    if not len(values["y_true"]):
-        raise ValueError("y_true and y_prob are empty; expected at least one row.")
-    for name, value in values.items():
-        largest = np.inf if name == "sample_weight" else 1
-        _check_range(name, value, largest)
-    weight = values.get("sample_weight", np.ones(len(values["y_true"])))
+    weight = np.ones(np.shape(y_true)) if sample_weight is None else sample_weight
+    columns = flat_columns(y_true=y_true, y_prob=y_prob, sample_weight=weight)
+    clicks, probability, weight = (column.astype(float) for column in columns)
+    for name, values in (("y_true", clicks), ("y_prob", probability)):
+        wrong = ~((values >= 0) & (values <= 1))  # also NaN
+        found = f"{name} must be in [0, 1]; it is not"
+        refuse_where(wrong, found, "expected clicks or their rates, and probabilities.", values)
+    wrong = ~((weight >= 0) & np.isfinite(weight))
+    found = "sample_weight must be finite and at least 0; it is not"
+    refuse_where(wrong, found, "expected impressions or the like.", weight)
     if not weight.any():
         raise ValueError("sample_weight is 0 in every row; expected some rows to count.")
-    return values["y_true"], values["y_prob"], weight
-
-
-def _check_range(name, value, largest):
-    # Written so that NaN is bad.
-    bad = ~((value >= 0) & (value <= largest) & np.isfinite(value))
-    if bad.any():
-        row = int(bad.argmax())
-        expected = "finite and at least 0" if largest == np.inf else "in [0, 1]"
-        raise ValueError(
-            f"{name} must be {expected} in every row; found {int(bad.sum())} other values, first "
-            f"{value[row]:g} in row {row}."
-        )
+    return clicks, probability, weight
 
 
 def _check_ids(values, name, n_rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, overload
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from .._base._typing import Bools, Column, Floats, Ints, RandomState
 from .._log._faults import count_of
 from .._log._segments import offsets_from_counts, offsets_from_sorted
 from ..exceptions import ClickDataWarning, warn_user
-from ._ranking import as_numbers
+from ._ranking import flat_columns, refuse_where
 
 CMIPEstimator: TypeAlias = Literal["classifier", "knn", "published"]
 
@@ -268,7 +268,7 @@ def cmip_score(
     >>> bool(result.p_value > 0.05)
     True
     """
-    pred, logging, relevance = _check_documents(y_pred, y_logging, y_true)
+    pred, logging, relevance = _check_documents(y_pred=y_pred, y_logging=y_logging, y_true=y_true)
     rng = check_random_state(random_state)
     _check_shared_grades(relevance)
     _warn_about_constants(pred, logging)
@@ -436,26 +436,17 @@ def _normal_information(x, y):
 
 
 # Checks -------------------------------------------------------------------------------
-def _check_documents(y_pred, y_logging, y_true):
-    given = {"y_pred": y_pred, "y_logging": y_logging, "y_true": y_true}
-    values = {name: as_numbers(value, name).astype(float) for name, value in given.items()}
-    shapes = {value.shape for value in values.values()}
-    if len(shapes) > 1 or len(next(iter(shapes))) != 1:
-        found = ", ".join(f"{name} {value.shape}" for name, value in values.items())
-        raise ValueError(
-            "y_pred, y_logging and y_true must be flat and of one length, one value per document; "
-            f"got the shapes {found}."
+def _check_documents(**given):
+    columns = [column.astype(float) for column in flat_columns(of="document", **given)]
+    for name, values in zip(given, columns, strict=True):
+        refuse_where(
+            ~np.isfinite(values),
+            f"{name} holds NaN or infinity",
+            "expected a number for every document. Leave out documents that are not annotated or "
+            "were never shown.",
+            values,
         )
-    for name, value in values.items():
-        bad = ~np.isfinite(value)
-        if bad.any():
-            row = int(bad.argmax())
-            raise ValueError(
-                f"{name} holds NaN or infinity in {int(bad.sum())} of {len(value)} rows, first "
-                f"{value[row]} in row {row}; expected a number for every document. Leave out "
-                "documents that are not annotated or were never shown."
-            )
-    return values["y_pred"], values["y_logging"], values["y_true"]
+    return columns
 
 
 def _check_shared_grades(relevance):
@@ -584,25 +575,14 @@ def scattered_ranks(values: Floats, grade: Ints, rng: np.random.RandomState) -> 
     appear dependent.
     """
     order = np.lexsort((rng.random_sample(len(values)), values, grade))
-    return _ranks_in_order(order, grade) + rng.random_sample(len(values)) - 0.5
+    rank = np.empty(len(order))
+    rank[order] = np.arange(len(order)) - offsets_from_counts(np.bincount(grade))[grade[order]] + 1
+    return rank + rng.random_sample(len(values)) - 0.5
 
 
 def mean_ranks(values: Floats, grade: Ints) -> Floats:
     """Ranks from 1 within the grade; equal values have their mean rank."""
-    order = np.lexsort((values, grade))
-    rank = _ranks_in_order(order, grade)
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (np.diff(values[order]) != 0) | (np.diff(grade[order]) != 0)
-    run = np.empty(len(order), dtype=np.intp)
-    run[order] = np.cumsum(new) - 1
-    return (np.bincount(run, rank) / np.bincount(run))[run]
-
-
-def _ranks_in_order(order, grade):
-    offsets = offsets_from_counts(np.bincount(grade))
-    rank = np.empty(len(order))
-    rank[order] = np.arange(len(order)) - offsets[grade[order]] + 1
-    return rank
+    return pd.Series(values).groupby(grade).rank().to_numpy()
 
 
 def normal_scores(rank: Floats, grade: Ints) -> Floats:
@@ -704,35 +684,19 @@ def _fit_log_odds(x, y, cell, trained: Bools, stops: Bools, rng):
     Trees are boosted from the log density ratio of a Gaussian copula, which few documents suffice
     for, and dropped if they do not predict the fold of early stopping better than it does.
     """
-    # Imported here, so that ranking metrics do not import LightGBM.
-    import lightgbm as lgb
-
     start = _CopulaLogRatio(x[trained], y[trained], cell[trained], n_cells=cell.max() + 1)
     train, stop = (
         _pairs(x[rows], y[rows], cell[rows], _N_TRAINING_PAIRS, rng) for rows in (trained, stops)
     )
-    data = _labelled(lgb, train, start)
-    settings: dict[str, Any] = {
-        "objective": "binary",
+    settings = {
         "boost_from_average": False,
         "learning_rate": 0.1,
         "num_leaves": 15,
         "min_data_in_leaf": max(20, len(train[0]) // 100),
         "lambda_l2": 10.0,
         "max_bin": 63,
-        "num_threads": 1,
-        "deterministic": True,
-        "force_row_wise": True,
-        "seed": rng.randint(2**31 - 1),
-        "verbose": -1,
     }
-    model = lgb.train(
-        settings,
-        data,
-        num_boost_round=_MAX_TREES,
-        valid_sets=[_labelled(lgb, stop, start, reference=data)],
-        callbacks=[lgb.early_stopping(_PATIENCE, verbose=False)],
-    )
+    model = _boosted(_MAX_TREES, rng, train, stop, start, **settings)
     improves = model.best_score["valid_0"]["binary_logloss"] < _log_loss(start, *stop)
 
     def log_odds(features):
@@ -744,13 +708,32 @@ def _fit_log_odds(x, y, cell, trained: Bools, stops: Bools, rng):
     return log_odds
 
 
-def _labelled(lgb, pairs, start, reference=None):
-    documents, independent = pairs
-    features = np.concatenate(pairs)
-    label = np.repeat([1.0, 0.0], [len(documents), len(independent)])
-    return lgb.Dataset(
-        features, label, init_score=start(features), reference=reference, params={"verbose": -1}
-    )
+def _boosted(n_trees, rng, train, stop=None, start=None, **settings):
+    """Trees that tell documents from independent pairs; early stopping where pairs are given."""
+    # Imported here, so that ranking metrics do not import LightGBM.
+    import lightgbm as lgb
+
+    def labelled(pairs, reference=None):
+        features = np.concatenate(pairs)
+        label = np.repeat([1.0, 0.0], [len(part) for part in pairs])
+        known = None if start is None else start(features)
+        return lgb.Dataset(
+            features, label, init_score=known, reference=reference, params={"verbose": -1}
+        )
+
+    settings |= {
+        "objective": "binary",
+        "num_threads": 1,
+        "deterministic": True,
+        "force_row_wise": True,
+        "seed": rng.randint(2**31 - 1),
+        "verbose": -1,
+    }
+    data, held_out = labelled(train), {}
+    if stop is not None:
+        held_out["valid_sets"] = [labelled(stop, reference=data)]
+        held_out["callbacks"] = [lgb.early_stopping(_PATIENCE, verbose=False)]
+    return lgb.train(settings, data, num_boost_round=n_trees, **held_out)
 
 
 def _log_loss(log_odds, documents, independent):
@@ -827,19 +810,7 @@ def _published_once(documents, rng):
 
 def _published_log_odds(documents, exchanged, rng):
     """Log odds by LightGBM as it comes."""
-    import lightgbm as lgb
-
-    label = np.repeat([1.0, 0.0], [len(documents), len(exchanged)])
-    settings = {
-        "objective": "binary",
-        "num_threads": 1,
-        "deterministic": True,
-        "force_row_wise": True,
-        "seed": rng.randint(2**31 - 1),
-        "verbose": -1,
-    }
-    data = lgb.Dataset(np.concatenate([documents, exchanged]), label, params={"verbose": -1})
-    model = lgb.train(settings, data, num_boost_round=100)
+    model = _boosted(100, rng, (documents, exchanged))
     return lambda features: np.clip(
         model.predict(features, raw_score=True), -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS
     )

@@ -30,7 +30,8 @@ from .._log._segments import encode, offsets_from_sorted, sort_in_segment
 from .._models._click_choice import ClickChoice
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ..propensity._source import RowsOfLog, propensities
-from ._scorers import Scorer, predict_within
+from ._ranking import average_runs, refuse_where
+from ._scorers import Scorer, one_per_row, predict_within
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
@@ -63,7 +64,34 @@ class IPSEstimate(NamedTuple):
     n_clicks: float
 
 
-class IPSScorer(Scorer):
+class EstimateScorer(Scorer):
+    """Scorers whose score is the ``value`` of what ``estimate`` returns."""
+
+    def __call__(
+        self,
+        estimator: Predictor,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | None = None,
+        **roles: Column | None,
+    ) -> float:
+        """The value of :meth:`estimate`; greater is better.
+
+        Parameters
+        ----------
+        estimator : object
+            With a method ``predict(X)`` that returns one score per row.
+        X, y, **roles
+            See :meth:`estimate`.
+
+        Returns
+        -------
+        score : float
+            As ``value`` of the estimate.
+        """
+        return self.estimate(estimator, X, y, **roles).value
+
+
+class IPSScorer(EstimateScorer):
     r"""Scorer: a ranking metric of an estimator's predictions, estimated from clicks.
 
     A click on a document that was examined with probability :math:`p` has the weight
@@ -172,32 +200,6 @@ class IPSScorer(Scorer):
         self.clip = clip
         self.normalize = normalize
 
-    def __call__(
-        self,
-        estimator: Predictor,
-        X: Table | AnyFrame | ClickDataset,
-        y: Column | str | None = None,
-        **roles: Column | None,
-    ) -> float:
-        """The value of :meth:`estimate`; greater is better.
-
-        Parameters
-        ----------
-        estimator : object
-            With a method ``predict(X)`` that returns one score per row.
-        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
-            A dataset has its own clicks and roles.
-        y : array-like of shape (n_rows,)
-            Clicks or click rates.
-        **roles
-            See :meth:`estimate`.
-
-        Returns
-        -------
-        score : float
-        """
-        return self.estimate(estimator, X, y, **roles).value
-
     def estimate(
         self,
         estimator: Predictor,
@@ -242,20 +244,20 @@ class IPSScorer(Scorer):
         X, y = counted(X, y, sample_weight, roles, "IPSScorer", _count_lists)
         held_out = HeldOut.read(X, y, sample_weight, roles, caller="IPSScorer")
         rows = held_out.rows
-        served = _served(rows)
-        if not served.clicks.any():  # the reader warned
+        clicks, sessions = _served(rows)
+        if not clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
         weight = self._click_weights(held_out.examination(self.propensity))
         credit = self._credits(rows.list_, held_out.predict(estimator))
-        debiased = served.clicks * weight
-        total = debiased if self.normalize else served.sessions
+        debiased = clicks * weight
+        total = debiased if self.normalize else sessions
         value, error = ratio_of_sums(debiased * credit, total, rows.query)
-        n_clicks, carried = served.clicks.sum(), debiased.sum()
+        n_clicks, carried = clicks.sum(), debiased.sum()
         return IPSEstimate(
             value=value,
             standard_error=error,
             effective_sample_size=float(carried**2 / (debiased @ weight)),
-            largest_weight=float(weight[served.clicks > 0].max() * n_clicks / carried),
+            largest_weight=float(weight[clicks > 0].max() * n_clicks / carried),
             n_clicks=float(n_clicks),
         )
 
@@ -272,10 +274,8 @@ class IPSScorer(Scorer):
         credit = self._credit_of_rank(rank, np.repeat(length, length))
         leads = np.ones(len(order), dtype=bool)
         leads[1:] = (list_[1:] != list_[:-1]) | (scores[1:] != scores[:-1])
-        start = np.flatnonzero(leads)
-        size = np.diff(start, append=len(order))
         shared = np.empty(len(order))
-        shared[order] = np.repeat(np.add.reduceat(credit, start) / size, size)
+        shared[order] = average_runs(credit, leads)
         return shared
 
     def _credit_of_rank(self, rank, length):
@@ -302,21 +302,13 @@ def _count_lists(X, click):
     return X, rate
 
 
-class _Served(NamedTuple):
-    """Clicks of each row, and its part of the sessions of its list."""
-
-    clicks: np.ndarray
-    sessions: np.ndarray
-
-
 def _served(rows):
+    """Clicks of each row, and its part of the sessions of its list."""
     shown = rows.shown
     # The rows of a list stand for equally many sessions; where they do not, their mean counts.
     n_shown = np.bincount(rows.list_, shown)[rows.list_]
-    return _Served(
-        clicks=np.where(shown, rows.clicks, 0.0),
-        sessions=np.where(shown, rows.weight, 0.0) / np.maximum(n_shown, 1),
-    )
+    sessions = np.where(shown, rows.weight, 0.0) / np.maximum(n_shown, 1)
+    return np.where(shown, rows.clicks, 0.0), sessions
 
 
 class ClickLikelihoodEstimate(NamedTuple):
@@ -341,7 +333,7 @@ class ClickLikelihoodEstimate(NamedTuple):
     n_clicks: float
 
 
-class ClickLikelihoodScorer(Scorer):
+class ClickLikelihoodScorer(EstimateScorer):
     r"""Scorer: log-likelihood per held-out click gained by the scores of an estimator, in nats.
 
     Given that a click falls into a list, its row is i with the probability
@@ -454,33 +446,6 @@ class ClickLikelihoodScorer(Scorer):
         self.propensity = propensity
         self.scale = scale
 
-    def __call__(
-        self,
-        estimator: Predictor,
-        X: Table | ClickDataset,
-        y: Column | None = None,
-        **roles: Column | None,
-    ) -> float:
-        """The value of :meth:`estimate`; greater is better.
-
-        Parameters
-        ----------
-        estimator : object
-            With a method ``predict(X)`` that returns one score per row.
-        X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
-            A dataset has its own clicks and roles.
-        y : array-like of shape (n_rows,)
-            Clicks or click rates.
-        **roles
-            See :meth:`estimate`.
-
-        Returns
-        -------
-        score : float
-            In nats per click.
-        """
-        return self.estimate(estimator, X, y, **roles).value
-
     def estimate(
         self,
         estimator: Predictor,
@@ -567,13 +532,13 @@ def _clicked_lists(rows):
 def _centered(scores: Floats, choice: ClickChoice, estimator: Predictor) -> Floats:
     """Scores minus their mean in the list, so that large offsets cost no precision."""
     used = scores[choice.rows]
-    infinite = np.isinf(used)
-    if infinite.any():
-        raise ValueError(
-            f"{type(estimator).__name__}.predict returned infinity in {int(infinite.sum())} of "
-            f"{len(scores)} rows, first in row {int(choice.rows[infinite].min())}; expected "
-            "finite scores, because a click on a row of score -inf is impossible."
-        )
+    infinite = np.zeros(len(scores), dtype=bool)
+    infinite[choice.rows] = np.isinf(used)
+    refuse_where(
+        infinite,
+        f"{type(estimator).__name__}.predict returned infinity",
+        "expected finite scores, because a click on a row of score -inf is impossible.",
+    )
     mean = np.bincount(choice.list_, used) / np.bincount(choice.list_)
     centered = np.zeros(len(scores))
     centered[choice.rows] = used - mean[choice.list_]
@@ -646,18 +611,10 @@ class HeldOut(NamedTuple):
         """Scores of the rows by an estimator, which may request ids."""
         n_rows, name = self.rows.n_rows, type(estimator).__name__
         scores = predict_within(estimator, self.X, self.rows["qid"], self.rows["doc"])
-        scores = np.asarray(scores, dtype=float)
-        if scores.shape != (n_rows,):
-            raise ValueError(
-                f"{name}.predict returned the shape {scores.shape}; expected one score per row, "
-                f"that is ({n_rows},)."
-            )
-        missing = np.isnan(scores)
-        if missing.any():
-            raise ValueError(
-                f"{name}.predict returned NaN in {int(missing.sum())} of {n_rows} rows, first in "
-                f"row {int(missing.argmax())}; expected a score in every row."
-            )
+        scores = one_per_row(scores, n_rows, f"{name}.predict").astype(float)
+        refuse_where(
+            np.isnan(scores), f"{name}.predict returned NaN", "expected a score in every row."
+        )
         return scores
 
     def _refuse_to_assume(self):

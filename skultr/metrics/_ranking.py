@@ -8,8 +8,9 @@ relevant (DCG: 0)."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import UndefinedMetricWarning
 
-from .._base._sklearn import Interval, Options, StrOptions, validate_params
+from .._base._shared_text import with_shared_text
+from .._base._sklearn import Function, Interval, Options, StrOptions, validate_params
 from .._base._typing import Bools, Column, Floats, Ints
 from .._log._segments import as_array, encode, offsets_from_counts, rectangles
 from ..exceptions import warn_user
@@ -27,18 +29,410 @@ from ..exceptions import warn_user
 #: Above this grade the exponential gain 2^y - 1 could exceed the range of float64.
 _LARGEST_EXPONENT = 1000
 
-_COMMON = {
+#: Options of metrics; each has some of them.
+_OPTIONS = {
     "k": [Interval(Integral, 1, None, closed="left"), "array-like", None],
     "ties": [StrOptions({"average", "stable"})],
     "per_query": ["boolean"],
+    "no_relevant": [StrOptions({"skip"}), Options(Real, {0, 1})],
+    "gain": [StrOptions({"exponential", "linear"})],
+    "threshold": [Interval(Real, 0, None, closed="neither")],
+    "max_grade": [Interval(Real, 0, None, closed="neither"), None],
 }
-_NO_RELEVANT = {"no_relevant": [StrOptions({"skip"}), Options(Real, {0, 1})]}
-_GAIN = {"gain": [StrOptions({"exponential", "linear"})]}
-_THRESHOLD = {"threshold": [Interval(Real, 0, None, closed="neither")]}
+
+Cutoffs: TypeAlias = int | Sequence[int] | None
+Gain: TypeAlias = Literal["exponential", "linear"]
+Ties: TypeAlias = Literal["average", "stable"]
+NoRelevant: TypeAlias = Literal["skip", 0, 1]
+#: float; an array if k is a list; a frame with per_query=True.
+Score: TypeAlias = Any
+
+
+# From values to a mean ----------------------------------------------------------------
+def _metric(name: str, value: Callable[..., Floats], **constraints: Any):
+    """Decorator: a signature and a docstring become the mean of ``value`` over queries.
+
+    ``constraints`` are those of options that other metrics do not have.
+    """
+
+    def decorated(public: Function) -> Function:
+        signature = inspect.signature(public)
+        known = {key: of for key, of in _OPTIONS.items() if key in signature.parameters}
+
+        @validate_params(known | constraints, prefer_skip_nested_validation=True)
+        @wraps(with_shared_text(**_TEXTS)(public))
+        def score(*args: Any, **options: Any) -> Score:
+            given = signature.bind(*args, **options)
+            given.apply_defaults()
+            return _score(name, value, **given.arguments)
+
+        return score
+
+    return decorated
+
+
+def _score(
+    name, value, y_true, y_score, *, qid, k, ties, per_query, no_relevant="skip", **options
+):
+    cutoffs = _check_cutoffs(k)
+    y_true, y_score, qid = check_rows(y_true, y_score, qid)
+    _check_grades(y_true, options)
+    value = partial(value, **options)
+    values, lengths, ids = values_per_query(value, y_true, y_score, qid, cutoffs, ties)
+    if no_relevant != "skip":
+        values[np.isnan(values)] = no_relevant
+    if per_query:
+        columns = [name if k is None else f"{name}@{k}" for k in cutoffs]
+        index = pd.Index(ids, name="qid", tupleize_cols=False)
+        return pd.DataFrame(values, columns=columns, index=index).assign(n_documents=lengths)
+    mean = mean_of_defined(values, name)
+    return mean if np.ndim(k) else float(mean[0])
+
+
+def _check_cutoffs(k):
+    cutoffs = list(k) if np.ndim(k) else [k]
+    if not cutoffs:
+        raise ValueError("k is an empty list; expected at least one rank, or None for all ranks.")
+    for cutoff in cutoffs:
+        if np.ndim(k) and (not isinstance(cutoff, Integral) or cutoff < 1):
+            raise ValueError(f"k holds {cutoff!r}; expected whole numbers of at least 1.")
+    return cutoffs
+
+
+def _check_grades(y_true, options):
+    """Check that gains are finite; the largest grade of the scale is that of the data."""
+    largest = float(y_true.max())
+    exponential = "max_grade" in options or options.get("gain") == "exponential"
+    if exponential and largest > _LARGEST_EXPONENT:
+        raise ValueError(
+            f"y_true is as large as {largest:g}, too large for the exponential gain "
+            "2^y_true - 1; expected grades such as 0 to 4. Rescale the relevance, or use "
+            "gain='linear' if the metric has it."
+        )
+    if "max_grade" not in options:
+        return
+    if options["max_grade"] is None:
+        options["max_grade"] = largest
+    elif options["max_grade"] < largest:
+        raise ValueError(
+            f"y_true is as large as {largest:g}, above max_grade={options['max_grade']:g}; "
+            "expected the largest grade of the scale."
+        )
+
+
+def values_per_query(
+    value: Callable[..., Floats],
+    y_true: NDArray[Any],
+    y_score: NDArray[Any],
+    qid: NDArray[Any],
+    cutoffs: list[int | None],
+    ties: str,
+) -> tuple[Floats, Ints, NDArray[Any]]:
+    """Values of a metric for each query and cutoff; rows may be in any order."""
+    codes, ids = encode(qid)
+    order, offsets = _group(codes, len(ids))
+    lengths = np.diff(offsets)
+    values = np.empty((len(ids), len(cutoffs)))
+    for queries, place in rectangles(offsets):
+        relevance, leads = _rank(y_true, y_score, order, place, ties)
+        values[queries] = value(relevance, leads, lengths[queries], cutoffs)
+    return values, lengths, ids
+
+
+def _group(codes, n_codes):
+    """Indices of the rows in the order of their codes, and the offsets of the codes."""
+    # Transposing a sparse matrix with one entry per row is a stable counting sort in linear time.
+    shape = (len(codes), n_codes)
+    one_per_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
+    by_code = sparse.csr_array(one_per_row, shape=shape).tocsc()
+    return by_code.indices, by_code.indptr.astype(np.int64)
+
+
+def _rank(y_true, y_score, order, place, ties):
+    """Relevance in rank order, and the mask of the starts of runs of equal scores."""
+    absent = place < 0
+    rows = order[place]
+    falling = -y_score[rows].astype(float, copy=False)
+    falling[absent] = np.inf
+    # The sort is stable, so that absent cells, which are last already, stay behind scores of -inf.
+    ranking = np.argsort(falling, axis=1, kind="stable")
+    relevance = y_true[rows].astype(float, copy=False)
+    relevance[absent] = 0
+    relevance = np.take_along_axis(relevance, ranking, axis=1)
+    leads = np.ones(place.shape, dtype=bool)
+    if ties == "average":
+        falling = np.take_along_axis(falling, ranking, axis=1)
+        leads[:, 1:] = falling[:, 1:] != falling[:, :-1]
+        leads |= absent
+    return relevance, leads
+
+
+def mean_of_defined(values: Floats, name: str) -> Floats:
+    """Mean of each column over the queries without NaN; warns if all are NaN."""
+    defined = ~np.isnan(values)
+    if not defined.any():
+        warn_user(
+            f"{name} is undefined: none of the {len(values)} queries has a relevant document, so "
+            "all are skipped and the mean is NaN. Check the annotation (and the threshold), or "
+            "pass no_relevant=0 or 1.",
+            UndefinedMetricWarning,
+        )
+        return np.full(values.shape[1], np.nan)
+    return values.mean(axis=0, where=defined)
+
+
+# Checks -------------------------------------------------------------------------------
+def check_rows(
+    y_true: Column, y_score: Column, qid: Column
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Relevance, scores and query ids as arrays, after their checks."""
+    y_true, y_score, qid = flat_columns(y_true=y_true, y_score=y_score, qid=as_array(qid))
+    # The sum is NaN or infinite if a value is: one pass, no mask.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(y_true.sum(dtype=float)) or y_true.min() < 0
+    if suspect:
+        refuse_where(
+            np.isnan(y_true),
+            "y_true contains NaN",
+            "these documents are not annotated. Drop those rows from y_true, y_score and qid (or "
+            "give them 0, if not annotated means not relevant).",
+        )
+        refuse_where(
+            (y_true < 0) | ~np.isfinite(y_true),
+            "y_true must be finite and at least 0; it is not",
+            "shift or clip the relevance.",
+            y_true,
+        )
+    refuse_where(np.isnan(y_score), "y_score contains NaN", "expected a score in every row.")
+    refuse_where(pd.isna(qid), "qid is missing", "expected a query id in every row.")
+    return y_true, y_score, qid
+
+
+def flat_columns(*, of: str = "row", **given: Column) -> list[NDArray[Any]]:
+    """Arrays of one length, at least 1; numbers, but for query ids."""
+    columns = {
+        name: values if name == "qid" else as_numbers(values, name)
+        for name, values in given.items()
+    }
+    shapes = {name: np.shape(values) for name, values in columns.items()}
+    *first, last = columns
+    names = f"{', '.join(first)} and {last}"
+    if len({*shapes.values()}) > 1 or len(shapes[last]) != 1:
+        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(
+            f"{names} must be flat and of one length, one value per {of}; got the shapes {found}."
+        )
+    if shapes[last] == (0,):
+        raise ValueError(f"{names} are empty; expected at least one {of}.")
+    return [*columns.values()]
+
+
+def refuse_where(
+    bad: Bools, found: str, expected: str, values: NDArray[Any] | None = None
+) -> None:
+    """An error that says in how many rows something is wrong, and where (and what) first."""
+    if bad.any():
+        row = int(bad.argmax())
+        first = "first" if values is None else f"first {values[row]:g}"
+        raise ValueError(
+            f"{found} in {int(bad.sum())} of {len(bad)} rows, {first} in row {row}; {expected}"
+        )
+
+
+def as_numbers(values: Column, name: str) -> NDArray[Any]:
+    """The values as an array of numbers, NaN if missing; booleans and integers keep their type."""
+    values = np.asarray(values)
+    if values.dtype.kind in "iufb":
+        return values
+    try:
+        # Object arrays hold None or pandas.NA where a value is missing.
+        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, got {values.dtype} values.") from error
+
+
+def dcg_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
+) -> Floats:
+    """Discounted cumulative gain of each query, shape (n_queries, n_cutoffs)."""
+    gains = average_runs(_gains(relevance, gain), leads)
+    return _sum_to_cutoffs(gains, _discounts(gains.shape[1]), cutoffs)
+
+
+def ndcg_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
+) -> Floats:
+    """DCG divided by the DCG of the ideal order; NaN without a relevant document."""
+    gains = _gains(relevance, gain)
+    discounts = _discounts(gains.shape[1])
+    ideal = _sum_to_cutoffs(np.sort(gains, axis=1)[:, ::-1], discounts, cutoffs)
+    value = _sum_to_cutoffs(average_runs(gains, leads), discounts, cutoffs)
+    return np.divide(value, ideal, out=np.full_like(value, np.nan), where=ideal > 0)
+
+
+def precision_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
+    """Share of relevant documents among the first k (without k, in the list)."""
+    relevant = (relevance >= threshold).astype(float)
+    hits = _sum_to_cutoffs(average_runs(relevant, leads), np.ones(relevant.shape[1]), cutoffs)
+    denominators = np.column_stack(
+        [lengths if k is None else np.full(len(lengths), k) for k in cutoffs]
+    )
+    return _undefined_without(relevant, hits / denominators)
+
+
+def average_precision_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
+    """Mean of the precision at the ranks of the relevant documents."""
+    relevant = (relevance >= threshold).astype(float)
+    ranks = np.arange(1, relevant.shape[1] + 1)
+    found = np.cumsum(relevant, axis=1)
+    if not leads.all():
+        # In a run of n documents with m relevant ones, a relevant document at place i of the run
+        # has (i - 1)(m - 1)/(n - 1) other relevant documents of the run above it on average.
+        start, size, run = _runs(leads)
+        n_relevant = np.add.reduceat(relevant.ravel(), start)
+        before = (found - relevant).ravel()[start]
+        others = np.maximum(n_relevant - 1, 0) / np.maximum(size - 1, 1)
+        place = np.arange(relevant.size) - start[run]
+        found = (before[run] + place * others[run] + 1).reshape(relevant.shape)
+    terms = average_runs(relevant, leads) * found
+    total = _sum_to_cutoffs(terms, 1 / ranks, cutoffs)
+    return _undefined_without(relevant, total / np.maximum(relevant.sum(axis=1), 1)[:, None])
+
+
+def err_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, max_grade: float
+) -> Floats:
+    """Expected reciprocal of the rank at which the user stops."""
+    stop = _gains(relevance, "exponential") / 2.0**max_grade
+    return _undefined_without(relevance, _expected_inverse_stop(stop, leads, cutoffs))
+
+
+def reciprocal_rank_per_query(
+    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
+) -> Floats:
+    """Reciprocal rank of the first relevant document."""
+    stop = (relevance >= threshold).astype(float)
+    return _undefined_without(stop, _expected_inverse_stop(stop, leads, cutoffs))
+
+
+def _gains(relevance, gain):
+    return relevance if gain == "linear" else np.exp2(relevance) - 1
+
+
+def _discounts(width):
+    return 1 / np.log2(1 + np.arange(1, width + 1))
+
+
+def _sum_to_cutoffs(terms, discounts, cutoffs):
+    return np.column_stack([terms[:, :k] @ discounts[:k] for k in cutoffs])
+
+
+def _undefined_without(relevant, values):
+    values[~(relevant > 0).any(axis=1)] = np.nan
+    return values
+
+
+# Ties: runs of equal scores -----------------------------------------------------------
+def _runs(leads):
+    """Flat start and size of each run, and the run of each cell."""
+    flat = leads.ravel()
+    start = np.flatnonzero(flat)
+    return start, np.diff(start, append=flat.size), np.cumsum(flat) - 1
+
+
+def average_runs(values: Floats, leads: Bools) -> Floats:
+    """Expected value at each rank: the mean over its run (McSherry & Najork 2008)."""
+    if leads.all():
+        return values
+    start, size, run = _runs(leads)
+    return (np.add.reduceat(values.ravel(), start) / size)[run].reshape(values.shape)
+
+
+def _expected_inverse_stop(stop, leads, cutoffs):
+    """Expected 1 / rank of the stop of a user who scans down; 0 without a stop."""
+    survival = np.cumprod(1 - stop, axis=1)
+    if not leads.all():
+        survival = _average_survival(stop, survival, leads, _widest(cutoffs, stop.shape[1]))
+    before = np.ones_like(survival)
+    before[:, 1:] = survival[:, :-1]
+    ranks = np.arange(1, stop.shape[1] + 1)
+    return _sum_to_cutoffs(before - survival, 1 / ranks, cutoffs)
+
+
+def _widest(cutoffs, width):
+    return min(width, max(width if k is None else k for k in cutoffs))
+
+
+def _average_survival(stop, survival, leads, k):
+    """Survival after each rank up to k, averaged over the order within runs."""
+    start, size, _ = _runs(leads)
+    # The product up to the start of a run does not depend on the order within earlier runs.
+    before = np.ones_like(stop)
+    before[:, 1:] = survival[:, :-1]
+    before, result, stay = before.ravel(), survival.ravel().copy(), 1 - stop.ravel()
+    tied = (size > 1) & (start % stop.shape[1] < k)
+    start, offsets = start[tied], offsets_from_counts(size[tied])
+    for runs, place in rectangles(offsets):
+        cells = start[runs, None] + np.where(place >= 0, place - offsets[runs, None], 0)
+        expected = _expected_products(stay[cells], place >= 0, min(k, place.shape[1]))
+        filled = (place >= 0)[:, : expected.shape[1]]
+        cells = cells[:, : expected.shape[1]]
+        result[cells[filled]] = (before[start[runs], None] * expected)[filled]
+    return result.reshape(stop.shape)
+
+
+def _expected_products(values, present, n_factors):
+    """Mean product of i values of a row over all subsets of i values, i = 1, ..., n_factors.
+
+    This is the elementary symmetric polynomial e_i divided by its number of terms. The recursion
+    keeps means instead of sums, so that it stays in [0, 1] and cannot overflow.
+    """
+    factors = np.arange(n_factors + 1)
+    mean = np.zeros((len(values), n_factors + 1))
+    mean[:, 0] = 1
+    for t in range(1, values.shape[1] + 1):
+        # A share of i / t of the subsets of i among t values contains the t-th value.
+        share = np.minimum(factors / t, 1)
+        updated = (1 - share) * mean
+        updated[:, 1:] += share[1:] * values[:, t - 1, None] * mean[:, :-1]
+        mean = np.where(present[:, t - 1, None], updated, mean)
+    return mean[:, 1:]
 
 
 # Public metrics -----------------------------------------------------------------------
-@validate_params(_COMMON | _NO_RELEVANT | _GAIN, prefer_skip_nested_validation=True)
+#: What the docstrings of several metrics share.
+_TEXTS = {
+    "parameters": """\
+Parameters
+----------
+y_true, y_score, qid, k, ties, no_relevant, per_query
+    As in :func:`ndcg_score`.""",
+    "threshold": """\
+threshold : float, default=1
+    A document is relevant if its relevance is at least this value.""",
+    "score": """\
+Returns
+-------
+score : float, ndarray of shape (len(k),) or pandas.DataFrame
+    See :func:`ndcg_score`; in [0, 1].
+
+Raises
+------
+ValueError
+    If inputs are empty, differ in length or hold invalid values.
+
+Warns
+-----
+UndefinedMetricWarning
+    If all queries are skipped; the mean is then NaN.""",
+}
+
+
+@_metric("ndcg", ndcg_per_query)
 def ndcg_score(
     y_true: Column,
     y_score: Column,
@@ -114,11 +508,9 @@ def ndcg_score(
     a       1.0      1.0            2
     b       1.0      1.0            2
     """
-    value = partial(ndcg_per_query, gain=gain)
-    return _score("ndcg", value, y_true, y_score, qid, k, ties, no_relevant, per_query, gain=gain)
 
 
-@validate_params(_COMMON | _GAIN, prefer_skip_nested_validation=True)
+@_metric("dcg", dcg_per_query)
 def dcg_score(
     y_true: Column,
     y_score: Column,
@@ -163,14 +555,9 @@ def dcg_score(
     >>> dcg_score([0, 2, 1], [0.1, 0.9, 0.3], qid=[7, 7, 7], k=1)
     3.0
     """
-    value = partial(dcg_per_query, gain=gain)
-    return _score("dcg", value, y_true, y_score, qid, k, ties, "skip", per_query, gain=gain)
 
 
-@validate_params(
-    _COMMON | _NO_RELEVANT | {"max_grade": [Interval(Real, 0, None, closed="neither"), None]},
-    prefer_skip_nested_validation=True,
-)
+@_metric("err", err_per_query)
 def err_score(
     y_true: Column,
     y_score: Column,
@@ -194,10 +581,7 @@ def err_score(
     is an elementary symmetric polynomial divided by its number of terms. The cost is the number
     of tied documents times the minimum of that number and k.
 
-    Parameters
-    ----------
-    y_true, y_score, qid, k, ties, no_relevant, per_query
-        As in :func:`ndcg_score`.
+    {parameters}
     max_grade : float, default=None
         The largest grade of the scale, :math:`y_\max`. By default the largest in ``y_true``; pass
         it to compare values between data sets.
@@ -229,13 +613,9 @@ def err_score(
     >>> err_score([0, 2, 1], [0.1, 0.9, 0.3], qid=[7, 7, 7], k=1)
     0.75
     """
-    value = partial(err_per_query, max_grade=_check_max_grade(y_true, max_grade))
-    return _score(
-        "err", value, y_true, y_score, qid, k, ties, no_relevant, per_query, gain="exponential"
-    )
 
 
-@validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
+@_metric("ap", average_precision_per_query)
 def average_precision_score(
     y_true: Column,
     y_score: Column,
@@ -255,27 +635,10 @@ def average_precision_score(
     :math:`n_\mathrm{rel}` the number of relevant documents of the query, including those below
     rank :math:`k` (as in TREC).
 
-    Parameters
-    ----------
-    y_true, y_score, qid, k, ties, no_relevant, per_query
-        As in :func:`ndcg_score`.
-    threshold : float, default=1
-        A document is relevant if its relevance is at least this value.
+    {parameters}
+    {threshold}
 
-    Returns
-    -------
-    score : float, ndarray of shape (len(k),) or pandas.DataFrame
-        See :func:`ndcg_score`; in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If inputs are empty, differ in length or hold invalid values.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If all queries are skipped; the mean is then NaN.
+    {score}
 
     References
     ----------
@@ -288,11 +651,9 @@ def average_precision_score(
     >>> average_precision_score([1, 0, 0, 1], [4, 3, 2, 1], qid=[7, 7, 7, 7])
     0.75
     """
-    value = partial(average_precision_per_query, threshold=threshold)
-    return _score("ap", value, y_true, y_score, qid, k, ties, no_relevant, per_query)
 
 
-@validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
+@_metric("rr", reciprocal_rank_per_query)
 def reciprocal_rank_score(
     y_true: Column,
     y_score: Column,
@@ -311,27 +672,10 @@ def reciprocal_rank_score(
     This is :func:`err_score` for a user who always stops at a relevant document; ties are treated
     in the same way.
 
-    Parameters
-    ----------
-    y_true, y_score, qid, k, ties, no_relevant, per_query
-        As in :func:`ndcg_score`.
-    threshold : float, default=1
-        A document is relevant if its relevance is at least this value.
+    {parameters}
+    {threshold}
 
-    Returns
-    -------
-    score : float, ndarray of shape (len(k),) or pandas.DataFrame
-        See :func:`ndcg_score`; in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If inputs are empty, differ in length or hold invalid values.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If all queries are skipped; the mean is then NaN.
+    {score}
 
     References
     ----------
@@ -343,11 +687,9 @@ def reciprocal_rank_score(
     >>> reciprocal_rank_score([0, 1, 1], [0.9, 0.5, 0.1], qid=[7, 7, 7])
     0.5
     """
-    value = partial(reciprocal_rank_per_query, threshold=threshold)
-    return _score("rr", value, y_true, y_score, qid, k, ties, no_relevant, per_query)
 
 
-@validate_params(_COMMON | _NO_RELEVANT | _THRESHOLD, prefer_skip_nested_validation=True)
+@_metric("precision", precision_per_query)
 def precision_score(
     y_true: Column,
     y_score: Column,
@@ -366,27 +708,10 @@ def precision_score(
     The denominator is k even if a list is shorter (as in TREC); without k it is the length of the
     list.
 
-    Parameters
-    ----------
-    y_true, y_score, qid, k, ties, no_relevant, per_query
-        As in :func:`ndcg_score`.
-    threshold : float, default=1
-        A document is relevant if its relevance is at least this value.
+    {parameters}
+    {threshold}
 
-    Returns
-    -------
-    score : float, ndarray of shape (len(k),) or pandas.DataFrame
-        See :func:`ndcg_score`; in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If inputs are empty, differ in length or hold invalid values.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If all queries are skipped; the mean is then NaN.
+    {score}
 
     References
     ----------
@@ -399,341 +724,3 @@ def precision_score(
     >>> precision_score([0, 1, 1], [0.9, 0.5, 0.1], qid=[7, 7, 7], k=2)
     0.5
     """
-    value = partial(precision_per_query, threshold=threshold)
-    return _score("precision", value, y_true, y_score, qid, k, ties, no_relevant, per_query)
-
-
-# From values to a mean ----------------------------------------------------------------
-def _score(name, value, y_true, y_score, qid, k, ties, no_relevant, per_query, *, gain="linear"):
-    cutoffs = _check_cutoffs(k)
-    y_true, y_score, qid = check_rows(y_true, y_score, qid)
-    _check_gain(y_true, gain)
-    values, lengths, ids = values_per_query(value, y_true, y_score, qid, cutoffs, ties)
-    if no_relevant != "skip":
-        values[np.isnan(values)] = no_relevant
-    if per_query:
-        columns = [name if k is None else f"{name}@{k}" for k in cutoffs]
-        index = pd.Index(ids, name="qid", tupleize_cols=False)
-        return pd.DataFrame(values, columns=columns, index=index).assign(n_documents=lengths)
-    mean = mean_of_defined(values, name)
-    return mean if np.ndim(k) else float(mean[0])
-
-
-# Checks of options (those of rows are in _ranking.py) ---------------------------------
-def _check_cutoffs(k):
-    cutoffs = list(k) if np.ndim(k) else [k]
-    if not cutoffs:
-        raise ValueError("k is an empty list; expected at least one rank, or None for all ranks.")
-    for cutoff in cutoffs:
-        if np.ndim(k) and (not isinstance(cutoff, Integral) or cutoff < 1):
-            raise ValueError(f"k holds {cutoff!r}; expected whole numbers of at least 1.")
-    return cutoffs
-
-
-def _check_gain(y_true, gain):
-    if gain == "exponential" and y_true.max() > _LARGEST_EXPONENT:
-        raise ValueError(
-            f"y_true is as large as {y_true.max():g}, too large for the exponential gain "
-            "2^y_true - 1; expected grades such as 0 to 4. Rescale the relevance, or use "
-            "gain='linear' if the metric has it."
-        )
-
-
-def _check_max_grade(y_true, max_grade):
-    y_true = as_numbers(y_true, "y_true")
-    largest = float(y_true.max(initial=0))
-    if max_grade is None:
-        return largest
-    # An infinite value is reported by the check of y_true.
-    if max_grade < largest < np.inf:
-        raise ValueError(
-            f"y_true is as large as {largest:g}, above max_grade={max_grade:g}; expected the "
-            "largest grade of the scale."
-        )
-    return float(max_grade)
-
-
-Cutoffs: TypeAlias = int | Sequence[int] | None
-Gain: TypeAlias = Literal["exponential", "linear"]
-Ties: TypeAlias = Literal["average", "stable"]
-NoRelevant: TypeAlias = Literal["skip", 0, 1]
-#: float; an array if k is a list; a frame with per_query=True.
-Score: TypeAlias = Any
-
-
-def values_per_query(
-    value: Callable[..., Floats],
-    y_true: NDArray[Any],
-    y_score: NDArray[Any],
-    qid: NDArray[Any],
-    cutoffs: list[int | None],
-    ties: str,
-) -> tuple[Floats, Ints, NDArray[Any]]:
-    """Values of a metric for each query and cutoff; rows may be in any order."""
-    codes, ids = encode(qid)
-    order, offsets = _group(codes, len(ids))
-    lengths = np.diff(offsets)
-    values = np.empty((len(ids), len(cutoffs)))
-    for queries, place in rectangles(offsets):
-        relevance, leads = _rank(y_true, y_score, order, place, ties)
-        values[queries] = value(relevance, leads, lengths[queries], cutoffs)
-    return values, lengths, ids
-
-
-def _group(codes, n_codes):
-    """Indices of the rows in the order of their codes, and the offsets of the codes."""
-    # Transposing a sparse matrix with one entry per row is a stable counting sort in linear time.
-    shape = (len(codes), n_codes)
-    one_per_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
-    by_code = sparse.csr_array(one_per_row, shape=shape).tocsc()
-    return by_code.indices, by_code.indptr.astype(np.int64)
-
-
-def _rank(y_true, y_score, order, place, ties):
-    """Relevance in rank order, and the mask of the starts of runs of equal scores."""
-    absent = place < 0
-    rows = order[place]
-    falling = -y_score[rows].astype(float, copy=False)
-    falling[absent] = np.inf
-    # The sort is stable, so that absent cells, which are last already, stay behind scores of -inf.
-    ranking = np.argsort(falling, axis=1, kind="stable")
-    relevance = y_true[rows].astype(float, copy=False)
-    relevance[absent] = 0
-    relevance = np.take_along_axis(relevance, ranking, axis=1)
-    leads = np.ones(place.shape, dtype=bool)
-    if ties == "average":
-        falling = np.take_along_axis(falling, ranking, axis=1)
-        leads[:, 1:] = falling[:, 1:] != falling[:, :-1]
-        leads |= absent
-    return relevance, leads
-
-
-def mean_of_defined(values: Floats, name: str) -> Floats:
-    """Mean of each column over the queries without NaN; warns if all are NaN."""
-    defined = ~np.isnan(values)
-    if not defined.any():
-        warn_user(
-            f"{name} is undefined: none of the {len(values)} queries has a relevant document, so "
-            "all are skipped and the mean is NaN. Check the annotation (and the threshold), or "
-            "pass no_relevant=0 or 1.",
-            UndefinedMetricWarning,
-        )
-        return np.full(values.shape[1], np.nan)
-    return values.mean(axis=0, where=defined)
-
-
-# Checks -------------------------------------------------------------------------------
-def check_rows(
-    y_true: Column, y_score: Column, qid: Column
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Relevance, scores and query ids as arrays, after their checks."""
-    y_true, y_score = as_numbers(y_true, "y_true"), as_numbers(y_score, "y_score")
-    qid = as_array(qid)
-    lengths = {"y_true": y_true.shape, "y_score": y_score.shape, "qid": qid.shape}
-    if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
-        found = ", ".join(f"{name} {shape}" for name, shape in lengths.items())
-        raise ValueError(
-            f"y_true, y_score and qid must be flat and of one length, one value per row; got the "
-            f"shapes {found}."
-        )
-    if not len(y_true):
-        raise ValueError("y_true, y_score and qid are empty; expected at least one row.")
-    _check_relevance(y_true)
-    missing = np.isnan(y_score)
-    if missing.any():
-        raise ValueError(
-            f"y_score contains NaN in {int(missing.sum())} of {len(y_score)} rows, first in row "
-            f"{int(missing.argmax())}; expected a score in every row."
-        )
-    missing = pd.isna(qid)
-    if missing.any():
-        raise ValueError(
-            f"qid is missing in {int(missing.sum())} of {len(qid)} rows, first in row "
-            f"{int(missing.argmax())}; expected a query id in every row."
-        )
-    return y_true, y_score, qid
-
-
-def as_numbers(values: Column, name: str) -> NDArray[Any]:
-    """The values as an array of numbers, NaN if missing; booleans and integers keep their type."""
-    values = np.asarray(values)
-    if values.dtype.kind in "iufb":
-        return values
-    try:
-        # Object arrays hold None or pandas.NA where a value is missing.
-        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers, got {values.dtype} values.") from error
-
-
-def _check_relevance(y_true):
-    # The sum is NaN or infinite if a value is: one pass, no mask.
-    with np.errstate(over="ignore", invalid="ignore"):
-        suspect = not np.isfinite(y_true.sum(dtype=float)) or y_true.min() < 0
-    if not suspect:
-        return
-    missing = np.isnan(y_true)
-    if missing.any():
-        raise ValueError(
-            f"y_true contains NaN in {int(missing.sum())} of {len(y_true)} rows, first in row "
-            f"{int(missing.argmax())}: these documents are not annotated. Drop those rows from "
-            "y_true, y_score and qid (or give them 0, if not annotated means not relevant)."
-        )
-    bad = np.flatnonzero((y_true < 0) | ~np.isfinite(y_true))
-    if len(bad):
-        raise ValueError(
-            f"y_true must be finite and at least 0; y_true[{bad[0]}] is {y_true[bad[0]]:g}. "
-            "Shift or clip the relevance."
-        )
-
-
-def dcg_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
-) -> Floats:
-    """Discounted cumulative gain of each query, shape (n_queries, n_cutoffs)."""
-    gains = _average_runs(_gains(relevance, gain), leads)
-    return _sum_to_cutoffs(gains, _discounts(gains.shape[1]), cutoffs)
-
-
-def ndcg_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
-) -> Floats:
-    """DCG divided by the DCG of the ideal order; NaN without a relevant document."""
-    gains = _gains(relevance, gain)
-    discounts = _discounts(gains.shape[1])
-    ideal = _sum_to_cutoffs(np.sort(gains, axis=1)[:, ::-1], discounts, cutoffs)
-    value = _sum_to_cutoffs(_average_runs(gains, leads), discounts, cutoffs)
-    return np.divide(value, ideal, out=np.full_like(value, np.nan), where=ideal > 0)
-
-
-def precision_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
-) -> Floats:
-    """Share of relevant documents among the first k (without k, in the list)."""
-    relevant = (relevance >= threshold).astype(float)
-    hits = _sum_to_cutoffs(_average_runs(relevant, leads), np.ones(relevant.shape[1]), cutoffs)
-    denominators = np.column_stack(
-        [lengths if k is None else np.full(len(lengths), k) for k in cutoffs]
-    )
-    return _undefined_without(relevant, hits / denominators)
-
-
-def average_precision_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
-) -> Floats:
-    """Mean of the precision at the ranks of the relevant documents."""
-    relevant = (relevance >= threshold).astype(float)
-    ranks = np.arange(1, relevant.shape[1] + 1)
-    found = np.cumsum(relevant, axis=1)
-    if not leads.all():
-        # In a run of n documents with m relevant ones, a relevant document at place i of the run
-        # has (i - 1)(m - 1)/(n - 1) other relevant documents of the run above it on average.
-        start, size, run = _runs(leads)
-        n_relevant = np.add.reduceat(relevant.ravel(), start)
-        before = (found - relevant).ravel()[start]
-        others = np.maximum(n_relevant - 1, 0) / np.maximum(size - 1, 1)
-        place = np.arange(relevant.size) - start[run]
-        found = (before[run] + place * others[run] + 1).reshape(relevant.shape)
-    terms = _average_runs(relevant, leads) * found
-    total = _sum_to_cutoffs(terms, 1 / ranks, cutoffs)
-    return _undefined_without(relevant, total / np.maximum(relevant.sum(axis=1), 1)[:, None])
-
-
-def err_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, max_grade: float
-) -> Floats:
-    """Expected reciprocal of the rank at which the user stops."""
-    stop = _gains(relevance, "exponential") / 2.0**max_grade
-    return _undefined_without(relevance, _expected_inverse_stop(stop, leads, cutoffs))
-
-
-def reciprocal_rank_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
-) -> Floats:
-    """Reciprocal rank of the first relevant document."""
-    stop = (relevance >= threshold).astype(float)
-    return _undefined_without(stop, _expected_inverse_stop(stop, leads, cutoffs))
-
-
-def _gains(relevance, gain):
-    return relevance if gain == "linear" else np.exp2(relevance) - 1
-
-
-def _discounts(width):
-    return 1 / np.log2(1 + np.arange(1, width + 1))
-
-
-def _sum_to_cutoffs(terms, discounts, cutoffs):
-    return np.column_stack([terms[:, :k] @ discounts[:k] for k in cutoffs])
-
-
-def _undefined_without(relevant, values):
-    values[~(relevant > 0).any(axis=1)] = np.nan
-    return values
-
-
-# Ties: runs of equal scores -----------------------------------------------------------
-def _runs(leads):
-    """Flat start and size of each run, and the run of each cell."""
-    flat = leads.ravel()
-    start = np.flatnonzero(flat)
-    return start, np.diff(start, append=flat.size), np.cumsum(flat) - 1
-
-
-def _average_runs(values, leads):
-    """Expected value at each rank: the mean over its run (McSherry & Najork 2008)."""
-    if leads.all():
-        return values
-    start, size, run = _runs(leads)
-    return (np.add.reduceat(values.ravel(), start) / size)[run].reshape(values.shape)
-
-
-def _expected_inverse_stop(stop, leads, cutoffs):
-    """Expected 1 / rank of the stop of a user who scans down; 0 without a stop."""
-    survival = np.cumprod(1 - stop, axis=1)
-    if not leads.all():
-        survival = _average_survival(stop, survival, leads, _widest(cutoffs, stop.shape[1]))
-    before = np.ones_like(survival)
-    before[:, 1:] = survival[:, :-1]
-    ranks = np.arange(1, stop.shape[1] + 1)
-    return _sum_to_cutoffs(before - survival, 1 / ranks, cutoffs)
-
-
-def _widest(cutoffs, width):
-    return min(width, max(width if k is None else k for k in cutoffs))
-
-
-def _average_survival(stop, survival, leads, k):
-    """Survival after each rank up to k, averaged over the order within runs."""
-    start, size, _ = _runs(leads)
-    # The product up to the start of a run does not depend on the order within earlier runs.
-    before = np.ones_like(stop)
-    before[:, 1:] = survival[:, :-1]
-    before, result, stay = before.ravel(), survival.ravel().copy(), 1 - stop.ravel()
-    tied = (size > 1) & (start % stop.shape[1] < k)
-    start, offsets = start[tied], offsets_from_counts(size[tied])
-    for runs, place in rectangles(offsets):
-        cells = start[runs, None] + np.where(place >= 0, place - offsets[runs, None], 0)
-        expected = _expected_products(stay[cells], place >= 0, min(k, place.shape[1]))
-        filled = (place >= 0)[:, : expected.shape[1]]
-        cells = cells[:, : expected.shape[1]]
-        result[cells[filled]] = (before[start[runs], None] * expected)[filled]
-    return result.reshape(stop.shape)
-
-
-def _expected_products(values, present, n_factors):
-    """Mean product of i values of a row over all subsets of i values, i = 1, ..., n_factors.
-
-    This is the elementary symmetric polynomial e_i divided by its number of terms. The recursion
-    keeps means instead of sums, so that it stays in [0, 1] and cannot overflow.
-    """
-    factors = np.arange(n_factors + 1)
-    mean = np.zeros((len(values), n_factors + 1))
-    mean[:, 0] = 1
-    for t in range(1, values.shape[1] + 1):
-        # A share of i / t of the subsets of i among t values contains the t-th value.
-        share = np.minimum(factors / t, 1)
-        updated = (1 - share) * mean
-        updated[:, 1:] += share[1:] * values[:, t - 1, None] * mean[:, :-1]
-        mean = np.where(present[:, t - 1, None], updated, mean)
-    return mean[:, 1:]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
-from .._base._typing import Column, Floats, Ints, Predictor, Table
+from .._base._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
 from .._log._reader import read
 from .._log._roles import (
     FIT_ROLES,
@@ -184,35 +184,49 @@ class RankingScorer(Scorer):
 class AnnotatedDocuments:
     """The annotated documents of X, each once, and how estimators score them."""
 
-    def __init__(self, X: Table, given: dict[str, Column | None], *, caller: str) -> None:
+    def __init__(
+        self,
+        X: Table,
+        given: Mapping[str, Column | None],
+        *,
+        caller: str,
+        sample_weight: Column | None = None,
+    ) -> None:
+        need = {
+            "qid": "to say which query a row belongs to",
+            "relevance": "as the human annotation to compare with",
+            "position": "to say where the logging policy put a document",
+        }
+        need = {role: purpose for role, purpose in need.items() if role in given}
         self._X = X
-        self._roles = read(
-            X,
-            roles=given,
-            reads=("qid", "doc", "relevance"),
-            need={
-                "qid": "to say which query a row belongs to",
-                "relevance": "as the human annotation to compare with",
-            },
-            caller=caller,
+        #: All rows of X.
+        self.read = rows = read(
+            X, None, sample_weight, given, reads=tuple(given), need=need, caller=caller
         )
-        relevance, qid = self._roles["relevance"], self._roles["qid"]
-        rows = annotated_rows(relevance)
-        document = documents_within_queries(self._roles, X, rows)
-        self.rows = rows[first_of_documents(document, relevance[rows], rows)]
-        self.relevance, self.qid = relevance[self.rows], qid[self.rows]
-        doc = self._roles["doc"]
+        relevance, doc = rows["relevance"], rows["doc"]
+        self._annotated = annotated_rows(relevance)
+        # Rows without annotation may show the same documents.
+        self._seen = np.flatnonzero(np.isin(rows.query, rows.query[self._annotated]))
+        self._code = documents_within_queries(rows, X, self._seen)
+        self._document = self._code[np.searchsorted(self._seen, self._annotated)]
+        first = self._first(relevance, "with the relevance", "annotation")
+        self.rows, self._own = self._annotated[first], self._document[first]
+        self.relevance, self.qid = relevance[self.rows], rows["qid"][self.rows]
         self.doc = None if doc is None else doc[self.rows]
-        self._annotated, self._document = rows, document
+
+    def mean(self, values: Floats, weight: Floats) -> Floats:
+        """Weighted mean over all rows of each document; NaN if all its weights are 0."""
+        total, sums = (np.bincount(self._code, of[self._seen]) for of in (weight, values * weight))
+        return np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)[self._own]
 
     def scores(self, ranker: Predictor | Column, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""
         is_model = hasattr(ranker, "predict")
         given = as_array(self._predict(ranker) if is_model else ranker)
-        if given.shape != (self._roles.n_rows,):
+        if given.shape != (self.read.n_rows,):
             raise ValueError(
                 f"The scores of {name} have the shape {given.shape}; expected one for each row "
-                f"of X, ({self._roles.n_rows},), or a fitted ranker. Got a "
+                f"of X, ({self.read.n_rows},), or a fitted ranker. Got a "
                 f"{type(ranker).__name__}."
             )
         scores = as_numbers(given, f"The scores of {name}")
@@ -224,23 +238,26 @@ class AnnotatedDocuments:
                 "each annotated document."
             )
         if not is_model:
-            self._check_agreement(scores, name)
+            self._first(scores, f"and {name} gives them the scores", "score")
         return scores[self.rows]
 
     def _predict(self, ranker):
-        return predict_within(ranker, self._X, self._roles["qid"], self._roles["doc"])
+        return predict_within(ranker, self._X, self.read["qid"], self.read["doc"])
 
-    def _check_agreement(self, scores, name):
-        scores = scores[self._annotated]
-        _, conflict = _agreement(self._document, scores)
-        if conflict is not None:
-            other, row = conflict
+    def _first(self, values, told, noun):
+        """First annotated row of each document, increasing; all its rows must agree."""
+        values, rows = values[self._annotated], self._annotated
+        _, first, code = np.unique(self._document, return_index=True, return_inverse=True)
+        conflict = np.flatnonzero(values != values[first][code])
+        if len(conflict):
+            row = conflict[0]
+            other = first[code[row]]
             raise ValueError(
-                f"Rows {self._annotated[other]} and {self._annotated[row]} show one document of "
-                f"one query, and {name} gives them the scores {scores[other]:g} and "
-                f"{scores[row]:g}; expected one score per document. If they are different "
-                "documents, name them in a column 'doc'."
+                f"Rows {rows[other]} and {rows[row]} show one document of one query {told} "
+                f"{values[other]:g} and {values[row]:g}; expected one {noun} per document. If "
+                "they are different documents, name them in a column 'doc'."
             )
+        return np.sort(first)
 
 
 def metric_by_query(
@@ -286,6 +303,17 @@ def predict_within(
     return estimator.predict(X, **{name: ids[name] for name in taken})
 
 
+def one_per_row(values: ArrayLike, n_rows: int, method: str) -> NDArray[Any]:
+    """What a method returned as an array, after checking that it is one value per row."""
+    values = np.asarray(values)
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"{method} returned the shape {values.shape} for {n_rows} rows; expected "
+            f"({n_rows},), one value per row."
+        )
+    return values
+
+
 def annotated_rows(relevance: Floats) -> Ints:
     """Indices of the annotated rows; an error if there are none."""
     rows = np.flatnonzero(~np.isnan(relevance))
@@ -317,23 +345,3 @@ def _without_text(X):
     frame = nw.from_native(X, eager_only=True)
     text = [name for name, dtype in frame.schema.items() if isinstance(dtype, nw.String)]
     return without_columns(frame, {name for name in text if not is_role(name)}).to_native()
-
-
-def first_of_documents(document: Ints, relevance: Floats, rows: Ints) -> Ints:
-    """Index of the first row of each document, increasing; its rows must agree in relevance."""
-    first, conflict = _agreement(document, relevance)
-    if conflict is not None:
-        other, row = conflict
-        raise ValueError(
-            f"Rows {rows[other]} and {rows[row]} show one document of one query with the "
-            f"relevance {relevance[other]:g} and {relevance[row]:g}; expected one annotation per "
-            "document. If they are different documents, name them in a column 'doc'."
-        )
-    return np.sort(first)
-
-
-def _agreement(document, values):
-    """First row of each document, and the first two rows of one with unlike values, or None."""
-    _, first, code = np.unique(document, return_index=True, return_inverse=True)
-    conflict = np.flatnonzero(values != values[first][code])
-    return first, (first[code[conflict[0]]], conflict[0]) if len(conflict) else None

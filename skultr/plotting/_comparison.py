@@ -253,11 +253,10 @@ class DebiasednessDisplay(Display):
             If X lacks a role or the column, no shown document is annotated, or no two documents
             share a grade.
         """
-        owner = cls(pd.DataFrame(), cmip=np.nan)  # errors name its class
         if logging is not None:
             plot_params.setdefault("logging_name", logging)
         return cls.from_predictions(
-            *annotated_documents(owner, estimator, X, logging=logging),
+            *annotated_documents(cls.__name__, estimator, X, logging=logging),
             cmip_estimator=cmip_estimator,
             random_state=random_state,
             ax=ax,

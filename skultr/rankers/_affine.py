@@ -24,6 +24,7 @@ from .._log._factors import (
     loss_scale,
 )
 from .._log._segments import TINY
+from .._models._solve import maximise
 from .._torch._losses import ListLoss, listwise
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
@@ -293,19 +294,14 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         return alpha[codes] * relevance + beta[codes]
 
 
+#: Slopes of the slacks l, h - l and 1 - h of the bounds 0 <= l <= h <= 1 in l and h.
+_GAPS = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]])
 #: Weight of the logarithmic barrier at the bounds of the coefficients, relative to the share of
 #: clicked (or of unclicked, if smaller) impressions of a bias factor; and the least such share.
 _BARRIER, _LEAST_SHARE = 1e-6, 1e-9
-
-
 #: At the start of training, P(click | relevant) is the click rate times 1 plus this number, and
 #: P(click | irrelevant) the click rate times 1 minus this number.
 _START = 0.1
-
-
-_MAX_ITER = 100
-
-
 #: The fit ends when a step is expected to gain less likelihood; relative, as the barrier is.
 _TOL = 1e-10
 
@@ -426,97 +422,38 @@ def fit_trust(
         relevance does not vary within a factor, all pairs with the same mean have the same
         likelihood, and the barrier chooses among them.
     """
-    problem = _TrustLikelihood(relevance, factor, clicks, weight, n_factors)
-    point = problem.start()
-    value = problem.value(point)
-    for _ in range(_MAX_ITER):
-        step, gain = problem.newton_step(point)
-        if (gain < problem.tol).all():
-            break
-        before = point
-        point, value = problem.advance(point, value, step, gain)
-        if np.array_equal(point, before):  # and so would be every later step
-            break
-    return np.where(problem.seen, point, np.nan)
 
+    def by_factor(values):
+        return np.bincount(factor, values, minlength=n_factors)
 
-class _TrustLikelihood:
-    r"""Mean log-likelihood of each bias factor, plus a logarithmic barrier at its bounds.
+    impressions = by_factor(weight)
+    mass = np.maximum(impressions, TINY)[factor]
+    hits, misses = clicks / mass, (weight - clicks) / mass
+    shares = np.stack([1 - relevance, relevance])
+    rate = by_factor(hits)
+    # The barrier must stay small against rare clicks too, such as one per 10⁵ impressions.
+    scale = np.maximum(np.minimum(rate, 1 - rate), _LEAST_SHARE)
+    barrier = _BARRIER * scale
 
-    With :math:`\mu` the weight of the barrier and all sums over the rows of factor :math:`t`:
-
-    .. math::
-        F_t(l, h) = \frac{1}{\sum w} \sum c \log p + (w - c) \log(1 - p)
-            + \mu \bigl[\log l + \log(h - l) + \log(1 - h)\bigr], \qquad p = (1 - r)\, l + r h .
-
-    A point holds :math:`l` and :math:`h` of all factors, shape (2, n_factors).
-    """
-
-    def __init__(self, relevance, factor, clicks, weight, n_factors):
-        self.factor, self.n_factors = factor, n_factors
-        impressions = np.bincount(factor, weight, minlength=n_factors)
-        self.seen = impressions > 0
-        mass = np.maximum(impressions, TINY)[factor]
-        self.hits, self.misses = clicks / mass, (weight - clicks) / mass
-        self.shares = np.stack([1 - relevance, relevance])
-        # The barrier must stay small against rare clicks too, such as one per 10⁵ impressions.
-        rate = self._sum(self.hits)
-        self.scale = np.maximum(np.minimum(rate, 1 - rate), _LEAST_SHARE)
-        self.barrier, self.tol = _BARRIER * self.scale, _TOL * self.scale
-
-    def start(self):
-        """A point inside the bounds: l below the click rate, h above it."""
-        rate = np.clip(self._sum(self.hits), _LEAST_SHARE, 1 - _LEAST_SHARE)
-        return np.stack([0.5 * rate, 0.5 * (rate + np.minimum(2 * rate, 1.0))])
-
-    def value(self, point):
-        """F of each factor; minus infinity outside the bounds."""
-        gaps = _gaps(point)
+    def objective(point):
+        gaps = _GAPS @ point.T + [[0], [0], [1]]
         inside = (gaps > 0).all(axis=0)
-        chance = self._chance(np.where(inside, point, 0.5))
-        total = self._sum(self.hits * np.log(chance) + self.misses * np.log1p(-chance))
-        barrier = self.barrier * np.log(np.where(inside, gaps, 1.0)).sum(axis=0)
-        return np.where(inside, total + barrier, -np.inf)
+        gaps = np.where(inside, gaps, 1.0)
+        chance = (shares * np.where(inside, point.T, 0.5)[:, factor]).sum(axis=0)
+        value = by_factor(hits * np.log(chance) + misses * np.log1p(-chance))
+        value = np.where(inside, value + barrier * np.log(gaps).sum(axis=0), -np.inf)
+        slope = hits / chance - misses / (1 - chance)
+        gradient = np.stack([by_factor(slope * share) for share in shares])
+        gradient += _GAPS.T @ (barrier / gaps)
+        bent = (hits / chance**2 + misses / (1 - chance) ** 2) * shares
+        curvature = np.array([[by_factor(bend * share) for share in shares] for bend in bent])
+        curvature += np.einsum("ki,kt,kj->ijt", _GAPS, barrier / gaps**2, _GAPS)
+        return value, gradient.T, np.moveaxis(curvature, -1, 0)
 
-    def newton_step(self, point):
-        """Newton step, shape (2, n_factors), and twice the gain that the quadratic model predicts.
+    def newton_step(curvature, gradient):
+        return np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
 
-        The step solves a system of two equations per factor, whose matrix [[a, b], [b, c]] is
-        minus the Hessian of F.
-        """
-        chance, gaps = self._chance(point), _gaps(point)
-        slope = self.hits / chance - self.misses / (1 - chance)
-        curvature = self.hits / chance**2 + self.misses / (1 - chance) ** 2
-        push, stiffness = self.barrier / gaps, self.barrier / gaps**2
-        gradient = np.stack([self._sum(slope * share) for share in self.shares])
-        gradient += push[:2] - push[1:]
-        a, c = (self._sum(curvature * share**2) for share in self.shares)
-        b = self._sum(curvature * self.shares[0] * self.shares[1]) - stiffness[1]
-        a, c = a + stiffness[0] + stiffness[1], c + stiffness[1] + stiffness[2]
-        step = np.stack([c * gradient[0] - b * gradient[1], a * gradient[1] - b * gradient[0]])
-        step /= a * c - b**2
-        return step, (step * gradient).sum(axis=0)
-
-    def advance(self, point, value, step, gain):
-        """The point after the step, halved until the likelihood of each factor gains enough."""
-        length = np.ones(self.n_factors)
-        for _ in range(60):
-            tried = point + length * step
-            found = self.value(tried)
-            short = ~(found >= value + 0.1 * length * gain) & (gain >= self.tol)
-            if not short.any():
-                break
-            length[short] *= 0.5
-        better = found > value
-        return np.where(better, tried, point), np.where(better, found, value)
-
-    def _chance(self, point):
-        return (self.shares * point[:, self.factor]).sum(axis=0)
-
-    def _sum(self, values):
-        return np.bincount(self.factor, values, minlength=self.n_factors)
-
-
-def _gaps(point):
-    """Slacks of the bounds 0 <= l <= h <= 1: l, h - l and 1 - h."""
-    return np.stack([point[0], point[1] - point[0], 1 - point[1]])
+    rate = np.clip(rate, _LEAST_SHARE, 1 - _LEAST_SHARE)
+    start = np.stack([0.5 * rate, 0.5 * (rate + np.minimum(2 * rate, 1.0))], axis=1)
+    found = maximise(objective, start, solve=newton_step, tol=_TOL * scale).at.T
+    return np.where(impressions > 0, found, np.nan)

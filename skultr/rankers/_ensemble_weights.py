@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import cg
 
 from .._base._typing import Bools, Floats, Ints
@@ -103,17 +102,14 @@ class HeldOut:
             np.zeros(len(factor)), factor, np.zeros(n), log_exposure=self.log_exposure
         )
         share = choice.shares(np.nan_to_num(free)[factor] + self.log_exposure)
-        expected = choice.total[choice.list_] * share
+        expected = choice.expected(share)
         score = self.scores[:, members].mean(axis=1)[self.candidate]
         score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
         # Information of the effects, and between them and the score; then the score's residual.
-        shape = (len(choice.total), n)
-        mean = csr_array((share, (choice.list_, factor)), shape=shape)
-        own = diags_array(np.bincount(factor, expected, minlength=n))
-        information = (own - mean.T @ diags_array(choice.total) @ mean).tocsr()
+        information = choice.information(share, factor, n)
         shared = np.bincount(factor, expected * score, minlength=n)
         slope, _ = cg(information, shared, rtol=1e-8)
-        slope_of_list = mean @ slope
+        slope_of_list = information.coupling @ slope
         residual = score - slope[factor] + slope_of_list[choice.list_]
         by_query = self._by_query(residual * (choice.clicks - expected))
         return float(by_query.sum() / max(np.sqrt(by_query @ by_query), TINY))
@@ -154,13 +150,9 @@ class HeldOut:
         used = map_[:, point > 0]
         scores = self.scores @ used
         share = choice.shares((self.scores @ weights)[self.candidate] + self.offset)
-        expected = choice.total[choice.list_] * share
-        surplus = choice.clicks - expected
-        columns = [column[self.candidate] for column in scores.T]
-        mean = np.column_stack([np.add.reduceat(share * each, choice.starts) for each in columns])
-        hessian = (scores.T * np.bincount(self.candidate, expected, len(scores))) @ scores - (
-            mean.T * choice.total
-        ) @ mean
+        surplus = choice.clicks - choice.expected(share)
+        hessian = scores.T @ (choice.information(share, self.candidate, len(scores)) @ scores)
+        columns = scores[self.candidate].T
         gradient = np.column_stack([self._by_query(surplus * each) for each in columns])
         inverse = np.linalg.pinv(hessian + strength * np.eye(len(hessian)))
         # Of weights that sum to 1, by the delta method.

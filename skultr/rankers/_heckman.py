@@ -22,9 +22,9 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import ScaleFeatures
 from ..exceptions import ClickDataWarning, warn_user
 from ._candidates import find_candidates
-from ._cld_losses import ListwiseLoss
+from ._cld import ListwiseLoss
 from ._propensity_ranker import PropensityRanker
-from ._tobit import SelectedRows, fit_probit, mills_ratio
+from ._tobit import SelectedRows, TobitModel, fit_tobit, mills_ratio
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -264,8 +264,10 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
             )
 
     def _fit_selection(self, rows):
-        fit = fit_probit(rows, self.alpha)
-        self.selection_coef_, self.selection_intercept_ = fit.coef, fit.intercept
+        # Without a correlation of the errors, its part of selection is a probit.
+        fit = fit_tobit(rows, TobitModel(0.0, 1.0, self.alpha))
+        self.selection_coef_ = fit.selection_coef
+        self.selection_intercept_ = fit.selection_intercept
         if not fit.converged:
             warn_user(
                 "The probit model of what was shown did not converge, so that the inverse Mills "

@@ -19,18 +19,20 @@ Econometrica. Amemiya (1984). Tobit models: a survey. Journal of Econometrics.""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+import torch
 from scipy.interpolate import PchipInterpolator
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
+from scipy.linalg import lstsq
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from .._base._typing import ArrayLike, Bools, Floats, Ints
+from .._models._solve import maximise
 
 if TYPE_CHECKING:
     from ._candidates import ClickChance
@@ -69,12 +71,6 @@ class SelectedRows:
         """Standard deviation of the labels; 1 if they do not vary."""
         rows = self.selected
         return float(_standardise(self.label[rows], self.weight[rows])[1])
-
-    @property
-    def threshold(self) -> float:
-        """Intercept of a probit of the selection without features."""
-        share = self.weight[self.selected].sum() / self.weight.sum()
-        return float(ndtri(np.clip(share, 1e-3, 1 - 1e-3)))
 
     @cached_property
     def standard(self) -> StandardRows:
@@ -126,97 +122,13 @@ def _standardise(values, weight):
     return center, spread, np.where(constant, 0.0, values / spread)
 
 
-#: The method stops when a step would gain less than this.
-_TOLERANCE = 1e-12
-_MAX_ITER = 100
-#: Curvature added for directions that are not determined, relative to each parameter's.
-_JITTER = 1e-10
-
-
-class Maximum(NamedTuple):
-    """Where Newton's method stopped."""
-
-    at: Floats  # (n_parameters,)
-    value: float
-    terms: list[Any]
-    n_iter: int
-    converged: bool
-
-
-def maximise(
-    objective: Callable[[Floats], tuple[float, Floats, Floats, Any]],
-    start: Floats,
-    *,
-    longest_last_step: float = np.inf,
-) -> Maximum:
-    """Maximise a smooth function by damped Newton steps.
-
-    A concave function is maximised from any start. Elsewhere a step takes as much curvature as
-    makes it an ascent.
-    """
-    at = start
-    value, gradient, curvature, terms = objective(at)
-    history = [terms]
-    for n_iter in range(_MAX_ITER):
-        step = _solve(curvature, gradient)
-        decrement = gradient @ step
-        if decrement < _TOLERANCE:
-            return Maximum(at, value, history, n_iter, True)
-        length = 1.0 / max(1.0, abs(step[-1]) / longest_last_step)
-        new = objective(at + length * step)
-        while not new[0] >= value + 1e-4 * length * decrement:
-            length /= 2
-            if length < 1e-10:  # only rounding errors are left
-                return Maximum(at, value, history, n_iter, decrement < 1e-8)
-            new = objective(at + length * step)
-        at = at + length * step
-        value, gradient, curvature, terms = new
-        history.append(terms)
-    return Maximum(at, value, history, _MAX_ITER, False)
-
-
-def _solve(curvature, gradient):
-    scale = np.sqrt(np.maximum(np.diag(curvature), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    curvature, gradient = curvature / np.outer(scale, scale), gradient / scale
-    eye, jitter = np.eye(len(curvature)), _JITTER
-    while True:
-        try:
-            return cho_solve(cho_factor(curvature + jitter * eye), gradient) / scale
-        except LinAlgError:
-            jitter *= 100
-
-
-class ProbitFit(NamedTuple):
-    """A maximum of the likelihood of the selection alone."""
-
-    coef: Floats  # (n_features,)
-    intercept: float
-    converged: bool
-
-
-def fit_probit(rows: SelectedRows, penalty: float = 0.0) -> ProbitFit:
-    r"""Maximise the likelihood of the selection alone."""
-    standard = rows.standard
-    chosen, weight, others, other_weight = standard.rows.parts
-    total = rows.weight.sum()
-    penalties = ridge(penalty / standard.spread**2)
-
-    def objective(omega):
-        index, other = chosen @ omega, -(others @ omega)
-        value = weight @ log_ndtr(index) + other_weight @ log_ndtr(other)
-        ratio, other_ratio = mills_ratio(index), mills_ratio(other)
-        gradient = chosen.T @ (weight * ratio) - others.T @ (other_weight * other_ratio)
-        curvature = gram(chosen, weight * bend(index, ratio))
-        curvature += gram(others, other_weight * bend(other, other_ratio))
-        value = value / total - 0.5 * omega @ (penalties * omega)
-        gradient = gradient / total - penalties * omega
-        return value, gradient, curvature / total + np.diag(penalties), None
-
-    start = np.zeros(chosen.shape[1])
-    start[-1] = rows.threshold
-    result = maximise(objective, start)
-    return ProbitFit(*standard.outward(result.at), result.converged)
+def _probit_likelihood(design, weight, omega):
+    """Sum of the log probabilities that indices exceed a normal error; gradient and curvature."""
+    index = design @ omega
+    ratio = mills_ratio(index)
+    # Rounding can leave [0, 1].
+    bend = np.clip(ratio * (index + ratio), 0.0, 1.0)
+    return weight @ log_ndtr(index), design.T @ (weight * ratio), _gram(design, weight * bend)
 
 
 def mills_ratio(value: ArrayLike) -> Floats:
@@ -225,19 +137,62 @@ def mills_ratio(value: ArrayLike) -> Floats:
         return np.sqrt(2 / np.pi) / erfcx(-np.asarray(value) / np.sqrt(2))
 
 
-def bend(index: Floats, ratio: Floats) -> Floats:
-    """Minus the second derivative of log_ndtr; clipped, because rounding can leave [0, 1]."""
-    return np.clip(ratio * (index + ratio), 0.0, 1.0)
+def _gram(design, weight, other=None):
+    """Weighted sum of the outer products of the rows of one or two designs."""
+    return design.T @ ((design if other is None else other) * weight[:, None])
 
 
-def gram(design: Floats, weight: Floats) -> Floats:
-    """Weighted sum of the outer products of the rows of a design."""
-    return design.T @ (design * weight[:, None])
+class _LogNdtr(torch.autograd.Function):
+    """The logarithm of the normal distribution function, with finite derivatives far out."""
+
+    @staticmethod
+    def forward(ctx, index):
+        ctx.save_for_backward(index)
+        return torch.special.log_ndtr(index)
+
+    @staticmethod
+    def backward(ctx, outer):
+        return outer * _MillsRatio.apply(*ctx.saved_tensors)
 
 
-def ridge(penalty: Floats) -> Floats:
-    """Penalties of the coefficients, and 0 for the intercept."""
-    return np.append(penalty, 0.0)
+class _MillsRatio(torch.autograd.Function):
+    """The derivative of :class:`_LogNdtr`."""
+
+    @staticmethod
+    def forward(ctx, index):
+        ratio = math.sqrt(2 / math.pi) / torch.special.erfcx(index * -math.sqrt(0.5))
+        ctx.save_for_backward(index, ratio)
+        return ratio
+
+    @staticmethod
+    def backward(ctx, outer):
+        index, ratio = ctx.saved_tensors
+        return -outer * (ratio * (index + ratio)).clamp(0.0, 1.0)
+
+
+def selected_terms(
+    relevance: torch.Tensor,
+    selection: torch.Tensor,
+    log_scale: torch.Tensor,
+    gamma: torch.Tensor | float,
+    label: torch.Tensor,
+    noise: torch.Tensor | float = 0.0,
+    published: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""Log density of the label of each selected row, and of its selection given the label.
+
+    See the head of this file, with :math:`x\beta` for ``relevance``, :math:`x\omega` for
+    ``selection`` and :math:`v` for ``noise``. In the ``published`` form (Zhao et al. 2023,
+    equation 9) the first is :math:`-e^2`, with a constant :math:`\tau`.
+    """
+    variance = (2 * log_scale).exp()
+    spread = (variance + noise).sqrt()
+    gamma = gamma * variance.sqrt() / spread
+    error = (label - relevance) / spread
+    index = (selection + gamma * error) / (1 - gamma**2).sqrt()
+    constant = 0.5 * math.log(2 * math.pi)
+    of_label = -(error**2) if published else -(error**2) / 2 - spread.log() - constant
+    return of_label, _LogNdtr.apply(index)
 
 
 #: Newton's method changes the logarithm of the scale by no more in one step.
@@ -266,11 +221,6 @@ class TobitModel:
     penalty: float | Floats = 0.0
 
     @property
-    def square(self) -> float:
-        """Factor q of the squared standardised error."""
-        return 1.0 if self.scale == "published" else 0.5
-
-    @property
     def fixed_scale(self) -> float | None:
         """The scale; None if it is estimated."""
         if self.scale == "estimate":
@@ -279,38 +229,20 @@ class TobitModel:
 
 
 class TobitFit(NamedTuple):
-    r"""A maximum of the likelihood.
+    """A maximum of the likelihood."""
 
-    Parameters
-    ----------
-    coef, selection_coef : ndarray of shape (n_features,)
-        :math:`\beta` and :math:`\omega`.
-    intercept, selection_intercept : float
-    scale : float
-        :math:`\tau`.
-    value : float
-        Penalised mean log-likelihood per row.
-    terms : ndarray of shape (n_iter + 1, 3)
-        The parts of the mean log-likelihood per row: labels, selection of selected rows and
-        selection of the others; before each step and at the end.
-    n_iter : int
-        Number of Newton steps.
-    converged : bool
-    """
-
-    coef: Floats
+    coef: Floats  # (n_features,)
     intercept: float
-    selection_coef: Floats
+    selection_coef: Floats  # (n_features,)
     selection_intercept: float
     scale: float
-    value: float
-    terms: Floats
+    value: float  # penalised mean log-likelihood per row
+    terms: Floats  # (n_iter + 1, 3), parts of it: before each step and at the end
     n_iter: int
     converged: bool
 
-    def standard(self, rows: SelectedRows) -> Floats:
-        """The parameters (beta, omega, log tau) in the units of ``rows.standard``."""
-        units = rows.standard
+    def standard(self, units: StandardRows) -> Floats:
+        """The parameters (beta, omega, log tau) in the units of standardised rows."""
         beta = units.inward(self.coef, self.intercept)
         beta[-1] -= units.label_center
         omega = units.inward(self.selection_coef, self.selection_intercept)
@@ -319,244 +251,108 @@ class TobitFit(NamedTuple):
 
 
 def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = None) -> TobitFit:
-    """Maximise the likelihood for a given correlation.
-
-    Parameters
-    ----------
-    rows : SelectedRows
-        With at least one selected row and one other.
-    model : TobitModel
-    start : TobitFit, default=None
-        A similar fit.
-
-    Returns
-    -------
-    fit : TobitFit
-    """
+    """Maximise the likelihood for a given correlation, from a similar fit if there is one."""
     units = rows.standard
     model = replace(model, penalty=model.penalty / units.spread**2)
     fixed = model.fixed_scale
     log_scale = None if fixed is None else np.log(fixed / units.label_spread)
-    at = _start(units.rows, log_scale) if start is None else start.standard(rows)
-    if log_scale is None:
-        result = maximise(
-            lambda at: tobit_likelihood(units.rows, model, at),
-            at,
-            longest_last_step=_LONGEST_STEP,
-        )
-        at = result.at
+    if start is None:  # the maximum without features
+        at = np.zeros(2 * rows.design.shape[1] + 1)
+        share = rows.weight[rows.selected].sum() / rows.weight.sum()
+        at[-2:] = ndtri(np.clip(share, 1e-3, 1 - 1e-3)), log_scale or 0.0
     else:
-        result = maximise(_with_scale(units.rows, model, log_scale), at[:-1])
-        at = np.append(result.at, log_scale)
+        at = start.standard(units)
+    given, longest = [], np.full(len(at), np.inf)
+    longest[-1] = _LONGEST_STEP
+    if log_scale is not None:
+        at, given, longest = at[:-1], [log_scale], np.inf
+    found = maximise(
+        lambda at: tobit_likelihood(units.rows, model, np.append(at, given), len(at)),
+        at,
+        longest=longest,
+    )
+    at = np.append(found.at, given)
     half = len(at) // 2
     coef, intercept = units.outward(at[:half] * units.label_spread)
     # The density of a label in its own unit, not in that of standardised labels.
     unit = np.log(units.label_spread) * rows.weight[rows.selected].sum() / rows.weight.sum()
+    unit = 0.0 if model.scale == "published" else unit
     return TobitFit(
         coef,
         intercept + units.label_center,
         *units.outward(at[half:-1]),
         float(np.exp(at[-1]) * units.label_spread),
-        float(result.value - unit),
-        np.array(result.terms) - [unit, 0.0, 0.0],
-        result.n_iter,
-        result.converged,
+        float(found.value - unit),
+        np.concatenate(found.history) - [unit, 0.0, 0.0],
+        found.n_iter,
+        found.converged,
     )
 
 
 def tobit_likelihood(
-    rows: SelectedRows, model: TobitModel, at: Floats
+    rows: SelectedRows, model: TobitModel, at: Floats, n_free: int | None = None
 ) -> tuple[float, Floats, Floats, Floats]:
-    """Value, gradient, curvature (minus the Hessian) and terms, as means over rows.
+    """Penalised value, gradient, curvature (minus the Hessian) and terms, as means over rows.
 
-    Parameters
-    ----------
-    rows : SelectedRows
-    model : TobitModel
-    at : ndarray of shape (2 * n_features + 3,)
-        Coefficients of the label and its intercept, those of the selection, and log tau.
-
-    Returns
-    -------
-    value : float
-        Penalised.
-    gradient, curvature : ndarray
-    terms : ndarray of shape (3,)
-        Labels, selection of selected rows and selection of the others.
+    ``at`` holds coefficients and intercept of the label, those of the selection, log tau, and the
+    correlation if that is not the model's. The first ``n_free`` have derivatives; by default all.
     """
+    n_free = len(at) if n_free is None else n_free
     chosen, weight, others, other_weight = rows.parts
     total, n_columns = rows.weight.sum(), chosen.shape[1]
-    row = TobitTerms.of(rows, model, at)
-    other = -(others @ at[n_columns:-1])
-    other_ratio = mills_ratio(other)
-    terms = np.array([weight @ row.label, weight @ row.selection, other_weight @ log_ndtr(other)])
-    by_beta, by_omega, by_scale = row.slopes()
-    gradient = np.concatenate(
-        [
-            chosen.T @ (weight * by_beta),
-            chosen.T @ (weight * by_omega) - others.T @ (other_weight * other_ratio),
-            [weight @ by_scale],
-        ]
-    )
-    bends = {name: weight * values for name, values in row.bends().items()}
-    omega = gram(chosen, bends["omega"]) + gram(others, other_weight * bend(other, other_ratio))
-    mixed = gram(chosen, bends["beta omega"])
-    last = np.concatenate([chosen.T @ bends["beta scale"], chosen.T @ bends["omega scale"]])
-    curvature = np.block(
-        [
-            [np.block([[gram(chosen, bends["beta"]), mixed], [mixed.T, omega]]), last[:, None]],
-            [last[None, :], np.array([[bends["scale"].sum()]])],
-        ]
-    )
-    penalties = _penalties(rows, model, at)
+    omega = slice(n_columns, 2 * n_columns)
+    # Each row depends on the parameters by a few numbers; a design maps parameters to them.
+    places = [slice(n_columns), omega, *(slice(n, n + 1) for n in range(omega.stop, n_free))]
+    designs = [chosen, chosen, *[np.ones((len(chosen), 1))] * (n_free - omega.stop)]
+    found, slopes, bends = _row_derivatives(rows, model, at, len(places))
+    gradient, curvature = np.zeros(n_free), np.zeros((n_free, n_free))
+    for i, place in enumerate(places):
+        gradient[place] = designs[i].T @ (weight * slopes[i])
+        for j, other in enumerate(places[: i + 1]):
+            curvature[place, other] = -_gram(designs[i], weight * bends[i][j], designs[j])
+            curvature[other, place] = curvature[place, other].T
+    of_others = _probit_likelihood(-others, other_weight, at[omega])
+    gradient[omega] += of_others[1]
+    curvature[omega, omega] += of_others[2]
+    terms = np.array([*(weight @ each for each in found), of_others[0]])
+    # In units of the scale, or of the labels where it is estimated; none of the intercepts.
+    unit = rows.label_spread if model.fixed_scale is None else np.exp(at[omega.stop])
+    penalty = np.broadcast_to(model.penalty, n_columns - 1)
+    penalties = np.concatenate([penalty / unit**2, [0.0], penalty, [0.0, 0.0, 0.0]])[:n_free]
+    at = at[:n_free]
     value = terms.sum() / total - 0.5 * at @ (penalties * at)
     gradient = gradient / total - penalties * at
     return value, gradient, curvature / total + np.diag(penalties), terms / total
 
 
-class TobitTerms(NamedTuple):
-    r"""The log-likelihood of selected rows, and its derivatives with respect to their indices.
-
-    With :math:`f = x\beta`, :math:`g = x\omega`, :math:`\lambda = \log\tau`, :math:`t = \tau_i`,
-    :math:`\sigma = \tau^2 / t^2`, :math:`c = \gamma_i`, :math:`\rho = \sqrt{1 - c^2}`,
-    :math:`e = (y - f) / t`, :math:`z = (g + c e) / \rho`, :math:`m = \varphi / \Phi`,
-    :math:`\kappa = m (z + m)` and :math:`q = 1/2`,
-
-    .. math::
-        \ell = -\log t - q e^2 + \log\Phi(z), \qquad
-        \frac{dt}{d\lambda} = t \sigma, \quad \frac{de}{d\lambda} = -e \sigma, \quad
-        \frac{dc}{d\lambda} = c (1 - \sigma), \quad
-        \frac{\partial z}{\partial c} = \frac{e + c g}{\rho^3} .
-
-    Parameters
-    ----------
-    error, spread, share, gamma, root : ndarray of shape (n_selected,)
-        :math:`e, t, \sigma, c` and :math:`\rho`.
-    index, ratio, kappa : ndarray of shape (n_selected,)
-        :math:`z, m(z)` and :math:`\kappa`.
-    by_gamma, by_scale : ndarray of shape (n_selected,)
-        Derivatives of :math:`z` with respect to :math:`c` and :math:`\lambda`.
-    choice : ndarray of shape (n_selected,)
-        :math:`g`.
-    square : float
-        :math:`q`.
-    """
-
-    error: Floats
-    spread: Floats
-    share: Floats
-    gamma: Floats
-    root: Floats
-    index: Floats
-    ratio: Floats
-    kappa: Floats
-    by_gamma: Floats
-    by_scale: Floats
-    choice: Floats
-    square: float
-
-    @classmethod
-    def of(
-        cls, rows: SelectedRows, model: TobitModel, at: Floats, label: Floats | None = None
-    ) -> TobitTerms:
-        """The terms at (beta, omega, log tau), of the labels of the rows or of others."""
-        chosen, (known, noise) = rows.parts[0], rows.known
-        label = known if label is None else label
-        n_columns = chosen.shape[1]
-        variance = np.exp(2 * at[-1])
-        spread = np.sqrt(variance + noise)
-        share = variance / spread**2
-        gamma = model.gamma * np.sqrt(share)
-        root = np.sqrt(1 - gamma**2)
-        error = (label - chosen @ at[:n_columns]) / spread
-        choice = chosen @ at[n_columns:-1]
-        index = (choice + gamma * error) / root
-        ratio = mills_ratio(index)
-        by_gamma = (error + gamma * choice) / root**3
-        by_scale = by_gamma * gamma * (1 - share) - gamma / root * error * share
-        kappa = bend(index, ratio)
-        return cls(
-            error,
-            spread,
-            share,
-            gamma,
-            root,
-            index,
-            ratio,
-            kappa,
-            by_gamma,
-            by_scale,
-            choice,
-            model.square,
+def _row_derivatives(rows, model, at, n_indices, label=None):
+    """Terms of the selected rows, and derivatives by the indices of label and selection, log tau
+    and gamma, as many as are asked for; second ones only with the own labels."""
+    chosen, (known, noise) = rows.parts[0], rows.known
+    n_columns = chosen.shape[1]
+    numbers = [*at[2 * n_columns :], model.gamma][:2]
+    indices = [
+        torch.from_numpy(values).requires_grad_(n < n_indices)
+        for n, values in enumerate(
+            [
+                chosen @ at[:n_columns],
+                chosen @ at[n_columns : 2 * n_columns],
+                *(np.full(len(chosen), number) for number in numbers),
+            ]
         )
-
-    @property
-    def label(self) -> Floats:
-        """Log density of each label."""
-        constant = 0.0 if self.square == 1.0 else 0.5 * np.log(2 * np.pi)
-        return -np.log(self.spread) - self.square * self.error**2 - constant
-
-    @property
-    def selection(self) -> Floats:
-        """Log-likelihood of the selection of each row, given its label."""
-        return log_ndtr(self.index)
-
-    def slopes(self) -> tuple[Floats, Floats, Floats]:
-        """Derivatives with respect to the indices of label and selection, and log tau."""
-        slope, twice = self.gamma / self.root, 2 * self.square
-        return (
-            (twice * self.error - slope * self.ratio) / self.spread,
-            self.ratio / self.root,
-            self.share * (twice * self.error**2 - 1) + self.ratio * self.by_scale,
-        )
-
-    def bends(self) -> dict[str, Floats]:
-        """Minus the second derivatives with respect to the same, by name."""
-        gamma, root, ratio, kappa = self.gamma, self.root, self.ratio, self.kappa
-        error, share, twice = self.error, self.share, 2 * self.square
-        slope, rest = gamma / root, 1 - share
-        drift = gamma * rest / root**3  # of gamma / root, by log tau
-        # Of by_scale itself, by log tau.
-        again = (gamma * rest * self.choice - error * share) / root**3
-        again += 3 * slope * gamma / root * rest * self.by_gamma
-        again = (again + self.by_gamma * (1 - 3 * share)) * gamma * rest
-        again -= (drift * share + slope * share * (2 - 3 * share)) * error
-        of_beta = ratio * (drift - share * slope) + 2 * twice * error * share
-        return {
-            "beta": (twice + slope**2 * kappa) / self.spread**2,
-            "beta omega": -slope * kappa / root / self.spread,
-            "omega": kappa / root**2,
-            "beta scale": (of_beta - slope * kappa * self.by_scale) / self.spread,
-            "omega scale": kappa * self.by_scale / root - ratio * gamma * drift,
-            "scale": kappa * self.by_scale**2
-            - ratio * again
-            + 2 * share * rest
-            - 2 * twice * error**2 * share * (1 - 2 * share),
-        }
-
-
-def _with_scale(rows, model, log_scale):
-    """The likelihood as a function of (beta, omega)."""
-
-    def objective(at):
-        value, gradient, curvature, terms = tobit_likelihood(rows, model, np.append(at, log_scale))
-        return value, gradient[:-1], curvature[:-1, :-1], terms
-
-    return objective
-
-
-def _penalties(rows, model, at):
-    """Penalty of each parameter; in units of the scale, or of the labels where it is estimated."""
-    unit = rows.label_spread if model.fixed_scale is None else np.exp(at[-1])
-    penalty = np.broadcast_to(model.penalty, rows.features.shape[1])
-    return np.concatenate([ridge(penalty / unit**2), ridge(penalty), [0.0]])
-
-
-def _start(rows, log_scale):
-    """Start of Newton's method: the maximum without features, for standardised labels."""
-    at = np.zeros(2 * rows.design.shape[1] + 1)
-    at[-2:] = rows.threshold, 0.0 if log_scale is None else log_scale
-    return at
+    ]
+    own = torch.from_numpy(known if label is None else label)
+    terms = selected_terms(*indices, own, torch.from_numpy(noise), model.scale == "published")
+    free = indices[:n_indices]
+    slopes = torch.autograd.grad(sum(terms).sum(), free, create_graph=label is None)
+    bends = []
+    if label is None:
+        bends = [torch.autograd.grad(each.sum(), free, retain_graph=True) for each in slopes]
+    return (
+        [each.detach().numpy() for each in terms],
+        [each.detach().numpy() for each in slopes],
+        [[each.numpy() for each in row] for row in bends],
+    )
 
 
 #: Correlations that ``profile_gamma`` tries: at 1 the likelihood has no density.
@@ -696,68 +492,40 @@ def _overdispersion(rows, model, fits):
 class _GammaScore(NamedTuple):
     """The derivative with respect to gamma that the other parameters do not explain.
 
-    ``information`` is the mean of minus its own derivative; ``explained`` the direction of the
-    other parameters that moves with gamma.
+    ``direction`` is that of all parameters in which gamma moves by 1, and ``information`` the mean
+    of minus the second derivative along it.
     """
 
     rows: SelectedRows
     model: TobitModel
     at: Floats
-    explained: Floats
+    direction: Floats
     information: float
 
     @classmethod
     def of(cls, rows, model, fit):
-        at, units = fit.standard(rows), rows.standard
+        units = rows.standard
         rows, model = units.rows, replace(model, penalty=model.penalty / units.spread**2)
+        at = np.append(fit.standard(units), model.gamma)
         curvature = tobit_likelihood(rows, model, at)[2]
-        if model.fixed_scale is not None:
-            curvature = curvature[:-1, :-1]
-        row, weight = TobitTerms.of(rows, model, at), rows.parts[1]
-        cross = cls._cross(rows, row)[: len(curvature)]
-        explained = lstsq(curvature, cross)[0]
-        again = row.choice / row.root**3 + 3 * row.gamma * row.by_gamma / row.root**2
-        own = weight @ (row.share * (row.kappa * row.by_gamma**2 - row.ratio * again))
-        information = own / rows.weight.sum() - cross @ explained
-        padded = np.zeros(len(at))
-        padded[: len(explained)] = explained
-        return cls(rows, model, at, padded, float(information))
-
-    @staticmethod
-    def _cross(rows, row):
-        """Minus the mean second derivatives with respect to gamma and the other parameters."""
-        chosen, weight = rows.parts[:2]
-        slope, weight = row.gamma / row.root, weight * np.sqrt(row.share)
-        of_beta = row.ratio / row.root**3 - slope * row.kappa * row.by_gamma
-        of_omega = row.kappa * row.by_gamma / row.root - row.ratio * row.gamma / row.root**3
-        rest = 1 - row.share
-        again = (row.gamma * rest * row.choice - row.error * row.share) / row.root**3
-        again += 3 * slope * row.gamma / row.root * rest * row.by_gamma
-        of_scale = row.kappa * row.by_scale * row.by_gamma
-        of_scale = of_scale - row.ratio * (again + row.by_gamma * rest)
-        parts = [
-            chosen.T @ (weight * of_beta / row.spread),
-            chosen.T @ (weight * of_omega),
-            [weight @ of_scale],
-        ]
-        return np.concatenate(parts) / rows.weight.sum()
+        n_free = len(at) - (1 if model.fixed_scale is None else 2)
+        cross = curvature[:n_free, -1]
+        explained = lstsq(curvature[:n_free, :n_free], cross)[0]
+        direction = np.zeros(len(at))
+        direction[:n_free], direction[-1] = -explained, 1.0
+        return cls(rows, model, at, direction, float(curvature[-1, -1] - cross @ explained))
 
     def of_selected(self, label=None):
-        """Of each selected row, by default with its own label."""
-        row = TobitTerms.of(self.rows, self.model, self.at, label)
+        """Score of each selected row, by default with its own label."""
         chosen = self.rows.parts[0]
-        half = chosen.shape[1]
-        by_beta, by_omega, by_scale = row.slopes()
-        return (
-            row.ratio * row.by_gamma * np.sqrt(row.share)
-            - by_beta * (chosen @ self.explained[:half])
-            - by_omega * (chosen @ self.explained[half:-1])
-            - by_scale * self.explained[-1]
-        )
+        label = self.rows.known[0] if label is None else label
+        slopes = _row_derivatives(self.rows, self.model, self.at, 4, label)[1]
+        beta, omega, numbers = np.split(self.direction, [chosen.shape[1], 2 * chosen.shape[1]])
+        moves = chosen @ beta, chosen @ omega, *numbers
+        return sum(slope * move for slope, move in zip(slopes, moves, strict=True))
 
     def of_others(self):
-        """Of each other row."""
+        """Score of each other row."""
         others = self.rows.parts[2]
-        half = others.shape[1]
-        ratio = mills_ratio(-(others @ self.at[half:-1]))
-        return ratio * (others @ self.explained[half:-1])
+        omega = slice(others.shape[1], 2 * others.shape[1])
+        return -mills_ratio(-(others @ self.at[omega])) * (others @ self.direction[omega])

@@ -37,12 +37,12 @@ from ._vectorization_formulas import (
     warn_about_rank,
 )
 from ._vectorization_net import (
-    BaseModel,
     FreezeObservation,
     PositiveVectorModule,
     VectorModule,
     binomial_loss,
     constant_base,
+    fit_base,
     merge_networks,
 )
 
@@ -468,7 +468,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _fit_base(self, log, observation):
         """Train the network of base vectors, with the learned embeddings fixed."""
-        base = BaseModel(
+        base = NeuralEstimator(
             **self._base_settings,
             batch_size=_DOCUMENTS_PER_LIST * self.batch_size,
             # Without validation queries for the first network there are none for this one.
@@ -476,9 +476,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             **{name: getattr(self, name) for name in _SHARED},
         )
         scale, relevance = self.network_
-        base.fit_documents(scale, log, observation)
+        fit_base(base, scale, log, observation)
         self.base_history_ = base.history_
-        self.network_ = nn.Sequential(scale, SideBySide(relevance, base.network_))
+        self.network_ = nn.Sequential(scale, SideBySide(relevance, base.network_[1]))
 
     def _remember_training(self, log):
         """Set the range of the variances, and the log scale of the click rates."""

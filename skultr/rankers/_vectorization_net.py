@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +11,9 @@ import torch
 from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import softplus
-from torch.utils.data import Dataset
 
 from .._base._typing import Floats
+from .._log._segments import encode, pair_codes
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores, SideBySide, n_outputs_of, scoring_network
 from .._torch._stream import Linear
@@ -170,100 +170,93 @@ def constant_base(n_features: int, observation: Floats) -> nn.Linear:
     return base
 
 
-class BaseModel(NeuralEstimator):
+class BaseModule(nn.Module):
+    """Means, then log variances, of the embeddings under which documents are shown."""
+
+    def __init__(self, network: nn.Sequential) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, batch: ListBatch) -> torch.Tensor:
+        """Outputs of shape (n_rows, 2 * n_components)."""
+        return self.network[1](batch.features)
+
+
+class BaseLoss(nn.Module):
     r"""Gaussian of the observation embeddings under which documents with given features are shown.
 
     Minimises, over impressions,
     :math:`\frac12 \sum \|\mu(x) - o(t)\|^2 / \sigma^2(x) + \log \sigma^2(x)` for the learned
     :math:`o(t)`, which are fixed (Chen et al. 2022, eq. 10). The loss depends on the impressions
-    of a document only through the mean and the variance of their embeddings, so that each
-    document is one row.
+    of a document only through the ``mean`` and the ``variance`` of their embeddings, so that each
+    document is one row, whose place stands as its bias factor.
     """
 
-    def fit_documents(self, scale: nn.Module, log: ClickLog, observation: Floats) -> None:
-        """Fit to the shown rows of a log; ``network_`` returns all means, then all log
-        variances."""
-        network = scoring_network(
-            n_outputs_of(scale, log.features),
-            2 * observation.shape[1],
-            hidden_layer_sizes=self.hidden_layer_sizes,
-        )
-        _start_at_marginal(network[-1], log, observation)
-        network.to(self.device)
-        inputs = self._inputs(scale, log.features)
-        parts = map(log.select_queries, self._split_queries(log, log.weight))
-        training, validation = [*(_Documents(part, inputs, observation) for part in parts), None][
-            :2
-        ]
-        module = _BatchInputs(network)
-        self._train_on(training, validation, module, _GaussianLoss(), None, (), ())
-
-
-class _BatchInputs(nn.Module):
-    def __init__(self, network):
+    def __init__(self, mean: Floats, variance: Floats) -> None:
         super().__init__()
-        self.network = network
+        for name, values in (("mean", mean), ("variance", variance)):
+            self.register_buffer(name, torch.from_numpy(values).float())
 
-    def forward(self, batch):
-        return self.network(batch.inputs)
-
-
-@dataclass(frozen=True, eq=False)
-class _DocumentBatch:
-    """Network inputs of documents, and moments of the observation embeddings of each."""
-
-    inputs: torch.Tensor
-    mean: torch.Tensor
-    variance: torch.Tensor
-    weight: torch.Tensor
-
-    def __len__(self):
-        return len(self.inputs)
-
-
-class _Documents(Dataset):
-    def __init__(self, log, inputs, observation):
-        rows = log.shown & (log.weight > 0)
-        versions, place = np.unique(log.version[rows], return_inverse=True)
-        weight = np.bincount(place, log.weight[rows])
-        mean, square = (
-            np.stack(
-                [np.bincount(place, log.weight[rows] * column) / weight for column in values.T],
-                axis=1,
-            )
-            for values in (observation[log.bias[rows]], observation[log.bias[rows]] ** 2)
-        )
-        device = inputs.device
-        self.inputs = inputs
-        self.version = torch.from_numpy(versions).to(device)
-        self.mean, self.variance, self.weight = (
-            torch.from_numpy(values).to(device, torch.float32)
-            for values in (mean, np.maximum(square - mean**2, 0.0), weight / weight.mean())
-        )
-
-    def __len__(self):
-        return len(self.version)
-
-    def __getitem__(self, index):
-        return self.__getitems__([index])
-
-    def __getitems__(self, indices):
-        rows = torch.as_tensor(indices, device=self.version.device)
-        batch = _DocumentBatch(
-            self.inputs.index_select(0, self.version[rows]),
-            self.mean[rows],
-            self.variance[rows],
-            self.weight[rows],
-        )
-        return batch, batch.weight
-
-
-class _GaussianLoss(nn.Module):
-    def forward(self, outputs, batch):
+    def forward(self, outputs: torch.Tensor, batch: ListBatch) -> torch.Tensor:
+        """The loss of a batch of lists of one row."""
         mean, log_variance = outputs.chunk(2, dim=1)
-        error = (mean - batch.mean) ** 2 + batch.variance
+        error = (mean - self.mean[batch.bias]) ** 2 + self.variance[batch.bias]
         loss = 0.5 * (error * torch.exp(-log_variance) + log_variance).sum(dim=1)
-        return (loss * batch.weight).sum() / len(batch)
+        return (loss * batch.weight[:, 0]).sum() / len(batch)
+
+
+def fit_base(
+    learner: NeuralEstimator, scale: nn.Module, log: ClickLog, observation: Floats
+) -> None:
+    """Train the network of base vectors on the shown rows of a log, with scaled features."""
+    network = scoring_network(
+        n_outputs_of(scale, log.features),
+        2 * observation.shape[1],
+        hidden_layer_sizes=learner.hidden_layer_sizes,
+    )
+    _start_at_marginal(network[-1], log, observation)
+    documents, mean, variance = _documents(log, observation)
+    held_out = learner._held_out_queries(log, log.weight)
+    part = held_out[documents.query].astype(int)
+    unit = np.bincount(part, documents.weight) / np.maximum(np.bincount(part), 1)
+    learner._train(
+        BaseModule(nn.Sequential(scale, network)),
+        BaseLoss(mean, variance),
+        replace(documents, weight=documents.weight / unit[part]),
+        documents.clicks,
+        click_only=False,
+        task=None,
+        held_out=held_out,
+    )
+
+
+def _documents(log, observation):
+    """A list for each version that a query showed; mean and variance of its embeddings."""
+    rows = log.shown & (log.weight > 0)
+    weight, values, n_queries = log.weight[rows], observation[log.bias[rows]], len(log.query_ids)
+    place, key = encode(pair_codes(log.version[rows], log.query[rows], n_queries))
+    version, query = np.divmod(key, n_queries)
+    total = np.bincount(place, weight)
+    mean, square = (
+        np.stack([np.bincount(place, weight * column) / total for column in part.T], axis=1)
+        for part in (values, values**2)
+    )
+    n = np.arange(len(key))
+    documents = replace(
+        log,
+        version=version,
+        query=query,
+        user=np.zeros_like(n),
+        position=np.ones_like(n),
+        bias=n,
+        clicks=np.zeros(len(n)),
+        weight=total,
+        shown=np.ones(len(n), dtype=bool),
+        propensity=None,
+        production=None,
+        offsets=np.arange(len(n) + 1),
+    )
+    return documents, mean, np.maximum(square - mean**2, 0.0)
 
 
 def _start_at_marginal(layer, log, observation):

@@ -1,8 +1,6 @@
 """Contracts as code: checks for rankers, click models, propensities and users, ours and yours."""
 
-from ._click_model_checks import check_click_model
-from ._propensity_checks import check_propensity
-from ._ranker_checks import check_ranker
+from ._estimator_checks import check_click_model, check_propensity, check_ranker
 from ._user_checks import check_user
 
 __all__ = ["check_click_model", "check_propensity", "check_ranker", "check_user"]

@@ -1,17 +1,19 @@
-"""The contract of a simulated user as small functions."""
+"""The contract of a simulated user."""
 
 from __future__ import annotations
 
 import inspect
 import pickle
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from ..simulation import PlackettLucePolicy, User, simulate_clicks
-from ._check_logs import Check, named, run_all
+from ._contract import Check, Contract, assert_probabilities, describes_a_check, run_all
 
 #: Pages that are shown, and how often each, for click rates with a standard error of at most .005.
 _N_PAGES, _N_REPEATS = 6, 10_000
@@ -31,6 +33,7 @@ _SIGNATURES = {
 }
 
 
+@describes_a_check
 def check_user(
     user: User, *, n_positions: int = 5, generate_only: bool = False
 ) -> list[Check] | None:
@@ -42,19 +45,7 @@ def check_user(
     n_positions : int, default=5
         Length of the longest pages. Pass less for a user whose curve is known for fewer
         positions.
-    generate_only : bool, default=False
-        Return the checks as (name, callable) pairs instead of running them, for use with
-        ``pytest.mark.parametrize``.
-
-    Returns
-    -------
-    checks : list of (str, callable)
-        Only with ``generate_only=True``.
-
-    Raises
-    ------
-    AssertionError
-        By the first check that fails; its name is in the traceback.
+    {generate_only}
 
     Notes
     -----
@@ -77,252 +68,197 @@ def check_user(
     >>> from skultr.testing import check_user
     >>> check_user(DBNUser(continuation=0.8))
     """
-    return run_all(named(_CHECKS, user, n_positions), generate_only)
+    return run_all(UserContract.checks(user, n_positions), generate_only)
 
 
-# Pages --------------------------------------------------------------------------------
-def _judged(user: User, grade: NDArray[Any]) -> NDArray[Any]:
-    """What the user judges pages of these grades by; -1 is an empty place."""
-    shown = grade.ravel() >= 0
-    read = user.read_grades(grade.ravel()[shown].astype(float))
-    if read is None:
-        spread = np.random.default_rng(3).uniform(0.2, 1.0, grade.size)
-        judged = np.full(grade.size, -1.0 if user.marks_empty else 0.0)
-        judged[shown] = (0.1 + 0.9 * grade.ravel()[shown]) * spread[shown]
-    else:
-        judged = np.full(grade.size, -1)
-        judged[shown] = read
-    return judged.reshape(grade.shape)
+class UserContract(Contract):
+    """The contract of :class:`skultr.simulation.User`."""
 
+    def __init__(self, user: User, n_positions: int) -> None:
+        self.user, self.n_positions = user, n_positions
+        #: Places of the last two pages, which are shorter.
+        self.n_short = (n_positions + 1) // 2
+        self.shown = np.ones((_N_PAGES, n_positions), dtype=bool)
+        self.shown[-2:, self.n_short :] = False
 
-def _pages(user: User, n_positions: int) -> tuple[NDArray[Any], tuple[NDArray[Any], ...]]:
-    """Pages, the last two of them shorter, and the context or user of each."""
-    rng = np.random.default_rng(0)
-    grade = rng.integers(2, size=(_N_PAGES, n_positions))
-    grade[-2:, (n_positions + 1) // 2 :] = -1
-    return _judged(user, grade), _about(user, grade, rng)
+    @cached_property
+    def pages(self) -> tuple[NDArray[Any], ...]:
+        """Arguments of ``click``: pages, the user of each and the context of each place."""
+        user, rng = self.user, np.random.default_rng(0)
+        grade = np.where(self.shown, rng.integers(2, size=self.shown.shape), -1)
+        given = [self._judged(grade)]
+        if user.user_weights is not None:
+            given.append(rng.integers(len(user.user_weights), size=len(grade)))
+        if user.context_vectors is not None:
+            given.append(rng.integers(len(user.context_vectors), size=grade.shape))
+        return tuple(given)
 
+    def _judged(self, grade):
+        """What the user judges pages of these grades by; an empty place is 0, or negative."""
+        shown = grade[self.shown]
+        read = self.user.read_grades(shown.astype(float))
+        if read is None:
+            spread = np.random.default_rng(3).uniform(0.2, 1.0, grade.size)
+            judged = np.full(grade.shape, -1.0 if self.user.marks_empty else 0.0)
+            judged[self.shown] = (0.1 + 0.9 * shown) * spread[self.shown.ravel()]
+        else:
+            judged = np.full(grade.shape, -1)
+            judged[self.shown] = read
+        return judged
 
-def _about(user: User, grade: NDArray[Any], rng: np.random.Generator) -> tuple[Any, ...]:
-    """What ``click`` gets beside the page: the context of each place, or the user of each page."""
-    about = []
-    if user.user_weights is not None:
-        about.append(rng.integers(len(user.user_weights), size=len(grade)))
-    if user.context_vectors is not None:
-        about.append(rng.integers(len(user.context_vectors), size=grade.shape))
-    return tuple(about)
+    @cached_property
+    def stated(self) -> NDArray[Any]:
+        """P(click) of the pages."""
+        return self.user.click_probability(*self.pages)
 
+    def check_signatures(self) -> None:
+        user = self.user
+        assert isinstance(user, User), (
+            f"{type(user).__name__} is no skultr.simulation.User: derive the class from User"
+        )
+        about = () if user.user_weights is None else ("user",)
+        about += () if user.context_vectors is None else ("context",)
+        for name, arguments in _SIGNATURES.items():
+            given = (*arguments, *about) if name in ("click_probability", "click") else arguments
+            signature = inspect.signature(getattr(user, name))
+            try:
+                signature.bind(*given)
+            except TypeError as error:
+                raise AssertionError(
+                    f"{name}{signature} cannot be called as {name}({', '.join(given)}): {error}"
+                ) from None
 
-def _documents() -> pd.DataFrame:
-    """Ten queries with 3 to 8 documents of the grades 0 and 1."""
-    rng = np.random.default_rng(1)
-    qid = np.repeat(np.arange(10), rng.integers(3, 9, size=10))
-    return pd.DataFrame(
-        {"qid": qid, "doc": np.arange(len(qid)), "relevance": rng.integers(2, size=len(qid))}
-    )
+    def check_examination(self) -> None:
+        curve = self.user.examination_at(self.n_positions)
+        assert_probabilities(curve, (self.n_positions,), "examination_at")
 
+    def check_grades(self) -> None:
+        read = self.user.read_grades(np.array([0.0, 1.0, 1.0, 0.0]))
+        if read is not None:
+            shape = np.shape(read)
+            assert shape == (4,), f"read_grades returned the shape {shape} for 4 documents"
+            assert (np.asarray(read) >= 0).all(), (
+                "read_grades returned -1, the mark of an empty place"
+            )
 
-def _simulate(user: User, n_positions: int) -> tuple[pd.DataFrame, NDArray[Any], Any]:
-    documents = _documents()
-    return simulate_clicks(
-        documents,
-        n_sessions=300,
-        n_positions=n_positions,
-        scores=documents["relevance"],
-        policy=PlackettLucePolicy(1.0),
-        user=user,
-        max_grade=1,
-        candidates=True,
-        random_state=0,
-    )
+    def check_click_probability(self) -> None:
+        kept = self.pages[0].copy()
+        probability = np.where(self.shown, self.stated, 0.0)
+        assert_array_equal(self.pages[0], kept, err_msg="click_probability changed its argument")
+        assert_probabilities(probability, self.shown.shape, "click_probability")
+        order = np.random.default_rng(2).permutation(_N_PAGES)
+        assert_allclose(
+            self.user.click_probability(*(values[order] for values in self.pages)),
+            self.stated[order],
+            err_msg="click_probability of a session depends on the other sessions",
+        )
 
+    def check_shorter_pages(self) -> None:
+        last = [values[-2:] for values in self.pages]
+        short = [values[:, : self.n_short] if values.ndim == 2 else values for values in last]
+        assert_allclose(
+            self.user.click_probability(*last)[:, : self.n_short],
+            self.user.click_probability(*short),
+            err_msg=(
+                "empty places behind the end of a page change P(click) above them; set "
+                "marks_empty = True on the class and pass over places below 0"
+            ),
+        )
 
-def _assert_probabilities(values: Any, shape: tuple[int, ...], name: str) -> None:
-    assert isinstance(values, np.ndarray), f"{name} returned {type(values).__name__}, not an array"
-    assert values.shape == shape, f"{name} returned the shape {values.shape}, expected {shape}"
-    assert values.dtype.kind == "f", f"{name} returned {values.dtype}, expected floats"
-    good = (values >= 0) & (values <= 1)
-    assert good.all(), f"{name} returned {values[~good].flat[0]}, which is no probability"
+    def _click(self, pages, *about):
+        return self.user.click(pages, np.random.default_rng(0), *about)
 
+    def check_clicks(self) -> None:
+        pages = self.pages[0]
+        kept, clicks = pages.copy(), self._click(*self.pages)
+        assert_array_equal(pages, kept, err_msg="click changed its argument")
+        shape = clicks.shape
+        assert shape == pages.shape, f"click returned the shape {shape}, expected {pages.shape}"
+        assert clicks.dtype == bool, f"click returned {clicks.dtype}, expected bool"
+        assert_array_equal(
+            clicks, self._click(*self.pages), err_msg="the same rng gave other clicks"
+        )
 
-# Checks -------------------------------------------------------------------------------
-def _check_signatures(user: User, n_positions: int) -> None:
-    assert isinstance(user, User), (
-        f"{type(user).__name__} is no skultr.simulation.User: derive the class from User"
-    )
-    about = () if user.user_weights is None else ("user",)
-    about += () if user.context_vectors is None else ("context",)
-    for name, arguments in _SIGNATURES.items():
-        given = (*arguments, *about) if name in ("click_probability", "click") else arguments
-        signature = inspect.signature(getattr(user, name))
-        try:
-            signature.bind(*given)
-        except TypeError as error:
+    def check_click_rates(self) -> None:
+        clicks = self._click(*(np.repeat(values, _N_REPEATS, axis=0) for values in self.pages))
+        rate = clicks.reshape(_N_PAGES, _N_REPEATS, -1).mean(axis=1)
+        error = np.sqrt(np.maximum(self.stated * (1 - self.stated), 0.0) / _N_REPEATS)
+        wrong = (np.abs(rate - self.stated) > _MAX_ERRORS * error + 1e-12) & self.shown
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0])
             raise AssertionError(
-                f"{name}{signature} cannot be called as {name}({', '.join(given)}): {error}"
-            ) from None
+                f"position {at[1] + 1} of a page was clicked in {rate[at]:.4f} of "
+                f"{_N_REPEATS} sessions, but click_probability states {self.stated[at]:.4f} "
+                f"(standard error {error[at]:.4f})"
+            )
 
-
-def _check_examination(user: User, n_positions: int) -> None:
-    curve = user.examination_at(n_positions)
-    _assert_probabilities(curve, (n_positions,), "examination_at")
-
-
-def _check_click_probability(user: User, n_positions: int) -> None:
-    pages, about = _pages(user, n_positions)
-    kept = pages.copy()
-    probability = user.click_probability(pages, *about)
-    np.testing.assert_array_equal(pages, kept, err_msg="click_probability changed its argument")
-    shown = _shown(user, pages)
-    _assert_probabilities(
-        np.where(shown, probability, 0.0), (_N_PAGES, n_positions), "click_probability"
-    )
-    order = np.random.default_rng(2).permutation(_N_PAGES)
-    np.testing.assert_allclose(
-        user.click_probability(pages[order], *(values[order] for values in about)),
-        probability[order],
-        err_msg="click_probability of a session depends on the other sessions",
-    )
-
-
-def _shown(user: User, pages: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where the pages of :func:`_pages` show something."""
-    shown = np.ones(pages.shape, dtype=bool)
-    shown[-2:, (pages.shape[1] + 1) // 2 :] = False
-    return shown
-
-
-def _check_shorter_pages(user: User, n_positions: int) -> None:
-    pages, about = _pages(user, n_positions)
-    n_shown = (n_positions + 1) // 2
-    short = [values[-2:, :n_shown] if values.ndim == 2 else values[-2:] for values in about]
-    np.testing.assert_allclose(
-        user.click_probability(pages[-2:], *(values[-2:] for values in about))[:, :n_shown],
-        user.click_probability(pages[-2:, :n_shown], *short),
-        err_msg=(
-            "empty places behind the end of a page change P(click) above them; set "
-            "marks_empty = True on the class and pass over places below 0"
-        ),
-    )
-
-
-def _check_clicks(user: User, n_positions: int) -> None:
-    pages, about = _pages(user, n_positions)
-    kept = pages.copy()
-    clicks = user.click(pages, np.random.default_rng(0), *about)
-    np.testing.assert_array_equal(pages, kept, err_msg="click changed its argument")
-    assert clicks.shape == pages.shape, (
-        f"click returned the shape {clicks.shape}, expected {pages.shape}"
-    )
-    assert clicks.dtype == bool, f"click returned {clicks.dtype}, expected bool"
-    again = user.click(pages, np.random.default_rng(0), *about)
-    np.testing.assert_array_equal(clicks, again, err_msg="the same rng gave other clicks")
-
-
-def _check_click_rates(user: User, n_positions: int) -> None:
-    pages, about = _pages(user, n_positions)
-    many = [np.repeat(values, _N_REPEATS, axis=0) for values in (pages, *about)]
-    clicks = user.click(many[0], np.random.default_rng(0), *many[1:])
-    rate = clicks.reshape(_N_PAGES, _N_REPEATS, n_positions).mean(axis=1)
-    stated = user.click_probability(pages, *about)
-    error = np.sqrt(np.maximum(stated * (1 - stated), 0.0) / _N_REPEATS)
-    wrong = (np.abs(rate - stated) > _MAX_ERRORS * error + 1e-12) & _shown(user, pages)
-    if wrong.any():
-        page, place = np.argwhere(wrong)[0]
-        raise AssertionError(
-            f"position {place + 1} of a page was clicked in {rate[page, place]:.4f} of "
-            f"{_N_REPEATS} sessions, but click_probability states {stated[page, place]:.4f} "
-            f"(standard error {error[page, place]:.4f})"
+    def check_contexts(self) -> None:
+        vectors = self.user.context_vectors
+        if vectors is None:
+            return
+        assert vectors.ndim == 2, f"context_vectors has the shape {vectors.shape}, expected 2 axes"
+        table = self.user.examination_table(self.n_positions)
+        assert_probabilities(table, (len(vectors), self.n_positions), "examination_table")
+        shown = np.arange(20 * self.n_positions).reshape(20, -1)
+        drawn = self.user.draw_contexts(shown, np.random.default_rng(0))
+        assert drawn.shape == shown.shape, (
+            f"draw_contexts returned the shape {drawn.shape}, expected {shown.shape}"
         )
+        good = drawn.dtype.kind in "iu" and ((drawn >= 0) & (drawn < len(vectors))).all()
+        assert good, f"draw_contexts must return rows of context_vectors, 0 to {len(vectors) - 1}"
 
+    def check_several_users(self) -> None:
+        if self.user.user_weights is None:
+            return
+        weights = np.asarray(self.user.user_weights)
+        assert_probabilities(weights, (len(weights),), "user_weights")
+        assert_allclose(weights.sum(), 1, err_msg="user_weights do not sum to 1")
+        table = self.user.examination_table(self.n_positions)
+        assert_probabilities(table, (len(weights), self.n_positions), "examination_table")
+        drawn = self.user.draw_query_weights(np.full(8, 1 / 8), np.random.default_rng(0))
+        assert_probabilities(drawn, (len(weights), 8), "draw_query_weights")
+        assert_allclose(drawn.sum(axis=1), 1, err_msg="rows of draw_query_weights do not sum to 1")
 
-def _check_contexts(user: User, n_positions: int) -> None:
-    if user.context_vectors is None:
-        return
-    vectors = user.context_vectors
-    assert vectors.ndim == 2, f"context_vectors has the shape {vectors.shape}, expected 2 axes"
-    table = user.examination_table(n_positions)
-    _assert_probabilities(table, (len(vectors), n_positions), "examination_table")
-    shown = np.arange(20 * n_positions).reshape(20, n_positions)
-    drawn = user.draw_contexts(shown, np.random.default_rng(0))
-    assert drawn.shape == shown.shape, (
-        f"draw_contexts returned the shape {drawn.shape}, expected {shown.shape}"
-    )
-    good = drawn.dtype.kind in "iu" and ((drawn >= 0) & (drawn < len(vectors))).all()
-    assert good, f"draw_contexts must return rows of context_vectors, 0 to {len(vectors) - 1}"
+    def check_truth(self) -> None:
+        of_documents = self.user.document_truth(np.linspace(0.1, 1.0, 7))
+        of_positions = self.user.truth_at(self.n_positions)
+        for name, found in (("truth_at", of_positions), ("document_truth", of_documents)):
+            good = hasattr(found, "keys") and all(isinstance(key, str) for key in found)
+            assert good, f"{name} must return a mapping of names to values, got {found!r}"
+        for key, values in of_documents.items():
+            shape = np.shape(values)
+            assert shape == (7,), f"document_truth[{key!r}] has the shape {shape} for 7 documents"
 
-
-def _check_several_users(user: User, n_positions: int) -> None:
-    if user.user_weights is None:
-        return
-    weights = np.asarray(user.user_weights)
-    _assert_probabilities(weights, (len(weights),), "user_weights")
-    np.testing.assert_allclose(weights.sum(), 1, err_msg="user_weights do not sum to 1")
-    table = user.examination_table(n_positions)
-    _assert_probabilities(table, (len(weights), n_positions), "examination_table")
-    drawn = user.draw_query_weights(np.full(8, 1 / 8), np.random.default_rng(0))
-    _assert_probabilities(drawn, (len(weights), 8), "draw_query_weights")
-    np.testing.assert_allclose(
-        drawn.sum(axis=1), 1, err_msg="rows of draw_query_weights do not sum to 1"
-    )
-
-
-def _check_grades(user: User, n_positions: int) -> None:
-    read = user.read_grades(np.array([0.0, 1.0, 1.0, 0.0]))
-    if read is not None:
-        assert np.shape(read) == (4,), (
-            f"read_grades returned the shape {np.shape(read)} for 4 documents"
+    def check_simulation(self) -> None:
+        rng = np.random.default_rng(1)
+        qid = np.repeat(np.arange(10), rng.integers(3, 9, size=10))
+        relevance = rng.integers(2, size=len(qid))
+        documents = pd.DataFrame({"qid": qid, "doc": np.arange(len(qid)), "relevance": relevance})
+        (X, clicks, truth), (again, clicks_again, _) = (
+            simulate_clicks(
+                documents,
+                n_sessions=300,
+                n_positions=self.n_positions,
+                scores=relevance,
+                policy=PlackettLucePolicy(1.0),
+                user=self.user,
+                max_grade=1,
+                candidates=True,
+                random_state=0,
+            )
+            for _ in range(2)
         )
-        assert (np.asarray(read) >= 0).all(), "read_grades returned -1, the mark of an empty place"
+        same = X.equals(again) and np.array_equal(clicks, clicks_again)
+        assert same, "simulate_clicks with the same random_state gave another log"
+        hidden = X["position"].isna().to_numpy()
+        assert not clicks[hidden].any(), "a candidate that was not shown was clicked"
+        shapes = {"examination": (self.n_positions,), "relevance_probability": (len(documents),)}
+        for key, shape in shapes.items():
+            assert_probabilities(truth[key], shape, f"truth.{key}")
 
-
-def _check_truth(user: User, n_positions: int) -> None:
-    relevance = np.linspace(0.1, 1.0, 7)
-    for name, found in (
-        ("truth_at", user.truth_at(n_positions)),
-        ("document_truth", user.document_truth(relevance)),
-    ):
-        good = hasattr(found, "keys") and all(isinstance(key, str) for key in found)
-        assert good, f"{name} must return a mapping of names to values, got {found!r}"
-    for key, values in user.document_truth(relevance).items():
-        assert np.shape(values) == (7,), (
-            f"document_truth[{key!r}] has the shape {np.shape(values)} for 7 documents"
+    def check_pickle(self) -> None:
+        assert_array_equal(
+            pickle.loads(pickle.dumps(self.user)).click_probability(*self.pages),
+            self.stated,
+            err_msg="pickle changed the user",
         )
-
-
-def _check_simulation(user: User, n_positions: int) -> None:
-    X, clicks, truth = _simulate(user, n_positions)
-    again, clicks_again, _ = _simulate(user, n_positions)
-    same = X.equals(again) and np.array_equal(clicks, clicks_again)
-    assert same, "simulate_clicks with the same random_state gave another log"
-    hidden = X["position"].isna().to_numpy()
-    assert not clicks[hidden].any(), "a candidate that was not shown was clicked"
-    shapes = {"examination": (n_positions,), "relevance_probability": (len(_documents()),)}
-    for key, shape in shapes.items():
-        _assert_probabilities(truth[key], shape, f"truth.{key}")
-
-
-def _check_pickle(user: User, n_positions: int) -> None:
-    pages, about = _pages(user, n_positions)
-    again = pickle.loads(pickle.dumps(user))
-    np.testing.assert_array_equal(
-        again.click_probability(pages, *about),
-        user.click_probability(pages, *about),
-        err_msg="pickle changed the user",
-    )
-
-
-_CHECKS = (
-    _check_signatures,
-    _check_examination,
-    _check_grades,
-    _check_click_probability,
-    _check_shorter_pages,
-    _check_clicks,
-    _check_click_rates,
-    _check_contexts,
-    _check_several_users,
-    _check_truth,
-    _check_simulation,
-    _check_pickle,
-)

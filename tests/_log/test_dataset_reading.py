@@ -63,7 +63,7 @@ def unshown(log):
 @pytest.fixture(params=[1 << 19, 50], ids=["one part", "parts"], autouse=True)
 def _parts(request, monkeypatch):
     """Logs are read at once, or in parts of 50 rows."""
-    monkeypatch.setattr("skultr._log._batches.BATCH", request.param)
+    monkeypatch.setattr("skultr._log._dataset_files.BATCH", request.param)
 
 
 LOGS = {

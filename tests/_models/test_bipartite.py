@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skultr._log._cells import Cells
-from skultr._models import _bipartite
+from skultr._models import _solve
 from skultr._models._bipartite import Problem
 from skultr._models._tabular import fit_tabular
 
@@ -42,9 +42,9 @@ def test_many_factors_are_solved_by_the_cheaper_method(loss, monkeypatch):
     rate = rng.beta(1, 3, 400)[doc] * rng.uniform(0.1, 1, 300)[factor]
     rows = doc, factor, rng.binomial(50, rate).astype(float), np.full(8_000, 50.0)
     with monkeypatch.context() as patch:
-        patch.setattr(_bipartite, "_FEW_FACTORS", 300)
+        patch.setattr(_solve, "FEW_FACTORS", 300)
         dense = fit_tabular(*rows, loss=loss)
-    monkeypatch.setattr(_bipartite, "cho_factor", None)
+    monkeypatch.setattr(_solve, "cho_factor", None)
     cheap = fit_tabular(*rows, loss=loss)
     np.testing.assert_allclose(cheap.factor_logits, dense.factor_logits, rtol=1e-6, atol=1e-7)
 

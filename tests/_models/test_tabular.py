@@ -347,7 +347,7 @@ def test_probabilities_stay_probabilities(loss, link):
 def test_many_factors_are_solved_without_a_dense_matrix(monkeypatch):
     rows = _world(300, 40, 5)
     dense = fit_tabular(*rows)
-    monkeypatch.setattr("skultr._models._bipartite.MAX_DENSE", 10)
+    monkeypatch.setattr("skultr._models._solve.MAX_DENSE", 10)
     iterative = fit_tabular(*rows)
     np.testing.assert_allclose(iterative.factor_logits, dense.factor_logits, atol=1e-3)
 

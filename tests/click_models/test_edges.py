@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from skultr._log._clicklog import make_click_log
-from skultr._models import _pair_curve
+from skultr._models import _solve
 from skultr._models._browsing import draw_chain_clicks
 from skultr.click_models import (
     CascadeModel,
@@ -239,7 +239,7 @@ def test_ubm_of_few_and_of_many_pairs_per_document_agree(monkeypatch):
     clicks = np.random.default_rng(0).random(len(X)) < 0.6 / X["position"]
     found = []
     for sparse in (0.0, 2.0):
-        monkeypatch.setattr(_pair_curve, "_SPARSE", sparse)
+        monkeypatch.setattr(_solve, "_SPARSE", sparse)
         model = UBMModel().fit(X, clicks)
         found.append((model.examination_["examination"], model.documents_["upper"]))
     for dense, of_sparse in zip(*found, strict=True):

@@ -167,7 +167,7 @@ def test_cmip_errors(log):
         scorer(Column(), log.assign(position=np.nan))
     with pytest.raises(ValueError, match="No two of the 400 documents share a grade"):
         scorer(Column(), log.assign(relevance=log["doc"] / 7))
-    with pytest.raises(ValueError, match="y_pred holds NaN"):
+    with pytest.raises(ValueError, match="scores of the estimator are NaN for 400 of 400"):
         scorer(Column(), log.assign(old=np.nan))
     with pytest.raises(ValueError, match="no column 'elo', which logging= names"):
         CMIPScorer(logging="elo")(Column(), log)
@@ -175,7 +175,9 @@ def test_cmip_errors(log):
         CMIPScorer(logging="elo")(
             Column(), log[["old"]].to_numpy(), qid=log["qid"], relevance=log["relevance"]
         )
-    with pytest.raises(ValueError, match=r"shape \(400,\) for 800 rows; expected \(800,\)"):
+    with pytest.raises(
+        ValueError, match=r"shape \(400,\); expected one for each row of X, \(800,\)"
+    ):
         scorer(Half(), log)
     with pytest.warns(ClickDataWarning, match="y_pred is 1 for all"):
         assert scorer(Column(), log.assign(old=1.0)) == 0
@@ -247,7 +249,7 @@ def test_perplexity_errors(log):
         scorer(make_pipeline(StandardScaler()), log, y)
     with pytest.raises(ValueError, match=r"no column 'position' .*: PerplexityScorer needs it"):
         scorer(Column(), log.drop(columns="position"), y)
-    with pytest.raises(ValueError, match=r"predict_click returned an array of shape \(400,\)"):
+    with pytest.raises(ValueError, match=r"predict_click returned the shape \(400,\)"):
         scorer(Half(), log, y)
     with pytest.raises(ValueError, match="No row was shown: every position is missing"):
         scorer(Column(), log.assign(position=np.nan), y)

@@ -463,7 +463,10 @@ def test_no_cliff_where_the_classifier_starts():
         ({"y_true": [0.1, 0.2, 0.3]}, "No two of the 3 documents share a grade"),
         ({"y_pred": [1.0, 2.0]}, r"shapes y_pred \(2,\)"),
         ({"y_pred": [[1.0, 2.0, 3.0]]}, "must be flat"),
-        ({"y_pred": [], "y_logging": [], "y_true": []}, "No two of the 0 documents"),
+        (
+            {"y_pred": [], "y_logging": [], "y_true": []},
+            "are empty; expected at least one document",
+        ),
         ({"y_pred": ["a", "b", "c"]}, "y_pred must hold numbers"),
         ({"estimator": "mine"}, "'estimator' parameter"),
         ({"n_repeats": 0}, "'n_repeats' parameter"),

@@ -314,7 +314,7 @@ def test_types_of_numbers(metric, dtype):
     [
         ({"y_true": [1, np.nan]}, "y_true contains NaN in 1 of 2 rows.*not annotated. Drop"),
         ({"y_true": [1, None]}, "y_true contains NaN"),
-        ({"y_true": [1, -1]}, r"at least 0; y_true\[1\] is -1"),
+        ({"y_true": [1, -1]}, r"at least 0; it is not in 1 of 2 rows, first -1 in row 1"),
         ({"y_true": [1, np.inf]}, "must be finite"),
         ({"y_true": ["good", "bad"]}, "y_true must hold numbers"),
         ({"y_score": [np.nan, 1]}, "y_score contains NaN in 1 of 2 rows, first in row 0"),

@@ -403,7 +403,7 @@ def test_heckman_keeps_nothing_of_a_fit_that_debiased():
 
 def test_heckman_says_when_the_first_step_did_not_converge(monkeypatch):
     _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
-    monkeypatch.setattr("skultr.rankers._tobit._MAX_ITER", 1)
+    monkeypatch.setattr("skultr._models._solve._MAX_ITER", 1)
     with pytest.warns(ConvergenceWarning, match="probit"):
         HeckmanRanker(**QUICK).fit(log, clicks)
 

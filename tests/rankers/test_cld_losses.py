@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid
 
 from skultr._torch._lists import ListBatch
 from skultr._torch._losses import softmax_loss
-from skultr.rankers._cld_losses import (
+from skultr.rankers._cld import (
     ListwiseLoss,
     PairLoss,
     TobitLoss,
@@ -90,7 +90,7 @@ def test_gradients_against_finite_differences():
     def value(relevance, selection, log_scale):
         return sum(
             term.sum()
-            for term in tobit_terms(relevance, selection, log_scale, batch.clicks, shown, 0.4)
+            for term in tobit_terms(relevance, selection, log_scale, 0.4, batch.clicks, shown)
         )
 
     assert torch.autograd.gradcheck(value, (scores[0], scores[1], log_scale))
@@ -100,7 +100,7 @@ def test_gradients_against_finite_differences():
 def test_tobit_is_stable_far_out(index):
     selection = torch.full((2,), index, requires_grad=True)
     shown = torch.tensor([True, False])
-    terms = tobit_terms(torch.zeros(2), selection, torch.zeros(()), torch.zeros(2), shown, 0.3)
+    terms = tobit_terms(torch.zeros(2), selection, torch.zeros(()), 0.3, torch.zeros(2), shown)
     sum(term.sum() for term in terms[:3]).backward()
     expected = [40.0 / 0.91, 0.0] if index < 0 else [0.0, -40.0]
     np.testing.assert_allclose(selection.grad.numpy(), expected, rtol=2e-3, atol=1e-6)

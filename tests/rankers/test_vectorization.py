@@ -18,25 +18,25 @@ from skorch.callbacks import Callback
 from skultr import VectorizationRanker
 from skultr._log._clicklog import make_click_log
 from skultr._torch._joint import TowersModule
-from skultr._torch._lists import ListDataset
+from skultr._torch._lists import ListBatch, ListDataset
 from skultr._torch._losses import ListLoss, softmax_loss
+from skultr._torch._net import NeuralEstimator
 from skultr.datasets import make_ltr
 from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
 from skultr.metrics import RankingScorer
 from skultr.rankers import DistilledRanker
 from skultr.rankers._vectorization_formulas import doubly_robust_labels, spread_within
 from skultr.rankers._vectorization_net import (
-    BaseModel,
+    BaseLoss,
     PositiveVectorModule,
     VectorModule,
-    _DocumentBatch,
-    _Documents,
-    _GaussianLoss,
+    _documents,
     binomial_loss,
+    fit_base,
     merge_networks,
 )
 from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
-from skultr.testing._ranker_checks import _check_relabelled_ids, ranker_log
+from skultr.testing._estimator_checks import RankerContract
 from tests._worlds import FEATURES, random_lists
 
 QUICK = {"max_epochs": 6, "random_state": 0, "n_components": 3, "n_networks": 2}
@@ -254,12 +254,12 @@ def test_positive_vectors_begin_at_the_click_rate():
 def test_gradients_of_the_base_against_finite_differences():
     rng = np.random.default_rng(0)
     network = linear_network(4)
-    batch = _DocumentBatch(
-        *(torch.from_numpy(rng.random(shape)) for shape in ((7, 3), (7, 2), (7, 2), (7,)))
-    )
-    criterion = _GaussianLoss()
-    criterion(network(batch.inputs), batch).backward()
-    assert_gradient(network[1].weight, lambda: criterion(network(batch.inputs), batch))
+    features = torch.from_numpy(rng.random((7, 3)))
+    criterion = BaseLoss(rng.random((7, 2)), rng.random((7, 2))).double()
+    weight = torch.from_numpy(rng.random((7, 1)))
+    batch = ListBatch(features, torch.arange(7), weight > 0, weight > 0, 0 * weight, weight)
+    criterion(network(batch.features), batch).backward()
+    assert_gradient(network[1].weight, lambda: criterion(network(batch.features), batch))
 
 
 def assert_gradient(parameter, loss, step=1e-6):
@@ -285,9 +285,12 @@ def test_base_loss_by_document_is_that_by_impression():
     error = (mean - observation[log.bias[rows]]) ** 2 / np.exp(log_variance) + log_variance
     weight = log.weight[rows]
     expected = 0.5 * (weight * error.sum(axis=1)).sum() / weight.sum()
-    documents = _Documents(log, torch.from_numpy(log.features), observation)
-    batch, _ = documents.__getitems__(range(len(documents)))
-    found = _GaussianLoss()(torch.from_numpy(outputs)[documents.version], batch)
+    documents, mean, variance = _documents(log, observation)
+    documents = dataclasses.replace(documents, weight=documents.weight / documents.weight.mean())
+    batch, _ = ListDataset(documents, torch.from_numpy(log.features)).__getitems__(
+        range(documents.n_rows)
+    )
+    found = BaseLoss(mean, variance)(torch.from_numpy(outputs)[documents.version], batch)
     np.testing.assert_allclose(found.item(), expected, rtol=1e-5)
 
 
@@ -601,11 +604,12 @@ def test_base_model_begins_at_the_marginal():
     """Before training every document has the mean embedding of all impressions."""
     log, _ = one_batch()
     observation = np.arange(6.0).reshape(3, 2)
-    base = BaseModel(max_epochs=1, learning_rate=1e-12, early_stopping=False)
-    base.hidden_layer_sizes = ()
-    base.fit_documents(torch.nn.Identity(), log, observation)
+    base = NeuralEstimator(
+        max_epochs=1, learning_rate=1e-12, early_stopping=False, hidden_layer_sizes=()
+    )
+    fit_base(base, torch.nn.Identity(), log, observation)
     expected = np.average(observation[log.bias[log.shown]], axis=0, weights=log.weight[log.shown])
-    np.testing.assert_allclose(base.network_[-1].bias.detach()[:2], expected, rtol=1e-5)
+    np.testing.assert_allclose(base.network_[1][-1].bias.detach()[:2], expected, rtol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -616,4 +620,6 @@ def test_rounding_does_not_decide_the_first_free_step(random_state):
     ranker = VectorizationRanker(
         **PUBLISHED, **settings, learning_rate=0.05, random_state=random_state
     )
-    _check_relabelled_ids(ranker, *ranker_log())
+    contract = RankerContract(ranker)
+    contract.estimator = ranker  # with its own seed
+    contract.check_relabelled_ids()

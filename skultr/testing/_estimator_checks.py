@@ -1,0 +1,800 @@
+"""The contracts of rankers, click models and propensities, which scikit-learn's checks do not
+cover."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import pickle
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+
+from .._log._roles import feature_columns
+from ..metrics import RankingScorer, ndcg_score, perplexity_score
+from ..model_selection import QueryKFold
+from ..preprocessing import OnFeatures
+from ..rankers import IPSRanker
+from ._contract import Check, Contract, assert_probabilities, describes_a_check, run_all
+
+#: A short, seeded training in one batch.
+_QUICK = {
+    "learning_rate": 0.05,  # large enough for small differences to show
+    "max_epochs": 10,
+    "batch_size": 4096,
+    "early_stopping": False,
+    "random_state": 0,
+}
+#: Documents of a list of the logs of click models and propensities.
+_WIDTH = 3
+#: Draws of clicks, for rates with a standard error of at most .008; standard errors, at most.
+_N_DRAWS, _MAX_ERRORS = 4_000, 5
+#: Difference between P(click) before any click and its sum over all clicks above, at most. Exact
+#: models have rounding errors; models that average over samples of the clicks above have .02.
+_MARGINAL_ERROR = 0.04
+
+
+@describes_a_check
+def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> list[Check] | None:
+    """Check that a ranker keeps the contract of a click log as one table.
+
+    Parameters
+    ----------
+    estimator : object
+        A ranker with ``fit(X, y)`` and ``predict(X)``. If it has the parameters
+        ``learning_rate``, ``max_epochs``, ``batch_size``, ``early_stopping`` and
+        ``random_state``, they are set to a short, seeded training in one batch.
+    {generate_only}
+
+    Notes
+    -----
+    - The order of rows and the values of ids have no effect.
+    - Opposite clicks give another model.
+    - Queries with a single document or without clicks give finite scores.
+    - ``rank`` and ``score`` agree with ``predict``.
+    - A document has one score, however many pages of the log that ``predict`` gets show it.
+    - A keyword wins over the column of its name.
+    - Role columns are no features, and ``fit`` does not read the annotation ``relevance``.
+    - An aggregated log gives the model of the raw log; ``sample_weight`` multiplies impressions.
+    - pandas, Polars and PyArrow frames and arrays with keywords give the same model (frames that
+      are not installed are left out).
+    - A ranker whose tags allow NaN learns from logs with missing values.
+    - The same seed gives the same model; ``clone`` and ``pickle`` keep it.
+    - It works in a ``Pipeline``, a ``GridSearchCV``, and on a frame at serving time.
+    - The first ``partial_fit``, where there is one, is ``fit``; one that fails changes nothing.
+
+    A ranker whose ``predict`` takes ``qid`` or ``doc`` gets them, as columns or by keyword; all
+    others get the features only.
+
+    Rows that were never shown must not change a model, unless its class has the attribute
+    ``_learns_from_never_shown = True``. Then the number of times that the log repeats them must
+    not change the model.
+
+    Examples
+    --------
+    >>> from skultr.rankers import NaiveRanker
+    >>> from skultr.testing import check_ranker
+    >>> check_ranker(NaiveRanker(hidden_layer_sizes=()))
+    """
+    return run_all(RankerContract.checks(estimator), generate_only)
+
+
+@describes_a_check
+def check_click_model(
+    estimator: BaseEstimator, *, generate_only: bool = False
+) -> list[Check] | None:
+    """Check that a click model keeps the contract of :mod:`skultr.click_models`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With ``fit``, ``predict`` (relevance), ``predict_click``, ``sample`` and ``score``. If it
+        has the parameters ``learning_rate``, ``max_epochs``, ``batch_size``, ``early_stopping``
+        and ``random_state``, they are set to a short, seeded training in one batch.
+    {generate_only}
+
+    Notes
+    -----
+    A click model is a ranker by relevance: the checks of :func:`check_ranker` come first, but for
+    those of ``rank``, ``score`` and aggregated logs. Then:
+
+    - ``predict_click`` returns one probability per row, 0 for rows that were not shown, whatever
+      the order of rows and the other lists, and alike for pandas, Polars, PyArrow and arrays
+      with keywords.
+    - Given the clicks above, the probability of a row does not depend on the clicks below.
+    - The first row has the same probability given the clicks above and before any click.
+    - Before any click is known, P(click) is the sum over all clicks above, within 0.04.
+    - ``sample`` draws 0 or 1, the same for the same seed, with the rates that
+      ``predict_click(conditional=False)`` states, within 5 standard errors of 4,000 draws.
+    - ``score`` is minus the perplexity of ``predict_click`` by position.
+    - Sessions that are the same, clicks included, are one session with several ``impressions``.
+
+    Examples
+    --------
+    >>> from skultr.click_models import DCTRModel
+    >>> from skultr.testing import check_click_model
+    >>> check_click_model(DCTRModel())
+    """
+    # What the class itself checks otherwise.
+    shared = RankerContract.checks(estimator, but=("check_rank_and_score", "check_impressions"))
+    return run_all([*shared, *ClickModelContract.checks(estimator)], generate_only)
+
+
+@describes_a_check
+def check_propensity(
+    estimator: BaseEstimator, *, generate_only: bool = False
+) -> list[Check] | None:
+    """Check that a propensity estimator keeps the contract of :mod:`skultr.propensity`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With ``fit(X, y)`` and ``predict(X)``. If it has the parameters ``learning_rate``,
+        ``max_epochs``, ``batch_size``, ``early_stopping`` and ``random_state``, they are set to
+        a short, seeded training in one batch.
+    {generate_only}
+
+    Notes
+    -----
+    The log of the checks shows three documents per query, shuffled in every session, to two
+    users. It has an experiment column ``arm``, which is 0 everywhere, and two features.
+
+    - ``examination_`` is a frame with a column ``examination`` of positive numbers, indexed by
+      bias factor (and user).
+    - ``predict`` returns one number in (0, 1] per shown row, 0 for rows that were not shown, and
+      does not depend on the other rows.
+    - A position that the training log did not show is a ``ValueError``, unless it gets a number.
+    - Rows that were not shown have no effect on ``fit``, and neither have the annotation
+      ``relevance``, the order of rows and the values of ids.
+    - An aggregated log gives the estimate of the raw log; a keyword ``impressions`` and
+      ``sample_weight`` are the column ``impressions``.
+    - pandas, Polars and PyArrow frames and arrays with keywords give the same estimate (frames
+      that are not installed are left out; arrays only if no column is read by its name).
+    - The same seed gives the same estimate; ``clone`` and ``pickle`` keep it.
+    - It serves as the ``propensity`` of an :class:`skultr.rankers.IPSRanker`.
+
+    Examples
+    --------
+    >>> from skultr.propensity import InterventionHarvesting
+    >>> from skultr.testing import check_propensity
+    >>> check_propensity(InterventionHarvesting(n_bootstrap=0))
+    """
+    return run_all(PropensityContract.checks(estimator), generate_only)
+
+
+class EstimatorContract(Contract):
+    """Fits of one estimator to the log of ``make_log``, which has features and roles."""
+
+    features: list[str]
+    roles: list[str]
+
+    def __init__(self, estimator: Any) -> None:
+        known = estimator.get_params()
+        quick = {name: value for name, value in _QUICK.items() if name in known}
+        self.estimator = clone(estimator).set_params(**quick)
+        self.log, self.clicks = self.make_log()
+
+    def fit(self, log: Any, clicks: ArrayLike, **fit_params: Any) -> Any:
+        """A clone fitted to a log."""
+        return clone(self.estimator).fit(log, clicks, **fit_params)
+
+    @cached_property
+    def fitted(self) -> Any:
+        """A clone fitted to the log as it is."""
+        return self.fit(self.log, self.clicks)
+
+    def arrays(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """The features of the log, and its roles as keywords."""
+        roles = {role: self.log[role].to_numpy() for role in self.roles}
+        return self.log[self.features].to_numpy(), roles
+
+
+class ContractOfFit(EstimatorContract):
+    """What rankers and propensities share: a fit depends on nothing that it should not.
+
+    Fits are told apart by what they predict for the frame ``reference``, of which ``predict``
+    takes ``roles_read()``; ``assert_close`` compares two predictions up to rounding.
+    """
+
+    #: What ``fit`` gives, and what ``predict`` returns.
+    fit_gives, values = "model", "scores"
+    #: Whether another order or kind of frame gives the same bits.
+    is_exact = True
+
+    @property
+    def columns_read(self) -> set[str]:
+        """Columns beside roles that the estimator reads by name."""
+        return getattr(self.estimator, "columns_read", set)()
+
+    @cached_property
+    def expected(self) -> NDArray[Any]:
+        """What the fit to the log as it is predicts."""
+        return self.fitted.predict(self.reference)
+
+    def refit(self, log: Any, clicks: ArrayLike | None = None, **fit_params: Any) -> NDArray[Any]:
+        """What a fit to another log predicts."""
+        clicks = self.clicks if clicks is None else clicks
+        return self.fit(log, clicks, **fit_params).predict(self.reference)
+
+    def assert_same(self, found: NDArray[Any], message: str, *, exact: bool = False) -> None:
+        """Predictions as those of the fit to the log as it is."""
+        if exact:
+            assert_array_equal(found, self.expected, err_msg=message)
+        else:
+            self.assert_close(found, self.expected, message)
+
+    def check_row_order(self) -> None:
+        order = np.random.default_rng(1).permutation(len(self.log))
+        self.assert_same(
+            self.refit(self.log.iloc[order], self.clicks[order]),
+            f"shuffled rows gave another {self.fit_gives}",
+            exact=self.is_exact,
+        )
+
+    def check_relabelled_ids(self) -> None:
+        other = self.fit(_relabelled(self.log), self.clicks)
+        self.assert_same(
+            other.predict(_relabelled(self.reference)), f"other ids gave another {self.fit_gives}"
+        )
+
+    def check_annotation_is_not_read(self) -> None:
+        other = self.log.assign(relevance=self.log["relevance"].to_numpy()[::-1])
+        self.assert_same(self.refit(other), "fit read the annotation 'relevance'", exact=True)
+
+    def check_keywords_win(self) -> None:
+        wrong = self.log.assign(impressions=1 + 10 * (self.log["doc"] % 2))
+        self.assert_same(
+            self.refit(wrong, impressions=np.ones(len(wrong))),
+            "a keyword does not win over the column of its name",
+        )
+
+    def check_same_seed(self) -> None:
+        self.assert_same(
+            self.refit(self.log),
+            f"two fits with the same random_state gave different {self.values}",
+            exact=True,
+        )
+
+    def check_pickle(self) -> None:
+        expected = self.fitted.predict(self.log)
+        assert_array_equal(
+            pickle.loads(pickle.dumps(self.fitted)).predict(self.log),
+            expected,
+            err_msg=f"pickle changed the {self.values}",
+        )
+        refitted = clone(self.fitted).fit(self.log, self.clicks)
+        assert_array_equal(
+            refitted.predict(self.log), expected, err_msg=f"a fitted clone has other {self.values}"
+        )
+
+    def check_frames_and_arrays(self) -> None:
+        frames = (_other_frames(frame) for frame in (self.log, self.reference))
+        for log, reference in zip(*frames, strict=True):
+            self.assert_same(
+                self.fit(log, self.clicks).predict(reference),
+                f"{type(log)}: another {self.fit_gives} than pandas",
+                exact=self.is_exact,
+            )
+        if self.columns_read - {*self.features}:  # by name, which arrays do not have
+            return
+        array, roles = self.arrays()
+        given = {role: self.reference[role].to_numpy() for role in self.roles_read()}
+        fitted = self.fit(array, self.clicks, **roles)
+        self.assert_same(
+            fitted.predict(self.reference[self.features].to_numpy(), **given),
+            f"an array with keywords gave another {self.fit_gives} than the frame",
+            exact=self.is_exact,
+        )
+
+    def assert_aggregated(self, table: pd.DataFrame, rate: NDArray[np.float64]) -> None:
+        """Fits to an aggregated log, whose impressions are a column or a keyword."""
+        self.assert_same(
+            self.refit(table, rate),
+            f"an aggregated log gave another {self.fit_gives} than the raw log",
+        )
+        counts = table["impressions"].to_numpy()
+        table = table.drop(columns="impressions")
+        for name in ("impressions", "sample_weight"):
+            self.assert_same(
+                self.refit(table, rate, **{name: counts}),
+                f"the keyword {name!r} is not the column 'impressions'",
+            )
+
+
+class RankerContract(ContractOfFit):
+    """The contract of a click log as one table."""
+
+    features = ["f0", "f1", "f2", "f3"]
+    roles = ["qid", "session", "doc", "position"]
+
+    @cached_property
+    def documents(self) -> pd.DataFrame:
+        """Seven documents per query; the last two of each query were never shown."""
+        rng = np.random.default_rng(0)
+        n_queries, n_documents, n_shown = 12, 7, 5
+        n_rows = n_queries * n_documents
+        documents = pd.DataFrame(rng.lognormal(sigma=2.0, size=(n_rows, len(self.features))))
+        documents.columns = self.features
+        place = np.tile(np.arange(1, n_documents + 1), n_queries)
+        return documents.assign(
+            qid=np.repeat(np.arange(n_queries) * 3, n_documents),
+            doc=np.arange(n_rows),
+            position=np.where(place <= n_shown, place, np.nan),
+            relevance=rng.integers(0, 5, n_rows),
+        )
+
+    def make_log(self) -> tuple[pd.DataFrame, NDArray[np.float64]]:
+        """A log in which some queries were served once and others up to nine times."""
+        parts = [
+            rows.assign(session=session * 1_000 + query)
+            for query, rows in self.documents.groupby("qid")
+            for session in range(1 + query * 5 % 9)
+        ]
+        log = pd.concat(parts, ignore_index=True)
+        rng = np.random.default_rng(1)
+        chance = (0.2 + 0.2 * log["relevance"]) / log["position"]
+        clicks = (rng.random(len(log)) < chance.fillna(0.0)).astype(float)
+        # Every query has a click at the top: a listwise loss ignores lists without clicks.
+        clicks[log["position"].eq(1) & (log["session"] < 1_000)] = 1.0
+        return log, clicks.to_numpy()
+
+    def roles_read(self) -> list[str]:
+        """A score may depend on the candidates, or on the document."""
+        taken = inspect.signature(self.estimator.predict).parameters
+        return [role for role in ("qid", "doc") if role in taken]
+
+    @cached_property
+    def reference(self) -> pd.DataFrame:
+        """The documents, with what ``predict`` takes."""
+        return self.documents[[*self.roles_read(), *self.features]]
+
+    def assert_close(self, found: NDArray[Any], expected: NDArray[Any], message: str) -> None:
+        """Equal up to a constant, which no list determines, and up to rounding."""
+        spread = max(np.ptp(expected), 1e-6)
+        found, expected = found - found.mean(), expected - expected.mean()
+        assert_allclose(found / spread, expected / spread, atol=1e-3, err_msg=message)
+
+    def assert_finite(self, scores: NDArray[Any], what: str) -> None:
+        """All scores are numbers."""
+        assert np.isfinite(scores).all(), f"{what} gave scores that are not finite"
+
+    def check_single_document_queries(self) -> None:
+        first = self.documents.groupby("qid", as_index=False).head(1)
+        alone = first.assign(qid=first["qid"] + 1_000, session=first["qid"] + 1_000_000)
+        both = pd.concat([self.log, alone], ignore_index=True)
+        scores = self.refit(both, np.concatenate([self.clicks, np.ones(len(alone))]))
+        self.assert_finite(scores, "queries of one document")
+
+    def check_click_free_queries(self) -> None:
+        scores = self.refit(self.log, np.where(self.log["qid"] < 12, 0.0, self.clicks))
+        self.assert_finite(scores, "queries without clicks")
+
+    def check_clicks_matter(self) -> None:
+        assert np.ptp(self.expected) > 0, "all documents have the same score"
+        flipped = np.where(self.log["position"].notna(), 1 - self.clicks, 0.0)
+        other = self.refit(self.log, flipped)
+        assert not np.allclose(self.expected, other), "the opposite clicks gave the same model"
+
+    def check_rank_and_score(self) -> None:
+        documents, fitted = self.documents, self.fitted
+        scores = fitted.predict(documents)
+        expected = pd.Series(-scores).groupby(documents["qid"]).rank(method="first")
+        assert_array_equal(fitted.rank(documents), expected, "rank disagrees with predict")
+        relevance = documents["relevance"].to_numpy()
+        mean = ndcg_score(relevance, scores, qid=documents["qid"], k=10)
+        assert_allclose(
+            fitted.score(documents, relevance), mean, err_msg="score is not the nDCG@10 of predict"
+        )
+
+    def check_repeated_pages(self) -> None:
+        once = ~self.log["doc"].duplicated().to_numpy()
+        for columns in ([*self.log.columns], [*self.reference.columns]):
+            scores = self.fitted.predict(self.log[columns])
+            expected = self.fitted.predict(self.log.loc[once, columns])
+            expected = expected[pd.factorize(self.log["doc"])[0]]
+            assert_allclose(
+                scores,
+                expected,
+                rtol=1e-5,
+                atol=1e-5 * np.ptp(expected),
+                err_msg="rows that repeat a document change scores: count each document once",
+            )
+
+    def check_never_shown_rows(self) -> None:
+        self.assert_finite(self.expected, "never-shown rows")
+        kept = self.log["position"].notna().to_numpy()
+        told = "never-shown rows changed the model: they must not count as shown and unclicked"
+        if getattr(self.estimator, "_learns_from_never_shown", False):
+            kept = kept | ~self.log["doc"].duplicated().to_numpy()
+            told = "it matters how often the log repeats a candidate that was never shown"
+        self.assert_same(self.refit(self.log[kept], self.clicks[kept]), told)
+
+    def check_annotation_is_not_read(self) -> None:
+        n_features = self.fitted.n_features_in_
+        assert n_features == len(self.features), "role columns count as features"
+        super().check_annotation_is_not_read()
+
+    def check_impressions(self) -> None:
+        counts = self.log.assign(click=self.clicks, impressions=1.0).groupby("doc", as_index=False)
+        table = self.documents.merge(counts[["click", "impressions"]].sum(), on="doc")
+        rate = (table.pop("click") / table["impressions"]).to_numpy()
+        self.assert_aggregated(table, rate)
+        busy = table.pop("impressions").to_numpy() * np.where(table["qid"] % 2, 50, 1)
+        same = np.allclose(
+            self.refit(table, rate, impressions=busy),
+            self.expected,
+            atol=1e-3 * np.ptp(self.expected),
+        )
+        assert not same, "impressions do not matter"
+
+    def check_missing_values(self) -> None:
+        if not get_tags(self.estimator).input_tags.allow_nan:
+            return
+        first = self.log["f0"]
+        log = self.log.assign(f1=self.log["f1"].where(first > first.median()))
+        fitted = self.fit(log, self.clicks)
+        scores = fitted.predict(log)
+        self.assert_finite(scores, "a log with missing values")
+        order = np.random.default_rng(0).permutation(len(log))
+        again, message = fitted.predict(log.iloc[order]), "the order of rows changed scores"
+        assert_allclose(again, scores[order], rtol=1e-4, atol=1e-6, err_msg=message)
+
+    def check_partial_fit(self) -> None:
+        if not hasattr(self.estimator, "partial_fit"):
+            return
+        log, clicks = self.log, self.clicks
+        ranker = clone(self.estimator).partial_fit(log, clicks)
+        scores, message = ranker.predict(log), "the first partial_fit gave another model than fit"
+        assert_allclose(scores, self.fitted.predict(log), rtol=1e-6, err_msg=message)
+        try:
+            ranker.partial_fit(log.assign(f0="text"), clicks)
+        except ValueError:
+            message = "a partial_fit that failed changed the model"
+            assert_array_equal(ranker.predict(log), scores, err_msg=message)
+        else:
+            raise AssertionError("partial_fit took text as a feature")
+        self.assert_finite(ranker.partial_fit(log, clicks).predict(log), "a second partial_fit")
+
+    def check_search(self) -> None:
+        """Pipeline and GridSearchCV over queries, then serving."""
+        pipeline = make_pipeline(OnFeatures(StandardScaler()), self.estimator)
+        search = GridSearchCV(
+            pipeline, {}, cv=QueryKFold(2), scoring=RankingScorer(k=3), error_score="raise"
+        )
+        search.fit(self.log, self.clicks)
+        assert np.isfinite(search.best_score_), "GridSearchCV found no finite score"
+        scores = search.predict(self.log[["qid", *feature_columns(self.log)]])
+        assert scores.shape == (len(self.log),), "expected one score per row"
+
+    def check_serving_frame(self) -> None:
+        expected = self.fitted.predict(self.log)
+        frame = self.log[["qid", *feature_columns(self.log)]]
+        unknown = frame.assign(position=99, user="unknown")
+        for other in (frame, unknown, frame.astype({"f0": np.float32})):
+            scores = self.fitted.predict(other)
+            assert_allclose(
+                scores,
+                expected,
+                rtol=1e-4,
+                atol=1e-6,
+                err_msg=(
+                    "a frame without roles, or with unknown users and positions, has other scores"
+                ),
+            )
+
+
+class ClickModelContract(EstimatorContract):
+    """What click models keep beside the contract of rankers."""
+
+    features = ["f0", "f1"]
+    roles = ["qid", "session", "doc", "position"]
+
+    def make_log(self) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+        """Sessions from the top of each list; a click makes the next one less likely."""
+        log, rng = _shuffled_sessions(n_sessions=800, n_queries=8, least=0.2)
+        log = log.sort_values(["session", "position"], ignore_index=True)
+        relevance = log["f0"].to_numpy().reshape(-1, _WIDTH)
+        clicks = np.zeros(relevance.shape, dtype=np.int64)
+        for k in range(_WIDTH):
+            examined = 0.7**k * (0.6 if k == 0 else 1 - 0.5 * clicks[:, k - 1])
+            clicks[:, k] = rng.random(len(clicks)) < relevance[:, k] * examined
+        return log, clicks.ravel()
+
+    @cached_property
+    def given(self) -> NDArray[Any]:
+        """P(click) of the rows of the log, given the clicks above."""
+        return self.fitted.predict_click(self.log, self.clicks)
+
+    @cached_property
+    def stated(self) -> NDArray[Any]:
+        """P(click) of the first list before any click, by position."""
+        return self.fitted.predict_click(self.log.iloc[:_WIDTH], conditional=False)
+
+    def all_patterns(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """All ways to click the first list, and P(click) of its rows given the clicks above."""
+        patterns = np.array(list(itertools.product([0, 1], repeat=_WIDTH)))
+        lists = pd.concat([self.log.iloc[:_WIDTH]] * len(patterns), ignore_index=True)
+        lists = lists.assign(session=np.repeat(np.arange(len(patterns)), _WIDTH))
+        given = self.fitted.predict_click(lists, patterns.ravel())
+        return patterns, given.reshape(patterns.shape)
+
+    def check_predict_click(self) -> None:
+        for conditional in (True, False):
+            assert_probabilities(
+                self.fitted.predict_click(self.log, self.clicks, conditional=conditional),
+                (len(self.log),),
+                f"predict_click(conditional={conditional})",
+            )
+        hidden = self.log["position"] == _WIDTH
+        log = self.log.assign(position=self.log["position"].mask(hidden))
+        assert (
+            self.fitted.predict_click(log, np.where(hidden, 0, self.clicks))[hidden] == 0
+        ).all(), "predict_click of a row that was not shown must be 0"
+
+    def check_predict_click_by_list(self) -> None:
+        order = np.random.default_rng(1).permutation(len(self.log))
+        few = np.flatnonzero(self.log["session"] < 20)
+        for conditional in (True, False):
+            predict = partial(self.fitted.predict_click, conditional=conditional)
+            expected = predict(self.log, self.clicks)
+            for rows, what in ((order, "the order of rows"), (few, "the other lists")):
+                assert_allclose(
+                    predict(self.log.iloc[rows], self.clicks[rows]),
+                    expected[rows],
+                    atol=1e-5,
+                    err_msg=f"predict_click of a list depends on {what}",
+                )
+
+    def check_clicks_below(self) -> None:
+        patterns, given = self.all_patterns()
+        for k in range(_WIDTH):
+            above = patterns[:, :k] @ (2 ** np.arange(k))
+            for code in np.unique(above):
+                same = given[above == code, k]
+                assert_allclose(
+                    same,
+                    same[0],
+                    atol=1e-6,
+                    err_msg=f"P(click at position {k + 1} | clicks above) depends on clicks below",
+                )
+
+    def check_first_row(self) -> None:
+        first = (self.log["position"] == 1).to_numpy()
+        before = self.fitted.predict_click(self.log, conditional=False)
+        assert_allclose(
+            self.given[first],
+            before[first],
+            atol=1e-5,
+            err_msg="no click is above the first row, but conditional=True and False differ there",
+        )
+
+    def check_sum_over_clicks_above(self) -> None:
+        patterns, given = self.all_patterns()
+        expected = np.where(patterns, given, 1 - given).prod(axis=1) @ patterns
+        assert_allclose(
+            self.stated,
+            expected,
+            atol=_MARGINAL_ERROR,
+            err_msg="P(click) before any click is not the sum over all ways to click above",
+        )
+
+    def check_sample(self) -> None:
+        many = pd.concat([self.log.iloc[:_WIDTH]] * _N_DRAWS, ignore_index=True)
+        many["session"] = np.repeat(np.arange(_N_DRAWS), _WIDTH)
+        drawn = self.fitted.sample(many, random_state=0)
+        assert np.isin(drawn, (0, 1)).all(), "sample must draw 0 or 1"
+        assert_array_equal(
+            drawn,
+            self.fitted.sample(many, random_state=0),
+            err_msg="the same seed drew other clicks",
+        )
+        rate, stated = drawn.reshape(_N_DRAWS, _WIDTH).mean(axis=0), self.stated
+        error = _MAX_ERRORS * np.sqrt(stated * (1 - stated) / _N_DRAWS) + _MARGINAL_ERROR / 2
+        wrong = np.abs(rate - stated) > error
+        assert not wrong.any(), (
+            f"sample clicks position {np.argmax(wrong) + 1} at the rate {rate[wrong].tolist()}, "
+            f"but predict_click states {stated[wrong].tolist()}"
+        )
+
+    def check_score(self) -> None:
+        position = self.log["position"].to_numpy()
+        expected = -perplexity_score(self.clicks, self.given, position=position)
+        assert_allclose(
+            self.fitted.score(self.log, self.clicks),
+            expected,
+            rtol=1e-6,
+            err_msg="score is not minus the perplexity of predict_click by position",
+        )
+
+    def check_impressions_of_sessions(self) -> None:
+        keys = self.log.assign(click=self.clicks).groupby("session")[["doc", "click"]].agg(tuple)
+        times = keys.groupby(["doc", "click"])["doc"].transform("size")
+        rows = self.log["session"].isin(keys[~keys.duplicated()].index).to_numpy()
+        table, few = self.log[rows], self.clicks[rows]
+        counts = times.loc[table["session"]].to_numpy(dtype=float)
+        for name, found in (
+            ("column", self.fit(table.assign(impressions=counts), few)),
+            ("keyword", self.fit(table, few, impressions=counts)),
+            ("sample_weight", self.fit(table, few, sample_weight=counts)),
+        ):
+            given = found.predict_click(self.log, self.clicks)
+            assert_allclose(
+                given,
+                self.given,
+                atol=2e-3,
+                err_msg=f"sessions with impressions ({name}) are not repeated sessions",
+            )
+
+    def check_frames_and_arrays_of_lists(self) -> None:
+        for frame in _other_frames(self.log):
+            assert_allclose(
+                self.fitted.predict_click(frame, self.clicks),
+                self.given,
+                atol=1e-6,
+                err_msg=f"{type(frame)}: predict_click differs from pandas",
+            )
+        array, roles = self.arrays()
+        assert_allclose(
+            self.fit(array, self.clicks, **roles).predict_click(array, self.clicks, **roles),
+            self.given,
+            atol=1e-5,
+            err_msg="an array with keywords gave other click probabilities than the frame",
+        )
+
+
+class PropensityContract(ContractOfFit):
+    """The contract of an estimator of examination."""
+
+    fit_gives, values, is_exact = "estimate", "propensities", False
+    features = ["f0", "f1"]
+    roles = ["qid", "session", "doc", "position", "user"]
+
+    def make_log(self) -> tuple[pd.DataFrame, NDArray[np.float64]]:
+        """Sessions of two users, with an experiment column and an annotation."""
+        log, rng = _shuffled_sessions(n_sessions=1_500, n_queries=12, least=0.3)
+        user = np.repeat(rng.integers(2, size=len(log) // _WIDTH), _WIDTH)
+        log = log.assign(user=user, arm=0.0, relevance=log["doc"] % 5)
+        chance = log["f0"] * log["position"].map({1: 1.0, 2: 0.5, 3: 0.25})
+        return log, (rng.random(len(log)) < chance).to_numpy(dtype=float)
+
+    @cached_property
+    def reference(self) -> pd.DataFrame:
+        """The rows of the log."""
+        return self.log
+
+    def roles_read(self) -> list[str]:
+        """Examination depends on who looks where."""
+        return ["position", "user"]
+
+    def assert_close(self, found: NDArray[Any], expected: NDArray[Any], message: str) -> None:
+        """Equal up to the order of summation, and of the steps of a solver."""
+        assert_allclose(found, expected, rtol=1e-3, err_msg=message)
+
+    def check_examination(self) -> None:
+        table = getattr(self.fitted, "examination_", None)
+        good = isinstance(table, pd.DataFrame) and "examination" in table
+        assert good, "examination_ must be a DataFrame with a column 'examination'"
+        assert "bias" in table.index.names, (
+            f"examination_ is indexed by {[*table.index.names]}, expected 'bias' among the names"
+        )
+        known = table["examination"].dropna()
+        assert len(known) > 0, "examination_ knows no bias factor, although all are linked"
+        assert (known > 0).all(), "examination_ holds a number that is not positive"
+
+    def check_predict(self) -> None:
+        found = self.expected
+        shape = getattr(found, "shape", type(found))
+        assert shape == (len(self.log),), f"predict returned {shape} for {len(self.log)} rows"
+        good = (found > 0) & (found <= 1)
+        assert good.all(), f"predict returned {found[~good][0]}; expected numbers in (0, 1]"
+        some = np.random.default_rng(2).choice(len(found), size=20, replace=False)
+        alone = self.fitted.predict(self.log.iloc[some])
+        assert_allclose(
+            alone,
+            found[some],
+            rtol=1e-5,
+            err_msg="the propensity of a row depends on the other rows",
+        )
+        other = self.log.assign(session=self.log["session"] + 7, relevance=9)
+        assert_allclose(
+            self.fitted.predict(other),
+            found,
+            rtol=1e-5,
+            err_msg="predict reads 'session' or 'relevance'",
+        )
+
+    def check_rows_that_were_not_shown(self) -> None:
+        # One more candidate for the sessions of every other query.
+        hidden = self.log[~self.log["session"].duplicated() & (self.log["qid"] % 2 == 0)]
+        hidden = hidden.assign(doc=hidden["qid"] + 1_000, position=np.nan, f0=0.5, f1=1.0)
+        both = pd.concat([self.log, hidden], ignore_index=True)
+        fitted = self.fit(both, np.append(self.clicks, np.zeros(len(hidden))))
+        self.assert_same(fitted.predict(self.log), "rows that were not shown changed the estimate")
+        assert (fitted.predict(both)[len(self.log) :] == 0).all(), (
+            "the propensity of a row that was not shown must be 0"
+        )
+
+    def check_unknown_position(self) -> None:
+        try:
+            found = self.fitted.predict(self.log[:3].assign(position=99.0))
+        except ValueError:
+            return
+        good = (found > 0) & (found <= 1)
+        assert good.all(), (
+            "a position that the training log did not show must raise a ValueError or get a "
+            f"propensity in (0, 1], not {found[~good][0]}"
+        )
+
+    def check_impressions(self) -> None:
+        """One session per distinct list and user, with impressions and click rates."""
+        log = self.log.assign(click=self.clicks)
+        order = log.groupby("session")["position"].transform(lambda place: hash(tuple(place)))
+        list_ = log.assign(order=order).groupby(["qid", "user", "order"]).ngroup()
+        groups = log.assign(session=list_).groupby(["session", "doc"], as_index=False)
+        counts = groups["click"].agg(["sum", "count"])
+        table = groups.first().drop(columns="click")
+        table = table.assign(impressions=counts["count"].astype(float))
+        self.assert_aggregated(table, (counts["sum"] / counts["count"]).to_numpy())
+
+    def check_frames_and_arrays(self) -> None:
+        others = sorted(self.columns_read - {*self.features})
+        self.log = self.log[[*self.roles, *others, *self.features]]
+        super().check_frames_and_arrays()
+
+    def check_serves_a_ranker(self) -> None:
+        log = self.log.drop(columns=sorted({"arm"} - self.columns_read))
+        ranker = IPSRanker(propensity=self.estimator, estimator=Ridge()).fit(log, self.clicks)
+        scores = ranker.predict(log)
+        ranker_with = "an IPSRanker with these propensities"
+        assert np.isfinite(scores).all(), f"{ranker_with} has infinite scores"
+        assert np.ptp(scores) > 0, f"{ranker_with} scores all documents alike"
+
+
+def _shuffled_sessions(
+    n_sessions: int, n_queries: int, least: float
+) -> tuple[pd.DataFrame, np.random.Generator]:
+    """Sessions that show the three documents of a query in random order; f0 is relevance."""
+    rng = np.random.default_rng(0)
+    query = np.repeat(rng.integers(n_queries, size=n_sessions), _WIDTH)
+    place = np.argsort(rng.random((n_sessions, _WIDTH)), axis=1).ravel()
+    doc = query * _WIDTH + np.tile(np.arange(_WIDTH), n_sessions)
+    relevance = rng.uniform(least, 0.9, n_queries * _WIDTH)
+    log = pd.DataFrame(
+        {
+            "qid": query * 3,
+            "session": np.repeat(np.arange(n_sessions), _WIDTH),
+            "doc": doc,
+            "position": place + 1.0,
+            "f0": relevance[doc],
+            "f1": rng.lognormal(sigma=2.0, size=len(relevance))[doc],
+        }
+    )
+    return log, rng
+
+
+def _relabelled(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with ids of text, in an order unrelated to the old one."""
+    ids = [role for role in ("qid", "session", "doc") if role in frame]
+    texts = {role: frame[role].map(lambda id_: f"{(id_ * 7919) % 100_003}-é") for role in ids}
+    return frame.assign(**texts)
+
+
+def _other_frames(frame: pd.DataFrame) -> list[Any]:
+    """The frame in Polars and PyArrow, if both are installed."""
+    try:
+        import polars as pl
+        import pyarrow as pa
+    except ImportError:
+        return []
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    return [pl.from_arrow(table), table]
