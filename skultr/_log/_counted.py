@@ -242,10 +242,10 @@ def _check_rows(frame, columns, schema, called, more):
         where = ", ".join(f"{name} {each!r}" for name, each in zip(ids, example, strict=True))
         where = f"such as in {where}" if ids else ""
         name = called if name in ("click", "n_clicks") else None
-        found.append((fault.severity, fault.message(int(count), value, where, name)))
-    _raise(message for severity, message in found if not issubclass(severity, Warning))
-    for category, message in found:
-        warn_user(message, category)
+        found.append((fault, fault.message(int(count), value, where, name)))
+    _raise(message for fault, message in found if fault.is_error)
+    for fault, message in found:
+        fault.tell(message)
     if not rates or largest <= 1:
         return 1.0
     GRADES.report(0, float(largest), None, called)
@@ -253,12 +253,14 @@ def _check_rows(frame, columns, schema, called, more):
 
 
 def _faults(columns, schema):
-    """The faults that columns can have, given their types."""
-    kinds = {
-        n: "f" if t.is_float() else "iu"[not t.is_signed_integer()] for n, t in schema.items()
-    }
-    found = find_faults(columns, () if "impressions" in schema else ["impressions"])
-    return [f for f in found if not f.kinds or kinds[f.reads[0]] in f.kinds]
+    """The faults that columns of these types can have."""
+    kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
+    return find_faults(kinds, known={"impressions"} - set(schema))
+
+
+def _kind(dtype):
+    """Kind of the values as NumPy calls it, as far as faults of ids ask for it."""
+    return "f" if dtype.is_float() else "i" if dtype.is_signed_integer() else "O"
 
 
 def _whole_if_close(clicks):
