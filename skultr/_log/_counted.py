@@ -22,6 +22,7 @@ from .._base._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._faults import (
     GRADES,
+    IDS,
     NO_ROW_SHOWN,
     NO_ROWS,
     Columns,
