@@ -249,7 +249,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         self.network_ = None
         if len(reference) == 1:
             return
-        cells = _with_half_clicks(cells)
+        cells = cells.with_half_clicks(np.unique(cells.factors.bias, return_inverse=True)[1])
         log = _documents_as_lists(cells, contexts)
         moved = log.version != log.version[log.offsets[log.list_]]
         self._compares_contexts = bool(moved.any())
@@ -341,23 +341,6 @@ def _reference_component(cells):
     # If components are equally large, the one with the lowest factor.
     size = np.bincount(label)[label]
     return label == label[size.argmax()]
-
-
-def _with_half_clicks(cells):
-    """The cells, with half a click for each bias factor without one, spread as clicks expected.
-
-    The maximum-likelihood log examination of a factor without a click is minus infinity, and the
-    estimate would depend on when training ends. Half a click makes it finite.
-    """
-    _, bias = np.unique(cells.factors.bias, return_inverse=True)
-    bias = bias[cells.factor]
-    clicks, weight = (np.bincount(cells.doc, values) for values in (cells.clicks, cells.weight))
-    rate = np.divide(clicks, weight, out=np.zeros(len(clicks)), where=weight > 0)
-    expected = cells.weight * rate[cells.doc]
-    unclicked = np.bincount(bias, cells.clicks) == 0
-    total = np.bincount(bias, expected)
-    share = np.divide(0.5 * unclicked, total, out=np.zeros(len(total)), where=total > 0)
-    return replace(cells, clicks=cells.clicks + share[bias] * expected)
 
 
 def _offsets(log, logits):
