@@ -176,19 +176,13 @@ def check_rows(
 
 
 def _faults(columns, schema):
-    absent = {"impressions"} - set(schema)
-    numeric = {name for name in columns if name not in IDS or _may_be_negative(schema[name])}
-    return [
-        fault
-        for fault in find_faults(columns)
-        if not absent.issuperset(fault.reads)
-        and (numeric.issuperset(fault.reads) or not fault.name.endswith("is -1"))
-        and not (fault.name.endswith("is no id") and not schema[fault.reads[0]].is_float())
-    ]
+    kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
+    return find_faults(kinds, known={"impressions"} - set(schema))
 
 
-def _may_be_negative(dtype):
-    return dtype.is_signed_integer() or dtype.is_float()
+def _kind(dtype):
+    """Kind of the values as NumPy calls it, as far as faults of ids ask for it."""
+    return "f" if dtype.is_float() else "i" if dtype.is_signed_integer() else "O"
 
 
 def check_counts(

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._base._typing import Column, Floats
 from ..exceptions import ClickDataWarning, warn_user
-from ._faults import count_of
+from ._faults import check
 from ._reader import as_clicks, take_clicks
 from ._roles import OUTCOME, is_frame, read_column, read_role
 
@@ -58,8 +58,7 @@ def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: st
         )
     if _are_equal(values, clicks):
         return Target(X, values, column, None, 1.0)
-    if (values < 0).any():
-        _refuse_values("y", values, values < 0)
+    check({"outcome": values}, called={"outcome": "y"})
     scale = float(values.max(initial=0.0))
     if not scale > 0:
         warn_user(
@@ -110,15 +109,5 @@ def _weighted_sum(X, weights):
 def _values_of(X, name):
     """An outcome as numbers of at least 0, (n_rows,)."""
     values = as_clicks(X, read_column(X, name))
-    wrong = ~(np.isfinite(values) & (values >= 0))
-    if wrong.any():
-        _refuse_values(f"The column {name!r}", values, wrong)
+    check({"outcome": values}, called={"outcome": f"The column {name!r}"})
     return values
-
-
-def _refuse_values(what, values, wrong):
-    row = int(np.argmax(wrong))
-    raise ValueError(
-        f"{what} holds {values[row]} in {count_of(int(wrong.sum()), 'row')}, first in row {row}; "
-        "expected outcomes: finite numbers of at least 0. Where nothing followed, fill in 0."
-    )

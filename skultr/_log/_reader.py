@@ -6,7 +6,7 @@ here; a :class:`~skultr._log._clicklog.ClickLog`, cells and result pages in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from .._base._sklearn import check_sample_weight
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
-from ._faults import count_of
+from ._faults import Fault, count_of, faults_in
 from ._hashing import equal_columns, equal_rows
 from ._lookalikes import LOOKS_LIKE, misnamed, outcomes_among
 from ._on_disk import LogOnDisk, refuse_arguments
@@ -90,22 +90,53 @@ def read(
     ValueError
         If the log has a fault.
     """
-    n_rows = _check_rows(X)
-    given = roles or {}
-    scope = read_scope(X, given.get("doc_scope")) if "doc" in reads else "query"
-    values = {role: read_role(X, role, given.get(role)) for role in reads if role != "doc_scope"}
-    values = {role: value for role, value in values.items() if value is not None}
-    for role, purpose in (need or {}).items():
-        if role not in values:
-            _refuse_without(role, purpose, caller)
+    rows, errors = try_to_read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
+    if errors:
+        raise errors[0]
+    return rows
+
+
+def try_to_read(
+    X: Any,
+    y: Column | None = None,
+    sample_weight: ArrayLike | None = None,
+    roles: Mapping[str, Any] | None = None,
+    *,
+    reads: Iterable[str] = FIT_ROLES,
+    need: Mapping[str, str] | None = None,
+    caller: str | None = None,
+) -> tuple[Rows, list[Exception]]:
+    """Rows of a log as far as they can be read, and every error that :func:`read` would raise."""
+    n_rows, given, errors = _check_rows(X), roles or {}, []
+    scope = "query"
+    if "doc" in reads:
+        scope = attempt(errors, read_scope, X, given.get("doc_scope")) or scope
+    found = {
+        role: attempt(errors, read_role, X, role, given.get(role))
+        for role in reads
+        if role != "doc_scope"
+    }
+    values = {role: value for role, value in found.items() if value is not None}
+    if not errors:
+        attempt(errors, _refuse_without, need or {}, values, caller)
     rows = Rows(X, n_rows, values, scope)
     rows.from_columns = {role for role in values if given.get(role) is None}
     if y is not None:
-        rows.click = as_clicks(X, y)
+        rows.click = attempt(errors, as_clicks, X, y)
     if sample_weight is not None:
-        rows.sample_weight = check_sample_weight(sample_weight, np.empty((n_rows, 0)))
-    rows.check(reads)
-    return rows
+        features = np.empty((n_rows, 0))
+        rows.sample_weight = attempt(errors, check_sample_weight, sample_weight, features)
+    rows.check(reads, errors)
+    return rows, errors
+
+
+def attempt(errors: list[Exception], step: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a step; where it fails None, and the error is added to ``errors``."""
+    try:
+        return step(*arguments)
+    except (TypeError, ValueError) as error:
+        errors.append(error)
+        return None
 
 
 def in_memory(X: Any, y: Any = None, by: Sequence[str] | None = None) -> tuple[Any, Any]:
@@ -239,27 +270,31 @@ class Rows:
         return rows
 
     # Checks -------------------------------------------------------------------------------
-    def check(self, reads: Iterable[str]) -> None:
-        """Report all faults of the columns that were read."""
-        given = {"click": self.click, "sample_weight": self.sample_weight}
-        raw = self._values | {name: of for name, of in given.items() if of is not None}
-        _faults.check(raw, called={"click": "y"})
-        if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
-            warn_without_queries()
-        if self.click is not None or not {"position", "bias"}.isdisjoint(reads):
-            self._check_shown(reads)
+    def check(self, reads: Iterable[str], errors: list[Exception]) -> None:
+        """Report all faults of the columns that were read; errors are added to ``errors``."""
+        found = [*self.faults()]
+        errors += [fault.severity(message) for fault, message in found if fault.is_error]
+        if not errors:
+            attempt(errors, self._check_sound, reads, found)
+
+    def faults(self) -> Iterator[tuple[Fault, str]]:
+        """Each fault of the columns, and its sentence."""
+        return faults_in(self._columns(), called={"click": "y"})
 
     def _needs_queries(self, reads):
         """True if results depend on the query: for lists, and for documents with ids."""
         return "session" in reads or ("doc" in self._values and self._scope == "query")
 
-    def _check_shown(self, reads):
-        if "position" in reads and not self.has_places:
-            _warn_without_positions()
+    def _check_sound(self, reads, suspicious):
+        """Report what can be found where the columns have no error."""
         if self.click is not None and not self.shown.any():
             _faults.NO_ROW_SHOWN.report(0, None, None)
-        columns = self._columns()
-        _faults.check(columns, set(columns) - {"shown", "served"}, {"click": "y"})
+        for fault, message in suspicious:
+            fault.tell(message)
+        if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
+            warn_without_queries()
+        if "position" in reads and not self.has_places:
+            _warn_without_positions()
         if "session" in reads and self.has_places:
             self.check_one_row_per_position()
         if "propensity" in self._values:
@@ -269,13 +304,13 @@ class Rows:
             _faults.check_clicked(np.ones(len(rate)), rate)
         if "position" in self._values and "session" in reads:
             self._warn_about_torn_pages()
-        self._check_names()
+        if self.click is not None or self.has_places:
+            self._check_names()
 
     def _columns(self):
-        columns = {**self._values, "shown": self.shown, "served": self.served}
-        if self.click is not None:
-            columns["click"] = self.click
-        return columns
+        given = {"click": self.click, "sample_weight": self.sample_weight}
+        given = {name: values for name, values in given.items() if values is not None}
+        return {**self._values, **given, "shown": self.shown, "served": self.served}
 
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
@@ -356,11 +391,13 @@ class Rows:
 
     @cached_property
     def shown(self) -> Bools:
-        return (self.position > 0) & (self.weight > 0)
+        return self.served if self.sample_weight is None else self.served & (self.weight > 0)
 
     @cached_property
     def served(self) -> Bools:
-        return (self.position > 0) & (self.impressions > 0)
+        place = self._values.get("position", self._values.get("bias"))
+        some = self.impressions > 0
+        return some if place is None else some & ~np.isnan(place)
 
     @cached_property
     def rate(self) -> Floats:
@@ -575,12 +612,16 @@ def as_clicks(X: Any, y: Column) -> Floats:
     return y
 
 
-def _refuse_without(role, purpose, caller):
-    raise ValueError(
-        f"X has no column {role!r} and no {role}= was passed: {caller} needs it {purpose}. Rename "
-        f"the column of X that holds it to {role!r}; with arrays, pass {role}= (in a search, call "
-        "sklearn.set_config(enable_metadata_routing=True) first)."
-    )
+def _refuse_without(need, values, caller):
+    """An error if a role that is needed for some purpose is absent."""
+    for role, purpose in need.items():
+        if role not in values:
+            raise ValueError(
+                f"X has no column {role!r} and no {role}= was passed: {caller} needs it "
+                f"{purpose}. Rename the column of X that holds it to {role!r}; with arrays, pass "
+                f"{role}= (in a search, call "
+                "sklearn.set_config(enable_metadata_routing=True) first)."
+            )
 
 
 def warn_without_queries() -> None:

@@ -20,7 +20,7 @@ from .._torch._joint import TowersLoss
 from .._torch._lists import ListDataset
 from .._torch._losses import LOSSES, ListLoss
 from .._torch._net import NeuralEstimator
-from .._torch._stream import GRU, Linear, stream
+from .._torch._networks import GRU, Linear, stream
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ._model import BaseClickModel, TableClickModel
 

@@ -51,7 +51,7 @@ class Comparisons:
     doc: np.ndarray  # (n_entries,)
 
     @classmethod
-    def of(cls, cells, pair_weight):
+    def of(cls, cells, variant):
         """All comparisons in a log."""
         bias, group, n_groups = _codes(cells.factors)
         first, second = _cells_together(cells.doc, group[cells.factor])
@@ -63,7 +63,7 @@ class Comparisons:
         place = np.where(bias >= 0, group * n_bias + bias, -1)
         bias, group = bias[cells.factor], group[cells.factor]
         shown = cells.weight
-        if pair_weight == "equal":
+        if variant == "published":
             weight = 1 / shown[own]
         else:
             weight = shown[other] / (shown[own] + shown[other])
