@@ -279,24 +279,25 @@ class Cells:
         n_clicked = self.total(lambda part: np.count_nonzero(part.by_doc(part.clicks)))
         return self.clicks_of_factors.sum() < least * n_clicked
 
-    def with_half_clicks(self):
-        """The same clicks, and half a click for each factor that has none.
+    def with_half_clicks(self, group=None):
+        """The same clicks, and half a click for each factor (or ``group`` of them) without one.
 
         The half click is spread where clicks are to be expected, so that the examination of the
         factor is small and finite, and nothing that is linked through it is lost.
         """
-        unclicked = self.clicks_of_factors == 0
+        group = np.arange(self.n_factors) if group is None else group
+        unclicked = np.bincount(group, self.clicks_of_factors) == 0
         if not unclicked.any():
             return self
 
         def expected(part):
             rate = part.by_doc(part.clicks) / np.maximum(part.by_doc(part.weight), TINY)
-            return np.where(unclicked[part.factor], part.weight * rate[part.doc], 0.0)
+            return np.where(unclicked[group[part.factor]], part.weight * rate[part.doc], 0.0)
 
-        totals = self.total(lambda part: part.by_factor(expected(part)))
+        totals = np.bincount(group, self.total(lambda part: part.by_factor(expected(part))))
 
         def add(part):
-            total, half = totals[part.factor], 0.5 * expected(part)
+            total, half = totals[group[part.factor]], 0.5 * expected(part)
             added = np.divide(half, total, out=np.zeros_like(total), where=total > 0)
             return replace(part, clicks=part.clicks + added)
 

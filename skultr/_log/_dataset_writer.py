@@ -36,9 +36,8 @@ from ._engine import (
 )
 from ._faults import GRADES, IDS, NO_ROWS, count_of
 from ._hashing import hash_columns, row_hashes
-from ._offsets import is_far
 from ._reader import Rows
-from ._roles import ROLES, check_team, feature_names, read_scope
+from ._roles import ROLES, check_team, feature_names, is_far, read_scope
 from ._segments import encode, offsets_from_counts, offsets_from_sorted
 from ._union import Union
 
@@ -72,8 +71,8 @@ def write_log(
     paths = rows.close()
     files = [_File(path, *rows.read(path)) for path in progress(paths, "file of lists")]
     rows.check_counts(files)
-    by_pair = rows.scope == "query" and "doc" in rows.roles
-    union = Union([file.log for file in files], None if by_pair else [f.hashes for f in files])
+    hashes = [file.hashes for file in files]
+    union = Union([file.log for file in files], None if hashes[0] is None else hashes)
     n_queries, n_versions = len(union.query_ids), len(union.doc_of_version)
     features = rows.features if documents is None else _Features(_feature_names(documents[0]))
     names = features.names
@@ -282,7 +281,9 @@ class _File:
         self.differs = logs[0].n_lists < log.n_lists
         if self.differs:
             logs.append(log.fold(users=True, patterns=True))
-        self.hashes = row_hashes(log.features)
+        # Documents of a query are in one file.
+        has_pairs = isinstance(log.doc_ids, pd.MultiIndex)
+        self.hashes = None if has_pairs else row_hashes(log.features)
         #: The log without its rows, and what is known of the columns of each copy.
         self.log = replace(
             log._columns(slice(0, 0), np.zeros(1, dtype=int)), features=log.features[:0]

@@ -40,7 +40,8 @@ class BaseClickModel(BaseRanker):
     - ``_probability(parameters, position, bias, clicks)``: P(click) of lists as rectangles
       (n_lists, width), with parameters 0 beyond the end of a list; ``clicks`` is bool, or None for
       P(click) not conditional on any click;
-    - ``_draw(parameters, position, bias, rng)``: clicks of such lists, bool;
+    - ``_draw(parameters, position, bias, rng)``: clicks of such lists, bool, where they depend on
+      each other;
     - ``_relevance(parameters)``, if relevance is not one of the parameters.
     """
 
@@ -229,6 +230,10 @@ class BaseClickModel(BaseRanker):
 
     def _relevance(self, parameters):
         return parameters["relevance"]
+
+    def _draw(self, parameters, position, bias, rng):
+        chance = self._probability(parameters, position, bias, None)
+        return rng.random(chance.shape) < chance
 
     def _before_folding(self, log):
         return click_patterns(log) if self._reads_clicks else log

@@ -21,26 +21,26 @@ from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Sc
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
-from .._log._describe import ReadsLogs
-from .._log._estimator import FitTask, afresh, forget, unless_it_fails
+from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
 from .._log._feature_table import FeatureTable
 from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
-from .._log._offsets import NO_OFFSETS, find_offsets, take_off
 from .._log._on_disk import log_and_clicks, refuse_dataset
-from .._log._outcomes import take_target
 from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
-from .._log._reader import read, warn_about_names
+from .._log._reader import read, take_target, warn_about_names
 from .._log._roles import (
     CHUNK,
     FIT_ROLES,
+    NO_OFFSETS,
     count_rows,
     feature_columns,
+    find_offsets,
     is_frame,
     read_role,
     read_values,
     refuse_missing,
     role_columns,
+    take_off,
     without_column,
 )
 from .._log._schema import is_checked, knows_names
