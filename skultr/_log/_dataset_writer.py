@@ -25,15 +25,8 @@ from .._base._progress import progress
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._clicklog import ClickLog, sort_into_lists
+from ._counted import EngineLog, check_counts, check_numbers, look_like_rates, warn_about_rates
 from ._dataset_files import Manifest, import_pyarrow
-from ._engine import (
-    check_counts,
-    check_numbers,
-    check_rows,
-    fault_columns,
-    look_like_rates,
-    warn_about_rates,
-)
 from ._faults import GRADES, IDS, NO_ROWS, count_of
 from ._hashing import hash_columns, row_hashes
 from ._reader import Rows
@@ -196,15 +189,9 @@ class _SpreadRows:
             warn_about_rates(repr(self.click))
 
     def _check(self, part):
-        frame = nw.from_native(part)
-        scale = nw.col(self.click).cast(nw.Float64)
-        clicks = scale if self.schema[self.click].is_integer() else scale.fill_nan(None)
-        rates = "impressions" not in self.schema
-        columns = fault_columns(self.schema, self.roles, clicks, rates=rates)
-        called = {"click": repr(self.click), "n_clicks": repr(self.click)}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            check_rows(frame, columns, self.schema, called)
+            EngineLog.of(part, self.click, self.roles)
         for warning in caught:  # the same in the next part is no news
             message = str(warning.message)
             if message[-40:] not in self._said:
