@@ -239,6 +239,7 @@ class BaseClickModel(BaseRanker):
         return click_patterns(log) if self._reads_clicks else log
 
     def _fold(self, log):
+        log = self._before_folding(log)
         return log.fold(self._reads_users, patterns=self._reads_clicks)
 
     def _seen_clicks(self, X, y):
@@ -307,7 +308,7 @@ class TableClickModel(BaseClickModel):
 
     def _fold(self, log):
         # Only networks need it: counts per document are far fewer than distinct lists.
-        return super()._fold(log) if self._needs_features else log
+        return super()._fold(log) if self._needs_features else self._before_folding(log)
 
     def _remember_documents(self, log, prior, **tables):
         """Keep tables by document code, and the ``prior`` of each for unseen documents."""
