@@ -16,7 +16,7 @@ import numpy as np
 from .._base._progress import working
 from .._base._threads import few_threads
 from ..exceptions import ClickDataWarning, saying_once, warn_user
-from ._engine import is_in_engine
+from ._counted import is_in_engine
 from ._faults import all_at_once
 from ._lookalikes import LOOKS_LIKE, is_no_click, is_no_grade, is_no_score
 from ._on_disk import LogOnDisk, refuse_arguments

@@ -577,14 +577,11 @@ class Rows:
         if doc is None:
             features = features_of(self._X) if features is None else features
             return Documents(*equal_rows(features[rows]), None)
-        code, ids = _encode("doc", doc[rows])
-        ids = pd.Index(ids, name="doc", tupleize_cols=False)
-        if self._scope == "global" or "qid" not in self._values:
-            return Documents(code, first_rows(code, len(ids)), ids)
-        code, query, doc = pairs_of_codes(self.query[rows], code, len(ids))
-        queries = pd.Index(self.query_ids, tupleize_cols=False)
-        index = pd.MultiIndex([queries, ids], [query, doc], names=["qid", "doc"])
-        return Documents(code, first_rows(code, len(doc)), index)
+        query = None
+        if self._scope == "query" and "qid" in self._values:
+            query = self.query[rows], self.query_ids
+        code, ids = name_documents(_encode("doc", doc[rows]), query)
+        return Documents(code, first_rows(code, len(ids)), ids)
 
     def warn_about_features(self, features: NDArray[Any], names: Sequence[Any]) -> None:
         """Warn of features that are the clicks, or that follow from them."""
@@ -670,6 +667,21 @@ def pairs_of_codes(query: Ints, doc: Ints, n_ids: int) -> tuple[Ints, Ints, Ints
         return number[doc], of_id[order], order
     code, pairs = encode(pair_codes(query, doc, n_ids))
     return code, *np.divmod(pairs, n_ids)
+
+
+def name_documents(
+    doc: tuple[Ints, ArrayLike], query: tuple[Ints, ArrayLike] | None
+) -> tuple[Ints, pd.Index]:
+    """Code of the document of each row, and the index of documents: by (qid, doc), or by doc.
+
+    Both are codes of rows and what they stand for; without ``query``, ids are global.
+    """
+    code, ids = doc[0], pd.Index(np.asarray(doc[1]), name="doc", tupleize_cols=False)
+    if query is None:
+        return code, ids
+    code, query_code, doc_code = pairs_of_codes(query[0], code, len(ids))
+    queries = pd.Index(np.asarray(query[1]), tupleize_cols=False)
+    return code, pd.MultiIndex([queries, ids], [query_code, doc_code], names=["qid", "doc"])
 
 
 def first_rows(code: Ints, n_codes: int) -> Ints:

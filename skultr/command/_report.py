@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .._base._typing import AnyFrame, Frame
-from .._log._engine import value_bits
+from .._log._counted import value_bits
 from .._log._estimator import DROP, RENAME, errors_of
 from .._log._faults import ADD_ONE, faults_in
 from .._log._lookalikes import orders_lists, outcomes_of

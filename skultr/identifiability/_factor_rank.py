@@ -15,8 +15,7 @@ from .._base._progress import progress
 from .._base._sklearn import Interval, validate_params
 from .._base._threads import few_threads
 from .._base._typing import ArrayLike, Column, Frame, RandomState
-from .._log._cells import READS, read_cells
-from .._log._components import factor_components
+from .._log._cells import READS, factor_components, read_cells
 from .._log._dataset import ClickDataset
 from .._log._estimator import names_of
 from .._log._faults import count_of

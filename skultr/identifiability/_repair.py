@@ -649,7 +649,7 @@ def _estimated(graph, vectors, required):
                 "None: pass y, or both relevance= (by document) and examination= (by bias "
                 "factor), or cost='random'."
             )
-        return np.full(pairs.n_documents, np.nan), np.full(pairs.n_factors, np.nan)
+        return np.full(pairs.n_docs, np.nan), np.full(pairs.n_factors, np.nan)
     merged = merged_codes(graph.n_factors, *merge_plan(vectors, graph.labels)[:2])
     factor = merged[pairs.factor]
     fit = fit_tabular(pairs.doc, factor, pairs.clicks, pairs.impressions, **_ROUGHLY)
