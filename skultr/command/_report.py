@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from .._base._typing import AnyFrame, Frame
-from .._log._describe import DROP, RENAME, errors_of
-from .._log._engine import value_bits
+from .._log._counted import value_bits
+from .._log._estimator import DROP, RENAME, errors_of
 from .._log._faults import ADD_ONE, faults_in
 from .._log._lookalikes import orders_lists, outcomes_of
-from .._log._roles import FIT_ROLES, OUTCOME, is_role
+from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..identifiability import IdentifiabilityGraph
 from ._page import document, section
@@ -528,4 +528,4 @@ def _as_floats(column):
     """A column as floats, None if it holds no numbers."""
     if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
         return None
-    return pd.to_numeric(pd.Series(column.to_numpy())).to_numpy(float, na_value=np.nan)
+    return as_numbers(column.to_numpy())
