@@ -21,6 +21,10 @@ from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn
 IDS = ("qid", "session", "doc", "user")
 #: From here on floats cannot represent every whole number.
 _LARGEST_CODE = 2.0**53
+#: Kinds of numbers, of NumPy.
+ANY_NUMBER = "if"
+#: What mends positions that count from 0.
+ADD_ONE = ('log["position"] += 1', 'log = log.with_columns(pl.col("position") + 1)')
 #: So many clicked impressions and no other may be chance.
 _HANDFUL = 100
 
@@ -42,6 +46,15 @@ class Fault:
     sentence: str
     #: From the columns to one condition per row: True where the row has the fault.
     wrong: Callable
+    #: Kinds of values (of NumPy) that may have it; columns of other kinds are not looked at.
+    kinds: str = ""
+    #: The line of code that mends it, for pandas and for Polars.
+    mend: tuple[str, str] | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the log cannot be used; else it is a warning."""
+        return not issubclass(self.severity, Warning)
 
     def message(
         self, n_rows: int, value: Any, where: str | None, column: str | None = None
@@ -62,11 +75,13 @@ class Fault:
         self, n_rows: int, value: Any, where: str | None, column: str | None = None
     ) -> None:
         """Raise the error, or warn at the line of the user's code."""
-        message = self.message(n_rows, value, where, column)
-        if issubclass(self.severity, Warning):
-            warn_user(message, self.severity)
-        else:
+        self.tell(self.message(n_rows, value, where, column))
+
+    def tell(self, message: str) -> None:
+        """Raise the error with this message, or warn at the line of the user's code."""
+        if self.is_error:
             raise self.severity(message)
+        warn_user(message, self.severity)
 
 
 def _missing_id(role):
@@ -77,6 +92,7 @@ def _missing_id(role):
         "The role '{column}' is missing in {rows}, {where}; expected an id in every row. Fill it, "
         "or drop these rows.",
         lambda c: c.missing(role),
+        mend=(f"log = log.dropna(subset=[{role!r}])", f"log = log.drop_nulls([{role!r}])"),
     )
 
 
@@ -88,6 +104,7 @@ def _looks_like_padding(role):
         "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is read "
         "as an id like any other. Drop rows that pad the lists.",
         lambda c: c[role] == -1,
+        kinds=ANY_NUMBER,
     )
 
 
@@ -100,6 +117,19 @@ def _fractional_id(role):
         "whole numbers. If the column is a feature, give it another name: "
         "rename(columns={{'{column}': '{column}_feature'}}).",
         lambda c: ~c.missing(role) & (c[role] % 1 != 0),
+        kinds="f",
+    )
+
+
+def missing_value(name: str) -> Fault:
+    """The fault that a column without a role lacks a value in a row that was shown."""
+    return Fault(
+        f"{name} missing",
+        (name, "shown"),
+        ValueError,
+        f"The column {name!r} is missing in {{rows}}, {{where}}; expected a value in every row "
+        "that was shown. Fill it (with a separate value such as 'unknown'), or drop these rows.",
+        lambda c: c.shown & c.missing(name),
     )
 
 
@@ -124,16 +154,28 @@ FAULTS = (
         "1), click rates in [0, 1] or graded relevance (0, 1, 2, ...).",
         lambda c: c.click < 0,
     ),
-    Fault(
-        "position no rank",
-        ("position",),
-        ValueError,
-        "position must be a whole number from 1, or missing where a row was not shown: found "
-        "{value} in {rows}, {where}. If your log counts from 0, add 1.",
-        lambda c: (
-            ~c.missing("position")
-            & ~((c.position >= 1) & (c.position < _LARGEST_CODE) & (c.position % 1 == 0))
-        ),
+    *(
+        Fault(
+            name,
+            ("position",),
+            ValueError,
+            "position must be a whole number from 1, or missing where a row was not shown: found "
+            "{value} in {rows}, {where}. If your log counts from 0, add 1.",
+            wrong,
+            mend=mend,
+        )
+        for name, wrong, mend in (
+            ("position 0", lambda c: c.position == 0, ADD_ONE),
+            (
+                "position no rank",
+                lambda c: (
+                    ~c.missing("position")
+                    & (c.position != 0)
+                    & ~((c.position >= 1) & (c.position < _LARGEST_CODE) & (c.position % 1 == 0))
+                ),
+                None,
+            ),
+        )
     ),
     *(
         Fault(
@@ -166,6 +208,14 @@ FAULTS = (
         "{value} in {rows}, {where}. Shift or clip the grades; if the column is a feature, "
         "rename it.",
         lambda c: ~c.missing("relevance") & ~((c.relevance >= 0) & (c.relevance < np.inf)),
+    ),
+    Fault(
+        "outcome no value",
+        ("outcome",),
+        ValueError,
+        "{column} holds {value} in {rows}, {where}; expected outcomes: finite numbers of at least "
+        "0. Where nothing followed, fill in 0.",
+        lambda c: c.missing("outcome") | ~((c.outcome >= 0) & (c.outcome < np.inf)),
     ),
     Fault(
         "bias missing",
@@ -316,10 +366,16 @@ class Columns:
         return self._is_missing(self._columns[name])
 
 
-def find_faults(names: Iterable[str], known: Iterable[str] = ()) -> list[Fault]:
-    """Faults whose columns are all among ``names``, and not all among ``known``."""
-    names, known = set(names), set(known)
-    return [f for f in FAULTS if names.issuperset(f.reads) and not known.issuperset(f.reads)]
+def find_faults(kinds: Mapping[str, str], known: Iterable[str] = ()) -> list[Fault]:
+    """Faults that columns of these kinds can have, save those that read ``known`` columns only."""
+    names, known = set(kinds), set(known)
+    return [
+        fault
+        for fault in FAULTS
+        if names.issuperset(fault.reads)
+        and not known.issuperset(fault.reads)
+        and (not fault.kinds or kinds[fault.reads[0]] in fault.kinds)
+    ]
 
 
 def check(
@@ -328,30 +384,28 @@ def check(
     called: Mapping[str, str] | None = None,
 ) -> None:
     """Raise the first error of columns in memory, and warn of suspicious rows."""
-    for severity, message in faults_in(columns, known, called):
-        if issubclass(severity, Warning):
-            warn_user(message, severity)
-        else:
-            raise severity(message)
+    for fault, message in faults_in(columns, known, called):
+        fault.tell(message)
 
 
 def faults_in(
     columns: Mapping[str, NDArray[Any]],
     known: Iterable[str] = (),
     called: Mapping[str, str] | None = None,
-) -> Iterator[tuple[type, str]]:
-    """Severity and sentence of each fault of columns in memory, save those among ``known``."""
+) -> Iterator[tuple[Fault, str]]:
+    """Each fault of columns in memory and its sentence, save those among ``known``."""
     arrays = Columns(columns)
-    for fault in find_faults(columns, known):
+    for fault in find_faults({name: values.dtype.kind for name, values in columns.items()}, known):
         with np.errstate(invalid="ignore"):
-            wrong = _wrong(fault, arrays)
-        if wrong is None or not wrong.any():
+            wrong = fault.wrong(arrays)
+        values = columns[fault.reads[0]]
+        # Ids that are hashes may be -1 as they may be any other number.
+        if not wrong.any() or (fault.kinds == ANY_NUMBER and values.min() < -1):
             continue
         row = int(np.argmax(wrong))
-        name = fault.reads[0]
-        column = (called or {}).get(name)
-        rows, value = int(np.count_nonzero(wrong)), columns[name][row]
-        yield fault.severity, fault.message(rows, value, f"first in row {row}", column)
+        column = (called or {}).get(fault.reads[0])
+        n_rows = int(np.count_nonzero(wrong))
+        yield fault, fault.message(n_rows, values[row], f"first in row {row}", column)
 
 
 def check_clicked(weight: NDArray[Any], clicks: NDArray[Any]) -> None:
@@ -368,14 +422,3 @@ def all_at_once(messages: Iterable[str], code: str = "") -> str:
     listed = "".join(f"\n- {message}" for message in messages)
     mend = f"\nThis mends what code can mend:\n\n{indent(code, '    ')}\n" if code else ""
     return f"The log has {count_of(len(messages), 'fault')}:{listed}{mend}"
-
-
-def _wrong(fault, arrays):
-    """True for rows with the fault; None where it asks for ids of another type."""
-    if fault.name.endswith("is no id") and arrays[fault.reads[0]].dtype.kind != "f":
-        return None
-    if fault.name.endswith("is -1"):
-        ids = arrays[fault.reads[0]]
-        if ids.dtype.kind not in "if" or ids.min() < -1:
-            return None
-    return fault.wrong(arrays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,10 @@ _CHANCE = 1e-5
 _SEVERAL = 5
 #: Share of the variance of positions below which a column has nothing to do with them.
 _EXPLAINED = 0.3
+#: Share of the variance of positions that documents explain where most lists are ordered.
+_ORDERED = 0.05
+#: Highest grades, or gains, by which annotation may have been divided.
+_HIGHEST = (*range(1, 11), 15, 31)
 #: Propensities that are all smaller are taken for those of actions.
 _UNLIKELY = 0.2
 
@@ -102,24 +106,45 @@ def _differs(values, usual):
 
 
 # Features named as roles ------------------------------------------------------------------
-def unread(name: str, values: NDArray[Any], rows: Any) -> bool:
-    """True if a role column that is not read has values that look like those of a feature."""
+def is_no_grade(values: Floats, read: Callable[[], Any]) -> bool:
+    """True if a column of relevance that is not read looks like a feature."""
     known = values[~np.isnan(values)]
-    if not len(known):
+    if known.min() < 0 or known.max() > 100:
+        return True
+    distinct = np.unique(_spread(known))
+    scales = (1,) if known.max() > 1 else _HIGHEST
+    if any(_are_means_of_grades(distinct * highest) for highest in scales):
         return False
-    if name == "relevance":
-        # Fractions within [0, 1] may be probabilities of relevance.
-        fractions = known.max() > 1 and (known % 1 != 0).any()
-        return bool(fractions or known.min() < 0 or known.max() > 100)
-    if name == "click":
-        return _is_no_click(values, rows.click)
-    if name == "production":
-        return not orders_lists(values, rows)
-    return False
+    # Fractions within [0, 1] may be probabilities of relevance, which clicks follow.
+    return bool(known.max() > 1 or not _clicks_follow(values, read()))
 
 
-def _is_no_click(values, y):
+def _are_means_of_grades(values):
+    """True if nearly all values are means of the grades of up to five judges, with two digits."""
+    near = [np.abs(n * values - np.rint(n * values)) <= 0.006 * n for n in range(1, 6)]
+    return np.any(near, axis=0).mean() > 0.9
+
+
+def _clicks_follow(values, rows):
+    """False if click rates at equal positions are not in proportion to the values."""
+    if rows.click is None:
+        return True
+    known = rows.shown & ~np.isnan(values)
+    value, rate, place = values[known], rows.rate[known], rows.position[known]
+    n = np.maximum(np.bincount(place), 1)
+    mean, mean_rate = (np.bincount(place, each) / n for each in (value, rate))
+    apart = value - mean[place]
+    error = np.sqrt(np.sum(apart**2 * (mean_rate * (1 - mean_rate))[place]))
+    expected = np.sum(apart**2 * (mean_rate / np.maximum(mean, 1e-9))[place])
+    found = np.sum(apart * (rate - mean_rate[place]))
+    return bool(expected <= 6 * error or 3 * found > expected)
+
+
+def is_no_click(values: Floats, read: Callable[[], Any]) -> bool:
     """True if values are no clicks, or rows without one were clicked, or bought, nevertheless."""
+    y = read().click
+    if y is None:
+        return False
     if not ((values >= 0) & (values <= 1)).all():
         return True
     follows = y > 0
@@ -128,16 +153,26 @@ def _is_no_click(values, y):
     return bool(denied.sum() > 0.05 * max(follows.sum(), 1) or single)
 
 
-def orders_lists(scores: Floats, rows: Any) -> bool:
+def is_no_score(scores: Floats, read: Callable[[], Any]) -> bool:
+    """True if lists have an order, and it is not that of the scores."""
+    rows = read()
+    shown = rows.shown
+    list_, position, doc = rows.list_[shown], rows.position[shown], rows.documents(rows=shown).code
+    explained, n_rows = _explained(position, doc), len(position)
+    if explained < 4 * np.sqrt(2 * (doc.max() + 1)) / n_rows:
+        return False  # shuffled pages stand in the order of no score
+    least = 0.55 if explained > _ORDERED else 0.5 + 1.5 / np.sqrt(n_rows)
+    return not orders_lists(scores[shown], list_, position, least)
+
+
+def orders_lists(scores: Floats, list_: Ints, position: NDArray[Any], least: float = 0.55) -> bool:
     """True if lists stand mostly in the order of the scores, as those that a ranker served."""
-    order = np.argsort(rows.place, kind="stable")
-    order = order[rows.shown[order]]
-    same = np.flatnonzero(np.diff(rows.list_[order]) == 0)
-    steps = np.diff(scores[order])[same]
+    order = np.lexsort((position, list_))
+    steps = np.diff(scores[order])[np.diff(list_[order]) == 0]
     moves = steps[steps != 0]
     if not len(steps):  # pages of one row have no order
         return True
-    return bool(2 * len(moves) > len(steps) and np.mean(moves < 0) > 0.55)
+    return bool(2 * len(moves) > len(steps) and np.mean(moves < 0) > least)
 
 
 def misnamed(rows: Any, columns: Collection[str]) -> Iterator[tuple[str, str]]:

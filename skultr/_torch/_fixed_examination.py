@@ -16,8 +16,7 @@ from .._log._factors import loss_scale
 from .._log._segments import TINY
 from .._models._click_choice import ClickChoice
 from ._losses import CLICK_ONLY, LOSSES, ListLoss, exposure_loss
-from ._networks import ListScores
-from ._stream import stream
+from ._networks import ListScores, stream
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog

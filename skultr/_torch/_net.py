@@ -30,14 +30,16 @@ from ._loop import OPTIMIZERS, BatchLoader, ClipGradients, ListNet, as_is
 from ._networks import (
     ScaledFeatures,
     ScaleFeatures,
+    global_stream,
     n_outputs_of,
+    outputs_of_rows,
+    own_stream,
+    packed,
     row_parts,
     scoring_network,
+    stream,
 )
-from ._packed import packed
-from ._scoring import outputs_of_rows
 from ._shared_parameters import describe_shared_parameters
-from ._stream import global_stream, own_stream, stream
 
 #: Those that torch can fuse; on a CPU the results do not depend on the number of threads.
 _FUSED = ("adam", "adamw")

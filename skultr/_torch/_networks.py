@@ -1,16 +1,32 @@
-"""Modules: the scoring network, and the scaling of its input."""
+"""Modules: the scoring network, and the scaling of its input; its random numbers, its outputs for
+each row, and its pickles.
+
+A matrix product picks its kernel by the shapes of the matrices, and kernels round differently: in
+one large matrix the last bits of a row depend on the number of rows, on its place among them, and
+on the number of threads. To predict, blocks of :data:`ROWS` rows, the last one padded, and layers
+padded to a multiple of :data:`_UNITS` outputs are always computed by the same kernel, in every
+place alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import copy
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn import functional as F
 
-from ._stream import Dropout, Linear
+from .._base._threads import few_threads
+from .._base._typing import Floats
 
 if TYPE_CHECKING:
     from ._lists import ListBatch
@@ -171,3 +187,214 @@ def _moments(features):
 
 def _signed_log(values: torch.Tensor) -> torch.Tensor:
     return values.abs().log1p_().copysign_(values)
+
+
+class _Stream:
+    """Generators of one seed, one for each device."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.generators = {}
+
+    def on(self, device):
+        if device not in self.generators:
+            self.generators[device] = torch.Generator(device).manual_seed(self.seed)
+        return self.generators[device]
+
+
+#: The stream of the training that the current thread runs. No module holds it: a copied or
+#: unpickled network takes part in the training that runs it.
+_OWN: ContextVar[_Stream | None] = ContextVar("stream", default=None)
+#: Held while an estimator draws from torch's random stream, which all threads share. Reentrant,
+#: because an estimator may train another one inside its own training.
+_GLOBAL = threading.RLock()
+
+
+def stream(device: torch.device | str = "cpu") -> torch.Generator | None:
+    """The generator of the training that runs in this thread; else torch's global one."""
+    device, own = torch.device(device), _OWN.get()
+    if own is not None:
+        return own.on(device)
+    return torch.default_generator if device.type == "cpu" else None
+
+
+@contextmanager
+def own_stream(seed: int) -> Iterator[None]:
+    """Context in which :func:`stream` draws from generators of this seed."""
+    token = _OWN.set(_Stream(seed))
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
+
+
+@contextmanager
+def global_stream(seed: int, device: torch.device | str) -> Iterator[None]:
+    """Context in which :func:`stream` and torch's global stream draw from this seed.
+
+    For what draws from the global stream, such as a module of the user. The stream is restored at
+    the end, and other threads in such a context wait.
+    """
+    devices = [device] if torch.device(device).type == "cuda" else []
+    token = _OWN.set(None)
+    try:
+        with _GLOBAL, torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        _OWN.reset(token)
+
+
+class Linear(nn.Linear):
+    """A linear layer whose initial weights are drawn from :func:`stream`."""
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as ``torch.nn.Linear`` does."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5), generator=stream())
+        if self.bias is not None:
+            bound = 1 / math.sqrt(max(self.in_features, 1))
+            nn.init.uniform_(self.bias, -bound, bound, generator=stream())
+
+
+class GRU(nn.GRU):
+    """A recurrent layer whose initial weights are drawn from :func:`stream`."""
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as ``torch.nn.GRU`` does."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for weight in self.parameters():
+            nn.init.uniform_(weight, -bound, bound, generator=stream())
+
+
+class Dropout(nn.Dropout):
+    """Dropout that draws from :func:`stream`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """In training, each element is 0 with probability p, or divided by 1 - p."""
+        if not self.training:
+            return input
+        kept = torch.empty_like(input).bernoulli_(1 - self.p, generator=stream(input.device))
+        return input * kept.div_(1 - self.p)
+
+
+#: Rows of a block: a request of 100 documents fills one, and one stays in the cache.
+ROWS = 128
+#: Width of the registers that a kernel fills; the columns that remain have kernels of their own.
+_UNITS = 16
+
+Step = Callable[[torch.Tensor], torch.Tensor]
+
+
+def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats:
+    """Outputs of a network on the CPU, in its precision, each determined by its row to the bit."""
+    n_rows, n_features = features.shape
+    dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
+    block = torch.zeros(ROWS, n_features, dtype=dtype)
+    rows, outputs = block.numpy(), None
+    with few_threads(blas=False), torch.inference_mode():
+        steps, _, n_out = _steps(network, n_features, n_features)
+        for start in range(0, max(n_rows, 1), ROWS):
+            part = features[start : start + ROWS]
+            rows[: len(part)] = part
+            values = block
+            for step in steps:
+                values = step(values)
+            if outputs is None:
+                outputs = np.empty((n_rows, n_out or values.shape[1]))
+            outputs[start : start + ROWS] = values.numpy()[: len(part), : outputs.shape[1]]
+    return outputs
+
+
+def _steps(module, width, used):
+    """Functions that compute a module, one after another."""
+    kind = type(module)
+    if kind is nn.Sequential:
+        steps = []
+        for layer in module:
+            more, width, used = _steps(layer, width, used)
+            steps += more
+        return steps, width, used
+    if kind in (nn.Identity, nn.Dropout, Dropout):
+        return [], width, used
+    if kind in (nn.Linear, Linear):
+        return _linear(module, width)
+    if kind is nn.ELU:
+        return [lambda values: F.elu(values, module.alpha)], width, used
+    if kind is SideBySide:
+        return _side_by_side(module, width, used)
+    module.eval()
+    n = used if used != width else None
+    return [lambda values: module(values[:, :n].contiguous())], None, None
+
+
+def _linear(layer, width):
+    """A linear layer whose inputs and outputs are padded with zeros."""
+    n_out, n_in = layer.weight.shape
+    padded = -(-n_out // _UNITS) * _UNITS
+    weight, bias = layer.weight, layer.bias
+    width = n_in if width is None else width
+    if (padded, width) != (n_out, n_in):
+        weight = F.pad(weight, (0, width - n_in, 0, padded - n_out))
+        bias = None if bias is None else F.pad(bias, (0, padded - n_out))
+    return [lambda values: F.linear(values, weight, bias)], padded, n_out
+
+
+def _side_by_side(module, width, used):
+    plans = [_steps(network, width, used) for network in module.networks]
+
+    def side_by_side(values):
+        parts = []
+        for steps, _, n_out in plans:
+            part = values
+            for step in steps:
+                part = step(part)
+            parts.append(part[:, :n_out])
+        return torch.cat(parts, dim=1)
+
+    n_out = [plan[2] for plan in plans]
+    total = None if None in n_out else sum(n_out)
+    return [side_by_side], total, total
+
+
+Modules = TypeVar("Modules", bound=dict[str, nn.Module])
+
+#: Types of numbers that NumPy has, too.
+_DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
+
+
+def packed(modules: Modules) -> Modules:
+    """Copies of modules that only a pickle can use: their tensors are unpickled as they were.
+
+    Torch pickles 500 bytes beside each tensor, and storage that other tensors share.
+    """
+    tensors = [
+        tensor
+        for module in modules.values()
+        for tensor in chain(module.parameters(), module.buffers())
+    ]
+    return copy.deepcopy(
+        modules, {id(each): _Packed(each) if _is_plain(each) else each for each in tensors}
+    )
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    kind = type(tensor) in (torch.Tensor, nn.Parameter) and tensor.layout == torch.strided
+    return kind and tensor.device.type == "cpu" and tensor.dtype in _DTYPES
+
+
+class _Packed:
+    """A tensor that is pickled as an array."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __reduce__(self):
+        kind = "parameter" if isinstance(self.tensor, nn.Parameter) else "buffer"
+        return _unpacked, (self.tensor.detach().numpy(), kind, self.tensor.requires_grad)
+
+
+def _unpacked(values: NDArray[Any], kind: str, requires_grad: bool) -> torch.Tensor:
+    tensor = torch.tensor(values)  # a copy: kernels may depend on how memory is aligned
+    if kind == "parameter":
+        return nn.Parameter(tensor, requires_grad=requires_grad)
+    return tensor.requires_grad_(requires_grad)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -15,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from .._base._typing import AnyFrame, Frame
-from .._log._describe import Lines, faults_of
-from .._log._lookalikes import outcomes_of
-from .._log._reader import read
-from .._log._roles import FIT_ROLES, is_role
-from .._log._segments import encode
+from .._log._counted import value_bits
+from .._log._estimator import DROP, RENAME, errors_of
+from .._log._faults import ADD_ONE, faults_in
+from .._log._lookalikes import orders_lists, outcomes_of
+from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
+from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..identifiability import IdentifiabilityGraph
 from ._page import document, section
 
@@ -112,7 +112,7 @@ class LogReport:
         texts = []
         for title, part in self._parts():
             if isinstance(part, pd.DataFrame):
-                part = _shown(part).to_string()
+                part = part.to_string(formatters=_FORMATS, na_rep="")
             elif isinstance(part, list):
                 part = "\n".join(f"- {line}" for line in part)
             texts.append(f"{title}\n{part}")
@@ -124,7 +124,8 @@ class LogReport:
         texts = []
         for title, part in self._parts():
             if isinstance(part, pd.DataFrame):
-                body = f'<div class="wide">{_shown(part).to_html(border=0)}</div>'
+                table = part.to_html(border=0, formatters=_FORMATS, na_rep="")
+                body = f'<div class="wide">{table}</div>'
             elif isinstance(part, list):
                 body = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in part)}</ul>"
             else:
@@ -137,15 +138,14 @@ class LogReport:
         return document(self.source, self._repr_html_(), "no" if self.faults else "yes")
 
 
-def _shown(table):
-    """A table as text: shares in percent, blanks for what is unknown."""
-    table = table.copy()
-    for name in {"missing", "varies", "change", "click rate"} & {*table.columns}:
-        table[name] = [
-            "" if pd.isna(value) or (value == 0 and name != "click rate") else f"{value:.2%}"
-            for value in table[name]
-        ]
-    return table
+def _percent(value):
+    """A share in percent, a blank for what is unknown or none."""
+    return "" if pd.isna(value) or value == 0 else f"{value:.2%}"
+
+
+#: How the columns of tables are written.
+_FORMATS: Any = dict.fromkeys(("missing", "varies", "change"), _percent)
+_FORMATS["click rate"] = "{:.2%}".format
 
 
 def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -> LogReport:
@@ -209,9 +209,7 @@ def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -
         )
     if not len(frame):
         return LogReport(str(source), faults=["The log has no rows."])
-    rename = _proposed(frame, click)
-    table = _Table(frame, rename)
-    report = table.report(str(source))
+    report = _Table(frame, click).report(str(source))
     if n_all > len(frame):
         report.remarks.append(f"The log has {n_all:,} rows; these are whole queries drawn of it.")
     return report
@@ -273,17 +271,17 @@ def _first(names, role, fits):
     return next((name for name in found if fits(name)), None)
 
 
-def _proposed(frame, click):
+def _proposed(frame, numbers, click):
     """The roles of columns that do not have their names yet."""
     names = frame.columns
     roles = {name: name for name in names if is_role(name)}
     checks = {
-        "click": lambda name: _within(frame[name], 0, 1),
-        "position": lambda name: _is_whole(frame[name]) and _within(frame[name], 0, 10_000),
-        "impressions": lambda name: _is_whole(frame[name]) and _within(frame[name], 0, np.inf),
-        "propensity": lambda name: _within(frame[name], 0, 1),
-        "production": lambda name: frame[name].dtype.is_numeric(),
-        "relevance": lambda name: _within(frame[name], 0, 100),
+        "click": lambda name: _within(numbers[name], 0, 1),
+        "position": lambda name: _within(numbers[name], 0, 10_000, whole=True),
+        "impressions": lambda name: _within(numbers[name], 0, np.inf, whole=True),
+        "propensity": lambda name: _within(numbers[name], 0, 1),
+        "production": lambda name: numbers[name] is not None,
+        "relevance": lambda name: _within(numbers[name], 0, 100),
     }
     if click is not None:
         roles |= {"click": "outcome_click"} if "click" in roles else {}
@@ -298,93 +296,95 @@ def _proposed(frame, click):
     return roles
 
 
-def _within(column, low, high):
-    if column.dtype == nw.Boolean:
-        return high >= 1
-    if not column.dtype.is_numeric():
+def _within(values, low, high, *, whole=False):
+    """Whether a column holds numbers, all between two, and whole ones if that is asked for."""
+    known = np.empty(0) if values is None else values[~np.isnan(values)]
+    if not len(known) or known.min() < low or known.max() > high:
         return False
-    known = column.drop_nulls()
-    return bool(len(known) and known.min() >= low and known.max() <= high)
-
-
-def _is_whole(column):
-    known = column.drop_nulls()
-    return column.dtype.is_integer() or bool(
-        column.dtype.is_float() and (known.to_numpy() % 1 == 0).all()
-    )
+    return not (whole and (known % 1).any())
 
 
 # The log under its roles ------------------------------------------------------------------
 class _Table:
     """A log in memory under its proposed roles."""
 
-    def __init__(self, frame: nw.DataFrame[Any], roles: dict[str, str]) -> None:
-        self.frame, self.roles = frame, roles
+    def __init__(self, frame: nw.DataFrame[Any], click: str | None) -> None:
+        self.frame = frame
+        self.numbers = {name: _as_floats(frame[name]) for name in frame.columns}
+        self.roles = roles = _proposed(frame, self.numbers, click)
         named = {role: name for name, role in roles.items()}
-        self.clicks = self._numbers(named.get("click"))
-        self.query = self._codes([named.get("qid")])
-        self.doc = self._codes([named.get("qid"), named.get("doc")])
-        self.page = self._codes([named.get("qid"), named.get("session")])
-        self.position = self._numbers(named.get("position"))
+        self.clicks = self.numbers.get(named.get("click"))
+        self.query, self.doc, self.page = (
+            self._codes(named.get("qid"), named.get(role)) for role in (None, "doc", "session")
+        )
+        self.position = self.numbers.get(named.get("position"))
         self.starts_at_0 = self.position is not None and np.nanmin(self.position) == 0
         if self.starts_at_0:
             self.position = self.position + 1
         if "production" in named and not self._orders_pages(named["production"]):
             del roles[named["production"]]
         self.outcomes = self._outcomes()
-        roles |= {name: f"outcome_{_plain(name)}" for name in self.outcomes if name not in roles}
+        roles |= {name: f"{OUTCOME}{_plain(name)}" for name in self.outcomes if name not in roles}
+        features = [name for name in frame.columns if name not in roles]
+        self.of_pages = [name for name in features if self._is_of_page(name)]
+        self.times = [name for name in features if frame[name].dtype.is_temporal()]
+        self.features = [n for n in features if n not in (*self.of_pages, *self.times)]
 
-    def _numbers(self, name):
-        """A column as floats, None if it is absent or text."""
-        if name is None or self.frame[name].dtype not in (nw.Boolean, *_NUMBERS):
-            return None
-        return pd.to_numeric(pd.Series(self.frame[name].to_numpy())).to_numpy(
-            float, na_value=np.nan
-        )
-
-    def _codes(self, names):
+    def _codes(self, *names):
         """Codes of the distinct values of columns; None stands for one value."""
         code = np.zeros(len(self.frame), dtype=np.int64)
         for name in names:
             if name is not None:
-                own, ids = pd.factorize(self.frame[name].to_numpy(), use_na_sentinel=False)
-                code = encode(code * max(len(ids), 1) + own)[0]
+                own, ids = encode(value_bits(self.frame[name]))
+                code = encode(pair_codes(code, own, len(ids)))[0]
         return code
 
     def _orders_pages(self, name):
         """Whether pages stand in the order of a score, as of the ranker that served them."""
-        scores = self._numbers(name)
+        scores = self.numbers[name]
         if self.position is None or scores is None or np.isnan(scores).any():
             return False
-        order = np.lexsort((self.position, self.page))
-        same = np.diff(self.page[order]) == 0
-        return bool(same.any() and np.mean(np.diff(scores[order])[same] <= 0) > 0.55)
+        shown = ~np.isnan(self.position)
+        return orders_lists(scores[shown], self.page[shown], self.position[shown])
 
     def _outcomes(self):
         """Names of columns that the click decides, or that are named so and nearly are."""
         if self.clicks is None:
             return []
         clicked = self.clicks > 0
-        names = [name for name in self.frame.columns if name not in self.roles]
-        values = {name: self._numbers(name) for name in names}
-        values = {name: column for name, column in values.items() if column is not None}
-        group = self.doc if len(np.unique(self.doc)) > 1 else self.query
-        found = [
-            name
-            for name, column in values.items()
-            if outcomes_of(clicked, group, column[:, None])
-            or (_OUTCOME.search(_plain(name)) and not column[~clicked].any())
-        ]
-        return [name for name in found if np.nanmin(values[name]) >= 0]
+        group = self.doc if self.doc.any() else self.query
+        found = []
+        for name, values in self.numbers.items():
+            if name in self.roles or values is None or not np.nanmin(values) >= 0:
+                continue
+            is_named = _OUTCOME.search(_plain(name)) and not values[~clicked].any()
+            if is_named or outcomes_of(clicked, group, values[:, None]):
+                found.append(name)
+        return found
 
-    def _features(self):
-        return [name for name in self.frame.columns if name not in self.roles]
+    def _is_of_page(self, name):
+        """Whether a column has one value per result page, on pages of several rows."""
+        values, n_pages = value_bits(self.frame[name]), int(self.page.max()) + 1
+        if n_pages == len(values) or (values == values[0]).all():
+            return False
+        of_page = np.zeros(n_pages, dtype=values.dtype)
+        of_page[self.page] = values
+        return bool((of_page[self.page] == values).all())
 
     def report(self, source: str) -> LogReport:
         """The report of the log."""
-        constant = {name: self._is_of_page(name) for name in self._features()}
-        log, y = self._renamed(), self.clicks
-        faults, remarks = self._faults(log, y), self._remarks(log, y, constant)
+        log = self._renamed()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            errors, mends = errors_of(log, self.clicks, {}, (*FIT_ROLES, "production"))
+        faults = [
+            f"No column looks like the role {role!r}: rename the one that holds it."
+            for role in ("qid", "doc", "position", "click")
+            if role not in self.roles.values()
+        ]
+        faults += dict.fromkeys(map(str, errors))
+        if self.starts_at_0:
+            faults.append("Positions count from 0: add 1, as the code below does.")
         return LogReport(
             source,
             {name: role for name, role in self.roles.items() if name != role},
@@ -392,13 +392,13 @@ class _Table:
             int(self.query.max()) + 1,
             int(self.page.max()) + 1,
             int(self.doc.max()) + 1,
-            self._columns(constant),
+            self._columns(),
             self._by_position(),
-            list(self.outcomes),
+            self.outcomes,
             faults,
-            remarks,
+            [*self._remarks(), *dict.fromkeys(str(warning.message) for warning in caught)],
             self._verdict(log),
-            self._code(constant),
+            self._code(mends),
         )
 
     def _renamed(self):
@@ -410,37 +410,23 @@ class _Table:
             frame = frame.with_columns(nw.col("click").cast(nw.Float64))
         return frame.to_native()
 
-    def _faults(self, log, y):
-        faults = []
-        for role in ("qid", "doc", "position", "click"):
-            if role not in self.roles.values():
-                faults.append(
-                    f"No column looks like the role {role!r}: rename the one that holds it."
-                )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            faults += faults_of(log, y, reads=(*FIT_ROLES, "production"))
-        if self.starts_at_0:
-            faults.append("Positions count from 0: add 1, as the code below does.")
-        return faults
-
-    def _remarks(self, log, y, constant):
+    def _remarks(self):
         found = [
             f"{name!r} is decided by the click: an outcome, never a feature (renamed)."
             for name in self.outcomes
         ]
-        of_pages = [name for name, is_so in constant.items() if is_so and not self._is_time(name)]
+        for name, role in self.roles.items():
+            if role.startswith(OUTCOME) and self.numbers[name] is not None:
+                columns, called = {"outcome": self.numbers[name]}, {"outcome": f"{name!r}"}
+                found += [message for _, message in faults_in(columns, called=called)]
+        of_pages = [name for name in self.of_pages if name not in self.times]
         if of_pages:
             found.append(
                 f"Columns with one value per page ({', '.join(map(repr, of_pages))}) are no "
                 "features, but perhaps bias factors: "
                 f"IdentifiabilityRepair(bias={['position', *of_pages]})."
             )
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            with suppress(TypeError, ValueError):  # which are among the faults
-                read(log, y, reads=FIT_ROLES)
-        return found + list(dict.fromkeys(str(warning.message) for warning in caught))
+        return found
 
     def _verdict(self, log):
         try:
@@ -461,63 +447,50 @@ class _Table:
         return table.assign(**{"click rate": table["clicks"] / table["impressions"]})[:20]
 
     # Columns ----------------------------------------------------------------------------
-    def _is_time(self, name):
-        return self.frame[name].dtype.is_temporal()
-
-    def _is_of_page(self, name):
-        """Whether a column has one value per result page, on pages of several rows."""
-        if len(np.unique(self.page)) == len(self.frame):
-            return False
-        values = self._codes([name])
-        first = np.zeros(self.page.max() + 1, dtype=np.int64)
-        first[self.page] = values
-        return bool(len(np.unique(values)) > 1 and (first[self.page] == values).all())
-
-    def _columns(self, constant):
+    def _columns(self):
+        """What each column is; of features, how they vary within documents."""
+        roles = dict.fromkeys(self.features, "feature") | dict.fromkeys(self.times, "time")
+        roles |= dict.fromkeys(self.of_pages, "of the page") | self.roles
+        order = np.argsort(self.doc, kind="stable")
         rows = {}
         for name in self.frame.columns:
-            column = self.frame[name]
-            missing = pd.isna(pd.Series(column.to_numpy())).mean()
-            role = self.roles.get(name, "feature")
-            if role == "feature" and (constant[name] or self._is_time(name)):
-                role = "of the page" if constant[name] else "time"
-            varies, change = self._change(name) if role == "feature" else (np.nan, np.nan)
-            rows[name] = (role, str(column.dtype).split("(")[0], float(missing), varies, change)
+            column, values = self.frame[name], self.numbers[name]
+            missing = column.is_null() if values is None else np.isnan(values)
+            varies = change = np.nan
+            if name in self.features:
+                varies, change = self._change(name, order)
+            kind = str(column.dtype).split("(")[0]
+            rows[name] = (roles[name], kind, float(missing.mean()), varies, change)
         return pd.DataFrame.from_dict(
             rows, orient="index", columns=["role", "type", "missing", "varies", "change"]
         )
 
-    def _change(self, name):
+    def _change(self, name, order):
         """Share of documents in which a column changes, and the median relative change there."""
-        values = self._numbers(name)
+        values, starts = self.numbers[name], offsets_from_sorted(self.doc[order])
         numeric = values is not None
-        values = values if numeric else self._codes([name]).astype(float)
-        groups = pd.Series(values).groupby(self.doc)
-        least, most = groups.min().to_numpy(), groups.max().to_numpy()
+        values = values[order] if numeric else value_bits(self.frame[name])[order]
+        least, most = (f.reduceat(values, starts[:-1]) for f in (np.fmin, np.fmax))
         changes = most > least
-        several = groups.size().to_numpy() > 1
-        if not several.any() or not changes.any():
+        if not changes.any():
             return 0.0, np.nan
         size = np.maximum(np.abs(least), np.abs(most))[changes]
         change = float(np.median((most - least)[changes] / size)) if numeric else np.nan
-        return float(changes[several].mean()), change
+        return float(changes[np.diff(starts) > 1].mean()), change
 
     # Code ---------------------------------------------------------------------------------
-    def _code(self, constant):
+    def _code(self, mends):
         """The lines that train: rename, what cannot be a feature, and the ranker."""
         polars = self.frame.implementation.is_polars()
-        lines = Lines(polars)
         rename = {name: role for name, role in self.roles.items() if name != role}
-        if rename:
-            lines.rename(rename)
-        if self.starts_at_0:
-            lines.add_one("position")
-        text = [n for n in self._features() if self._is_text(n) and not constant[n]]
+        text = [n for n in self.features if _is_text(self.frame[n].dtype)]
         few = [name for name in text if self.frame[name].n_unique() <= 1000]
-        drop = [n for n, c in constant.items() if c or self._is_time(n)]
-        drop += [name for name in text if name not in few and name not in drop]
+        drop = [*self.of_pages, *self.times, *(name for name in text if name not in few)]
+        lines = [RENAME[polars].format(rename)] if rename else []
+        mends = [ADD_ONE, *mends] if self.starts_at_0 else mends
+        lines += [mend[polars] for mend in mends]
         if drop:
-            lines.drop(drop)
+            lines.append(DROP[polars].format(drop))
         imports, ranker = ["from skultr.rankers import EnsembleRanker"], "EnsembleRanker()"
         if few:
             imports += [
@@ -526,32 +499,24 @@ class _Table:
                 "from sklearn.preprocessing import OneHotEncoder",
                 "from skultr.preprocessing import OnFeatures",
             ]
-            lines.append(
+            lines += [
                 "encoder = OneHotEncoder(max_categories=30, sparse_output=False, "
-                'handle_unknown="infrequent_if_exist")'
-            )
-            lines.append(
-                f'features = make_column_transformer((encoder, {few!r}), remainder="passthrough")'
-            )
+                'handle_unknown="infrequent_if_exist")',
+                f'features = make_column_transformer((encoder, {few!r}), remainder="passthrough")',
+            ]
             ranker = "make_pipeline(OnFeatures(features), EnsembleRanker())"
         lines += [f"ranker = {ranker}", 'ranker.fit(log, "click")']
-        if polars and self.starts_at_0:
+        if polars and mends:
             imports.insert(0, "import polars as pl")
         return "\n".join([*sorted(imports), "", *lines])
 
-    def _is_text(self, name):
-        return isinstance(self.frame[name].dtype, nw.String | nw.Categorical | nw.Enum)
+
+def _is_text(dtype):
+    return isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
 
 
-_NUMBERS = (
-    nw.Int8,
-    nw.Int16,
-    nw.Int32,
-    nw.Int64,
-    nw.UInt8,
-    nw.UInt16,
-    nw.UInt32,
-    nw.UInt64,
-    nw.Float32,
-    nw.Float64,
-)
+def _as_floats(column):
+    """A column as floats, None if it holds no numbers."""
+    if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
+        return None
+    return as_numbers(column.to_numpy())

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from .._base._progress import progress
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, RandomState, Simulated
-from .._log._components import bipartite_components, factor_components
+from .._log._cells import bipartite_components, factor_components
 from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._bias_features import MAX_NAMED, factor_labels, name_some
@@ -194,7 +194,7 @@ class IdentifiabilityGraph:
     @property
     def n_documents(self) -> int:
         """Number of documents that were shown."""
-        return self.pairs.n_documents
+        return self.pairs.n_docs
 
     @property
     def n_pairs(self) -> int:

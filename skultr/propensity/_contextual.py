@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 
 import narwhals.stable.v2 as nw
@@ -20,12 +20,18 @@ from .._base._sklearn import Interval
 from .._base._typing import ArrayLike, Frame
 from .._log._cells import read_cells
 from .._log._clicklog import ClickLog
-from .._log._components import factor_components
 from .._log._estimator import FitTask
 from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
-from .._log._offsets import find_offsets, take_off
-from .._log._roles import ROLES, feature_names, is_frame, read_values
+from .._log._roles import (
+    ROLES,
+    column_names,
+    feature_names,
+    find_offsets,
+    is_frame,
+    read_values,
+    take_off,
+)
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
 from .._torch._losses import LOSSES, ListLoss
@@ -36,8 +42,7 @@ from ._curves import (
     curve_table,
     estimates_of_resamples,
     places_of,
-    warn_about_unclicked,
-    warn_about_unknown,
+    warn_about_curve,
     with_errors,
 )
 from ._propensity import LEAST, BasePropensity
@@ -237,8 +242,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
                 of_all, of_resample, self.n_bootstrap, self.random_state
             )
         self.examination_ = curve_table(of_all, with_errors(curve, of_all, drawn))
-        warn_about_unknown(self.examination_)
-        warn_about_unclicked(self.examination_)
+        warn_about_curve(self.examination_)
         log_examination = self._logits(contexts)[cells.factors.user]
         self._largest = np.nanmax(log_examination[:, self._reference])
         root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: {})
@@ -249,7 +253,9 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         self.network_ = None
         if len(reference) == 1:
             return
-        cells = _with_half_clicks(cells)
+        # The maximum-likelihood log examination of a factor without a click is minus infinity, and
+        # the estimate would depend on when training ends. Half a click makes it finite.
+        cells = cells.with_half_clicks(np.unique(cells.factors.bias, return_inverse=True)[1])
         log = _documents_as_lists(cells, contexts)
         moved = log.version != log.version[log.offsets[log.list_]]
         self._compares_contexts = bool(moved.any())
@@ -287,51 +293,40 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     def _read_contexts(self, X, reset=False):
         """Context of each row, shape (n_rows, n_context_features), float32."""
-        chosen = self._chosen(X)
+        X = X if self.context is None else self._chosen(X)
         names = None
-        if is_frame(chosen):
-            values, names, _ = read_values(chosen, why_no_missing=self._refuses_missing)
+        if is_frame(X):
+            values, names, _ = read_values(X, why_no_missing=self._refuses_missing)
         else:
-            chosen = chosen.toarray() if sparse.issparse(chosen) else chosen
-            values = np.asarray(chosen, np.float32)
+            X = X.toarray() if sparse.issparse(X) else X
+            values = np.asarray(X, np.float32)
         if reset:
-            self._offsets = find_offsets(chosen, values, names)
-        return take_off(self._offsets, chosen, values, names)
+            self._offsets = find_offsets(X, values, names)
+        return take_off(self._offsets, X, values, names)
 
     def _chosen(self, X):
         """The columns of X that hold contexts; a frame may have roles too."""
-        if self.context is None:
-            return X
+        columns, chosen = range(X.shape[1]), self._names()
+        what = f"is an array of {X.shape[1]} columns. Expected numbers of columns, from 0 to "
+        what += f"{X.shape[1] - 1}."
+        if is_frame(X):
+            columns = column_names(X)
+            what = f"has the columns {columns}. Expected columns of X that hold numbers and have "
+            what += "no role."
+        bad = [name for name in chosen if name not in columns or name in ROLES]
+        if bad:
+            raise ValueError(f"context names {bad}, and X {what}")
+        places = [columns.index(name) for name in chosen]
         if not is_frame(X):
-            return X[:, self._column_numbers(X.shape[1])]
-        frame = nw.from_native(X, eager_only=True)
-        columns = list(frame.columns)
-        bad = [name for name in self._names() if name not in columns or name in ROLES]
-        if bad:
-            raise ValueError(
-                f"context names {bad}, and X has the columns {columns}. Expected columns of X "
-                "that hold numbers and have no role."
-            )
-        return frame[:, [columns.index(name) for name in self._names()]].to_native()
-
-    def _column_numbers(self, n_columns):
-        numbers = self._names()
-        bad = [place for place in numbers if place not in range(n_columns)]
-        if bad:
-            raise ValueError(
-                f"context names {bad}, and X is an array of {n_columns} columns. Expected numbers "
-                f"of columns, from 0 to {n_columns - 1}."
-            )
-        return numbers
+            return X[:, places]
+        return nw.from_native(X, eager_only=True)[:, places].to_native()
 
 
 def _reference_component(cells):
     """Mask of the bias factors that clicks compare: the largest connected component."""
     n_factors = len(cells.factors)
-    clicks = np.bincount(cells.doc, cells.clicks)
-    clicked = clicks[cells.doc] > 0
-    n_components, label = factor_components(cells.doc[clicked], cells.factor[clicked], n_factors)
-    if n_components == n_factors > 1:
+    label = cells.components(lambda part: part.by_doc(part.clicks)[part.doc] > 0)
+    if label.max() + 1 == n_factors > 1:
         raise NotIdentifiableError(
             f"No document that was clicked was shown under two of the {n_factors} bias factors: "
             "nothing compares them. Serve some documents at several positions, as "
@@ -341,23 +336,6 @@ def _reference_component(cells):
     # If components are equally large, the one with the lowest factor.
     size = np.bincount(label)[label]
     return label == label[size.argmax()]
-
-
-def _with_half_clicks(cells):
-    """The cells, with half a click for each bias factor without one, spread as clicks expected.
-
-    The maximum-likelihood log examination of a factor without a click is minus infinity, and the
-    estimate would depend on when training ends. Half a click makes it finite.
-    """
-    _, bias = np.unique(cells.factors.bias, return_inverse=True)
-    bias = bias[cells.factor]
-    clicks, weight = (np.bincount(cells.doc, values) for values in (cells.clicks, cells.weight))
-    rate = np.divide(clicks, weight, out=np.zeros(len(clicks)), where=weight > 0)
-    expected = cells.weight * rate[cells.doc]
-    unclicked = np.bincount(bias, cells.clicks) == 0
-    total = np.bincount(bias, expected)
-    share = np.divide(0.5 * unclicked, total, out=np.zeros(len(total)), where=total > 0)
-    return replace(cells, clicks=cells.clicks + share[bias] * expected)
 
 
 def _offsets(log, logits):

@@ -18,8 +18,8 @@ from .._log._dataset import ClickDataset
 from .._log._estimator import forget, unless_it_fails
 from .._log._faults import check, count_of
 from .._log._joined_logs import AddsLogs, CellCounts, Kept
-from .._log._roles import FIT_ROLES, read_column, read_role
-from .._log._segments import encode, pair_codes
+from .._log._roles import FIT_ROLES, read_column
+from .._log._segments import pair_codes
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
 from ._comparisons import shrink
 from ._propensity import LEAST, QUANTILE, BasePropensity
@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
 
 
 def _has_partial_fit(estimator: Any) -> bool:
-    if not estimator._adds_counts:
+    if estimator._reads_rows:
         raise AttributeError(
             f"{type(estimator).__name__} has no partial_fit with these parameters: it reads more "
             "than counts. Fit it to the logs of all days together, such as a ClickDataset."
@@ -71,9 +71,6 @@ class CurvePropensity(AddsLogs, BasePropensity):
     __metadata_request__partial_fit = dict.fromkeys(
         (*FIT_ROLES, "sample_weight", "documents"), True
     )
-
-    #: True if the estimate is a function of the clicks and impressions of documents.
-    _adds_counts = False
 
     @available_if(_has_partial_fit)
     @unless_it_fails
@@ -159,26 +156,16 @@ class CurvePropensity(AddsLogs, BasePropensity):
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return set() if self.user in (None, "user") else {self.user}
 
-    def columns_of_cells(self, names: list[str]) -> list[str] | None:
-        """Columns of a log in an engine whose values tell cells apart, beside the document."""
-        return self._factor_columns(names)
-
     def _factor_columns(self, names):
-        """Columns that make the bias factors, of users if each has a curve."""
-        factor = "bias" if "bias" in names else "position"
-        return [factor] if self.user is None else [factor, self.user]
+        return super()._factor_columns(names) + [self.user] * (self.user is not None)
 
-    def _read_users(self, X, roles):
-        if self.user != "user":
-            users = read_column(X, self.user)
-            check({"user": users}, called={"user": self.user})
-            return users
-        users = read_role(X, "user", roles["user"])
-        if users is None:
-            raise ValueError(
-                "user='user', but X has no column 'user' and no user was passed: expected the "
-                "user of every row. Add the role, or set user=None for one curve."
-            )
+    def _users(self, X, roles):
+        if self.user == "user":
+            return self._read_users(X, roles, "user='user'", "user=None for one curve")
+        if self.user is None:
+            return None
+        users = read_column(X, self.user)
+        check({"user": users}, called={"user": self.user})
         return users
 
     # Fitting ------------------------------------------------------------------------------
@@ -189,13 +176,12 @@ class CurvePropensity(AddsLogs, BasePropensity):
         self._tabulate(cells, self._estimate)
 
     def _read_counts(self, X, y, sample_weight, roles):
-        users = None if self.user is None else self._read_users(X, roles)
-        return CellCounts.read(X, y, sample_weight, roles, self.user, users)
+        return CellCounts.read(X, y, sample_weight, roles, self.user, self._users(X, roles))
 
     def _read_cells(self, X, y, sample_weight, roles):
         """The cells of a log, kept for ``partial_fit``, and the factor of each row of X."""
         counts, row_factor = self._read_counts(X, y, sample_weight, roles)
-        if self._adds_counts:
+        if not self._reads_rows:
             self._kept = Kept(counts, is_pickled=False)
         return counts.cells, row_factor
 
@@ -212,14 +198,14 @@ class CurvePropensity(AddsLogs, BasePropensity):
             own = self._shrunk(cells, own, common)
             self.average_examination_ = self.examination_
             self.examination_ = curve_table(cells, own)
-            self._remember_users(cells, own)
-        self._warn_about_curve()
-
-    def _warn_about_curve(self):
-        warn_about_unknown(self.examination_)
+            self._own = self.examination_["examination"]
+            # The estimate of a user with few clicks may be far too large: lower limits set the
+            # scale.
+            least = own.log_examination - QUANTILE * _noise(own, cells.clicks_of_factors)
+            self._largest = np.nanmax([self._largest, *np.exp(least)])
         # Most users have no click at some positions; shrinkage gives them the common curve there.
         pulled = self.user is not None and self.user_shrinkage != 0
-        warn_about_unclicked(self.average_examination_ if pulled else self.examination_)
+        warn_about_curve(self.examination_, self.average_examination_ if pulled else None)
 
     def _with_errors(self, cells, estimate):
         """The estimate relative to the first factor, with standard errors."""
@@ -253,40 +239,22 @@ class CurvePropensity(AddsLogs, BasePropensity):
         return Estimate(shrunk, np.where(np.isnan(own.standard_error), np.nan, error))
 
     def _predict(self, X, values, shown, roles):
-        users = None if self.user is None else self._read_users(X, roles)[shown]
-        place = places_of(values[shown], self._bias_values, self._common)
-        return self._lookup(place, users)
-
-    # Looking up ---------------------------------------------------------------------------
-    def _remember_users(self, cells, own):
-        user, self._user_ids = encode(cells.factors.user)
-        bias = np.searchsorted(self._bias_values, cells.factors.bias)
-        # Keys are sorted because factors are.
-        self._own_keys = user * len(self._bias_values) + bias
-        self._own = np.exp(own.log_examination)
-        # The estimate of a user with few clicks may be far too large: lower limits set the scale.
-        noise = _noise(own, cells.by_factor(cells.clicks))
-        self._largest = np.nanmax([self._largest, *np.exp(own.log_examination - QUANTILE * noise)])
-
-    def _lookup(self, code, users):
-        """Propensities on one scale, on which the best examined factor has 1."""
-        examination = self._common[code]
+        values, users = values[shown], self._users(X, roles)
+        examination = self._common[places_of(values, self._bias_values, self._common)]
         if users is not None:
-            user = pd.Index(self._user_ids).get_indexer(users)
-            self._warn_about_users(users[user < 0])
-            key = user * len(self._bias_values) + code
-            place = np.minimum(np.searchsorted(self._own_keys, key), len(self._own) - 1)
-            known = (self._own_keys[place] == key) & ~np.isnan(self._own[place]) & (user >= 0)
-            examination = np.where(known, self._own[place], examination)
+            users, own = users[shown], self._own
+            unknown = users[~pd.Index(users).isin(own.index.levels[0])]
+            if len(unknown):
+                warn_user(
+                    f"Found {count_of(len(unknown), 'row')} of users who are not in the training "
+                    f"log, such as {python_value(unknown[0])!r}: they get the common curve.",
+                    ClickDataWarning,
+                )
+            place = own.index.get_indexer(pd.MultiIndex.from_arrays([users, values]))
+            # Without a match the place is -1, the last element.
+            found = np.append(own.to_numpy(), np.nan)[place]
+            examination = np.where(np.isnan(found), examination, found)
         return np.clip(examination / self._largest, LEAST, 1.0)
-
-    def _warn_about_users(self, unknown):
-        if len(unknown):
-            warn_user(
-                f"Found {count_of(len(unknown), 'row')} of users who are not in the training log, "
-                f"such as {python_value(unknown[0])!r}: they get the common curve.",
-                ClickDataWarning,
-            )
 
 
 def with_errors(estimate, cells, drawn=None):
@@ -413,8 +381,9 @@ def curve_table(cells, estimate):
         )
 
 
-def warn_about_unknown(table):
-    """Warn of bias factors whose examination the log does not determine."""
+def warn_about_curve(table, average=None):
+    """Warn of bias factors whose examination the log does not determine, and of those (of the
+    ``average`` curve) without a click."""
     unknown = table.index[table["examination"].isna()]
     if len(unknown):
         warn_user(
@@ -423,10 +392,7 @@ def warn_about_unknown(table):
             "first; serve some documents under both, or merge factors with IdentifiabilityRepair.",
             NotIdentifiableWarning,
         )
-
-
-def warn_about_unclicked(table):
-    """Warn of bias factors without a click."""
+    table = table if average is None else average
     unclicked = table.index[(table["clicks"] == 0) & table["examination"].notna()]
     if len(unclicked):
         warn_user(

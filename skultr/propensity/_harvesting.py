@@ -28,26 +28,31 @@ _MOST_IN_PLACE, _MOST_ERRORS = 0.01, 6
 class _PairwisePropensity(CurvePropensity):
     """Curves by pairwise comparison of bias factors, over documents (or arms) shown under both.
 
-    Subclasses define ``_method``, ``_pair_weight`` and the message ``_not_connected``.
+    Subclasses define the message ``_not_connected``.
     """
 
+    # Which pairs are compared, and the weight of a document: all, and the most precise one.
+    method = "all-pairs"
+    variant = "default"
+
     def _estimate(self, cells):
-        comparisons = Comparisons.of(cells, self._pair_weight())
-        curves = solve(comparisons.totals(), self._method(), comparisons.mean_weight())
-        factors = cells.factors
-        if factors.user is None and len(factors) > 1:
-            self._refuse_unconnected(curves, comparisons, cells)
+        comparisons = Comparisons.of(cells, self.variant)
+        curves = solve(comparisons.totals(), self.method, comparisons.mean_weight())
+        is_connected = np.isfinite(curves.log_examination).sum() > 1
+        if cells.factors.user is None and len(cells.factors) > 1 and not is_connected:
+            n_shared = len(np.unique(comparisons.doc))
+            raise NotIdentifiableError(self._not_connected(n_shared, cells))
         found = curves.log_examination, curves.standard_error(comparisons)
         return Estimate(*(comparisons.of_factors(values)[0] for values in found))
 
     def _drawn(self, cells, estimate):
-        comparisons = Comparisons.of(cells, self._pair_weight())
+        comparisons = Comparisons.of(cells, self.variant)
         weight = comparisons.mean_weight()
         drawn = []
         for totals in comparisons.resampled(
             *resamples(cells, self.n_bootstrap, self.random_state)
         ):
-            curves = solve(totals, self._method(), weight).log_examination
+            curves = solve(totals, self.method, weight).log_examination
             drawn.append(comparisons.of_factors(curves))
         return np.concatenate(drawn)
 
@@ -61,16 +66,10 @@ class _PairwisePropensity(CurvePropensity):
     def _shrunk(self, cells, own, common):
         if self.user_shrinkage == 0:
             return own
-        comparisons = Comparisons.of(cells, self._pair_weight())
+        comparisons = Comparisons.of(cells, self.variant)
         totals = comparisons.totals()
         curves = pooled_curves(comparisons, totals, *common, self.user_shrinkage)
         return Estimate(*(comparisons.of_factors(values)[0] for values in curves))
-
-    def _refuse_unconnected(self, curves, comparisons, cells):
-        if np.isfinite(curves.log_examination).sum() > 1:
-            return
-        n_shared = len(np.unique(comparisons.doc))
-        raise NotIdentifiableError(self._not_connected(n_shared, cells))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -184,10 +183,6 @@ class RandomizedPropensity(_PairwisePropensity):
         """Names of columns without a role that the estimator reads; rankers drop them."""
         return super().columns_read() | ({self.arm} - {None})
 
-    def columns_of_cells(self, names: list[str]) -> list[str] | None:
-        """None, because arms are read, too."""
-        return None
-
     def _count(self, X, click, names):
         if self.arm is not None:
             by = [*self._factor_columns(names), self.arm]
@@ -205,7 +200,7 @@ class RandomizedPropensity(_PairwisePropensity):
         return True  # the lists
 
     def _fit(self, X, y, sample_weight, roles):
-        users = None if self.user is None else self._read_users(X, roles)
+        users = self._users(X, roles)
         arm = "list length" if self.arm is None else read_column(X, self.arm)
         log = read(X, y, sample_weight, roles, reads=READS)
         cells, row_factor = count_cells(log, user=users, arm=arm)
@@ -220,12 +215,6 @@ class RandomizedPropensity(_PairwisePropensity):
             impressions = None if log["impressions"] is None else log["impressions"][rows]
             _warn_about_unequal_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
         self._tabulate(cells, self._estimate)
-
-    def _method(self):
-        return "all-pairs"
-
-    def _pair_weight(self):
-        return "impressions"
 
     def _not_connected(self, n_shared, cells):
         found = f"no arm of a query has rows under two of the {len(cells.factors)} bias factors"
@@ -389,14 +378,6 @@ class InterventionHarvesting(_PairwisePropensity):
         "method": [StrOptions({"all-pairs", "adjacent-chain", "pivot"})],
         "variant": [StrOptions({"default", "published"})],
     }
-
-    _adds_counts = True
-
-    def _method(self):
-        return self.method
-
-    def _pair_weight(self):
-        return "equal" if self.variant == "published" else "impressions"
 
     def _not_connected(self, n_shared, cells):
         n_factors = len(cells.factors)

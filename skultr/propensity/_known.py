@@ -13,7 +13,6 @@ import pandas as pd
 from .._base._sklearn import Interval
 from .._log._cells import read_cells
 from .._log._counted import count_cells_of
-from .._log._factors import bias_values
 from .._log._roles import read_role
 from .._log._segments import encode
 from .._models._browsing import power_law_at
@@ -65,8 +64,12 @@ class PowerLawPropensity(BasePropensity):
         return isinstance(self.eta, Mapping)
 
     def _fit(self, X, y, sample_weight, roles):
-        self._check_eta()
-        users = self._read_users(X, roles) if self._reads_users else None
+        for user, eta in self.eta.items() if self._reads_users else ():
+            if not (isinstance(eta, Real) and 0 <= eta < np.inf):
+                raise ValueError(
+                    f"eta of the user {user!r} is {eta!r}; expected a number of at least 0."
+                )
+        users = self._users(X, roles)
         # The curve is one of positions, so that a column ``bias`` and documents are not read.
         roles = {**roles, "bias": self._read_bias(X, roles)}
         one = np.zeros(len(y), dtype=int)
@@ -82,33 +85,20 @@ class PowerLawPropensity(BasePropensity):
         )
 
     def _predict(self, X, values, shown, roles):
-        users = self._read_users(X, roles)[shown] if self._reads_users else None
+        users = self._users(X, roles)
+        users = None if users is None else users[shown]
         return np.maximum(self._curve(values[shown], users), LEAST)
 
-    def columns_of_cells(self, names: list[str]) -> list[str] | None:
-        """Columns of a log in an engine whose values tell cells apart, beside the query."""
-        return ["position", "user"] if isinstance(self.eta, Mapping) else ["position"]
+    def _factor_columns(self, names):
+        return ["position", "user"] if self._reads_users else ["position"]
 
     def _count(self, X, click, names):
-        return count_cells_of(X, click, self.columns_of_cells(names), documents=False)
+        return count_cells_of(X, click, self._factor_columns(names), documents=False)
 
-    def _check_eta(self):
-        if not isinstance(self.eta, Mapping):
-            return
-        for user, eta in self.eta.items():
-            if not (isinstance(eta, Real) and 0 <= eta < np.inf):
-                raise ValueError(
-                    f"eta of the user {user!r} is {eta!r}; expected a number of at least 0."
-                )
-
-    def _read_users(self, X, roles):
-        users = read_role(X, "user", roles["user"])
-        if users is None:
-            raise ValueError(
-                "eta is a mapping from users, but X has no column 'user' and no user was passed: "
-                "expected the user of every row. Add the role, or set eta to one number."
-            )
-        return users
+    def _users(self, X, roles):
+        if not self._reads_users:
+            return None
+        return self._read_users(X, roles, "eta is a mapping from users", "eta to one number")
 
     def _curve(self, position, users):
         if users is None:
@@ -122,9 +112,6 @@ class PowerLawPropensity(BasePropensity):
             )
         eta = np.array([self.eta[user] for user in ids.tolist()])
         return power_law_at(position, eta[code])
-
-    def _known_bias(self, X, position, bias):
-        return bias_values(X, position=position)
 
     def _read_bias(self, X, roles):
         return read_role(X, "position", roles["position"])

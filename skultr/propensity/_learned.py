@@ -14,8 +14,14 @@ from .._log._aggregate import count_lists_of
 from .._log._clicklog import make_click_log
 from .._log._counted import count_cells_of
 from .._log._faults import count_of
-from .._log._offsets import find_offsets, take_off
-from .._log._roles import feature_names, is_frame, read_values, without_columns
+from .._log._roles import (
+    feature_names,
+    find_offsets,
+    is_frame,
+    read_values,
+    take_off,
+    without_columns,
+)
 from .._log._segments import TINY, encode, rank_in_segment
 from .._log._shards import cells_of_count
 from .._models._tabular import LearnsRelevance
@@ -47,10 +53,6 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         features = self._features_among(names)
         return count_cells_of(X, click, self._factor_columns(names), features=features)
 
-    def columns_of_cells(self, names: list[str]) -> list[str] | None:
-        """Columns whose values tell cells apart; None with a network, which reads features."""
-        return self._factor_columns(names) if self.relevance == "embedding" else None
-
     def _features_among(self, names):
         """Columns of a log in an engine that the network reads; none without a network."""
         if self.relevance == "embedding":
@@ -60,10 +62,6 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
     @property
     def _reads_rows(self):
         return self.relevance == "network"
-
-    @property
-    def _adds_counts(self) -> bool:
-        return self.relevance == "embedding"
 
     def _fit(self, X, y, sample_weight, roles):
         if self.relevance == "embedding":
@@ -357,17 +355,18 @@ def _linked_to_first(cells):
 
 def _features_of(X, not_features, why, rows=None):
     """Features of some rows of X as a checked array, shape (n_rows, n_features)."""
-    if is_frame(X):
-        frame = without_columns(nw.from_native(X, eager_only=True), not_features)
-        X = (frame if rows is None else frame[rows]).to_native()
+    framed, names = is_frame(X), None
+    if framed:
+        X = without_columns(nw.from_native(X, eager_only=True), not_features)
+    X = X if rows is None else X[rows]
+    if framed:
+        X = X.to_native()
         features, names, _ = read_values(X, why_no_missing=why)
-        return take_off(find_offsets(X, features, names), X, features, names)
-    if rows is not None:
-        X = X[rows]
-    dense = X.toarray() if sparse.issparse(X) else X
-    finite = True if why else "allow-nan"
-    features = check_array(dense, dtype=np.float32, order="C", ensure_all_finite=finite)
-    return take_off(find_offsets(dense, features), dense, features)
+    else:
+        X = X.toarray() if sparse.issparse(X) else X
+        finite = True if why else "allow-nan"
+        features = check_array(X, dtype=np.float32, order="C", ensure_all_finite=finite)
+    return take_off(find_offsets(X, features, names), X, features, names)
 
 
 def _factors_of_training(cells):

@@ -12,11 +12,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._base._typing import AnyFrame, Column, Floats, Frame, Scope, Table
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
-from .._log._describe import ReadsLogs, names_of
-from .._log._estimator import afresh
+from .._log._estimator import ReadsLogs, afresh, names_of
 from .._log._factors import bias_values
 from .._log._feature_table import FeatureTable
-from .._log._outcomes import clicks_of
+from .._log._reader import clicks_of
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 
 #: Smallest propensity that is predicted: rankers divide by propensities.
@@ -157,7 +156,9 @@ class BasePropensity(ReadsLogs, BaseEstimator):
             X = self._checked(X, reset=False)
         if not self._has_bias:
             return np.ones(X.shape[0])
-        values = self._known_bias(X, position, bias)
+        # NaN where a row is not shown.
+        places = {"position": position, "bias": bias}
+        values = bias_values(X, self._read_bias(X, places), position)
         shown = ~np.isnan(values)
         propensity = np.zeros(len(values))
         propensity[shown] = self._predict(X, values, shown, {"user": user})
@@ -176,8 +177,9 @@ class BasePropensity(ReadsLogs, BaseEstimator):
         return set()
 
     def columns_of_cells(self, names: list[str]) -> list[str] | None:
-        """Columns of a log in an engine whose values tell cells apart, beside the document."""
-        return ["bias" if "bias" in names else "position"]
+        """Columns of a log whose values tell cells apart, beside the document; None if more is
+        read than clicks and impressions of cells."""
+        return None if self._reads_rows else self._factor_columns(names)
 
     # What comes in ------------------------------------------------------------------------
     @property
@@ -210,7 +212,11 @@ class BasePropensity(ReadsLogs, BaseEstimator):
 
     def _count(self, X, click, names):
         """See :meth:`_read_engine`; ``names`` are the columns of X."""
-        return count_cells_of(X, click, self.columns_of_cells(names))
+        return count_cells_of(X, click, self._factor_columns(names))
+
+    def _factor_columns(self, names):
+        """Columns that make the bias factors, among all columns of a log."""
+        return ["bias" if "bias" in names else "position"]
 
     @property
     def _reads_rows(self) -> bool:
@@ -236,11 +242,17 @@ class BasePropensity(ReadsLogs, BaseEstimator):
             validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
         return X
 
-    def _known_bias(self, X, position, bias):
-        """The bias factor of each row to predict, NaN where it is not shown."""
-        return bias_values(X, bias, position)
-
     def _read_bias(self, X, roles):
         """The bias factor of each row, NaN where it was not shown; None where X has none."""
         values = read_role(X, "bias", roles["bias"])
         return read_role(X, "position", roles["position"]) if values is None else values
+
+    def _read_users(self, X, roles, given, instead):
+        """The role ``user`` of each row; without it an error that says what to set ``instead``."""
+        users = read_role(X, "user", roles["user"])
+        if users is None:
+            raise ValueError(
+                f"{given}, but X has no column 'user' and no user was passed: expected the user "
+                f"of every row. Add the role, or set {instead}."
+            )
+        return users

@@ -124,17 +124,14 @@ def label_table(log, clicks):
     return pd.DataFrame(
         {
             "qid": log.query_ids[labels.query],
-            "doc": labels.doc if log.doc_ids is None else _ids_of_documents(log)[labels.doc],
+            "doc": labels.doc
+            if log.doc_ids is None
+            else log.doc_ids.get_level_values("doc").to_numpy()[labels.doc],
             "clicks": raw.label * raw.weight,
             "impressions": labels.weight,
             "label": labels.label,
         }
     )
-
-
-def _ids_of_documents(log):
-    """Id of each document within its query, shape (n_docs,)."""
-    return log.doc_ids.get_level_values("doc").to_numpy()
 
 
 def _documents_of(log):

@@ -27,8 +27,7 @@ from .._log._factors import loss_scale
 from .._log._pickles import NotPickled
 from .._torch._losses import list_log_softmax
 from .._torch._net import NeuralEstimator
-from .._torch._networks import n_outputs_of, scoring_network
-from .._torch._stream import stream
+from .._torch._networks import n_outputs_of, scoring_network, stream
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._weights import label_table
 from ._candidates import find_candidates

@@ -37,7 +37,6 @@ from ..propensity._source import (
     has_users,
     propensities,
 )
-from ._distinct import DistinctCandidates
 from ._dual_learning import DLARanker
 from ._ensemble_weights import (
     HeldOut,
@@ -51,6 +50,7 @@ from ._ensemble_weights import (
 from ._ips import IPSRanker, NaiveRanker
 from ._lambdamart import LambdaMARTRanker
 from ._members import (
+    DistinctCandidates,
     HoldsMembers,
     check_member,
     check_pairs,

@@ -7,14 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 
-from .._base._sklearn import StrOptions
-from .._base._typing import Floats
+from .._base._sklearn import HasMethods, StrOptions
+from .._base._typing import Estimator, Floats
 from .._log._pickles import NotPickled
 from .._torch._fixed_examination import ListTarget, fit_best_of, fit_listwise
 from .._torch._losses import LOSSES
+from .._torch._net import NeuralEstimator
 from ..propensity._weights import (
-    average_propensities,
     debias_clicks,
     document_labels,
     examples_of,
@@ -22,13 +24,20 @@ from ..propensity._weights import (
 )
 from ._contradiction import warn_about_one_row_pages
 from ._corrections import NAIVE, Correction, corrections, that_differ
-from ._learner_ranker import LearnerRanker
-from ._learners import booster_columns, fit_learner
+from ._learners import (
+    booster_columns,
+    fit_learner,
+    scores_of_learner,
+    takes_columns,
+    takes_missing,
+)
 from ._propensity_ranker import PropensityRanker
+from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
+    from .._log._schema import Takes
 
 
 #: Losses that compare the rows of a page.
@@ -37,6 +46,51 @@ _PAIRWISE = ("pairwise", "lambda")
 #: division, which alone gives all documents the same importance. Only held-out clicks that speak
 #: for no correction, as with wrong propensities, are.
 _MANY_CLICKS = 100
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LearnerRanker(NeuralEstimator, BaseRanker):
+    """Base class of rankers whose learner is a network, or any ``estimator``.
+
+    Subclasses write ``_fit_network(log, task)`` and ``_fit_estimator(log, seed)``, which returns
+    the fitted clone of ``estimator``.
+    """
+
+    estimator: Estimator | None = None
+
+    _parameter_constraints = {
+        **NeuralEstimator._parameter_constraints,
+        "estimator": [HasMethods(["fit", "predict"]), None],
+    }
+
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
+        if self.estimator is None:
+            self._fit_network(log, task)
+        else:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self.estimator_ = self._fit_estimator(log, seed)
+
+    @property
+    def _takes(self) -> Takes:
+        return "categories" if takes_columns(self.estimator) else "numbers"
+
+    @property
+    def _refuses_missing(self) -> str | None:
+        return (
+            super()._refuses_missing if self.estimator is None else takes_missing(self.estimator)
+        )
+
+    @property
+    def _learns_more_by(self) -> Literal["network"] | None:
+        return "network" if self.estimator is None else None
+
+    def _n_subtasks(self) -> int:
+        return super()._n_subtasks() if self.estimator is None else 0
+
+    def _score(self, features: NDArray[np.float32]) -> Floats:
+        if not hasattr(self, "estimator_"):
+            return super()._score(features)
+        return scores_of_learner(self.estimator_, features)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -515,9 +569,7 @@ class UserAwareIPSRanker(IPSRanker):
     (1000,)
     """
 
-    def _before_folding(self, log: ClickLog) -> ClickLog:
-        # Lists of different users then have equal propensities, and can be merged.
-        return average_propensities(super()._before_folding(log))
+    _averages = True
 
 
 def _clicks_per_query(log):

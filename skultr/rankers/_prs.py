@@ -13,7 +13,7 @@ from .._torch._losses import ListLoss, propensity_ratio_loss
 from .._torch._networks import ListScores
 from ..propensity._weights import document_labels, examples_of
 from ._contradiction import warn_about_one_row_pages
-from ._learner_ranker import LearnerRanker
+from ._ips import LearnerRanker
 from ._learners import PairObjective, booster_columns, fit_learner
 from ._propensity_ranker import PropensityRanker
 

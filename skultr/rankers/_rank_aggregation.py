@@ -15,10 +15,9 @@ from .._base._progress import progress
 from .._base._sklearn import StrOptions, seeded_clone
 from .._base._typing import ArrayLike, Column, Floats, RandomState, Table
 from .._log._segments import TINY, encode
-from ._distinct import DistinctCandidates
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
-from ._members import HoldsMembers, check_member, check_pairs, scores_of
+from ._members import DistinctCandidates, HoldsMembers, check_member, check_pairs, scores_of
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ._cld import CLDRanker
 from ._click_ranker import ClickRanker
 from ._distilled import DistilledRanker
 from ._heckman import HeckmanRanker
-from ._learner_ranker import LearnerRanker
+from ._ips import LearnerRanker
 from ._ranker import BaseRanker
 from ._vectorization import VectorizationRanker
 

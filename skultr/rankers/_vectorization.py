@@ -21,11 +21,10 @@ from .._log._segments import encode
 from .._torch._fixed_examination import ListTarget, fit_listwise
 from .._torch._losses import ListLoss, listwise
 from .._torch._net import NeuralEstimator
-from .._torch._networks import SideBySide
-from .._torch._stream import Linear
+from .._torch._networks import Linear, SideBySide
 from ..identifiability._graph import warn_unless_identifiable
-from ._distinct import DistinctCandidates
 from ._hull import Hull
+from ._members import DistinctCandidates
 from ._ranker import BaseRanker
 from ._vectorization_formulas import (
     doubly_robust_labels,

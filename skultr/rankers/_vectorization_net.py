@@ -15,8 +15,7 @@ from torch.nn.functional import softplus
 from .._base._typing import Floats
 from .._log._segments import encode, pair_codes
 from .._torch._net import NeuralEstimator
-from .._torch._networks import ListScores, SideBySide, n_outputs_of, scoring_network
-from .._torch._stream import Linear
+from .._torch._networks import Linear, ListScores, SideBySide, n_outputs_of, scoring_network
 
 if TYPE_CHECKING:
     from skorch import NeuralNet

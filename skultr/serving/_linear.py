@@ -12,8 +12,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from torch import nn
 
 from .._base._typing import Floats
-from .._torch._networks import SideBySide
-from .._torch._stream import Dropout, Linear
+from .._torch._networks import Dropout, Linear, SideBySide
 from ..rankers._score_formula import ScoreFormula, score_formula
 from ._served_model import ServedModel
 from ._tree_formats import Upload, plugin_body, solr_body

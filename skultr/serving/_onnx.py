@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._torch._networks import MAX_DEVIATION, ScaleFeatures, SideBySide
-from .._torch._stream import Dropout, Linear
+from .._torch._networks import MAX_DEVIATION, Dropout, Linear, ScaleFeatures, SideBySide
 from ._linear import NetworkScores, columns_scaled
 from ._tree_formats import Upload
 

@@ -24,9 +24,8 @@ _PUBLIC = (*_FITTED, "skultr.propensity", "skultr.click_models")
 _OTHERS = {
     "lightgbm": "LGBMRanker LGBMRegressor",
     "sklearn.pipeline": "Pipeline",
-    "skultr._log._offsets": "FeatureOffsets",
-    "skultr._torch._networks": "ScaleFeatures SideBySide",
-    "skultr._torch._stream": "Dropout Linear",
+    "skultr._log._roles": "FeatureOffsets",
+    "skultr._torch._networks": "Dropout Linear ScaleFeatures SideBySide",
     "skultr.identifiability": "IdentifiabilityRepair",
     "skultr.identifiability._bias_features": "FactorVectors",
     "skultr.rankers._hull": "Hull",

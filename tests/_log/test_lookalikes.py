@@ -21,6 +21,10 @@ def log():
     return X, clicks
 
 
+#: Features that pass for binary grades.
+FLAGS = ("flag", "rare")
+
+
 def ranker():
     return NaiveRanker(estimator=Ridge(solver="svd"))
 
@@ -32,7 +36,8 @@ def test_outcomes_are_named_and_clean_logs_are_quiet():
 
 
 def test_features_named_as_roles_do_not_vanish_silently():
-    assert not [pair for pair in silent_losses(18) if pair[0] != "relevance"]
+    silent = silent_losses(18)
+    assert not [pair for pair in silent if pair[0] != "relevance" or pair[1] not in FLAGS]
 
 
 def test_roles_tell_what_each_column_was_read_as(log):
@@ -60,6 +65,38 @@ def test_grades_are_no_feature_but_scores_are_named(log):
     ranker().fit(X.assign(relevance=X["qid"] % 5), clicks)
     with pytest.warns(ClickDataWarning, match="'relevance' is a role, which is not read here"):
         ranker().fit(X.rename(columns={"price": "relevance"}), clicks)
+
+
+JUDGES = {
+    "grades": lambda grades: grades[0],
+    "normalised": lambda grades: grades[0] / 4,
+    "gains": lambda grades: (2.0 ** grades[0] - 1) / 15,
+    "three judges": lambda grades: grades[:3].mean(axis=0).round(2),
+    "five judges, normalised": lambda grades: grades.mean(axis=0) / 4,
+    "some rows": lambda grades: np.where(np.arange(grades.shape[1]) % 7, np.nan, grades[0] / 4),
+}
+
+
+@pytest.mark.parametrize("form", JUDGES)
+def test_annotation_is_no_feature(form, log):
+    X, clicks = log
+    grades = np.random.default_rng(0).integers(5, size=(5, len(X)))
+    ranker().fit(X.assign(relevance=JUDGES[form](grades)), clicks)
+
+
+def test_fractions_are_features_unless_clicks_follow_them(log):
+    X, clicks = log
+    attraction = 1 / (1 + np.exp(2 - X["normal"] - 0.5 * X["flag"]))
+    ranker().fit(X.assign(relevance=attraction), clicks)
+    with pytest.warns(ClickDataWarning, match="'relevance' is a role, which is not read here"):
+        ranker().fit(X.rename(columns={"share": "relevance"}), clicks)
+
+
+def test_on_shuffled_pages_any_score_may_have_served(log):
+    X, clicks = log
+    order = np.lexsort((np.random.default_rng(0).random(len(X)), X["session"]))
+    shuffled = X.assign(position=X["position"].to_numpy()[order], production=X["share"])
+    ranker().fit(shuffled, clicks)
 
 
 def test_the_score_that_ordered_the_pages_is_no_feature(log):

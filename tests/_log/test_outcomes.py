@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skultr import IdentifiabilityRepair
-from skultr._log._outcomes import take_target
+from skultr._log._reader import take_target
 from skultr.click_models import PBMModel
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import ndcg_score
@@ -217,7 +217,7 @@ def test_partial_fit_goes_on_with_the_curve(X):
         ({}, {}, "one above 0"),
         ({}, "outcome_cart", "X has no column 'outcome_cart'"),
         ({PURCHASE: np.nan}, PURCHASE, r"holds nan in 12000 rows.*fill in 0"),
-        ({PURCHASE: -1.0}, PURCHASE, "holds -1.0 in 12000 rows"),
+        ({PURCHASE: -1.0}, PURCHASE, "holds -1 in 12000 rows"),
         ({"click": None}, PURCHASE, "X has no column 'click'"),
     ],
     ids=str,

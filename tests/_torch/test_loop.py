@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from skultr._torch import _net
 from skultr._torch._loop import BatchLoader, ClipGradients, ListNet, as_is
-from skultr._torch._stream import global_stream
+from skultr._torch._networks import global_stream
 from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker
 
 from .._worlds import random_lists, small_log, top_k_log

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from skultr._torch._packed import packed
+from skultr._torch._networks import packed
 
 
 def _back(**modules):

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from skultr._torch._networks import ScaleFeatures, SideBySide, scoring_network
-from skultr._torch._scoring import outputs_of_rows
+from skultr._torch._networks import ScaleFeatures, SideBySide, outputs_of_rows, scoring_network
 from skultr.datasets import make_ltr
 from skultr.rankers import NaiveRanker
 from skultr.simulation import simulate_clicks

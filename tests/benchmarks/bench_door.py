@@ -6,8 +6,8 @@ Each log is simulated with its own number of queries, documents and pages, sharp
 order and kinds of features: normal, heavy-tailed, counts, flags, rare flags and brands. Outcomes
 are carts, purchases or dwell times after 2 to 60 % of the clicks, some with rare rows that were
 not clicked. A renamed log has one feature under the name of a role that the log lacks; it must be
-named by an error or a warning of `fit`. A flag that is called `relevance` passes for grades. 2
-minutes of one core.
+named by an error or a warning of `fit`. A flag that is called `relevance` passes for grades. 1
+minute of one core.
 """
 
 import argparse

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from skultr._log._cells import read_cells
 from skultr._log._roles import read_column
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
-from skultr.propensity import InterventionHarvesting
+from skultr.propensity import InterventionHarvesting, PowerLawPropensity
 from skultr.propensity._comparisons import shrink
 from skultr.propensity._curves import CurvePropensity, Estimate, resamples
 
@@ -377,3 +377,8 @@ def test_users_of_whom_nothing_is_known_get_the_common_curve():
     )
     np.testing.assert_allclose(found[:2], -2.0)
     assert found[2] > -1.3
+
+
+def test_a_power_law_is_one_of_positions_whatever_the_bias():
+    X = pd.DataFrame({"qid": 1, "doc": ["a", "b"], "position": [1, 2], "bias": [7, 3]})
+    assert PowerLawPropensity().fit(X, [1, 0]).predict(X).tolist() == [1.0, 0.5]

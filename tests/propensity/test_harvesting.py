@@ -471,7 +471,7 @@ def test_a_batch_is_its_problems_one_by_one():
 def test_resampled_totals_are_those_of_drawn_units(monkeypatch):
     X, rate = _cells(60)
     cells, _ = read_cells(X, rate)
-    comparisons = Comparisons.of(cells, "equal")
+    comparisons = Comparisons.of(cells, "published")
     draws = [np.random.default_rng(seed).integers(0, 3, 60).astype(float) for seed in range(7)]
     monkeypatch.setattr(_comparisons, "BATCH", 2 * 60)  # two draws at a time
     batches = list(comparisons.resampled(np.arange(60), draws))
@@ -491,7 +491,7 @@ def test_factors_that_nothing_compares_take_no_place():
     clicks = np.concatenate([rate, np.ones(500)])
     without, _ = read_cells(X, rate)
     cells, _ = read_cells(more, clicks)
-    some, every = (Comparisons.of(each, "impressions") for each in (without, cells))
+    some, every = (Comparisons.of(each, "default") for each in (without, cells))
     assert every.totals().shape == some.totals().shape
     assert (every.totals() == some.totals()).all()
     places = every.of_factors(np.arange(every.n_bias, dtype=float)[None])[0]
