@@ -479,7 +479,7 @@ def _taken(column, rows):
     """Rows of a column; a constant one stays without memory."""
     if isinstance(rows, slice) or column.strides != (0,):
         return column[rows]
-    return np.broadcast_to(column[:1].reshape(()), len(rows))
+    return np.broadcast_to(column[:1], len(rows))
 
 
 def _narrow(column):
