@@ -123,7 +123,7 @@ class EngineLog:
         own = [name for name in reads if name not in ROLES and name not in optional]
         called = repr(click) if called is None else called
         names = {"click": called, "n_clicks": called}
-        scale = check_rows(frame, columns, schema, names, map(_missing_value, own))
+        scale = check_rows(frame, columns, schema, names, [_missing_value(name) for name in own])
         if "impressions" in schema:
             known = columns["impressions"].cast(nw.Float64)
             weight = known if weight is None else known * weight

@@ -61,6 +61,9 @@ class ReadsLogs:
             self.roles_ |= dict.fromkeys(feature_columns(documents), "feature")
         if "click" in self.roles_ and _names_outcome(y):
             self.roles_["click"] = "click"
+        # Columns that are combined to one bias factor.
+        combined = self.roles_.keys() & getattr(self, "_columns", ())
+        self.roles_ |= dict.fromkeys(combined, "bias")
         if _is_in_memory(X):
             _warn_of_unread(X, y, self.roles_, given)
 
