@@ -7,33 +7,32 @@ is collected has the size of the *distinct* lists, and is processed as codes and
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-import pandas as pd
 
 from .._base._typing import AnyFrame, Floats, Frame, Ints
 from ..exceptions import python_value
 from ._counted import (
-    CHECKED,
+    CODES,
     EngineLog,
+    check_counts,
     code_ids,
-    codes_of,
+    collect,
     count_by,
+    frame_of,
     one_value,
-    totals_of,
+    value_bits,
+    with_hashes,
     with_versions,
 )
-from ._engine import check_counts, collect, value_bits, with_hashes
 from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION
 from ._feature_table import FeatureTable
 from ._hashing import hash_columns
-from ._reader import pairs_of_codes
+from ._reader import name_documents
 from ._roles import ROLES, feature_names, is_role
-from ._segments import encode
+from ._segments import encode, pair_codes
 
 #: Replaces a missing position (or bias) in a group key, because some engines drop null keys.
 _MISSING = -(2**31)
@@ -144,11 +143,10 @@ def count_lists_of(X: Any, click: str, features: Iterable[str] = ()) -> tuple[An
 
 
 def _count_lists(X, click, features, documents=None, *, rates=False):
-    log = EngineLog.of(X, click, CHECKED, needs=["qid", "doc", "position"], rates=rates)
-    rows = _Rows.of(log, features)
-    lists = rows.lists()
+    log = EngineLog.of(X, click, needs=["qid", "doc", "position"], rates=rates)
+    lists = _Lists(log, features)
     row = lists.in_order()
-    table = _result(lists, row)
+    table = lists.table(row)
     if documents is not None:
         table = _with_features(table, documents, lists, row)
     weight = lists.weight[row]
@@ -156,263 +154,183 @@ def _count_lists(X, click, features, documents=None, *, rates=False):
     return table.to_native(), np.minimum(rate, 1.0)  # sums of rates may be rounded up
 
 
-# The log, with keys that every engine groups alike ------------------------------------
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """All rows of a log, with keys without nulls, and features or the number of the row.
-
-    ``ids`` are what the codes of a frame in memory stand for, and ``first`` its features.
-    """
-
-    log: EngineLog
-    frame: Any
-    ids: dict
-    features: list
-    first: Any
-
-    @classmethod
-    def of(cls, log, features):
-        shown, first = log.columns["shown"], None
-        values = {name: log.columns[name] for name in IDS if name in log.schema}
-        for name in ("position", "bias"):
-            if name in log.schema:
-                # A row without an impression was not shown.
-                key = nw.when(shown).then(log.columns[name]).otherwise(nw.lit(_MISSING))
-                values[name] = key.fill_null(_MISSING).cast(nw.Int64)
-        of_rows = {name: nw.col(name) for name in features}
-        frame = log.rows(values | of_rows, shown=False)
-        if features and isinstance(frame, nw.DataFrame):
-            first = with_versions(nw.maybe_reset_index(frame.select(features)), features)
-            numbers = np.arange(len(frame)), first["_version"].to_numpy()
-            new = zip(("_row", "_version"), numbers, strict=True)
-            new = [nw.new_series(k, each, backend=frame.implementation) for k, each in new]
-            frame = nw.maybe_reset_index(frame.drop(features)).with_columns(*new)
-        elif features:
-            frame = with_versions(frame, features)
-        frame, ids = code_ids(frame, [name for name in IDS if name in values])
-        return cls(log, frame, ids, features, first)
-
-    def names(self, *names):
-        return [name for name in names if name in self.frame.collect_schema()]
-
-    def lists(self):
-        """Clicks and impressions by list, document and place."""
-        frame = self.frame
-        keys = self.names("qid", "user", "doc", "position", "bias", "_version")
-        if self.first is None:
-            more = [one_value(frame, name) for name in self.features]
-        else:
-            more = [nw.col("_row").min()]
-        if "session" in self.log.schema:
-            # The user enters, so that a session of several users differs from any of one user.
-            frame = _with_lists(frame, keys[1:])
-            keys = keys + _HASHES
-            more.append(nw.col("_length").max())
-        return _Lists(self, count_by(frame, keys, *more))
-
-    def refuse_users(self):
-        """Raise an error if a session has several users."""
-        if "user" not in self.log.schema:
-            return
-        users = self.frame.filter(nw.col("position") != _MISSING).select("qid", "session", "user")
-        users = users.unique().group_by("qid", "session").agg(nw.len().alias("n"))
-        users = collect(users.filter(nw.col("n") > 1))
-        if len(users):
-            example = users["qid"][0]
-            example = self.ids["qid"][int(example)] if "qid" in self.ids else example
-            where = f"such as in query {python_value(example)!r}"
-            ONE_USER_PER_SESSION.report(len(users), None, where)
+def _rows_of(log, features):
+    """All rows of a log, with keys without nulls and, beside features, a hash of them."""
+    values = {name: log.columns[name] for name in IDS if name in log.schema}
+    for name in CODES:
+        if name in log.schema:
+            # A row without an impression was not shown.
+            key = nw.when(log.columns["shown"]).then(log.columns[name])
+            values[name] = key.otherwise(nw.lit(_MISSING)).fill_null(_MISSING).cast(nw.Int64)
+    rows = log.rows(values | {name: nw.col(name) for name in features}, shown=False)
+    return with_versions(rows, features) if features else rows
 
 
-def _with_lists(frame, place):
+def _with_lists(rows, place):
     """The rows, with the length of their list and the sums of two hashes over it.
 
     The sums depend on what the list shows, not on the order of the rows; they are 0 in rows that
     were never shown.
     """
     shown = nw.col("position") != _MISSING
-    frame = with_hashes(frame, place)
-    frame = frame.with_columns(
-        *(nw.when(shown).then(nw.col(name)).otherwise(0) for name in _HASHES),
-        shown.cast(nw.Int64).alias("_length"),
-    )
-    sums = [nw.col(name).sum() for name in (*_HASHES, "_length")]
-    if isinstance(frame, nw.DataFrame):
-        frame = frame.with_columns(*(each.over("qid", "session") for each in sums))
+    rows = with_hashes(rows, place)
+    in_list = [nw.when(shown).then(nw.col(name)).otherwise(0).alias(name) for name in _HASHES]
+    rows = rows.with_columns(*in_list, shown.cast(nw.Int64).alias("_length"))
+    names, session = (*_HASHES, "_length"), ("qid", "session")
+    if isinstance(rows, nw.DataFrame):
+        rows = rows.with_columns(*(nw.col(name).sum().over(*session) for name in names))
     else:
-        session = ["qid", "session"]
-        sums = frame.group_by(*session).agg(*sums)
+        sums = rows.group_by(*session).agg(*(nw.col(name).sum() for name in names))
         # DuckDB's sums have 128 bits.
-        names = (*_HASHES, "_length")
         sums = sums.with_columns(*(nw.col(name).cast(nw.Int64) for name in names))
-        frame = frame.drop(*_HASHES, "_length").join(sums, on=session, how="left")
-    in_list = [nw.when(shown).then(nw.col(name)).otherwise(0) for name in _HASHES]
-    return frame.with_columns(*(each.fill_null(0) for each in in_list))
+        rows = rows.drop(*names).join(sums, on=session, how="left")
+    return rows.with_columns(*(each.fill_null(0) for each in in_list))
 
 
 # What was collected -------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
 class _Lists:
-    """The rows of the result in any order: codes of their ids, their list and their counts."""
+    """Clicks and impressions by list, document and place, in any order.
 
-    rows: _Rows
-    table: nw.DataFrame
+    ``codes`` are those of queries, users and documents, with what they stand for; ``place`` is the
+    rank of the position, of which "never shown" is the first if it occurs; ``what`` is the code of
+    the document with its features.
+    """
 
-    def __post_init__(self):
-        log = self.rows.log
-        check_counts(self.weight[self.shown], self.clicks[self.shown], log.counts)
-
-    @cached_property
-    def coded(self):
-        """Codes of queries, users and documents, and what they stand for."""
-        names = self.rows.names("qid", "user", "doc")
-        return {name: codes_of(self.table, self.rows.ids, name) for name in names}
-
-    @cached_property
-    def position(self) -> Ints:
-        return self.table["position"].to_numpy().astype(np.int64)
-
-    @cached_property
-    def shown(self):
-        return self.position != _MISSING
-
-    @cached_property
-    def place(self):
-        """Rank of the position among all, of which "never shown" is the first if it occurs."""
-        return encode(self.position)[0]
-
-    @cached_property
-    def weight(self) -> Floats:
-        return totals_of(self.table)[0]
-
-    @cached_property
-    def clicks(self) -> Floats:
-        return totals_of(self.table)[1]
-
-    @cached_property
-    def features(self):
-        """The features of each row; None if the log has none."""
+    def __init__(self, log: EngineLog, features: list[str]) -> None:
+        self.log, rows, known = log, _rows_of(log, features), None
+        if features and isinstance(rows, nw.DataFrame):
+            # Features in memory are taken from the first row that has them.
+            known = rows.select(features)
+            rows = rows.drop(features).with_row_index("_row")
+        self.rows, ids = code_ids(rows, [name for name in IDS if name in log.schema])
+        names = self.rows.collect_schema()
+        # The user enters, so that a session of several users differs from any of one user.
+        place = [n for n in ("user", "doc", "position", "bias", "_version") if n in names]
+        keys, more = ["qid", *place], [nw.col("_row").min()] if "_row" in names else []
+        more += [one_value(self.rows, name) for name in features if name in names]
         rows = self.rows
-        if rows.first is None:
-            return self.table.select(rows.features) if rows.features else None
-        return rows.first.select(rows.features)[self.table["_row"].to_numpy()]
+        if "session" in log.schema:
+            rows, keys = _with_lists(rows, place), keys + _HASHES
+            more.append(nw.col("_length").max())
+        self.count = count = count_by(rows, keys, *more, ids=ids)
+        self.codes = {name: count.codes(name) for name in ("qid", "user", "doc") if name in keys}
+        self.weight, self.clicks = count.weight, count.clicks
+        self.position = count.table["position"].to_numpy().astype(np.int64)
+        self.shown, self.place = self.position != _MISSING, encode(self.position)[0]
+        check_counts(self.weight[self.shown], self.clicks[self.shown], log.counts)
+        self.what = self.codes["doc"][0]
+        if features:
+            found = count.table if known is None else known[count.table["_row"].to_numpy()]
+            self.features = found.select(features)
+            bits = hash_columns([value_bits(self.features[name]) for name in features])
+            version, versions = encode(bits)
+            self.what = encode(pair_codes(self.what, version, len(versions)))[0]
 
-    @cached_property
-    def what(self) -> Ints:
-        """Code of the document with its features, by document; no engine determines the order."""
-        doc = self.coded["doc"][0]
-        if self.features is None:
-            return doc
-        hashes = hash_columns([value_bits(self.features[name]) for name in self.rows.features])
-        version, versions = encode(hashes)
-        return encode(doc * len(versions) + version)[0]
-
-    @cached_property
-    def list_(self) -> Ints:
-        """Number of the list, by query and user; never-shown rows are in the first one."""
-        group = self.coded["qid"][0]
-        if "user" in self.coded:
-            user, users = self.coded["user"]
-            group = encode(group * len(users) + user)[0]
-        if _HASHES[0] not in self.table.columns:
+    def numbers(self) -> Ints:
+        """Number of the list of each row, by query and user; never-shown rows are in the first."""
+        table, group = self.count.table, self.codes["qid"][0]
+        if "user" in self.codes:
+            user, users = self.codes["user"]
+            group = encode(pair_codes(group, user, len(users)))[0]
+        if _HASHES[0] not in table.columns:
             return group
         listed = np.zeros(int(group.max()) + 1, dtype=bool)
         listed[group[self.shown]] = True
         rows = np.flatnonzero(self.shown | ~listed[group])
-        high, low = (self.table[name].to_numpy() for name in _HASHES)
+        high, low = (table[name].to_numpy() for name in _HASHES)
         hashes, known = encode(((high << 20) ^ low)[rows])
-        code, lists = encode(group[rows] * len(known) + hashes)
+        code, lists = encode(pair_codes(group[rows], hashes, len(known)))
         # Lists are ordered by what they show, first row first: no engine determines the order.
-        of_group = lists // len(known)
-        shows = (self.place * (int(self.what.max()) + 1) + self.what)[rows]
+        group_of_list = lists // len(known)
+        shows = pair_codes(self.place, self.what, int(self.what.max()) + 1)[rows]
         first = np.full(len(lists), np.iinfo(np.int64).max)
         np.minimum.at(first, code, shows)
         content = np.zeros(len(lists), dtype=np.uint64)
-        bias = [self.table["bias"].to_numpy()[rows]] if "bias" in self.table.columns else []
+        bias = [table["bias"].to_numpy()[rows]] if "bias" in table.columns else []
         np.add.at(content, code, hash_columns([shows, *bias]))
-        order = np.lexsort((content, first, of_group))
-        number = np.empty(len(order), dtype=np.int64)
-        number[order] = np.arange(len(order))
-        list_ = np.searchsorted(of_group, np.arange(len(listed)))[group]
+        number = np.empty(len(lists), dtype=np.int64)
+        number[np.lexsort((content, first, group_of_list))] = np.arange(len(lists))
+        list_ = np.searchsorted(group_of_list, np.arange(len(listed)))[group]
         list_[rows] = number[code]
         return list_
 
     def in_order(self) -> Ints:
         """The rows by query, list and position, rows never shown last, by document.
 
-        Raises an error if two rows of a list have the same position.
+        Sets ``list_``. Raises an error if two rows of a list have the same position.
         """
+        self.list_ = self.numbers()
         n_places, n_docs = int(self.place.max()) + 1, int(self.what.max()) + 1
         place = np.where(self.shown, self.place, n_places + self.what)
-        key = self.list_ * (n_places + n_docs) + place
+        key = pair_codes(self.list_, place, n_places + n_docs)
         row = np.argsort(key)
         twice = np.flatnonzero(key[row[1:]] == key[row[:-1]])
         if len(twice):
             self._refuse_place(row[twice[0]])
-        if "_length" in self.table.columns:
+        if "_length" in self.count.table.columns:
             # If a row recurs within a session, the session is longer than its list.
             length = np.bincount(self.list_, self.shown)[self.list_]
-            longer = self.shown & (self.table["_length"].to_numpy() != length)
+            longer = self.shown & (self.count.table["_length"].to_numpy() != length)
             if longer.any():
-                self.rows.refuse_users()
-                self._refuse_place(np.argmax(longer * self.table["_n"].to_numpy()))
+                self._refuse_users()
+                self._refuse_place(np.argmax(longer * self.count.table["_n"].to_numpy()))
         return row
 
     def _refuse_place(self, row):
-        codes, ids = self.coded["qid"]
-        where = f"query {python_value(ids[int(codes[row])])!r}"
+        where = f"query {python_value(self._column('qid')[int(row)])!r}"
         ONE_ROW_PER_POSITION.report(2, int(self.position[row]), where)
 
+    def _refuse_users(self):
+        """Raise an error if a session has several users."""
+        if "user" not in self.codes:
+            return
+        users = self.rows.filter(nw.col("position") != _MISSING).select("qid", "session", "user")
+        users = users.unique().group_by("qid", "session").agg(nw.len().alias("n"))
+        users = collect(users.filter(nw.col("n") > 1))
+        if len(users):
+            example, ids = users["qid"][0], self.count.ids.get("qid")
+            example = example if ids is None else ids[int(example)]
+            where = f"such as in query {python_value(example)!r}"
+            ONE_USER_PER_SESSION.report(len(users), None, where)
 
-# The result ---------------------------------------------------------------------------
-def _result(lists, row):
-    """The role columns of the result with the ids of the log, and the features."""
-    table, rows, weight = lists.table, lists.rows, lists.weight[row]
-    columns = {}
-    for name in rows.names("qid", "doc", "position", "bias", "user"):
-        if name in rows.ids:
-            columns[name] = rows.ids[name][lists.coded[name][0][row]]
-        else:
-            columns[name] = table[name][row]
-    computed = {
-        "session": lists.list_[row],
-        "impressions": weight.astype(np.int64) if not (weight % 1).any() else weight,
-    }
-    if rows.log.scope is not None:
-        computed["doc_scope"] = np.full(len(row), rows.log.scope, dtype=object)
-    for name, values in computed.items():
-        columns[name] = nw.new_series(name, values, backend=table.implementation)
-    columns = {name: columns[name] for name in ROLES if name in columns}
-    columns |= {name: lists.features[name][row] for name in rows.features}
-    # pandas would align the columns by their row labels.
-    X = nw.from_dict({name: nw.maybe_reset_index(each) for name, each in columns.items()})
-    if lists.shown.all():
-        return X
-    keys = [nw.col(name) for name in ("position", "bias") if name in columns]
-    return X.with_columns(*(nw.when(nw.col("position") != _MISSING).then(key) for key in keys))
+    def _column(self, name):
+        """Values of a key, as the log has them."""
+        ids = self.count.ids.get(name)
+        return self.count.table[name] if ids is None else ids[self.codes[name][0]]
+
+    def table(self, row: Ints) -> nw.DataFrame[Any]:
+        """Roles and features of some rows, in this order."""
+        keys = [n for n in ("qid", "doc", *CODES, "user") if n in self.count.table.columns]
+        columns = {name: self._column(name)[row] for name in keys}
+        weight = self.weight[row]
+        columns["session"] = self.list_[row]
+        columns["impressions"] = weight if (weight % 1).any() else weight.astype(np.int64)
+        if self.log.scope is not None:
+            columns["doc_scope"] = np.full(len(row), self.log.scope, dtype=object)
+        columns = {name: columns[name] for name in ROLES if name in columns}
+        if "_version" in self.count.table.columns:
+            columns |= {name: self.features[name][row] for name in self.features.columns}
+        X = frame_of(columns)
+        if self.shown.all():
+            return X
+        shown = nw.when(nw.col("position") != _MISSING)
+        return X.with_columns(*(shown.then(nw.col(name)) for name in CODES if name in columns))
 
 
 def _with_features(X, documents, lists, row):
     """The result with the values and features of each document, in its kind of frame."""
     table = FeatureTable(documents)
     documents = nw.from_native(documents, eager_only=True)
-    values = {name for name in documents.columns if not is_role(name)} | {*_OF_DOCUMENTS}
-    of_log = [name for name in documents.columns if name not in values | {"qid", "doc"}]
-    if of_log:
+    names = [name for name in _OF_DOCUMENTS if name in documents.columns]
+    names += [name for name in documents.columns if not is_role(name)]
+    roles = [name for name in documents.columns if name not in {"qid", "doc", *names}]
+    if roles:
         raise ValueError(
-            f"documents has the columns {of_log}, which are roles of the log; expected 'doc', "
+            f"documents has the columns {roles}, which are roles of the log; expected 'doc', "
             "'qid', 'production', 'relevance' and features. Rename or drop them."
         )
-    doc, ids = lists.coded["doc"]
-    ids = pd.Index(ids.to_numpy(), name="doc", tupleize_cols=False)
-    if table.ids.nlevels == 2:
-        query, queries = lists.coded["qid"]
-        doc, query, own = pairs_of_codes(query, doc, len(ids))
-        ids = pd.MultiIndex.from_arrays(
-            [queries.to_numpy()[query], ids[own]], names=["qid", "doc"]
-        )
-    names = [name for name in _OF_DOCUMENTS if name in documents.columns]
-    names += [name for name in documents.columns if name in values and name not in names]
+    query = lists.codes["qid"] if table.ids.nlevels == 2 else None
+    doc, ids = name_documents(lists.codes["doc"], query)
     if not names:
         return X
     values = nw.maybe_reset_index(documents.select(names)[table.places(ids)[doc[row]]])

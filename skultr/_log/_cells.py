@@ -10,11 +10,11 @@ from tempfile import TemporaryFile
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import csr_array
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from .._base._typing import Ints
-from ._components import comparable_components, factor_components
 from ._reader import first_rows, read
 from ._segments import TINY, encode, pair_codes
 
@@ -227,18 +227,22 @@ class Cells:
         return factor_components(shared, factor, self.n_factors)[1]
 
     def comparable(self, clicked):
-        """Component of each factor within which ``clicked`` cells bound ratios of examinations.
+        """Component of each factor, within which ``clicked`` cells bound ratios of examinations.
 
-        See :func:`comparable_components`.
+        A document with clicks under factor a that was shown under factor b without clicks bounds
+        the ratio o_a / o_b from below, and not from above. The maximum-likelihood estimate of a
+        ratio is finite exactly within the strong components of the directed graph with an edge
+        from factor to document for "was shown under" and one from document to factor for "was
+        clicked under" (the condition of Ford 1957 for paired comparisons).
         """
-        if self.bounds is None:
-            shape = self.n_docs, self.n_factors
-            return comparable_components(self.doc, self.factor, clicked(self), *shape)[1]
-
-        def links(part):
-            return part.matrix().T @ part.take(clicked(part)).matrix()
-
-        return connected_components(self.total(links), connection="strong")[1]
+        if self.bounds is not None:
+            links = self.total(lambda part: part.matrix().T @ part.take(clicked(part)).matrix())
+            return connected_components(links, connection="strong")[1]
+        rows, node = clicked(self), self.n_docs + self.factor
+        start = np.concatenate([node, self.doc[rows]])
+        end = np.concatenate([self.doc, node[rows]])
+        size = self.n_docs + self.n_factors
+        return _components(start, end, size, connection="strong")[self.n_docs :]
 
     def matrix(self, values=None):
         """One value per cell, by default 1, as a sparse matrix (n_docs, n_factors)."""
@@ -368,7 +372,9 @@ def count_cells(rows, *, user=None, arm=None):
                 "Expected the arm of each randomised list."
             )
     at = slice(None) if shown.all() else np.flatnonzero(shown)
-    bias, bias_values = rows.bias if rows.has_places else _one_factor(rows.n_rows)
+    # Where nothing says where a row was shown, all rows are under one bias factor.
+    one = np.zeros(rows.n_rows, dtype=np.intp), np.ones(1, dtype=int)
+    bias, bias_values = rows.bias if rows.has_places else one
     factor, factors = _code_factors(bias[at], bias_values, None if user is None else user[at])
     query = rows.query[at]
     if arm is None:
@@ -402,11 +408,6 @@ def cells_of_log(log):
     return replace(log.cells, **names)
 
 
-def _one_factor(n_rows):
-    """Where nothing says where a row was shown, all rows are under one bias factor."""
-    return np.zeros(n_rows, dtype=np.intp), np.ones(1, dtype=int)
-
-
 def _code_factors(bias, bias_values, user):
     if user is None:
         return bias, Factors(bias_values, None)
@@ -425,3 +426,38 @@ def distinct(key, n_keys):
     seen = np.zeros(n_keys, dtype=bool)
     seen[key] = True
     return np.flatnonzero(seen), (np.cumsum(seen) - 1)[key]
+
+
+# Components ---------------------------------------------------------------------------
+def factor_components(doc: Ints, factor: Ints, n_factors: int) -> tuple[int, Ints]:
+    """Component of each bias factor; a document links the factors it was shown under."""
+    labels = bipartite_components(doc, factor, int(doc.max(initial=-1)) + 1, n_factors)[1]
+    found, labels = np.unique(labels, return_inverse=True)
+    return len(found), labels
+
+
+def bipartite_components(
+    doc: Ints, factor: Ints, n_docs: int, n_factors: int
+) -> tuple[Ints, Ints]:
+    """Component of each document and of each bias factor in their bipartite graph.
+
+    Two factors are connected here exactly if they are connected in the graph that links every two
+    factors of a document, whose size would be quadratic in the factors of a document.
+    """
+    labels = _components(doc, n_docs + factor, n_docs + n_factors, directed=False)
+    return labels[:n_docs], labels[n_docs:]
+
+
+def _components(start, end, size, **settings):
+    # Floats, because repeated edges are summed: small integers could overflow to 0, no edge.
+    graph = coo_array((np.ones(len(start)), (start, end)), (size, size))
+    return connected_components(graph, **settings)[1]
+
+
+def weighted_graph(n_nodes: int, a: Ints, b: Ints, weight: NDArray) -> csr_array:
+    """Sparse matrix of a weighted graph, for SciPy's spanning trees and shortest paths.
+
+    Node numbers have 32 bits, because SciPy before 1.17 accepts no others there.
+    """
+    ends = a.astype(np.int32), b.astype(np.int32)
+    return csr_array(coo_array((weight, ends), (n_nodes, n_nodes)))

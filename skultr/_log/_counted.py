@@ -15,26 +15,40 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
-from ._engine import (
-    CODES,
-    check_numbers,
-    check_rows,
-    collect,
-    encode_ids,
-    fault_columns,
-    is_in_engine,
-    scope_of,
-    with_hashes,
+from ..exceptions import ClickDataWarning, python_value, warn_user
+from ._faults import (
+    GRADES,
+    IDS,
+    NO_ROW_SHOWN,
+    NO_ROWS,
+    Columns,
+    all_at_once,
+    check_clicked,
+    find_faults,
+    missing_value,
 )
-from ._faults import NO_ROW_SHOWN, Fault
+from ._hashing import hash_columns
 from ._reader import pairs_of_codes
-from ._roles import OUTCOME, ROLES
-from ._segments import ROUNDING
+from ._roles import OUTCOME, ROLES, read_scope
+from ._segments import ROUNDING, encode, sorting_order
 
 #: Roles whose faults are reported, whatever is counted.
 CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
+#: Roles that hold whole numbers, whatever type a column with missing values has.
+CODES = ("position", "bias")
+#: Bits of the hash of a row: sums over half a million rows fit into 64 bits in every engine.
+_HASH_BITS = 44
+
+
+def is_in_engine(X: Any) -> bool:
+    """True if X is a frame of an engine: lazy Polars, DuckDB, Dask, PySpark, ..."""
+    if nw.dependencies.is_into_dataframe(X):
+        return False
+    return isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame)
 
 
 def check_given(X: Any, y: Any, sample_weight: Any, roles: Mapping[str, Any], caller: str) -> None:
@@ -110,20 +124,29 @@ class EngineLog:
         named = [name for name in (click, sample_weight) if name is not None]
         require_columns(schema, [*needs, *named])
         reads = [name for name in dict.fromkeys([*needs, *reads]) if name in schema]
-        numbers = [name for name in (*CODES, "impressions", "propensity") if name in reads]
-        check_numbers(schema, [*numbers, *named])
+        numbers = (*CODES, "impressions", "propensity", "production")
+        check_numbers(schema, [*(name for name in numbers if name in reads), *named])
         if frame.implementation.is_polars():
             frame = frame.lazy()
         rates = rates or "impressions" not in schema
+        called = repr(click) if called is None else called
         clicks, weight = (
             None if name is None else nw.col(name).cast(nw.Float64).fill_nan(None)
             for name in (click, sample_weight)
         )
-        columns = fault_columns(schema, reads, clicks, weight, rates=rates)
+        columns = {name: _column(name, schema[name]) for name in reads}
+        columns.setdefault("impressions", nw.lit(1.0))
+        shown = (columns["impressions"] > 0).fill_null(False)
+        place = next((name for name in CODES if name in columns), None)
+        if place is not None:
+            shown = shown & ~columns[place].is_null()
+        columns |= {"shown": shown, "served": shown}
+        if weight is not None:  # a sample weight of 0 excludes a row on purpose
+            columns |= {"sample_weight": weight, "shown": shown & (weight > 0)}
+        if clicks is not None:
+            columns |= dict.fromkeys(("click", "n_clicks")[: 2 - rates], clicks)
         own = [name for name in reads if name not in ROLES and name not in optional]
-        called = repr(click) if called is None else called
-        names = {"click": called, "n_clicks": called}
-        scale = check_rows(frame, columns, schema, names, [_missing_value(name) for name in own])
+        scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
         if "impressions" in schema:
             known = columns["impressions"].cast(nw.Float64)
             weight = known if weight is None else known * weight
@@ -135,7 +158,10 @@ class EngineLog:
     @cached_property
     def scope(self) -> str | None:
         """Scope of the ids of documents, or None if the log does not have it."""
-        return scope_of(self.frame) if "doc_scope" in self.schema else None
+        if "doc_scope" not in self.schema:
+            return None
+        found = collect(self.frame.select("doc_scope").unique())["doc_scope"]
+        return read_scope(None, found.to_numpy()) if len(found) else "query"
 
     def key(self, name: str) -> nw.Expr:
         """A column of shown rows to group by: positions and bias factors are integers."""
@@ -150,6 +176,13 @@ class EngineLog:
         values = {name: each for name, each in sums.items() if each is not None} | dict(values)
         return frame.select(*(each.alias(name) for name, each in values.items()))
 
+    def count(self, keys: Iterable[str]) -> Count:
+        """The shown rows by some of the columns that were read."""
+        rows, ids = code_ids(self.rows({name: self.key(name) for name in keys}), keys)
+        count = count_by(rows, keys, ids=ids)
+        check_counts(count.weight, count.clicks, self.counts)
+        return count
+
 
 def require_columns(schema: nw.Schema, names: Iterable[str]) -> None:
     """Raise an error with the names of columns that a frame lacks."""
@@ -162,15 +195,73 @@ def require_columns(schema: nw.Schema, names: Iterable[str]) -> None:
         )
 
 
-def _missing_value(name):
-    return Fault(
-        f"{name} missing",
-        (name, "shown"),
-        ValueError,
-        f"The column {name!r} is missing in {{rows}}, {{where}}; expected a value in every row "
-        "that was shown. Fill it (with a separate value such as 'unknown'), or drop these rows.",
-        lambda c: c.shown & c.missing(name),
+def check_numbers(schema: nw.Schema, names: Iterable[str]) -> None:
+    """Refuse columns of text that must hold numbers."""
+    text = nw.String | nw.Categorical | nw.Enum
+    _raise(
+        f"The role {name!r} must hold numbers, got {schema[name]} values. Convert the column, or "
+        "rename it if it holds something else."
+        for name in names
+        if isinstance(schema.get(name), text)
     )
+
+
+def _raise(errors):
+    """Raise all errors at once, if there are any."""
+    errors = list(errors)
+    if errors:
+        raise ValueError(all_at_once(errors) if len(errors) > 1 else errors[0])
+
+
+def _column(name, dtype):
+    column = nw.col(name)
+    if name in (*CODES, "impressions") and not dtype.is_integer():
+        return column.cast(nw.Float64).fill_nan(None)
+    return column.fill_nan(None) if dtype.is_float() else column
+
+
+def _check_rows(frame, columns, schema, called, more):
+    """Scale of click rates (1 but for grades); faults of the log, and ``more``, are reported."""
+    faults = [*_faults(columns, schema), *more]
+    expressions = Columns(columns, nw.Expr.is_null)
+    wrong = [fault.wrong(expressions).fill_null(False) for fault in faults]
+    counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
+    rates = "click" in columns and "n_clicks" not in columns
+    largest = columns["click"].max() if rates else nw.len()
+    counts = frame.select(nw.len().alias("n"), largest.alias("largest"), *counts)
+    n_rows, largest, *counts = collect(counts).row(0)
+    if not n_rows:
+        NO_ROWS.report(0, None, None)
+    ids = [name for name in ("qid", "doc") if name in schema]
+    found = []
+    for fault, rows, count in zip(faults, wrong, counts, strict=True):
+        if not count:
+            continue
+        name = fault.reads[0]
+        row = collect(frame.filter(rows).select(*ids, columns[name].alias("_value")).head(1))
+        *example, value = map(python_value, row.row(0))
+        where = ", ".join(f"{name} {each!r}" for name, each in zip(ids, example, strict=True))
+        where = f"such as in {where}" if ids else ""
+        name = called if name in ("click", "n_clicks") else None
+        found.append((fault, fault.message(int(count), value, where, name)))
+    _raise(message for fault, message in found if fault.is_error)
+    for fault, message in found:
+        fault.tell(message)
+    if not rates or largest <= 1:
+        return 1.0
+    GRADES.report(0, float(largest), None, called)
+    return float(largest)
+
+
+def _faults(columns, schema):
+    """The faults that columns of these types can have."""
+    kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
+    return find_faults(kinds, known={"impressions"} - set(schema))
+
+
+def _kind(dtype):
+    """Kind of the values as NumPy calls it, as far as faults of ids ask for it."""
+    return "f" if dtype.is_float() else "i" if dtype.is_signed_integer() else "O"
 
 
 def _whole_if_close(clicks):
@@ -181,6 +272,33 @@ def _whole_if_close(clicks):
 
 
 # The count ----------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class Count:
+    """Rows by distinct key, in memory: numbers of rows ``_n``, sums, and ``ids`` of coded keys."""
+
+    table: nw.DataFrame[Any]
+    ids: Mapping[str, nw.Series[Any]]
+
+    @cached_property
+    def weight(self) -> Floats:
+        """Impressions of each key."""
+        name = "_weight" if "_weight" in self.table.columns else "_n"
+        return self.table[name].to_numpy().astype(float)
+
+    @cached_property
+    def clicks(self) -> Floats | None:
+        """Clicks of each key; None if the log has none."""
+        if "_click" not in self.table.columns:
+            return None
+        return self.table["_click"].to_numpy().astype(float)
+
+    def codes(self, name: str) -> tuple[Ints, nw.Series[Any]]:
+        """Codes of a key, and the sorted ids that they stand for."""
+        if name in self.ids:
+            return self.table[name].to_numpy(), self.ids[name]
+        return encode_ids(self.table[name])
+
+
 def code_ids(rows: Any, names: Iterable[str]) -> tuple[Any, dict[str, nw.Series[Any]]]:
     """Rows in memory with codes in place of ids that are no integers, and these ids."""
     if isinstance(rows, nw.LazyFrame):
@@ -193,28 +311,48 @@ def code_ids(rows: Any, names: Iterable[str]) -> tuple[Any, dict[str, nw.Series[
     return nw.from_dict(columns, backend=rows.implementation), ids
 
 
-def codes_of(table: nw.DataFrame[Any], ids: Mapping[str, Any], name: str) -> tuple[Ints, Any]:
-    """Codes of a column that was counted by, and what they stand for, sorted."""
-    return (table[name].to_numpy(), ids[name]) if name in ids else encode_ids(table[name])
-
-
-def count_by(rows: Any, keys: Iterable[str], *more: nw.Expr) -> nw.DataFrame[Any]:
-    """Number of rows ``_n`` of each distinct key and sums of their ``_click`` and ``_weight``."""
+def count_by(
+    rows: Any, keys: Iterable[str], *more: nw.Expr, ids: Mapping[str, Any] | None = None
+) -> Count:
+    """Number of rows of each distinct key, and sums of their ``_click`` and ``_weight``."""
     names = rows.collect_schema().names()
     sums = [nw.col(name).sum() for name in ("_click", "_weight") if name in names]
-    return collect(rows.group_by(*keys).agg(nw.len().alias("_n"), *sums, *more))
+    table = collect(rows.group_by(*keys).agg(nw.len().alias("_n"), *sums, *more))
+    return Count(table, ids or {})
 
 
-def totals_of(table: nw.DataFrame[Any]) -> tuple[Floats, Floats | None]:
-    """Weight and clicks of each key; without clicks None."""
-    weight = table["_weight" if "_weight" in table.columns else "_n"].to_numpy().astype(float)
-    return weight, table["_click"].to_numpy().astype(float) if "_click" in table.columns else None
+def check_counts(
+    weight: NDArray[Any], clicks: NDArray[Any] | None, called: str | None = None
+) -> None:
+    """Report counts of shown cells without a row or clicks, and rates in a column of counts.
+
+    ``called`` is the name of the column of numbers of clicks; None if it held click rates.
+    """
+    if not len(weight):
+        NO_ROW_SHOWN.report(0, None, None)
+    if clicks is None:
+        return
+    if called is not None and look_like_rates(weight, clicks):
+        warn_about_rates(called)
+    check_clicked(weight, clicks)
 
 
-def with_versions(rows: Any, features: list[str]) -> Any:
-    """Rows with ``_version``, a hash of their features."""
-    rows = with_hashes(rows, features)
-    return rows.with_columns(nw.col("_hash0").alias("_version")).drop("_hash0", "_hash1")
+def look_like_rates(weight: NDArray[Any], clicks: NDArray[Any]) -> bool:
+    """True if impressions of shown rows are whole numbers and numbers of clicks are not."""
+    rounded = np.rint(clicks)
+    if (rounded == clicks).all() or weight.max() <= 1 or (weight % 1).any():
+        return False
+    # Numbers of clicks that were computed as rate times impressions are whole up to rounding.
+    return bool((np.abs(clicks - rounded) > 1e-6 * np.maximum(clicks, 1.0)).any())
+
+
+def warn_about_rates(called: str) -> None:
+    """Warn that a column holds click rates where numbers of clicks are expected."""
+    warn_user(
+        f"impressions are whole numbers and {called} is not: it looks like a click rate. "
+        "Expected the number of clicks; multiply the rate by the impressions.",
+        ClickDataWarning,
+    )
 
 
 def one_value(rows: Any, name: str) -> nw.Expr:
@@ -242,11 +380,6 @@ class CellCount:
         """Number of shown rows, an upper limit of the number of cells."""
         return int(collect(self.rows.select(nw.len())).item())
 
-    @property
-    def shards_have_whole_queries(self) -> bool:
-        """True if documents are dealt to shards by their query; else by their id."""
-        return self.scope != "global" and "qid" in self.keys
-
     def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
         """A log of one row per cell, and click rates; engines return cells in any order.
 
@@ -257,35 +390,45 @@ class CellCount:
         if self.features:
             rows, keys = with_versions(rows, self.features), [*keys, "_version"]
         if shard is not None:
-            rows = with_hashes(rows, ["qid" if self.shards_have_whole_queries else "doc"])
+            whole = self.scope != "global" and "qid" in keys
+            rows = with_hashes(rows, ["qid" if whole else "doc"])
             rows = rows.filter(nw.col("_hash0") % shard[1] == shard[0])
         sums = (nw.col(f"_{name}").sum() for name in self.mean)
-        table = count_by(rows, keys, *sums, *(one_value(rows, name) for name in self.features))
-        return self._as_log(table.sort(*self.keys) if in_order else table, shard is None)
+        count = count_by(rows, keys, *sums, *(one_value(rows, name) for name in self.features))
+        table = count.table.sort(*self.keys) if in_order else count.table
+        return self._as_log(Count(table, {}), shard is None)
 
-    def _as_log(self, table, is_whole):
-        weight, clicks = totals_of(table)
+    def _as_log(self, count, is_whole):
+        table, weight, clicks = count.table, count.weight, count.clicks
         if is_whole and not len(weight):
             NO_ROW_SHOWN.report(0, None, None)
-        columns = {name: table[name] for name in [*self.keys, *self.features]}
         new = {"impressions": weight, "session": np.arange(len(weight))}
         if self.scope is not None:
             new["doc_scope"] = np.full(len(weight), self.scope, dtype=object)
-        new |= {name: _mean_of_documents(table, name) for name in self.mean}
-        backend = table.implementation
-        columns |= {k: nw.new_series(k, values, backend=backend) for k, values in new.items()}
-        X = nw.from_dict({name: nw.maybe_reset_index(each) for name, each in columns.items()})
+        new |= {name: _mean_of_documents(count, name) for name in self.mean}
+        X = frame_of({name: table[name] for name in [*self.keys, *self.features]} | new)
         clicks = np.zeros(len(weight)) if clicks is None else clicks
         # Sums of rates may be a rounding error above the impressions.
         return X.to_native(), np.minimum(clicks / weight, 1.0)
 
 
-def _mean_of_documents(table, name):
+def frame_of(columns: Mapping[str, Any]) -> nw.DataFrame[Any]:
+    """A frame of columns, the first of which is no array and says of which kind it is."""
+    backend = next(iter(columns.values())).implementation
+    series = {
+        name: nw.new_series(name, each, backend=backend) if isinstance(each, np.ndarray) else each
+        for name, each in columns.items()
+    }
+    # pandas would align the columns by their row labels.
+    return nw.from_dict({name: nw.maybe_reset_index(each) for name, each in series.items()})
+
+
+def _mean_of_documents(count, name):
     """Mean of a role over the rows of each document of a query, for each of its cells."""
-    doc, ids = encode_ids(table["doc"])
-    if "qid" in table.columns:
-        doc, *_ = pairs_of_codes(encode_ids(table["qid"])[0], doc, len(ids))
-    total, n = (np.bincount(doc, table[each].to_numpy()) for each in (f"_{name}", "_n"))
+    doc, ids = count.codes("doc")
+    if "qid" in count.table.columns:
+        doc, *_ = pairs_of_codes(count.codes("qid")[0], doc, len(ids))
+    total, n = (np.bincount(doc, count.table[each].to_numpy()) for each in (f"_{name}", "_n"))
     return (total / n)[doc]
 
 
@@ -305,8 +448,7 @@ def count_of(
     mean, optional, features = [name for name in mean if name in schema], [*optional], [*features]
     ids = [name for name in ("qid", "doc")[: 1 + documents] if name in schema]
     needs = [*by, *["doc"] * documents]
-    reads = [*CHECKED, *mean]
-    log = EngineLog.of(X, click, reads, needs=needs, optional=optional, rates=True)
+    log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional, rates=True)
     require_columns(schema, features)
     keys = list(dict.fromkeys([*ids, *by]))
     values = {name: log.key(name) for name in keys}
@@ -352,3 +494,195 @@ def count_cells_of(
     click_rate : ndarray of shape (n_cells,)
     """
     return count_of(X, click, by, **settings).cells(in_order=in_order)
+
+
+# Frames of engines ----------------------------------------------------------------------
+def collect(frame: Any) -> nw.DataFrame[Any]:
+    """The frame in memory; Polars streams, which needs less memory and no more time."""
+    if not isinstance(frame, nw.LazyFrame):
+        return frame
+    return (
+        frame.collect(engine="streaming") if frame.implementation.is_polars() else frame.collect()
+    )
+
+
+def in_engine_of(frame: Any, small: nw.DataFrame[Any]) -> Any:
+    """A small table that was collected from a frame, back in the engine of the frame."""
+    kind, native = frame.implementation, small.to_native()
+    if not isinstance(frame, nw.LazyFrame):
+        return small
+    if kind.is_duckdb():
+        return nw.from_native(_in_duckdb(frame.to_native(), native))
+    if kind.is_dask():
+        import dask.dataframe as dd
+
+        return nw.from_native(dd.from_pandas(native, npartitions=1))
+    if kind.is_spark_like():
+        return nw.from_native(frame.to_native().sparkSession.createDataFrame(native))
+    return small.lazy()
+
+
+def _in_duckdb(relation, table):
+    """The table as lists of one row, unnested: a relation knows no other way to its connection."""
+    import duckdb
+
+    lists = [
+        duckdb.ConstantExpression(table[name].to_pylist()).alias(name)
+        for name in table.column_names
+    ]
+    rows = relation.limit(0).aggregate("count(*) AS n").select(*lists)
+    return rows.project(", ".join(f'unnest("{name}") AS "{name}"' for name in table.column_names))
+
+
+# Ids ----------------------------------------------------------------------------------
+def encode_ids(series: nw.Series[Any]) -> tuple[Ints, nw.Series[Any]]:
+    """Code of each id (-1 where it is missing), and the distinct ids, sorted.
+
+    There is no Python object per text.
+    """
+    kind, dtype, native = series.implementation, series.dtype, series.to_native()
+    if dtype.is_integer() and not series.is_null().any():
+        codes, ids = encode(series.to_numpy())
+        return codes, nw.new_series(series.name, ids, backend=kind)
+    text = isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
+    if kind.is_polars() and text:
+        return _encode_polars(native)
+    if kind.is_pyarrow() and text:
+        return _encode_arrow(native)
+    codes, ids = _encode_pandas(native if kind.is_pandas() else series.to_pandas())
+    if kind.is_pandas():
+        return codes, nw.from_native(ids, series_only=True)
+    return codes, nw.new_series(series.name, ids.to_numpy(), backend=kind)
+
+
+def _encode_polars(series):
+    import polars as pl
+
+    series = series.cast(pl.String)
+    ids = series.drop_nulls().unique().sort()
+    codes = series.cast(pl.Enum(ids)).to_physical().cast(pl.Int64).fill_null(-1)
+    return codes.to_numpy(), nw.from_native(ids, series_only=True)
+
+
+def _encode_arrow(column):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):  # dictionaries may differ between chunks
+        column = column.cast(column.type.value_type)
+    coded = column.combine_chunks().dictionary_encode()
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    order = pc.sort_indices(coded.dictionary)
+    ids = pa.chunked_array([coded.dictionary.take(order)])
+    return _renumber(codes, order.to_numpy()), nw.from_native(ids, series_only=True)
+
+
+def _encode_pandas(series):
+    try:
+        codes, ids = pd.factorize(series)
+    except TypeError as error:
+        raise ValueError(
+            f"The column {series.name!r} holds values that cannot be ids, such as "
+            f"{series.iloc[0]!r} ({error}); expected numbers, text or other hashable values."
+        ) from error
+    order = sorting_order(np.asarray(ids))
+    return _renumber(codes, order), pd.Series(ids.take(order), name=series.name)
+
+
+def _renumber(codes, order):
+    """Codes renumbered such that ``order[i]`` becomes ``i``; -1 stays -1, the last element."""
+    new_code = np.full(len(order) + 1, -1)
+    new_code[order] = np.arange(len(order))
+    return new_code[codes]
+
+
+# Hashes of rows -----------------------------------------------------------------------
+def with_versions(rows: Any, features: list[str]) -> Any:
+    """Rows with ``_version``, a hash of their features."""
+    rows = with_hashes(rows, features)
+    return rows.with_columns(nw.col("_hash0").alias("_version")).drop("_hash0", "_hash1")
+
+
+def with_hashes(frame: Any, names: list[str]) -> Any:
+    """A frame with two hashes of some of its columns, ``_hash0`` and ``_hash1``.
+
+    Each engine has its own hash function, which is the same throughout a run.
+    """
+    kind, native = frame.implementation, frame.to_native()
+    if kind.is_polars():
+        return nw.from_native(native.with_columns(*_hashes_polars(names)))
+    if kind.is_duckdb():
+        return nw.from_native(native.project(", ".join(["*", *_hashes_sql(names)])))
+    if kind.is_spark_like():
+        return nw.from_native(native.selectExpr("*", *_hashes_spark(names)))
+    if kind.is_dask():
+        meta = native._meta.assign(_hash0=np.int64(0), _hash1=np.int64(0))
+        return nw.from_native(native.map_partitions(_hashes_pandas, names, meta=meta))
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(
+            f"A log of several lists in a {type(native).__module__}.{type(native).__name__} "
+            "cannot be hashed; expected a frame in memory, or one of Polars, DuckDB, Dask or "
+            "PySpark. Collect it first."
+        )
+    hashes = _shifted([value_bits(frame[name]) for name in names])
+    new = (nw.new_series(name, values, backend=kind) for name, values in hashes.items())
+    return nw.maybe_reset_index(frame).with_columns(*new)
+
+
+def value_bits(series: nw.Series[Any]) -> Ints:
+    """A whole number for each value, equal where the values are: itself, its bits or its code."""
+    dtype = series.dtype
+    if dtype.is_integer() and not series.is_null().any():
+        return series.to_numpy().astype(np.int64, copy=False)
+    if dtype.is_numeric():
+        values = series.cast(nw.Float64).to_numpy() + 0.0  # one zero, and one NaN
+        return np.where(np.isnan(values), np.nan, values).view(np.int64)
+    if isinstance(dtype, nw.List | nw.Array):
+        cells = [None if cell is None else tuple(cell) for cell in series.to_list()]
+        return pd.factorize(pd.Series(cells, dtype=object))[0]
+    return encode_ids(series)[0]
+
+
+def _shifted(columns):
+    """Two hashes of rows of integers, by name."""
+    shift, salt = np.uint64(64 - _HASH_BITS), np.ones(len(columns[0]), dtype=np.int64)
+    return {
+        f"_hash{i}": (hash_columns([i * salt, *columns]) >> shift).view(np.int64) for i in range(2)
+    }
+
+
+def _hashes_polars(names):
+    import polars as pl
+
+    # Hashed twice, because Polars combines the columns of a struct by shifts and exclusive or.
+    hashes = (pl.struct(names).hash(salt).hash(salt) for salt in range(2))
+    return [
+        (h // 2 ** (64 - _HASH_BITS)).cast(pl.Int64).alias(f"_hash{i}")
+        for i, h in enumerate(hashes)
+    ]
+
+
+def _hashes_sql(names):
+    names = ['"' + name.replace('"', '""') + '"' for name in names]
+    orders = ", ".join(names), ", ".join(["1", *names[::-1]])
+    return [
+        f"CAST(hash(hash({columns})) >> {64 - _HASH_BITS} AS BIGINT) AS _hash{i}"
+        for i, columns in enumerate(orders)
+    ]
+
+
+def _hashes_spark(names):
+    # Each column by itself: xxhash64 passes over null, whichever column holds it.
+    columns = ", ".join(f"xxhash64(`{name.replace('`', '``')}`)" for name in names)
+    return [
+        f"shiftrightunsigned(xxhash64({salt}, {columns}), {64 - _HASH_BITS}) AS _hash{salt}"
+        for salt in range(2)
+    ]
+
+
+def _hashes_pandas(frame, names):
+    columns = [
+        pd.util.hash_pandas_object(frame[name], index=False).to_numpy().view(np.int64)
+        for name in names
+    ]
+    return frame.assign(**_shifted(columns))

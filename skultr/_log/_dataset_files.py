@@ -97,13 +97,12 @@ class Manifest:
         pa = import_pyarrow()
         arrays = {key: _to_arrow(pa, values) for key, values in columns.items()}
         batch = pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])
-        file = _SummedFile(self.folder / f"{name}.arrow")
-        with pa.ipc.new_file(pa.PythonFile(file, "w"), batch.schema) as writer:
+        path = self.folder / f"{name}.arrow"
+        with pa.ipc.new_file(str(path), batch.schema) as writer:
             writer.write_batch(batch)
-        file.close()
-        self.files[f"{name}.arrow"] = {
-            "bytes": file.n_bytes,
-            "crc32": file.sum,
+        self.files[path.name] = {
+            "bytes": path.stat().st_size,
+            "crc32": _sum_of_file(path),
             "rows": batch.num_rows,
             "columns": {key: str(values.type) for key, values in arrays.items()},
         }
@@ -114,30 +113,6 @@ class Manifest:
         source = pa.memory_map(str(self.folder / f"{name}.arrow"))
         batch = pa.ipc.open_file(source).get_batch(0)
         return {key: _to_numpy(pa, batch.column(key)) for key in batch.schema.names}
-
-
-class _SummedFile:
-    """A file to write, with the sum of what was written."""
-
-    def __init__(self, path):
-        self._file, self.sum, self.n_bytes = path.open("wb"), 0, 0
-
-    closed = False
-
-    def write(self, data):
-        self.sum = zlib.crc32(data, self.sum)
-        self.n_bytes += len(data)
-        return self._file.write(data)
-
-    def tell(self):
-        return self.n_bytes
-
-    def flush(self):
-        self._file.flush()
-
-    def close(self):
-        self.closed = True
-        self._file.close()
 
 
 def _to_arrow(pa, values):
@@ -186,11 +161,10 @@ def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]
     A lazy frame of Polars is written to ``scratch`` first, in parts, by its engine.
     """
     pa = import_pyarrow()
-    ds = pa.dataset
     if isinstance(table, list | tuple | str | Path):
-        table = _open_files(ds, table)
-    if not isinstance(table, ds.Dataset):
-        table = _of_frame(pa, ds, table, scratch)
+        table = _open_files(pa, table)
+    elif not isinstance(table, pa.dataset.Dataset | pa.RecordBatchReader):
+        table = _open_frame(pa, table, scratch)
     if isinstance(table, pa.RecordBatchReader):
         return table.schema, _joined(pa, table)
     columns = table.schema.names
@@ -198,48 +172,40 @@ def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]
     return table.schema, _joined(pa, batches)
 
 
-def _open_files(ds, paths):
-    several = list(paths) if isinstance(paths, list | tuple) else [paths]
-    lost = [str(each) for each in several if not Path(each).exists()]
+def _open_files(pa, paths):
+    several = [str(each) for each in (paths if isinstance(paths, list | tuple) else [paths])]
+    lost = [each for each in several if not Path(each).exists()]
     if lost:
         raise FileNotFoundError(
             f"There is no file or folder {lost[0]!r}; expected Parquet files or folders of them."
         )
-    source = [str(each) for each in several] if len(several) > 1 else str(several[0])
-    return ds.dataset(source, format="parquet", partitioning="hive")
+    source = several if len(several) > 1 else several[0]
+    return pa.dataset.dataset(source, format="parquet", partitioning="hive")
 
 
-def _of_frame(pa, ds, frame, scratch):
+def _open_frame(pa, frame, scratch):
     """A dataset or a reader of a frame."""
     read = nw.from_native(frame, pass_through=True)
-    if isinstance(frame, pa.Table | pa.RecordBatchReader):
-        return frame if isinstance(frame, pa.RecordBatchReader) else ds.dataset(frame)
-    if not isinstance(read, nw.DataFrame | nw.LazyFrame):
-        raise TypeError(
-            f"A log or documents of type {type(frame).__module__}.{type(frame).__name__} cannot "
-            "be read; expected Parquet files, a pyarrow.dataset.Dataset, a frame of pandas, "
-            "Polars or PyArrow, a lazy frame of Polars, or a relation of DuckDB."
-        )
     if isinstance(read, nw.DataFrame):
-        if read.implementation.is_pandas():
-            # With its index, a frame of selected rows would have one more column.
-            try:
-                return ds.dataset(pa.Table.from_pandas(frame, preserve_index=False))
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise ValueError(
-                    f"{' '.join(map(str, error.args))}. Expected values of one type in each "
-                    "column: convert the column."
-                ) from error
-        return ds.dataset(read.to_arrow())
-    if read.implementation.is_duckdb():
+        # With its index, a frame of pandas would have one more column.
+        try:
+            return pa.dataset.dataset(nw.maybe_reset_index(read).to_arrow())
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise ValueError(
+                f"{' '.join(map(str, error.args))}. Expected values of one type in each column: "
+                "convert the column."
+            ) from error
+    kind = read.implementation if isinstance(read, nw.LazyFrame) else None
+    if kind == nw.Implementation.DUCKDB:
         return pa.RecordBatchReader.from_stream(frame)
-    if read.implementation.is_polars():
-        copy = scratch / "frame.parquet"
-        frame.sink_parquet(copy)
-        return ds.dataset(str(copy), format="parquet")
+    if kind == nw.Implementation.POLARS:
+        frame.sink_parquet(scratch / "frame.parquet")
+        return _open_files(pa, scratch / "frame.parquet")
     raise TypeError(
-        f"A {read.implementation} frame cannot be read in parts; write it to Parquet first, and "
-        "pass the folder."
+        f"A log or documents of type {type(frame).__module__}.{type(frame).__name__} cannot be "
+        "read in parts; expected Parquet files, a pyarrow.dataset.Dataset, a frame of pandas, "
+        "Polars or PyArrow, a lazy frame of Polars, or a relation of DuckDB. Write it to Parquet "
+        "first, and pass the folder."
     )
 
 

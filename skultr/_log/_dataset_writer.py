@@ -25,20 +25,12 @@ from .._base._progress import progress
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._clicklog import ClickLog, sort_into_lists
+from ._counted import EngineLog, check_counts, check_numbers, look_like_rates, warn_about_rates
 from ._dataset_files import Manifest, import_pyarrow
-from ._engine import (
-    check_counts,
-    check_numbers,
-    check_rows,
-    fault_columns,
-    look_like_rates,
-    warn_about_rates,
-)
 from ._faults import GRADES, IDS, NO_ROWS, count_of
 from ._hashing import hash_columns, row_hashes
-from ._offsets import is_far
 from ._reader import Rows
-from ._roles import ROLES, check_team, feature_names, read_scope
+from ._roles import ROLES, check_team, feature_names, is_far, read_scope
 from ._segments import encode, offsets_from_counts, offsets_from_sorted
 from ._union import Union
 
@@ -72,8 +64,8 @@ def write_log(
     paths = rows.close()
     files = [_File(path, *rows.read(path)) for path in progress(paths, "file of lists")]
     rows.check_counts(files)
-    by_pair = rows.scope == "query" and "doc" in rows.roles
-    union = Union([file.log for file in files], None if by_pair else [f.hashes for f in files])
+    hashes = [file.hashes for file in files]
+    union = Union([file.log for file in files], None if hashes[0] is None else hashes)
     n_queries, n_versions = len(union.query_ids), len(union.doc_of_version)
     features = rows.features if documents is None else _Features(_feature_names(documents[0]))
     names = features.names
@@ -197,15 +189,9 @@ class _SpreadRows:
             warn_about_rates(repr(self.click))
 
     def _check(self, part):
-        frame = nw.from_native(part)
-        scale = nw.col(self.click).cast(nw.Float64)
-        clicks = scale if self.schema[self.click].is_integer() else scale.fill_nan(None)
-        rates = "impressions" not in self.schema
-        columns = fault_columns(self.schema, self.roles, clicks, rates=rates)
-        called = {"click": repr(self.click), "n_clicks": repr(self.click)}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            check_rows(frame, columns, self.schema, called)
+            EngineLog.of(part, self.click, self.roles)
         for warning in caught:  # the same in the next part is no news
             message = str(warning.message)
             if message[-40:] not in self._said:
@@ -282,13 +268,16 @@ class _File:
         self.differs = logs[0].n_lists < log.n_lists
         if self.differs:
             logs.append(log.fold(users=True, patterns=True))
-        self.hashes = row_hashes(log.features)
+        # Documents of a query are in one file.
+        has_pairs = isinstance(log.doc_ids, pd.MultiIndex)
+        self.hashes = None if has_pairs else row_hashes(log.features)
         #: The log without its rows, and what is known of the columns of each copy.
+        nothing = np.zeros(0, dtype=int)  # a slice would keep the rows in memory
         self.log = replace(
-            log._columns(slice(0, 0), np.zeros(1, dtype=int)), features=log.features[:0]
+            log._columns(nothing, np.zeros(1, dtype=int)), features=log.features[nothing]
         )
         self.counts = [_Counts.of(each) for each in (logs[0], logs[-1])]
-        logs[1:] = [replace(each, features=log.features[:0]) for each in logs[1:]]
+        logs[1:] = [replace(each, features=self.log.features) for each in logs[1:]]
         with path.open("wb") as file:
             pickle.dump([replace(each, doc_ids=None) for each in logs], file)
 

@@ -1,16 +1,36 @@
-"""What every ``fit`` and ``partial_fit`` has in common: what an error leaves, and callbacks."""
+"""What every fit has in common: how it reads, what it says of the log, what an error leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import copy
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
+import narwhals.stable.v2 as nw
+import numpy as np
+
 from .._base._progress import working
 from .._base._threads import few_threads
-from ..exceptions import saying_once
+from ..exceptions import ClickDataWarning, saying_once, warn_user
+from ._counted import is_in_engine
+from ._faults import all_at_once
+from ._lookalikes import LOOKS_LIKE, is_no_click, is_no_grade, is_no_score
+from ._on_disk import LogOnDisk, refuse_arguments
+from ._reader import as_clicks, attempt, read
+from ._roles import (
+    FIT_ROLES,
+    OUTCOME,
+    column_names,
+    feature_columns,
+    is_frame,
+    is_role,
+    read_column,
+    read_role,
+)
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -91,3 +111,185 @@ def forget(estimator: Any, keep: Collection[str] = ()) -> None:
     for name in [*vars(estimator)]:
         if name not in keep and not name.startswith(_OF_SCIKIT_LEARN):
             delattr(estimator, name)
+
+
+# What a log is read as --------------------------------------------------------------------
+class ReadsLogs:
+    """Mixin of estimators that read logs: ``roles_``, and all faults of a log in one error."""
+
+    @property
+    def _roles_read(self) -> tuple[str, ...]:
+        """The roles that ``fit`` reads."""
+        production = ("production",) * bool(getattr(self, "_reads_production", False))
+        users = getattr(self, "_tells_users_apart", getattr(self, "_reads_users", True))
+        return tuple(role for role in FIT_ROLES if role != "user" or users) + production
+
+    def _read(self, X, y, sample_weight, roles, *, reset):
+        """What is read of a log of any kind; ``reset`` if it is the first that is read."""
+        if isinstance(X, LogOnDisk):
+            refuse_arguments({"y": y, "sample_weight": sample_weight, **roles})
+            return self._read_dataset(X, reset=reset)
+        read = self._read_engine if is_in_engine(X) else self._read_rows
+        return read(X, y, sample_weight, roles, reset=reset)
+
+    def _read_engine(self, X, y, sample_weight, roles, *, reset):
+        """A hook for estimators that read counts of an engine; to others it is an error."""
+        is_frame(X)
+
+    def _tell_roles(self, X: Any, y: Any = None, **given: Any) -> None:
+        """Set ``roles_``, and warn of unread columns that were probably meant as features."""
+        self.roles_ = _roles_of(names_of(X), y, given, self._roles_read)
+        documents = given.get("documents")
+        if is_frame(documents) and getattr(self, "_needs_features", False):
+            for name, role in self.roles_.items():
+                self.roles_[name] = "not read" if role == "feature" else role
+            self.roles_ |= dict.fromkeys(feature_columns(documents), "feature")
+        if "click" in self.roles_ and _names_outcome(y):
+            self.roles_["click"] = "click"
+        # Columns that are combined to one bias factor.
+        combined = self.roles_.keys() & getattr(self, "_columns", ())
+        self.roles_ |= dict.fromkeys(combined, "bias")
+        if _is_in_memory(X):
+            _warn_of_unread(X, y, self.roles_, given)
+
+    def _tell_faults(self, error: ValueError, X: Any, y: Any = None, **given: Any) -> None:
+        """Raise all faults of a log in memory if it has more than the one of the error."""
+        if type(error) is not ValueError or not _is_in_memory(X) or not X.shape[0]:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            errors, mends = errors_of(X, y, given, self._roles_read)
+            if hasattr(self, "_read_features"):
+                other, documents = copy.copy(self), given.get("documents")
+                other._click_column = y if isinstance(y, str) else None
+                log = X if documents is None else documents
+                attempt(errors, lambda: other._read_features(log, reset=True))
+        found = list(dict.fromkeys(map(str, errors)))
+        if len(found) > 1 and str(error) in found:
+            raise ValueError(all_at_once(found, mending_code(X, y, mends))) from error
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """scikit-learn's table of fitted attributes, with all roles."""
+        table = super()._get_fitted_attr_html(doc_link)
+        if "roles_" in table:
+            told = ", ".join(f"{name}: {role}" for name, role in self.roles_.items())
+            value = np.array([_Told(told)], dtype=object)
+            table["roles_"] = {"type_name": "dict", "value": value}
+        return table
+
+
+class _Told(str):
+    """Text that scikit-learn's table shows whole, as the only element of an array."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _is_in_memory(X):
+    """True for a frame in memory."""
+    return not isinstance(X, LogOnDisk) and not is_in_engine(X) and is_frame(X)
+
+
+def names_of(X: Any) -> list[Any]:
+    """Names of the columns of a log of any kind; none of an array."""
+    if isinstance(X, LogOnDisk):
+        return [*X.roles, *X.feature_names]
+    if is_in_engine(X):
+        return nw.from_native(X).collect_schema().names()
+    return column_names(X) if is_frame(X) else []
+
+
+def _roles_of(names, y, given, reads):
+    """What each column is read as: a role, "feature", "ignored role", or "y"."""
+    clicks = {y} if isinstance(y, str) else {*y} if isinstance(y, Mapping) else set()
+    keywords = [name for name in _given_roles(given) if given[name] is not None]
+    found = {
+        name: name if name in reads and name not in keywords else "ignored role" for name in names
+    }
+    found |= {name: "feature" for name in names if not is_role(name)}
+    found |= {name: "y" for name in names if name in clicks}
+    return found | {name: name for name in keywords}
+
+
+def _given_roles(given):
+    """Those keywords of a fit that are roles."""
+    return {name: value for name, value in given.items() if is_role(name)}
+
+
+def _names_outcome(y):
+    """Whether ``y`` names or weighs other outcomes than the click, which is read beside them."""
+    names = y if isinstance(y, Mapping) else [y] if isinstance(y, str) else []
+    return any(str(name).startswith(OUTCOME) for name in names)
+
+
+def _clicks(X, y):
+    return as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
+
+
+#: Roles that few estimators read, and what tells their values from those of a feature.
+_TESTS = {"relevance": is_no_grade, "production": is_no_score, "click": is_no_click}
+_PLACES = ("qid", "session", "doc", "position", "bias", "impressions", "doc_scope")
+
+
+def _warn_of_unread(X, y, roles, given):
+    """Warn of role columns that are not read and whose values look like those of a feature."""
+    is_outcome = isinstance(y, Mapping) or (isinstance(y, str) and is_role(y))
+
+    @cache
+    def rows():
+        clicks = None if y is None or is_outcome else _clicks(X, y)
+        return read(X, clicks, roles=_given_roles(given), reads=_PLACES, errors=[])
+
+    for name, test in _TESTS.items():
+        if roles.get(name) != "ignored role" or given.get(name) is not None:
+            continue
+        with warnings.catch_warnings():  # said before
+            warnings.simplefilter("ignore")
+            values = read_role(X, name)
+            is_feature = not np.isnan(values).all() and test(values, rows)
+        if is_feature:
+            warn_user(
+                f"The column {name!r} is a role, which is not read here, and no feature, although "
+                f"its values look like one. If it is a feature, rename it: "
+                f"rename(columns={{{name!r}: '{name}_feature'}}); otherwise drop it.",
+                ClickDataWarning,
+            )
+
+
+# Faults, and code that mends ---------------------------------------------------------------
+def errors_of(
+    X: Any, y: Any, given: Mapping[str, Any], reads: Iterable[str]
+) -> tuple[list[Exception], list[tuple[str, str]]]:
+    """All errors of a frame, and the lines of code that mend some of them."""
+    errors = []
+    if y is not None:
+        y = None if isinstance(y, Mapping) else attempt(errors, _clicks, X, y)
+    rows = read(X, y, None, given, reads=reads, errors=errors)
+    mends = [fault.mend for fault, _ in rows.faults() if fault.mend] if errors else []
+    return errors, mends
+
+
+#: Lines of code on a frame that is called ``log``, for pandas and for Polars.
+RENAME = ("log = log.rename(columns={0!r})", "log = log.rename({0!r})")
+DROP = ("log = log.drop(columns={0!r})", "log = log.drop({0!r})")
+
+
+def mending_code(X: Any, y: Any, mends: Iterable[tuple[str, str]]) -> str:
+    """Lines of code, for pandas or Polars, that mend what code can mend."""
+    frame = nw.from_native(X, eager_only=True)
+    polars, lines, names = frame.implementation.is_polars(), [], frame.columns
+    click = y if isinstance(y, str) else None
+    found = {name: LOOKS_LIKE.get(str(name).lower(), "y") for name in names if name != click}
+    rename = {name: role for name, role in found.items() if role not in ("y", *names)}
+    others = [name for name in names if not is_role(name) and name not in (click, *rename)]
+    text = [name for name in others if _is_text(frame[:, names.index(name)])]
+    if rename:
+        lines.append(RENAME[polars].format(rename))
+    if text:
+        instead = "or make_pipeline(OnFeatures(TableVectorizer()), ranker), from skrub"
+        lines.append(f"{DROP[polars].format(text)}  # {instead}")
+    return "\n".join([*lines, *(mend[polars] for mend in mends)])
+
+
+def _is_text(column):
+    return not (column.dtype.is_numeric() or column.dtype in (nw.Boolean, nw.Object, nw.Unknown))

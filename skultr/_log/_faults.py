@@ -121,6 +121,18 @@ def _fractional_id(role):
     )
 
 
+def missing_value(name: str) -> Fault:
+    """The fault that a column without a role lacks a value in a row that was shown."""
+    return Fault(
+        f"{name} missing",
+        (name, "shown"),
+        ValueError,
+        f"The column {name!r} is missing in {{rows}}, {{where}}; expected a value in every row "
+        "that was shown. Fill it (with a separate value such as 'unknown'), or drop these rows.",
+        lambda c: c.shown & c.missing(name),
+    )
+
+
 FAULTS = (
     *(_missing_id(role) for role in IDS),
     *(_fractional_id(role) for role in ("qid", "doc", "user")),

@@ -6,89 +6,54 @@ engine: a log of hundreds of millions of impressions has a few million of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from .._base._typing import ArrayLike, Column, Ints
-from ._counted import EngineLog, code_ids, codes_of, count_by, require_columns, totals_of
-from ._engine import check_counts, scope_of
-from ._faults import NO_ROW_SHOWN, check, count_of
+from ._cells import Cells
+from ._counted import EngineLog, require_columns
+from ._faults import NO_ROW_SHOWN, check, missing_value
 from ._hashing import equal_rows
 from ._on_disk import LogOnDisk, refuse_arguments
-from ._reader import as_clicks, pairs_of_codes, warn_without_queries
+from ._reader import as_clicks, first_rows, name_documents, warn_without_queries
 from ._roles import is_frame, read_features, without_roles
-from ._segments import as_array, encode
+from ._segments import as_array, encode, pair_codes
 
 #: Names of columns that are added for arrays.
 _RATE, _SAMPLE_WEIGHT = "__skultr_rate", "__skultr_sample_weight"
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
-    """Distinct (document, bias factor) pairs of the shown rows of a log, sorted by their codes.
+class Pairs(Cells):
+    """Cells of a log, sorted, whose ``factors`` are a table with one column per bias column.
 
-    ``names`` are ``qid`` and ``doc`` of each document (or ``doc``, if ids are global) as codes and
-    the sorted ids that they stand for; without ids, ``doc_rows`` is the first row of the log with
-    the features of each document.
+    ``clicks`` is None if the log has none. Without ``doc_ids``, ``doc_row`` is the first row of
+    the log with the features of each document.
     """
 
-    doc: np.ndarray  # (n_pairs,)
-    factor: np.ndarray  # (n_pairs,)
-    impressions: np.ndarray  # (n_pairs,)
-    clicks: np.ndarray | None  # (n_pairs,); None if the log has none
-    names: dict | None
-    factors: pd.DataFrame  # (n_factors, n_columns), one column per bias column, sorted
-    doc_rows: np.ndarray | None = None  # (n_documents,)
+    @property
+    def impressions(self) -> np.ndarray:
+        """Impressions of each pair."""
+        return self.weight
 
     @property
     def n_pairs(self) -> int:
         """Number of distinct pairs."""
         return len(self.doc)
 
-    @property
-    def n_factors(self) -> int:
-        """Number of bias factors that were shown."""
-        return len(self.factors)
-
-    @property
-    def n_documents(self) -> int:
-        """Number of documents that were shown."""
-        return int(self.doc[-1]) + 1
-
-    @cached_property
-    def doc_ids(self) -> pd.Index | None:
-        """Index of the documents: of (qid, doc), or of doc if ids are global; None without ids.
-
-        Computed at first access, because millions of ids of text take long.
-        """
-        if self.names is None:
-            return None
-        levels = {name: _index(ids, name) for name, (_, ids) in self.names.items()}
-        codes = [codes for codes, _ in self.names.values()]
-        if len(levels) == 1:
-            return levels["doc"].take(codes[0])
-        return pd.MultiIndex(list(levels.values()), codes, names=list(levels))
-
     def name_documents(self, documents: Ints) -> pd.DataFrame:
         """Table of some documents: ``qid`` and ``doc``, or the first row with their features."""
-        if self.names is not None:
+        if self.doc_ids is not None:
             return self.doc_ids[documents].to_frame(index=False)
-        if self.doc_rows is not None:
-            return pd.DataFrame({"row": self.doc_rows[documents]})
+        if self.doc_row is not None:
+            return pd.DataFrame({"row": self.doc_row[documents]})
         return pd.DataFrame({"doc": documents})
-
-
-def _index(ids, name):
-    values = ids if isinstance(ids, np.ndarray) else _plain(ids.to_numpy())
-    return pd.Index(values, name=name, tupleize_cols=False)
 
 
 def read_pairs(
@@ -131,41 +96,40 @@ def read_pairs(
     columns = bias_columns(schema, bias)
     if by_default and click not in schema:
         click = None
-    of_rows, doc_rows = not isinstance(click, str | None), None
-    in_engine = isinstance(frame, nw.LazyFrame)
-    require_columns(schema, [*columns, *["doc"] * in_engine, *[click] * isinstance(click, str)])
-    documents = _document_columns(schema, frame)
-    if isinstance(frame, nw.DataFrame):
-        frame, doc_rows = _with_arrays(frame, columns, click, sample_weight)
-    elif of_rows:
+    is_array, in_engine = not isinstance(click, str | None), isinstance(frame, nw.LazyFrame)
+    if in_engine and is_array:
         raise ValueError(
             f"click is an array and X is a lazy frame ({type(X).__module__}.{type(X).__name__}), "
             "whose rows have no order; expected the name of a column of X."
         )
+    named = [click] if isinstance(click, str) else []
+    require_columns(schema, [*columns, *["doc"] * in_engine, *named])
+    doc_row = None
+    if not in_engine:
+        frame, doc_row = _with_arrays(frame, columns, click, sample_weight)
     log = EngineLog.of(
         frame,
-        _RATE if of_rows else click,
-        ["position", "impressions"],
-        needs=[*documents, *columns],
+        _RATE if is_array else click,
+        ["qid", "position", "impressions"],
+        needs=["doc", *columns],
         sample_weight=None if sample_weight is None else _SAMPLE_WEIGHT,
-        rates=of_rows,
-        called=called if of_rows else None,
+        rates=is_array,
+        called=called if is_array else None,
     )
-    keys = list(dict.fromkeys([*documents, *columns]))
-    rows, ids = code_ids(log.rows({name: log.key(name) for name in keys}), keys)
-    table = count_by(rows, keys)
-    del rows
-    weight, clicks = totals_of(table)
-    check_counts(weight, clicks, log.counts)
-    coded = {name: codes_of(table, ids, name) for name in keys}
-    del table
-    doc, names = _documents({name: coded[name] for name in documents})
-    factors = {name: coded[name] for name in columns}
-    pairs = _combine(doc, names, factors, weight, clicks)
-    if doc_rows is None:
+    documents = ["doc"]
+    if "doc" in schema and log.scope != "global":
+        if "qid" in schema:
+            documents = ["qid", "doc"]
+        else:
+            warn_without_queries()
+    count = log.count(dict.fromkeys([*documents, *columns]))
+    query = count.codes("qid") if "qid" in documents else None
+    doc, doc_ids = name_documents(count.codes("doc"), query)
+    factors = {name: count.codes(name) for name in columns}
+    pairs = _combine(doc, factors, count.weight, count.clicks, doc_ids)
+    if doc_row is None:
         return pairs
-    shown = pairs.names["doc"][1].to_numpy()
-    return replace(pairs, names=None, doc_rows=doc_rows[shown])
+    return replace(pairs, doc_ids=None, doc_row=doc_row[doc_ids.to_numpy()])
 
 
 def pairs_from_arrays(
@@ -173,18 +137,15 @@ def pairs_from_arrays(
 ) -> Pairs:
     """Distinct pairs with their counts, from the arrays of :class:`IdentifiabilityGraph`."""
     doc, bias = as_array(doc), _bias_arrays(bias)
-    weight = None if impressions is None else _floats("impressions", impressions, len(doc))
+    weight = _floats("impressions", 1.0 if impressions is None else impressions, len(doc))
     clicks = None if clicks is None else _floats("clicks", clicks, len(doc))
     _check_arrays(doc, bias, weight, clicks)
-    if weight is not None and not weight.all():
-        rows = weight > 0
-        doc, bias = doc[rows], {name: values[rows] for name, values in bias.items()}
-        weight, clicks = weight[rows], None if clicks is None else clicks[rows]
-    if not len(doc):
+    rows = weight > 0
+    if not rows.any():
         NO_ROW_SHOWN.report(0, None, None)
-    weight = np.ones(len(doc)) if weight is None else weight
-    bias = {name: encode(values) for name, values in bias.items()}
-    return _combine(*_documents({"doc": encode(doc)}), bias, weight, clicks)
+    bias = {name: encode(values[rows]) for name, values in bias.items()}
+    doc, ids = name_documents(encode(doc[rows]), None)
+    return _combine(doc, bias, weight[rows], None if clicks is None else clicks[rows], ids)
 
 
 def _pairs_on_disk(dataset, bias):
@@ -200,7 +161,7 @@ def _pairs_on_disk(dataset, bias):
         )
     X, click_rate = dataset.to_cells(columns)
     pairs = read_pairs(X, bias=columns, click=click_rate)
-    return replace(pairs, names=None) if dataset.doc_ids is None else pairs
+    return replace(pairs, doc_ids=None) if dataset.doc_ids is None else pairs
 
 
 # Rows given as arrays -----------------------------------------------------------------
@@ -233,12 +194,9 @@ def _check_arrays(doc, bias, weight, clicks):
             )
         missing = pd.isna(values)
         if missing.any():
-            raise ValueError(
-                f"{name} is missing in {count_of(int(missing.sum()), 'row')}, first in row "
-                f"{int(missing.argmax())}; expected a value in every row. Use a separate value "
-                "for unknown ones, and leave out the rows that were not shown."
-            )
-    columns = {"doc": doc, "impressions": np.ones(len(doc)) if weight is None else weight}
+            where = f"first in row {int(missing.argmax())}"
+            missing_value(name).report(int(missing.sum()), None, where)
+    columns = {"doc": doc, "impressions": weight}
     if clicks is not None:
         columns["n_clicks"] = clicks
     if "position" in bias:
@@ -248,6 +206,8 @@ def _check_arrays(doc, bias, weight, clicks):
 
 def _floats(name, values, n_rows):
     values = np.asarray(values, dtype=float)
+    if not values.ndim:
+        return np.full(n_rows, values)
     if values.shape != (n_rows,):
         raise ValueError(
             f"{name} has shape {values.shape}; expected one number for each row, ({n_rows},)."
@@ -274,22 +234,12 @@ def bias_columns(schema: Any, bias: Any) -> list[str]:
     return columns
 
 
-def _document_columns(schema, frame):
-    """The columns that together identify a document."""
-    if "doc" not in schema or scope_of(frame) == "global":
-        return ["doc"]
-    if "qid" not in schema:
-        warn_without_queries()
-        return ["doc"]
-    return ["qid", "doc"]
-
-
 def _with_arrays(frame, columns, click, sample_weight):
     """The columns of a frame in memory that are read, with columns for given arrays.
 
     Where X has no ``doc``, also the first row of each document, else None.
     """
-    used = {"doc", "qid", "position", "impressions", *columns}
+    used = {"doc", "qid", "doc_scope", "position", "impressions", *columns}
     used |= {click} if isinstance(click, str) else set()
     names = [name for name in frame.columns if name in used]
     # pandas would align the new columns by the row labels.
@@ -318,48 +268,29 @@ def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]
 
 
 # Codes --------------------------------------------------------------------------------
-def _documents(coded):
-    """Code of the document of each row, and names of documents, from the codes of their ids."""
-    doc, ids = coded["doc"]
-    if "qid" not in coded:
-        return doc, {"doc": (np.arange(len(ids)), ids)}
-    query, queries = coded["qid"]
-    doc, query, own = pairs_of_codes(query, doc, len(ids))
-    return doc, {"qid": (query, queries), "doc": (own, ids)}
-
-
-def _combine(doc, names, bias, weight, clicks):
+def _combine(doc, bias, weight, clicks, doc_ids):
     """The distinct pairs of coded rows, sorted by document, then factor."""
     factor, factors = code_factors(bias)
-
-    def summed(values):
-        # Linear time; sorting millions of pairs would dominate the cost.
-        table = csr_array((values, (doc, factor)), (int(doc.max()) + 1, len(factors)))
-        table.sum_duplicates()
-        return table
-
-    table = summed(weight)
-    doc_of_pair = np.repeat(np.arange(table.shape[0], dtype=np.int32), np.diff(table.indptr))
-    clicks = None if clicks is None else summed(clicks).data
-    return Pairs(doc_of_pair, table.indices, table.data, clicks, names, factors)
+    size = len(doc_ids), len(factors)
+    found = weight if clicks is None else clicks
+    pairs = Pairs.from_rows(doc, factor, found, weight, *size, factors=factors, doc_ids=doc_ids)
+    return replace(pairs, clicks=None) if clicks is None else pairs
 
 
-def code_factors(bias: dict[str, tuple[Ints, Any]]) -> tuple[Ints, pd.DataFrame]:
+def code_factors(bias: Mapping[str, tuple[Ints, Any]]) -> tuple[Ints, pd.DataFrame]:
     """Code of the bias factor of each row, and the table of factors, sorted."""
     code = None
     for own, ids in bias.values():
         # Compressed after each column, so that the number of combinations cannot overflow.
-        code = own if code is None else encode(code * len(ids) + own)[0]
-    first = np.empty(int(code.max(initial=-1)) + 1, dtype=np.intp)
-    first[code] = np.arange(len(code))
-    columns = {}
-    for name, (own, ids) in bias.items():
-        ids = ids if isinstance(ids, np.ndarray) else _plain(ids.to_numpy())
-        columns[name] = pd.Series(ids[own[first]], dtype=ids.dtype).infer_objects()
-    return code, pd.DataFrame(columns)
+        code = own if code is None else encode(pair_codes(code, own, len(ids)))[0]
+    first = first_rows(code, int(code.max(initial=-1)) + 1)
+    factors = {name: _values(own[first], ids) for name, (own, ids) in bias.items()}
+    return code, pd.DataFrame(factors)
 
 
-def _plain(values):
-    """Whole floats as integers: engines hold integers as floats if some are missing."""
-    whole = values.dtype.kind == "f" and (np.abs(values) < 2**53) & (np.floor(values) == values)
-    return values.astype(np.int64) if np.all(whole) else values
+def _values(codes, ids):
+    """What codes stand for; whole floats as integers, which engines turn into floats."""
+    ids = ids if isinstance(ids, np.ndarray) else ids.to_numpy()
+    whole = ids.dtype.kind == "f" and (np.abs(ids) < 2**53) & (np.floor(ids) == ids)
+    values = ids[codes].astype(np.int64) if np.all(whole) else ids[codes]
+    return pd.Series(values, dtype=values.dtype).infer_objects()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from .._base._sklearn import check_sample_weight
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
-from ._faults import Fault, count_of, faults_in
+from ._faults import Fault, count_of
 from ._hashing import equal_columns, equal_rows
 from ._lookalikes import LOOKS_LIKE, misnamed, outcomes_among
 from ._on_disk import LogOnDisk, refuse_arguments
@@ -60,6 +61,7 @@ def read(
     reads: Iterable[str] = FIT_ROLES,
     need: Mapping[str, str] | None = None,
     caller: str | None = None,
+    errors: list[Exception] | None = None,
 ) -> Rows:
     """Checked rows of a log; every fault of the table of faults is reported.
 
@@ -80,54 +82,43 @@ def read(
         and not required, a default is used, with a warning.
     caller : str, default=None
         Name in the message about a missing required role.
+    errors : list, default=None
+        Where all errors are added. By default the first is raised.
 
     Returns
     -------
     rows : Rows
+        As far as they can be read, where there are errors.
 
     Raises
     ------
     ValueError
         If the log has a fault.
     """
-    rows, errors = try_to_read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
-    if errors:
-        raise errors[0]
-    return rows
-
-
-def try_to_read(
-    X: Any,
-    y: Column | None = None,
-    sample_weight: ArrayLike | None = None,
-    roles: Mapping[str, Any] | None = None,
-    *,
-    reads: Iterable[str] = FIT_ROLES,
-    need: Mapping[str, str] | None = None,
-    caller: str | None = None,
-) -> tuple[Rows, list[Exception]]:
-    """Rows of a log as far as they can be read, and every error that :func:`read` would raise."""
-    n_rows, given, errors = _check_rows(X), roles or {}, []
+    n_rows, given = _check_rows(X), roles or {}
+    found = [] if errors is None else errors
     scope = "query"
     if "doc" in reads:
-        scope = attempt(errors, read_scope, X, given.get("doc_scope")) or scope
-    found = {
-        role: attempt(errors, read_role, X, role, given.get(role))
+        scope = attempt(found, read_scope, X, given.get("doc_scope")) or scope
+    values = {
+        role: attempt(found, read_role, X, role, given.get(role))
         for role in reads
         if role != "doc_scope"
     }
-    values = {role: value for role, value in found.items() if value is not None}
-    if not errors:
-        attempt(errors, _refuse_without, need or {}, values, caller)
+    values = {role: value for role, value in values.items() if value is not None}
+    if not found:
+        attempt(found, _refuse_without, need or {}, values, caller)
     rows = Rows(X, n_rows, values, scope)
     rows.from_columns = {role for role in values if given.get(role) is None}
     if y is not None:
-        rows.click = attempt(errors, as_clicks, X, y)
+        rows.click = attempt(found, as_clicks, X, y)
     if sample_weight is not None:
         features = np.empty((n_rows, 0))
-        rows.sample_weight = attempt(errors, check_sample_weight, sample_weight, features)
-    rows.check(reads, errors)
-    return rows, errors
+        rows.sample_weight = attempt(found, check_sample_weight, sample_weight, features)
+    rows.check(reads, found)
+    if errors is None and found:
+        raise found[0]
+    return rows
 
 
 def attempt(errors: list[Exception], step: Callable[..., Any], *arguments: Any) -> Any:
@@ -201,6 +192,105 @@ def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Float
     return X, as_clicks(X, y), None
 
 
+# Another outcome than the click ---------------------------------------------------------
+class Target(NamedTuple):
+    """What is learned from rows, and the clicks, from which examination is learned.
+
+    With examination o and value r of a row, P(click) = o r and E[outcome] = o v: the user must
+    look before anything can follow, so that one curve serves both.
+    """
+
+    X: Any
+    #: Clicks, or values of the outcome divided by the largest one, (n_rows,).
+    y: Floats
+    #: Name of the column that was taken from X as ``y``.
+    column: str | None
+    #: Clicks, (n_rows,), where ``y`` is another outcome; else None.
+    clicks: Floats | None
+    #: What the values were divided by.
+    scale: float
+
+
+def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: str) -> Target:
+    """X and what ``y`` names or weighs; any y is an outcome if X has other values as ``click``."""
+    if isinstance(y, Mapping):
+        column, values = None, _weighted_sum(X, y)
+        if [name for name, weight in y.items() if weight] == ["click"]:
+            return take_target(X, "click", caller)
+    elif isinstance(y, str) and y.startswith(OUTCOME):
+        column, values = None, _values_of(X, y)
+    else:
+        rest, values, column = take_clicks(X, y, caller)
+        X = rest if column is None else X  # a dataset became its rows
+        if column == "click" or not is_frame(X) or _is_role(X, "click", values):
+            return Target(rest, values, column, None, 1.0)
+        if read_role(X, "click") is None or _is_role(X, "relevance", values):
+            return Target(rest, values, column, None, 1.0)
+        X = rest
+    clicks = read_role(X, "click")
+    if clicks is None:
+        raise ValueError(
+            f"y is another outcome than the click, {y!r}, and X has no column 'click', from which "
+            f"{caller} learns examination. Add the clicks as the column 'click'; to take the "
+            "outcome itself for the clicks, pass its values: y=X[name]."
+        )
+    if _are_equal(values, clicks):
+        return Target(X, values, column, None, 1.0)
+    _faults.check({"outcome": values}, called={"outcome": "y"})
+    scale = float(values.max(initial=0.0))
+    if not scale > 0:
+        warn_user(
+            "The outcome is 0 in all rows: there is nothing to learn from it. Check the columns "
+            "that y names.",
+            ClickDataWarning,
+        )
+    return Target(X, values / (scale if scale > 0 else 1.0), column, clicks, scale)
+
+
+def clicks_of(X: Any, y: Any, caller: str) -> tuple[Any, Floats, str | None]:
+    """As :func:`take_clicks`; the column ``click`` where ``y`` is another outcome."""
+    target = take_target(X, y, caller)
+    return target.X, target.y if target.clicks is None else target.clicks, target.column
+
+
+def _is_role(X, role, values):
+    known = read_role(X, role)
+    return known is not None and _are_equal(known, values)
+
+
+def _are_equal(some, others):
+    """Whether two columns hold the same numbers, be it in single precision."""
+    return some.shape == others.shape and np.allclose(some, others, rtol=1e-6, equal_nan=True)
+
+
+def _weighted_sum(X, weights):
+    wrong = {
+        name: weight
+        for name, weight in weights.items()
+        if not (isinstance(weight, Real) and np.isfinite(weight) and weight >= 0)
+    }
+    if wrong or not any(weights.values()):
+        raise ValueError(
+            f"y weighs outcomes by {dict(weights)!r}; expected numbers of at least 0, and one "
+            "above 0, by column, such as {'click': 1.0, 'outcome_purchase': 20.0}."
+        )
+    other = [name for name in weights if not (name == "click" or str(name).startswith(OUTCOME))]
+    if other:
+        raise ValueError(
+            f"y weighs the columns {other}; expected 'click' or columns whose names begin with "
+            f"{OUTCOME!r}, because others would be features. Rename them, such as "
+            f"rename(columns={{{other[0]!r}: '{OUTCOME}{other[0]}'}})."
+        )
+    return sum(weight * _values_of(X, name) for name, weight in weights.items())
+
+
+def _values_of(X, name):
+    """An outcome as numbers of at least 0, (n_rows,)."""
+    values = as_clicks(X, read_column(X, name))
+    _faults.check({"outcome": values}, called={"outcome": f"The column {name!r}"})
+    return values
+
+
 def warn_about_names(X: Any, names: Iterable[Any], roles: Mapping[str, Any]) -> None:
     """Warn of features whose names resemble a role that X lacks, or the clicks.
 
@@ -215,8 +305,15 @@ def warn_about_names(X: Any, names: Iterable[Any], roles: Mapping[str, Any]) -> 
     """
     for name in names:
         role = LOOKS_LIKE.get(str(name).lower())
-        if role == "y" or (role and read_role(X, role, roles.get(role)) is None):
-            _warn_about_name(name, role)
+        if role is None or (role != "y" and read_role(X, role, roles.get(role)) is not None):
+            continue
+        what = "the clicks" if role == "y" else f"the role {role!r}"
+        do = f"pass it as y, or fit(X, {name!r})" if role == "y" else f"rename it to {role!r}"
+        warn_user(
+            f"The column {name!r} is read as a feature, but its name looks like {what}. If it is, "
+            f"{do}; otherwise give it another name.",
+            MissingRoleWarning,
+        )
 
 
 class Rows:
@@ -254,10 +351,8 @@ class Rows:
 
     def replace(self, role: str, values: NDArray[Any]) -> Rows:
         """The rows with other values of one role."""
-        rows = Rows(self._X, self.n_rows, {**self._values, role: values}, self._scope)
-        rows.__dict__.update(
-            {name: value for name, value in vars(self).items() if name not in vars(rows)}
-        )
+        rows = copy(self)
+        rows._values = {**self._values, role: values}
         known = [name for name in self._columns() if name != role]
         _faults.check(rows._columns(), known)
         return rows
@@ -279,7 +374,7 @@ class Rows:
 
     def faults(self) -> Iterator[tuple[Fault, str]]:
         """Each fault of the columns, and its sentence."""
-        return faults_in(self._columns(), called={"click": "y"})
+        return _faults.faults_in(self._columns(), called={"click": "y"})
 
     def _needs_queries(self, reads):
         """True if results depend on the query: for lists, and for documents with ids."""
@@ -451,8 +546,6 @@ class Rows:
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
         values = self._values.get("bias", self.position)[self.shown]
         shown_codes, factors = encode(values.astype(np.int64, copy=False))
-        if len(shown_codes) == self.n_rows:
-            return narrow_codes(shown_codes), factors
         codes = np.full(self.n_rows, -1, dtype=np.int32)
         codes[self.shown] = shown_codes
         return codes, factors
@@ -484,14 +577,11 @@ class Rows:
         if doc is None:
             features = features_of(self._X) if features is None else features
             return Documents(*equal_rows(features[rows]), None)
-        code, ids = _encode("doc", doc[rows])
-        ids = pd.Index(ids, name="doc", tupleize_cols=False)
-        if self._scope == "global" or "qid" not in self._values:
-            return Documents(code, first_rows(code, len(ids)), ids)
-        code, query, doc = pairs_of_codes(self.query[rows], code, len(ids))
-        queries = pd.Index(self.query_ids, tupleize_cols=False)
-        index = pd.MultiIndex([queries, ids], [query, doc], names=["qid", "doc"])
-        return Documents(code, first_rows(code, len(doc)), index)
+        query = None
+        if self._scope == "query" and "qid" in self._values:
+            query = self.query[rows], self.query_ids
+        code, ids = name_documents(_encode("doc", doc[rows]), query)
+        return Documents(code, first_rows(code, len(ids)), ids)
 
     def warn_about_features(self, features: NDArray[Any], names: Sequence[Any]) -> None:
         """Warn of features that are the clicks, or that follow from them."""
@@ -579,6 +669,21 @@ def pairs_of_codes(query: Ints, doc: Ints, n_ids: int) -> tuple[Ints, Ints, Ints
     return code, *np.divmod(pairs, n_ids)
 
 
+def name_documents(
+    doc: tuple[Ints, ArrayLike], query: tuple[Ints, ArrayLike] | None
+) -> tuple[Ints, pd.Index]:
+    """Code of the document of each row, and the index of documents: by (qid, doc), or by doc.
+
+    Both are codes of rows and what they stand for; without ``query``, ids are global.
+    """
+    code, ids = doc[0], pd.Index(np.asarray(doc[1]), name="doc", tupleize_cols=False)
+    if query is None:
+        return code, ids
+    code, query_code, doc_code = pairs_of_codes(query[0], code, len(ids))
+    queries = pd.Index(np.asarray(query[1]), tupleize_cols=False)
+    return code, pd.MultiIndex([queries, ids], [query_code, doc_code], names=["qid", "doc"])
+
+
 def first_rows(code: Ints, n_codes: int) -> Ints:
     """The first row of each code."""
     first = np.empty(n_codes, dtype=np.intp)
@@ -638,15 +743,5 @@ def _warn_without_positions():
         "order of the rows in each list as the order in which they were shown, and estimators of "
         "examination take all rows as examined alike. Add the column 'position' (from 1), or pass "
         "position=.",
-        MissingRoleWarning,
-    )
-
-
-def _warn_about_name(name, role):
-    what = "the clicks" if role == "y" else f"the role {role!r}"
-    remedy = f"pass it as y, or fit(X, {name!r})" if role == "y" else f"rename it to {role!r}"
-    warn_user(
-        f"The column {name!r} is read as a feature, but its name looks like {what}. If it is, "
-        f"{remedy}; otherwise give it another name.",
         MissingRoleWarning,
     )

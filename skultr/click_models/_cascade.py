@@ -6,31 +6,28 @@ and the same key of the last click are folded into one with a weight, whatever w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from .._log._hashing import hash_columns, mix
-from .._log._segments import encode, offsets_from_counts, rectangles
+from .._log._segments import offsets_from_counts, rectangles
 from .._models._browsing import (
     chain_click_probability,
     chain_conditional_click_probability,
     draw_chain_clicks,
 )
 from ..exceptions import ClickDataWarning, warn_user
+from ._click_rates import CountingModel
 from ._em import (
-    PRIOR_CONSTRAINT,
     WEAK,
     EMClickModel,
-    empirical_beta,
-    given_prior,
-    posterior_mean,
 )
-from ._model import TableClickModel, known_codes, last_clicks
+from ._model import known_codes, last_clicks
 
 
 class ChainMixin:
@@ -49,10 +46,10 @@ class ChainMixin:
     def _draw(self, parameters, position, bias, rng):
         return draw_chain_clicks(*self._transitions(parameters, position), rng)
 
-    def _examination_table(self, log, tables):
-        """P(examined) per position, not conditional on any click, from tables by document code."""
-        sums = [sums_by_position(part, self._examined(part, tables)) for part in log.chunks()]
-        return examination_by_position(sums)
+    def _remember_chain(self, log, means, tables):
+        """Keep the tables of documents, and P(examined), not conditional on any click."""
+        self._remember_documents(log, means, **tables)
+        self.examination_ = examination_by_position(log, lambda part: self._examined(part, tables))
 
     def _examined(self, log, tables):
         examined = np.empty(log.n_rows)
@@ -74,7 +71,7 @@ def start_attraction(counts):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CascadeModel(ChainMixin, TableClickModel):
+class CascadeModel(ChainMixin, CountingModel):
     """Cascade model: the user scans down, clicks the first relevant document and leaves.
 
     Relevance is clicks over impressions, counted down to the first click, so that no EM is
@@ -126,18 +123,14 @@ class CascadeModel(ChainMixin, TableClickModel):
     array([0.5 , 0.  , 0.5 , 0.67])
     """
 
-    prior: Literal["empirical"] | Sequence[float] = "empirical"
-
-    _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
+    _reads_clicks = True
 
     def _fit(self, log, task):
         clicks, shown = np.zeros((2, log.n_docs))
-        sums = []
         for part in log.chunks():
             examined = _down_to_first_click(part)
             clicks += np.bincount(part.doc, part.clicks * examined, minlength=len(clicks))
             shown += np.bincount(part.doc, part.weight * examined, minlength=len(shown))
-            sums.append(sums_by_position(part, examined))
         total, read = log.clicks.sum(), clicks.sum()
         if total - read > 1e-9 * total:
             warn_user(
@@ -146,13 +139,8 @@ class CascadeModel(ChainMixin, TableClickModel):
                 "DCMModel and DBNModel, users may continue after a click.",
                 ClickDataWarning,
             )
-        self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)
-        self._remember_documents(
-            log,
-            {"relevance": posterior_mean(0.0, 0.0, self.prior_)},
-            relevance=posterior_mean(clicks, shown, self.prior_),
-        )
-        self.examination_ = examination_by_position(sums)
+        self._remember_rates(log, clicks, shown)
+        self.examination_ = examination_by_position(log, _down_to_first_click)
 
     def _transitions(self, parameters, position):
         return parameters["relevance"], 1.0, 0.0
@@ -165,24 +153,17 @@ def _down_to_first_click(log):
     return place <= np.repeat(first, np.diff(log.offsets))
 
 
-def examination_by_position(sums):
-    """Mean examination per position, from :func:`sums_by_position` of parts of a log."""
-    sums = pd.concat(sums).groupby(level=0).sum()
-    return sums.assign(examination=sums["examination"] / sums["impressions"])
-
-
-def sums_by_position(log, examined):
-    """Sums of ``examined``, impressions and clicks per position."""
-    codes, positions = encode(log.position)
-    count = {
-        name: np.bincount(codes, values)
-        for name, values in (
-            ("examination", examined * log.weight),
-            ("impressions", log.weight),
-            ("clicks", log.clicks),
-        )
-    }
-    return pd.DataFrame(count, index=pd.Index(positions, name="position"))
+def examination_by_position(log, examined):
+    """Mean examination, impressions and clicks per position; ``examined(part)`` is by row."""
+    sums = np.zeros((3, int(log.position.max()) + 1))
+    for part in log.chunks():
+        columns = examined(part) * part.weight, part.weight, part.clicks
+        sums += [np.bincount(part.position, of, sums.shape[1]) for of in columns]
+    positions = np.unique(log.position)
+    examination, impressions, clicks = sums[:, positions]
+    columns = {"examination": examination / impressions}
+    columns |= {"impressions": impressions, "clicks": clicks}
+    return pd.DataFrame(columns, index=pd.Index(positions, name="position"))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -257,44 +238,27 @@ class DCMModel(ChainMixin, EMClickModel):
         )
 
         def expect(tables):
-            a, on = tables["relevance"], tables["continuation"]
-            seen = counts.visit(a, 1.0, on)
-            value = counts.clicks @ np.log(a) + counts.skips @ np.log1p(-a)
-            value += counts.clicks_above @ np.log(on) + seen.log_likelihood
-            examined = counts.clicks + counts.skips + seen.examined
-            open_end = counts.clicks_above + counts.last_clicks
-            return {
-                "relevance": (
-                    counts.clicks,
-                    examined,
-                    seen.examined_variance / (1 - a) ** 2,
-                    (counts.clicks, counts.skips),
-                ),
-                "continuation": (counts.clicks_above + seen.went_on, open_end),
-            }, value
+            seen = counts.visit(tables["relevance"], 1.0, tables["continuation"])
+            after_click = seen.went_on, counts.open_end
+            return {"relevance": seen.attraction, "continuation": after_click}, seen.value
 
         start = {
             "relevance": start_attraction(counts),
             "continuation": np.full(len(self._positions), 0.5),
         }
         priors = {"continuation": WEAK}
-        fit, means = self._solve(log, expect, start, priors, ("relevance",))
+        tables, means = self._solve(log, expect, start, priors, ("relevance",))
         index = pd.Index(self._positions, name="position")
-        on = _carried_down(fit.tables["continuation"], counts.clicks_above + counts.last_clicks)
+        # Values without support are those of the nearest positions above with support.
+        supported = np.where(counts.open_end > 0, np.arange(len(index)), 0)
+        on = tables.pop("continuation")[np.maximum.accumulate(supported)]
         self.continuation_ = pd.Series(on, index, name="continuation")
-        self._remember_documents(log, means, relevance=fit.tables["relevance"])
-        self.examination_ = self._examination_table(log, {"relevance": fit.tables["relevance"]})
+        self._remember_chain(log, means, tables)
 
     def _transitions(self, parameters, position):
         relevance = parameters["relevance"]
         codes = known_codes(self._positions, position, relevance > 0)
         return relevance, 1.0, self.continuation_.to_numpy()[codes]
-
-
-def _carried_down(values, support):
-    """Values, with those without support replaced by the nearest ones above with support."""
-    known = np.where(support > 0, np.arange(len(values)), 0)
-    return values[np.maximum.accumulate(known)]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -369,12 +333,10 @@ class CCMModel(ChainMixin, EMClickModel):
             "relevance": start_attraction(counts),
             "continuation": np.array([0.8, 0.6, 0.4]),
         }
-        priors = {"continuation": WEAK}
-        fit, means = self._solve(log, expect, start, priors, ("relevance",))
+        tables, means = self._solve(log, expect, start, {"continuation": WEAK}, ("relevance",))
         names = ["after_skip", "after_irrelevant", "after_relevant"]
-        self.continuation_ = pd.Series(fit.tables["continuation"], names, name="continuation")
-        self._remember_documents(log, means, relevance=fit.tables["relevance"])
-        self.examination_ = self._examination_table(log, {"relevance": fit.tables["relevance"]})
+        self.continuation_ = pd.Series(tables.pop("continuation"), names, name="continuation")
+        self._remember_chain(log, means, tables)
 
     def _transitions(self, parameters, position):
         r = parameters["relevance"]
@@ -390,47 +352,35 @@ def _ccm_counts(counts, r, tau):
     """
     on = tau[1] * (1 - r) + tau[2] * r
     seen = counts.visit(r, tau[0], on)
-    skips = counts.skips.sum()
-    value = counts.clicks @ np.log(r) + counts.skips @ np.log1p(-r) + skips * np.log(tau[0])
-    value += counts.clicks_above @ np.log(on) + seen.log_likelihood
-    open_end = counts.clicks_above + counts.last_clicks
-    went_on = counts.clicks_above + seen.went_on
     # P(relevant | clicked) of users who continued, and of users who did not.
     if_on, if_off = r * tau[2] / on, r * (1 - tau[2]) / (1 - on)
-    relevant_on = went_on * if_on
-    relevant = relevant_on + (open_end - went_on) * if_off
+    relevant_on = seen.went_on * if_on
+    relevant = relevant_on + (counts.open_end - seen.went_on) * if_off
     hidden = counts.variance_after_last(seen, if_on, if_off)
     hidden += counts.clicks_above * if_on * (1 - if_on)
-    missing = hidden / (r * (1 - r)) ** 2 + seen.examined_variance / (1 - r) ** 2
-    examined = counts.clicks + counts.skips + seen.examined
-    after = (
-        skips + seen.went_on_after_skip,
-        (went_on - relevant_on).sum(),
-        relevant_on.sum(),
-    )
-    chances = (skips + seen.skips, (open_end - relevant).sum(), relevant.sum())
+    clicks, examined, missing, sure = seen.attraction
+    after = seen.went_on_after_skip, (seen.went_on - relevant_on).sum(), relevant_on.sum()
+    chances = seen.skips, (counts.open_end - relevant).sum(), relevant.sum()
     return {
         "relevance": (
-            counts.clicks + relevant,
-            examined + open_end,
-            missing,
-            (counts.clicks, counts.skips),
+            clicks + relevant,
+            examined + counts.open_end,
+            missing + hidden / (r * (1 - r)) ** 2,
+            sure,
         ),
         "continuation": (np.array(after), np.array(chances)),
-    }, value
+    }, seen.value
 
 
-@dataclass(frozen=True, eq=False)
-class Visit:
-    """Expected counts below the last clicks, given all clicks."""
+class Visit(NamedTuple):
+    """Expected counts of a log, given its clicks and the parameters."""
 
-    log_likelihood: float
-    examined: np.ndarray  # (n_docs,)
-    went_on: np.ndarray  # (n_keys,)
+    value: float  # log likelihood
+    attraction: tuple  # counts of clicks and examinations of documents, see fit_em
+    went_on: np.ndarray  # (n_keys,), after a click
+    went_on_variance: np.ndarray  # (n_keys,)
     skips: float
     went_on_after_skip: float
-    examined_variance: np.ndarray  # (n_docs,)
-    went_on_variance: np.ndarray  # (n_keys,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,38 +397,46 @@ class ChainCounts:
     last_clicks: np.ndarray  # (n_keys,), with a row below: whether the user continued is unknown
     tails: list  # of (doc (width, n_tails), key (n_tails,), weight (n_tails,))
 
+    @cached_property
+    def open_end(self):
+        """Clicks with a row below."""
+        return self.clicks_above + self.last_clicks
+
     def visit(self, attraction, after_skip, after_click):
         """Expected counts given the parameters, by an exact forward-backward pass."""
+        skips = went_on_after_skip = self.skips.sum()
+        value = self.clicks @ np.log(attraction) + self.skips @ np.log1p(-attraction)
+        value += skips * np.log(after_skip) + self.clicks_above @ np.log(after_click)
         # No document is never clicked. Without a click, the tail begins at the top of the list,
         # which is always examined.
-        attraction = np.append(attraction, 0.0)
-        after_click = np.append(after_click, 1.0)
-        value = skips = went_on_after_skip = 0.0
-        examined, examined_variance = np.zeros((2, len(attraction)))
-        went_on, went_on_variance = np.zeros((2, len(after_click)))
+        click_chance, on_chance = np.append(attraction, 0.0), np.append(after_click, 1.0)
+        examined, examined_variance = np.zeros((2, len(click_chance)))
+        went_on, went_on_variance = np.zeros((2, len(on_chance)))
         for doc, key, weight in self.tails:
-            click = attraction[doc]
-            log_chance, reached = _forward_backward(click, after_skip, after_click[key])
+            click = click_chance[doc]
+            log_chance, reached = _forward_backward(click, after_skip, on_chance[key])
             value += weight @ log_chance
             variance = reached * (1 - reached) * weight
-            went_on_variance += np.bincount(key, variance[0], minlength=len(went_on))
-            examined_variance += np.bincount(
-                doc.ravel(), variance.ravel(), minlength=len(examined)
-            )
             reached *= weight
-            went_on += np.bincount(key, reached[0], minlength=len(went_on))
-            below = doc[1:] < len(attraction) - 1
+            below = doc[1:] < len(attraction)
             skips += float((reached[:-1] * below).sum())
             went_on_after_skip += float((reached[1:] * below).sum())
-            examined += np.bincount(doc.ravel(), reached.ravel(), minlength=len(examined))
+            for total, codes, values in (
+                (examined, doc, reached),
+                (examined_variance, doc, variance),
+                (went_on, key, reached[0]),
+                (went_on_variance, key, variance[0]),
+            ):
+                total += np.bincount(codes.ravel(), values.ravel(), minlength=len(total))
+        sure = self.clicks, self.skips
+        missing = examined_variance[:-1] / (1 - attraction) ** 2
         return Visit(
             value,
-            examined[:-1],
-            went_on[:-1],
+            (self.clicks, self.clicks + self.skips + examined[:-1], missing, sure),
+            self.clicks_above + went_on[:-1],
+            went_on_variance[:-1],
             skips,
             went_on_after_skip,
-            examined_variance[:-1],
-            went_on_variance[:-1],
         )
 
     def variance_after_last(self, visit, on, off):
@@ -492,7 +450,7 @@ class ChainCounts:
 
         ``visit`` holds Σ g_i and Σ g_i (1 - g_i), whose difference is Σ g_i².
         """
-        n, went_on = self.last_clicks, visit.went_on
+        n, went_on = self.last_clicks, visit.went_on - self.clicks_above
         mean = n * off + (on - off) * went_on
         squares = (on - off) ** 2 * (went_on - visit.went_on_variance)
         return mean - (n * off**2 + 2 * off * (on - off) * went_on + squares)

@@ -7,26 +7,31 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
+from .._log._factors import factor_table
 from ._em import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 from ._model import KnownFactors, TableClickModel
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _CountingModel(TableClickModel):
+class CountingModel(TableClickModel):
+    """Click models by counts, with a Beta distribution of click rates over documents."""
+
     prior: Literal["empirical"] | Sequence[float] = "empirical"
 
     _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
     _reads_clicks = False
 
-    def _draw(self, parameters, position, bias, rng):
-        chance = self._probability(parameters, position, bias, None)
-        return rng.random(chance.shape) < chance
+    def _remember_rates(self, log, clicks, shown):
+        """Keep the posterior mean of the click rate of each document, and the prior."""
+        self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)
+        mean = posterior_mean(0.0, 0.0, self.prior_)
+        relevance = posterior_mean(clicks, shown, self.prior_)
+        self._remember_documents(log, {"relevance": mean}, relevance=relevance)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DCTRModel(_CountingModel):
+class DCTRModel(CountingModel):
     r"""Document click-through rate: every row is examined, and relevance is the click rate.
 
     .. math:: P(c = 1) = \frac{a + n_{dc}}{a + b + n_d}
@@ -73,19 +78,14 @@ class DCTRModel(_CountingModel):
         n_docs = log.n_docs
         clicks = np.bincount(log.doc[rows], log.clicks[rows], minlength=n_docs)
         shown = np.bincount(log.doc[rows], log.weight[rows], minlength=n_docs)
-        self.prior_ = given_prior(self.prior) or empirical_beta(clicks, shown)
-        self._remember_documents(
-            log,
-            {"relevance": posterior_mean(0.0, 0.0, self.prior_)},
-            relevance=posterior_mean(clicks, shown, self.prior_),
-        )
+        self._remember_rates(log, clicks, shown)
 
     def _probability(self, parameters, position, bias, clicks):
         return parameters["relevance"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RDCTRModel(_CountingModel):
+class RDCTRModel(CountingModel):
     r"""Document click-through rate per rank.
 
     P(click) of document d at rank k is its click rate there, with the click rates of all
@@ -146,26 +146,17 @@ class RDCTRModel(_CountingModel):
         mean = self.prior_[:, 0] / self.prior_.sum(axis=1)
         rate = posterior_mean(cells.clicks, cells.weight, self.prior_[cells.factor].T)
         excess = cells.by_doc(rate / mean[cells.factor] - 1.0)
-        self._remember_documents(
-            log,
-            {"relevance": 1.0},
-            relevance=1.0 + excess / cells.n_factors,
-        )
+        relevance = 1.0 + excess / cells.n_factors
+        self._remember_documents(log, {"relevance": 1.0}, relevance=relevance)
         # Keys are sorted because cells are. Documents that were never shown have no code.
         self._keys = np.unique(cells.doc, return_inverse=True)[1] * cells.n_factors + cells.factor
         self._rates = np.append(rate, np.nan)
-        clicks, weight = cells.by_factor(cells.clicks), cells.by_factor(cells.weight)
-        table = {
-            "examination": mean / mean[0],
-            "impressions": weight,
-            "clicks": clicks,
-        }
-        self.examination_ = pd.DataFrame(table, index=pd.Index(log.bias_values, name="bias"))
+        counts = cells.weight_of_factors, cells.clicks_of_factors
+        self.examination_ = factor_table(log.bias_values, mean, *counts)
 
     def _prior_at(self, cells, factor):
-        given = given_prior(self.prior)
         at = cells.factor == factor
-        return given or empirical_beta(cells.clicks[at], cells.weight[at])
+        return given_prior(self.prior) or empirical_beta(cells.clicks[at], cells.weight[at])
 
     def _row_parameters(self, X, qid, doc):
         place = self._places(X, qid, doc)

@@ -120,23 +120,16 @@ class DBNModel(ChainMixin, GradientClickModel):
             "satisfaction": np.full(len(counts.clicks), 0.5),
             "continuation": np.array([0.8]),
         }
-        start = {name: of for name, of in start.items() if name not in known}
-        means = dict.fromkeys(self._outputs_of_network, np.nan)
-        tables = known
-        self.prior_ = {}
-        if start:
-            fit, of_documents = self._solve(
-                log,
-                lambda tables: _dbn_counts(counts, **known, **tables),
-                start,
-                {"continuation": WEAK},
-                tuple(name for name in means if name not in known),
-            )
-            tables, means = {**known, **fit.tables}, {**means, **of_documents}
-        self.continuation_ = float(tables["continuation"][0])
-        tables = {name: tables[name] for name in means}
-        self._remember_documents(log, means, **tables)
-        self.examination_ = self._examination_table(log, tables)
+        tables, means = self._solve(
+            log,
+            lambda tables: _dbn_counts(counts, **tables),
+            start,
+            {"continuation": WEAK},
+            self._outputs_of_network,
+            known,
+        )
+        self.continuation_ = float(tables.pop("continuation")[0])
+        self._remember_chain(log, means, tables)
 
     def _train_chain(self, log, task):
         """Attraction and satisfaction by document, from a trained network."""
@@ -166,30 +159,21 @@ def _dbn_counts(counts, attraction, satisfaction, continuation):
     a, s, go_on = attraction, satisfaction, continuation[0]
     on = go_on * (1 - s)
     seen = counts.visit(a, go_on, on)
-    skips = counts.skips.sum()
-    value = counts.clicks @ np.log(a) + counts.skips @ np.log1p(-a) + skips * np.log(go_on)
-    value += counts.clicks_above @ np.log(on) + seen.log_likelihood
     # Users who continued were not satisfied; of the others, the share s / (1 - on) was.
-    satisfied = (counts.last_clicks - seen.went_on) * s / (1 - on)
+    satisfied = (counts.open_end - seen.went_on) * s / (1 - on)
     hidden = counts.variance_after_last(seen, np.zeros_like(s), s / (1 - on))
-    open_end = counts.clicks_above + counts.last_clicks
-    went_on = counts.clicks_above.sum() + seen.went_on.sum() + skips + seen.went_on_after_skip
-    chances = (open_end - satisfied).sum() + skips + seen.skips
+    went_on = seen.went_on.sum() + seen.went_on_after_skip
+    chances = (counts.open_end - satisfied).sum() + seen.skips
     return {
-        "attraction": (
-            counts.clicks,
-            counts.clicks + counts.skips + seen.examined,
-            seen.examined_variance / (1 - a) ** 2,
-            (counts.clicks, counts.skips),
-        ),
+        "attraction": seen.attraction,
         "satisfaction": (
             satisfied,
-            open_end,
+            counts.open_end,
             hidden / (s * (1 - s)) ** 2,
             (np.zeros_like(s), counts.clicks_above),
         ),
         "continuation": (np.array([went_on]), np.array([chances])),
-    }, value
+    }, seen.value
 
 
 #: Smallest distance of a probability from 0 and 1.

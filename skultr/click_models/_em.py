@@ -38,26 +38,52 @@ class EMClickModel(TableClickModel):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def _solve(self, log, expect, start, priors, of_documents):
-        """Fit by EM, and set the attributes that describe the fit."""
-        if self.prior is None:
-            weak = weak_priors(expect(start)[0], of_documents)
-            of = {name: (_NO_PRIOR * a, _NO_PRIOR * b) for name, (a, b) in weak.items()}
-        else:
-            of = dict.fromkeys(of_documents, given_prior(self.prior))
-        priors = {**priors, **of}
+    def _solve(self, log, expect, start, priors, of_documents, known=()):
+        """Tables by EM beside the ``known`` ones, and the prior mean of each one of documents.
+
+        By default the prior of documents is learned: a first fit has one pseudo-impression at the
+        mean of all documents as prior, the second one the Beta distribution over documents with
+        the greatest marginal likelihood (empirical Bayes). It sets what describes the fit.
+        """
+        known = dict(known)
+        start = {name: table for name, table in start.items() if name not in known}
+        learned = [name for name in of_documents if name in start]
+        means = dict.fromkeys(of_documents, np.nan)
+        self.prior_ = {}
+        if not start:
+            return known, means
+
+        def count(tables):
+            return expect({**known, **tables})
+
+        def fit_with(start, more, tol):
+            return fit_em(count, start, {**priors, **more}, tol=tol, max_iter=self.max_iter)
+
         tol = self.tol * log.n_impressions
-        fit, priors = fit_em_twice(expect, start, priors, tol=tol, max_iter=self.max_iter)
+        given = None if self.prior is None else given_prior(self.prior)
+        if given:
+            self.prior_ = dict.fromkeys(learned, given)
+        elif learned:
+            weak = weak_priors(count(start)[0], learned)
+            if self.prior is None:
+                self.prior_ = {n: (_NO_PRIOR * a, _NO_PRIOR * b) for n, (a, b) in weak.items()}
+            else:
+                first = fit_with(start, weak, 10 * tol)
+                start = first.tables
+                for name in learned:
+                    self.prior_[name] = empirical_beta_of_hidden(start[name], *first.counts[name])
+        fit = fit_with(start, self.prior_, tol)
         if not fit.converged:
             warn_user(
                 f"{type(self).__name__} did not converge in max_iter={self.max_iter} EM steps. "
                 "Raise max_iter, or tol.",
                 ConvergenceWarning,
             )
-        self.n_iter_ = fit.n_iter
+        if learned:  # else a network was trained, and counted its epochs
+            self.n_iter_ = fit.n_iter
         self.log_posterior_ = np.array(fit.objective)
-        self.prior_ = {name: priors[name] for name in of_documents}
-        return fit, {name: a / (a + b) for name, (a, b) in self.prior_.items()}
+        means |= {name: a / (a + b) for name, (a, b) in self.prior_.items()}
+        return {**known, **fit.tables}, means
 
 
 #: Pseudo-counts of parameters that all documents share: half a success, half a failure.
@@ -153,24 +179,6 @@ def _extrapolated(point, first, second):
     length = max(1.0, np.sqrt(float(move @ move) / size))
     beyond = point + 2 * length * move + length**2 * curvature
     return np.clip(beyond, logit(_LEAST), logit(1 - _LEAST))
-
-
-def fit_em_twice(expect, start, priors, *, tol, max_iter):
-    """Result of :func:`fit_em` with priors that are None learned from the documents.
-
-    A first fit has one pseudo-impression at the mean of all documents as prior. The second one
-    has the Beta distribution over documents with the greatest marginal likelihood (empirical
-    Bayes), see :func:`empirical_beta_of_hidden`.
-    """
-    learned = [name for name, prior in priors.items() if prior is None]
-    if learned:
-        weak = weak_priors(expect(start)[0], learned)
-        fit = fit_em(expect, start, {**priors, **weak}, tol=10 * tol, max_iter=max_iter)
-        start = fit.tables
-        for name in learned:
-            prior = empirical_beta_of_hidden(start[name], *fit.counts[name])
-            priors = {**priors, name: prior}
-    return fit_em(expect, start, priors, tol=tol, max_iter=max_iter), priors
 
 
 def weak_priors(counts, names):

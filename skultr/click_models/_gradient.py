@@ -35,12 +35,6 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
     #: Names of the outputs of the network.
     _outputs_of_network = ("relevance",)
 
-    def _solve(self, *args):
-        found = super()._solve(*args)
-        if self.solver == "gradient":  # epochs, as in every neural estimator
-            self.n_iter_ = len(self.history_)
-        return found
-
     def _n_subtasks(self):
         return super()._n_subtasks() if self.solver == "gradient" else 0
 

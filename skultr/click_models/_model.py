@@ -40,7 +40,8 @@ class BaseClickModel(BaseRanker):
     - ``_probability(parameters, position, bias, clicks)``: P(click) of lists as rectangles
       (n_lists, width), with parameters 0 beyond the end of a list; ``clicks`` is bool, or None for
       P(click) not conditional on any click;
-    - ``_draw(parameters, position, bias, rng)``: clicks of such lists, bool;
+    - ``_draw(parameters, position, bias, rng)``: clicks of such lists, bool, where they depend on
+      each other;
     - ``_relevance(parameters)``, if relevance is not one of the parameters.
     """
 
@@ -230,10 +231,15 @@ class BaseClickModel(BaseRanker):
     def _relevance(self, parameters):
         return parameters["relevance"]
 
+    def _draw(self, parameters, position, bias, rng):
+        chance = self._probability(parameters, position, bias, None)
+        return rng.random(chance.shape) < chance
+
     def _before_folding(self, log):
         return click_patterns(log) if self._reads_clicks else log
 
     def _fold(self, log):
+        log = self._before_folding(log)
         return log.fold(self._reads_users, patterns=self._reads_clicks)
 
     def _seen_clicks(self, X, y):
@@ -302,7 +308,7 @@ class TableClickModel(BaseClickModel):
 
     def _fold(self, log):
         # Only networks need it: counts per document are far fewer than distinct lists.
-        return super()._fold(log) if self._needs_features else log
+        return super()._fold(log) if self._needs_features else self._before_folding(log)
 
     def _remember_documents(self, log, prior, **tables):
         """Keep tables by document code, and the ``prior`` of each for unseen documents."""

@@ -156,15 +156,28 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
 
     # Lists -------------------------------------------------------------------------------
     def _probability(self, parameters, position, bias, clicks):
-        documents, position = self._lists(parameters, position)
+        lists, reader, n = self._lists(parameters, position), self._exact_reader(), self.n_samples
         if clicks is not None:
-            return self._browse(documents, position, clicks.astype(float))
-        return self._expect(documents, position)
+            return _in_parts(
+                lambda *part: reader.probability(reader(*part)), _CHUNK, *lists, clicks * 1.0
+            )
+        chances = torch.from_numpy(_even_chances(n, position.shape[1]))
+
+        def mean(documents, position):
+            """Mean over samples of the clicks above."""
+            part = [of.repeat_interleave(n, dim=0) for of in (documents, position)]
+            p = reader.browse(*part, _below(chances.repeat(len(documents), 1)))
+            return p.reshape(-1, n, p.shape[1]).mean(dim=1)
+
+        return _in_parts(mean, max(1, _CHUNK // n), *lists)
 
     def _draw(self, parameters, position, bias, rng):
-        documents, position = self._lists(parameters, position)
+        lists, reader = self._lists(parameters, position), self._exact_reader()
         chance = rng.random(position.shape)
-        return chance < self._browse(documents, position, chance, drawn=True)
+        p = _in_parts(
+            lambda *part: reader.browse(*part[:2], _below(part[2])), _CHUNK, *lists, chance
+        )
+        return chance < p
 
     def _lists(self, parameters, position):
         """Vectors (n_lists, width, n_out) and positions of lists."""
@@ -179,39 +192,6 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         n_out = len(parameters) - 1
         documents = np.stack([parameters[_VECTOR(i)] for i in range(n_out)], axis=2)
         return documents, position.astype(float)
-
-    def _browse(self, documents, position, clicks, drawn=False):
-        """P(click) given ``clicks``; with ``drawn``, a row is clicked if ``clicks`` < P(click)."""
-        reader = self._exact_reader()
-        probability = np.empty(position.shape)
-        with torch.inference_mode():
-            for start in range(0, len(position), _CHUNK):
-                part = slice(start, start + _CHUNK)
-                lists = [torch.from_numpy(a[part]) for a in (documents, position, clicks)]
-                if drawn:
-                    p = reader.browse(*lists[:2], _below(lists[2]))
-                else:
-                    p = reader.probability(reader(*lists))
-                probability[part] = p.numpy()
-        return probability
-
-    def _expect(self, documents, position):
-        """P(click) not conditional on any click, the mean over ``n_samples`` clicks above."""
-        reader = self._exact_reader()
-        n = self.n_samples
-        chances = torch.from_numpy(_even_chances(n, position.shape[1]))
-        probability = np.empty(position.shape)
-        step = max(1, _CHUNK // n)
-        with torch.inference_mode():
-            for start in range(0, len(position), step):
-                part = slice(start, start + step)
-                lists = [
-                    torch.from_numpy(a[part]).repeat_interleave(n, dim=0)
-                    for a in (documents, position)
-                ]
-                p = reader.browse(*lists, _below(chances.repeat(len(lists[0]) // n, 1)))
-                probability[part] = p.reshape(-1, n, p.shape[1]).mean(dim=1).numpy()
-        return probability
 
     def _exact_reader(self):
         # In single precision, the last digits of a list depend on the other lists of the batch.
@@ -463,6 +443,13 @@ def _part(log, codes, share):
         log, clicks=log.clicks * rows * mean, weight=log.weight * rows * mean, shown=rows > 0
     )
     return ListDataset(part, codes)
+
+
+def _in_parts(function, n_lists, *lists):
+    """Values of a function of arrays, for ``n_lists`` of their lists at a time."""
+    with torch.inference_mode():
+        parts = zip(*(torch.from_numpy(of).split(n_lists) for of in lists), strict=True)
+        return torch.cat([function(*part) for part in parts]).numpy()
 
 
 def _even_chances(n_samples, width):

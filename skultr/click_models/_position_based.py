@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from .._base._sklearn import StrOptions
+from .._log._factors import factor_table
 from .._log._segments import TINY
 from .._models._browsing import pbm_click_probability
 from .._models._document_posterior import document_posterior, logged_places
@@ -78,37 +78,31 @@ class ProductModel(GradientClickModel):
 
     def _solve_cells(self, log, cells, examination, prior, known):
         """As :meth:`_solve_product`, by EM with a start and a prior of examination."""
-        start = {**start_tables(cells), "examination": examination}
-        fit, means = self._solve(
+        tables, means = self._solve(
             log,
-            lambda tables: expected_counts(cells, **known, **tables),
-            {name: of for name, of in start.items() if name not in known},
+            lambda tables: expected_counts(cells, **tables),
+            {**start_tables(cells), "examination": examination},
             {"examination": prior},
-            () if known else ("relevance",),
+            ("relevance",),
+            known,
         )
-        examination = fit.tables["examination"]
         # Clicks determine the product only: relevance is scaled to P(click) at the first position.
-        self._scale = first = examination[0]
-        relevance = {**known, **fit.tables}["relevance"] * first
-        prior_mean = {"relevance": means.get("relevance", np.nan) * first}
-        self._remember_documents(log, prior_mean, relevance=relevance)
-        return examination / first
+        self._scale = first = tables["examination"][0]
+        prior_mean = {"relevance": means["relevance"] * first}
+        self._remember_documents(log, prior_mean, relevance=tables["relevance"] * first)
+        return tables["examination"] / first
 
     def _pooled_examination(self, log, cells, group, known):
         """Examination by factor, the same for all factors of a ``group``."""
         pooled = cells.pooled(group)
         start = {**start_tables(pooled), **known}
-
-        def expect(tables):
-            return expected_counts(pooled, **known, **tables)
-
         priors = {"examination": WEAK}
         if not known:
-            weak = weak_priors(expect(start)[0], ("relevance",))
+            weak = weak_priors(expected_counts(pooled, **start)[0], ("relevance",))
             priors["relevance"] = given_prior(self.prior) or weak["relevance"]
         fit = fit_em(
-            expect,
-            {name: of for name, of in start.items() if name not in known},
+            lambda tables: expected_counts(pooled, **{**start, **tables}),
+            {name: start[name] for name in priors},
             priors,
             tol=10 * self.tol * log.n_impressions,
             max_iter=self.max_iter,
@@ -251,14 +245,8 @@ class PBMModel(ProductModel):
         self._factors = KnownFactors.of_log(log)
         cells = log.cells
         examination = self._solve_product(log, cells, task)
-        self.examination_ = pd.DataFrame(
-            {
-                "examination": examination,
-                "impressions": cells.weight_of_factors,
-                "clicks": cells.clicks_of_factors,
-            },
-            index=pd.Index(log.bias_values, name="bias"),
-        )
+        counts = cells.weight_of_factors, cells.clicks_of_factors
+        self.examination_ = factor_table(log.bias_values, examination, *counts)
 
     def _compared_examination(self, log, cells):
         group, weight = np.arange(cells.n_factors), cells.weight_of_factors
@@ -291,10 +279,6 @@ class PBMModel(ProductModel):
         codes = self._factors.codes(bias, parameters["relevance"] > 0)
         examination = self.examination_["examination"].to_numpy()[codes]
         return np.minimum(pbm_click_probability(parameters["relevance"], examination), 1.0)
-
-    def _draw(self, parameters, position, bias, rng):
-        chance = self._probability(parameters, position, bias, None)
-        return rng.random(chance.shape) < chance
 
 
 def factor_groups(weight, least):

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._base._threads import few_threads
 from .._base._typing import Bools, Floats, Ints
-from .._log._components import factor_components, weighted_graph
+from .._log._cells import factor_components, weighted_graph
 from .._log._hashing import mix
 from ..exceptions import warn_user
 

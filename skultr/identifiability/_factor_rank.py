@@ -15,14 +15,12 @@ from .._base._progress import progress
 from .._base._sklearn import Interval, validate_params
 from .._base._threads import few_threads
 from .._base._typing import ArrayLike, Column, Frame, RandomState
-from .._log._cells import READS, read_cells
-from .._log._components import factor_components
+from .._log._cells import READS, factor_components, read_cells
 from .._log._dataset import ClickDataset
-from .._log._describe import names_of
+from .._log._estimator import names_of
 from .._log._faults import count_of
-from .._log._outcomes import clicks_of
 from .._log._pairs import bias_columns, code_factors
-from .._log._reader import in_memory
+from .._log._reader import clicks_of, in_memory
 from .._log._roles import read_column, read_role
 from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, NotIdentifiableError, python_value, warn_user

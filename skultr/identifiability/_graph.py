@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from .._base._progress import progress
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, RandomState, Simulated
-from .._log._components import bipartite_components, factor_components
+from .._log._cells import bipartite_components, factor_components
 from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._bias_features import MAX_NAMED, factor_labels, name_some
@@ -174,7 +174,7 @@ class IdentifiabilityGraph:
 
     def _set_pairs(self, pairs: Pairs) -> None:
         self.pairs, self.factors = pairs, pairs.factors
-        self.n_factors, self.n_documents = pairs.n_factors, pairs.n_documents
+        self.n_factors, self.n_documents = pairs.n_factors, pairs.n_docs
         self.n_pairs = pairs.n_pairs
         of_doc, of_factor = bipartite_components(
             pairs.doc, pairs.factor, self.n_documents, self.n_factors

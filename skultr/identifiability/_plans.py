@@ -23,8 +23,8 @@ from scipy.sparse.csgraph import (
 from scipy.spatial.distance import cdist
 
 from .._base._typing import Bools, Floats, Ints
+from .._log._cells import weighted_graph
 from .._log._clicklog import make_click_log
-from .._log._components import weighted_graph
 from .._log._faults import count_of
 from .._log._pairs import Pairs, read_documents
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
@@ -373,7 +373,7 @@ def read_lists(
     pairs = graph.pairs
     if pairs.doc_ids is None:
         codes, first = read_documents(frame, set(values))
-        doc = pd.Index(pairs.doc_rows).get_indexer(first[codes])
+        doc = pd.Index(pairs.doc_row).get_indexer(first[codes])
     else:
         ids = [column_values(X, name) for name in pairs.doc_ids.names]
         ids = ids[0] if len(ids) == 1 else pd.MultiIndex.from_arrays(ids)

@@ -18,13 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 from .._base._sklearn import Interval, StrOptions, check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
 from .._log._dataset import ClickDataset
-from .._log._describe import ReadsLogs, names_of
-from .._log._estimator import afresh
+from .._log._estimator import ReadsLogs, afresh, names_of
 from .._log._faults import count_of
 from .._log._frame_output import FrameOutput
-from .._log._outcomes import clicks_of
 from .._log._pairs import read_pairs
 from .._log._pickles import NotPickled, SlimPickles
+from .._log._reader import clicks_of
 from .._log._roles import ROLES, column_names, is_frame, with_column
 from .._models._tabular import fit_tabular
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
@@ -638,7 +637,7 @@ def _estimated(graph, vectors, required):
                 "None: pass y, or both relevance= (by document) and examination= (by bias "
                 "factor), or cost='random'."
             )
-        return np.full(pairs.n_documents, np.nan), np.full(pairs.n_factors, np.nan)
+        return np.full(pairs.n_docs, np.nan), np.full(pairs.n_factors, np.nan)
     merged = merged_codes(graph.n_factors, *merge_plan(vectors, graph.labels)[:2])
     factor = merged[pairs.factor]
     fit = fit_tabular(pairs.doc, factor, pairs.clicks, pairs.impressions, **_ROUGHLY)

@@ -406,11 +406,26 @@ def _expected_products(values, present, n_factors):
 # Public metrics -----------------------------------------------------------------------
 #: What the docstrings of several metrics share.
 _TEXTS = {
-    "parameters": """\
-Parameters
-----------
-y_true, y_score, qid, k, ties, no_relevant, per_query
-    As in :func:`ndcg_score`.""",
+    "rows": """\
+y_true : array-like of shape (n_rows,)
+    Relevance grades, finite and at least 0.
+y_score : array-like of shape (n_rows,)
+    Scores; higher is more relevant.
+qid : array-like of shape (n_rows,)
+    Query ids: any hashable values, in any order.""",
+    "k": """\
+k : int or list of int, default=None
+    Number of ranks that count; None for all.""",
+    "ties": """\
+ties : {"average", "stable"}, default="average"
+    For equal scores, the exact expectation over their random order, or the order of the
+    rows.""",
+    "no_relevant": """\
+no_relevant : {"skip", 0, 1}, default="skip"
+    The value of a query without a relevant document.""",
+    "per_query": """\
+per_query : bool, default=False
+    Whether to return the value of each query.""",
     "threshold": """\
 threshold : float, default=1
     A document is relevant if its relevance is at least this value.""",
@@ -454,12 +469,7 @@ def ndcg_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Relevance grades, finite and at least 0.
-    y_score : array-like of shape (n_rows,)
-        Scores; higher is more relevant.
-    qid : array-like of shape (n_rows,)
-        Query ids: any hashable values, in any order.
+    {rows}
     k : int or list of int, default=None
         Number of ranks that count; None for all. A list shorter than k counts as a whole.
     gain : {"exponential", "linear"}, default="exponential"
@@ -469,8 +479,7 @@ def ndcg_score(
         rows.
     no_relevant : {"skip", 0, 1}, default="skip"
         The value of a query without a relevant document, whose IDCG is 0.
-    per_query : bool, default=False
-        Whether to return the value of each query.
+    {per_query}
 
     Returns
     -------
@@ -529,10 +538,12 @@ def dcg_score(
 
     Parameters
     ----------
-    y_true, y_score, qid, k, ties, per_query
-        As in :func:`ndcg_score`.
+    {rows}
+    {k}
     gain : {"exponential", "linear"}, default="exponential"
         :math:`g(y) = 2^y - 1` or :math:`g(y) = y`.
+    {ties}
+    {per_query}
 
     Returns
     -------
@@ -581,10 +592,16 @@ def err_score(
     is an elementary symmetric polynomial divided by its number of terms. The cost is the number
     of tied documents times the minimum of that number and k.
 
-    {parameters}
+    Parameters
+    ----------
+    {rows}
+    {k}
     max_grade : float, default=None
         The largest grade of the scale, :math:`y_\max`. By default the largest in ``y_true``; pass
         it to compare values between data sets.
+    {ties}
+    {no_relevant}
+    {per_query}
 
     Returns
     -------
@@ -635,8 +652,14 @@ def average_precision_score(
     :math:`n_\mathrm{rel}` the number of relevant documents of the query, including those below
     rank :math:`k` (as in TREC).
 
-    {parameters}
+    Parameters
+    ----------
+    {rows}
+    {k}
     {threshold}
+    {ties}
+    {no_relevant}
+    {per_query}
 
     {score}
 
@@ -672,8 +695,14 @@ def reciprocal_rank_score(
     This is :func:`err_score` for a user who always stops at a relevant document; ties are treated
     in the same way.
 
-    {parameters}
+    Parameters
+    ----------
+    {rows}
+    {k}
     {threshold}
+    {ties}
+    {no_relevant}
+    {per_query}
 
     {score}
 
@@ -708,8 +737,14 @@ def precision_score(
     The denominator is k even if a list is shorter (as in TREC); without k it is the length of the
     list.
 
-    {parameters}
+    Parameters
+    ----------
+    {rows}
+    {k}
     {threshold}
+    {ties}
+    {no_relevant}
+    {per_query}
 
     {score}
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+
+from .._base._shared_text import with_shared_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +49,21 @@ _PALETTE = (
 )
 
 
+_TEXTS = {
+    "ax": """\
+ax : matplotlib axes, default=None
+    By default, axes of a new figure.""",
+    "plot_params": """\
+**plot_params
+    Passed to :meth:`plot`.""",
+    "attributes": """\
+Attributes
+----------
+ax_ : matplotlib.axes.Axes
+figure_ : matplotlib.figure.Figure""",
+}
+
+
 def method_colors(names: Iterable[str]) -> dict[str, str]:
     """Colour of each method, the same in all figures of skultr.
 
@@ -79,47 +97,42 @@ def method_colors(names: Iterable[str]) -> dict[str, str]:
 
 
 class Display:
-    """Displays on one pair of axes."""
+    """What displays share: a figure, and passages of their docstrings."""
 
     ax_: Axes
-    figure_: Figure
-
-    def _open(self, ax, figsize):
-        """The axes to draw on and their figure (to a type checker, it might be a SubFigure)."""
-        self.ax_ = make_axes(ax, type(self).__name__, figsize)
-        self.figure_ = cast("Figure", self.ax_.figure)
-
-
-class TwoPartDisplay:
-    """Displays of two parts, side by side."""
-
     axes_: Any
     figure_: Figure
 
-    def _open(self, axes, figsize, parts, **grid):
+    def __init_subclass__(cls) -> None:
+        shared = with_shared_text(**_TEXTS, display=f"Returns\n-------\ndisplay : {cls.__name__}")
+        methods = [getattr(member, "__func__", member) for member in vars(cls).values()]
+        for described in (cls, *filter(inspect.isfunction, methods)):
+            shared(described)
+
+    def _open(self, ax, figsize):
+        """Take the axes to draw on, or make some."""
+        self.ax_ = self._new_figure(figsize).subplots() if ax is None else ax
+        # To a type checker, it might be a SubFigure.
+        self.figure_ = cast("Figure", self.ax_.figure)
+
+    def _open_two(self, axes, figsize, parts, **grid):
+        """Take two pairs of axes, or make them side by side."""
         if axes is None:
-            # make_axes first, for its message if matplotlib is missing.
-            figure = make_axes(None, type(self).__name__, figsize).figure
-            figure.clear()
-            axes = figure.subplots(1, 2, **grid)
+            axes = self._new_figure(figsize).subplots(1, 2, **grid)
         self.axes_ = np.asarray(axes, dtype=object).ravel()
         if len(self.axes_) != 2:
             raise ValueError(f"axes holds {len(self.axes_)} axes; expected two, for {parts}.")
         self.figure_ = cast("Figure", self.axes_[0].figure)
 
-
-def make_axes(ax: Axes | None, caller: str, figsize: tuple[float, float] | None = None) -> Axes:
-    """The axes to draw on: ``ax``, or those of a new figure."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            f"{caller} draws with matplotlib, which is not installed. Install it with "
-            "`pip install matplotlib` or `pip install 'skultr[plot]'`."
-        ) from error
-    if ax is None:
-        _, ax = plt.subplots(figsize=figsize, layout="constrained")
-    return ax
+    def _new_figure(self, figsize):
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError(
+                f"{type(self).__name__} draws with matplotlib, which is not installed. Install it "
+                "with `pip install matplotlib` or `pip install 'skultr[plot]'`."
+            ) from error
+        return plt.figure(figsize=figsize, layout="constrained")
 
 
 def write_cells(ax: Axes, im: AxesImage, text_of: Callable[[Any], str], **style: Any) -> Any:

@@ -10,7 +10,7 @@ import pandas as pd
 from .._base._typing import Column, Frame, Predictor, RandomState
 from ..metrics._click_scorers import annotated_documents
 from ..metrics._dependence import CMIPEstimator, cmip_score
-from ._axes import Display, TwoPartDisplay, draw_legend, palette
+from ._axes import Display, draw_legend, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 
-class ComparisonDisplay(TwoPartDisplay):
+class ComparisonDisplay(Display):
     """Differences between rankers on annotated queries.
 
     Left: the mean difference of each comparison with its interval, filled where rankers differ
@@ -78,9 +78,7 @@ class ComparisonDisplay(TwoPartDisplay):
         axes : sequence of two matplotlib axes, default=None
             See :meth:`plot`.
 
-        Returns
-        -------
-        display : ComparisonDisplay
+        {display}
 
         Raises
         ------
@@ -101,13 +99,11 @@ class ComparisonDisplay(TwoPartDisplay):
         axes : sequence of two matplotlib axes, default=None
             For the means and the queries; by default, axes of a new figure.
 
-        Returns
-        -------
-        display : ComparisonDisplay
+        {display}
         """
         rows = list(self.table.itertuples())
         names = [f"{row.ranker} - {row.baseline}" for row in rows]
-        self._open(axes, (10.0, 2.2 + 0.4 * len(rows)), "the means and the queries")
+        self._open_two(axes, (10.0, 2.2 + 0.4 * len(rows)), "the means and the queries")
         left, right = self.axes_
         colors = palette(len(rows))
         self.intervals_ = [
@@ -165,10 +161,7 @@ class DebiasednessDisplay(Display):
     cmip : float
         Conditional mutual information of ``score`` and ``logged`` given ``grade``.
 
-    Attributes
-    ----------
-    ax_ : matplotlib.axes.Axes
-    figure_ : matplotlib.figure.Figure
+    {attributes}
     points_ : dict of grade to matplotlib.collections.PathCollection
         The documents of each grade.
     lines_ : dict of grade to matplotlib.lines.Line2D
@@ -238,14 +231,10 @@ class DebiasednessDisplay(Display):
             The ``estimator`` of :func:`skultr.metrics.cmip_score`.
         random_state : int, RandomState instance or None, default=0
             Seed of the estimate of CMIP.
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
-        **plot_params
-            Passed to :meth:`plot`.
+        {ax}
+        {plot_params}
 
-        Returns
-        -------
-        display : DebiasednessDisplay
+        {display}
 
         Raises
         ------
@@ -287,14 +276,10 @@ class DebiasednessDisplay(Display):
             Grades of relevance.
         cmip_estimator, random_state
             As in :meth:`from_estimator`.
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
-        **plot_params
-            Passed to :meth:`plot`.
+        {ax}
+        {plot_params}
 
-        Returns
-        -------
-        display : DebiasednessDisplay
+        {display}
 
         Raises
         ------
@@ -322,8 +307,7 @@ class DebiasednessDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
+        {ax}
         name : str, default=None
             Name of the model, for the title.
         logging_name : str, default="mean logged position"
@@ -333,9 +317,7 @@ class DebiasednessDisplay(Display):
         s, alpha : float
             Size and opacity of the documents.
 
-        Returns
-        -------
-        display : DebiasednessDisplay
+        {display}
         """
         self._open(ax, (5.2, 4.2))
         grades = np.unique(self.documents["grade"])

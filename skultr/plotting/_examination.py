@@ -40,10 +40,7 @@ class ExaminationDisplay(Display):
     truth : Series or DataFrame, default=None
         True examination, indexed by bias factor; for users a frame of users by bias factors.
 
-    Attributes
-    ----------
-    ax_ : matplotlib.axes.Axes
-    figure_ : matplotlib.figure.Figure
+    {attributes}
     lines_ : dict of str to matplotlib.lines.Line2D
         The curve (or points) of each model, or of each user if users have their own curves.
     truth_line_ : matplotlib.lines.Line2D, matplotlib.collections.LineCollection or None
@@ -99,14 +96,10 @@ class ExaminationDisplay(Display):
             factors, or a Series by both; it is multiplied by one number to match the estimates.
         name : str, default=None
             Name in the legend; by default that of the class.
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
-        **plot_params
-            Passed to :meth:`plot`.
+        {ax}
+        {plot_params}
 
-        Returns
-        -------
-        display : ExaminationDisplay
+        {display}
         """
         table = _table_of(estimator)
         if name is None:
@@ -130,14 +123,10 @@ class ExaminationDisplay(Display):
             Or a pipeline that ends in one, or a search over one.
         truth : array-like of shape (n_positions,), mapping or Series, default=None
             True examination of positions 1, 2, ..., or by bias factor.
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
-        **plot_params
-            Passed to :meth:`plot`.
+        {ax}
+        {plot_params}
 
-        Returns
-        -------
-        display : ExaminationDisplay
+        {display}
 
         Raises
         ------
@@ -175,14 +164,10 @@ class ExaminationDisplay(Display):
             the only one.
         truth : array-like of shape (n_positions,), mapping or Series, default=None
             True examination of positions 1, 2, ..., or by bias factor.
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
-        **plot_params
-            Passed to :meth:`plot`.
+        {ax}
+        {plot_params}
 
-        Returns
-        -------
-        display : ExaminationDisplay
+        {display}
 
         Raises
         ------
@@ -223,14 +208,11 @@ class ExaminationDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
+        {ax}
         confidence_level : float in (0, 1), default=0.95
             Level of the intervals, which are drawn where standard errors are known.
 
-        Returns
-        -------
-        display : ExaminationDisplay
+        {display}
         """
         if not (isinstance(confidence_level, Real) and 0 < confidence_level < 1):
             raise ValueError(

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from .._base._typing import ArrayLike, Column, Frame
 from ..identifiability._factor_rank import factor_rank
 from ..identifiability._graph import IdentifiabilityGraph
-from ._axes import Display, TwoPartDisplay, palette, write_cells
+from ._axes import Display, palette, write_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,10 +62,7 @@ class IdentifiabilityDisplay(Display):
         ratio of their examination. A link is drawn if the 95 % interval of the ratio spans a
         factor of at least 2 to either side.
 
-    Attributes
-    ----------
-    ax_ : matplotlib.axes.Axes
-    figure_ : matplotlib.figure.Figure
+    {attributes}
 
     See Also
     --------
@@ -122,12 +119,9 @@ class IdentifiabilityDisplay(Display):
         weak_links : bool, default=True
             Whether to look for weak links, if factors are drawn one by one and the log has
             clicks.
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
+        {ax}
 
-        Returns
-        -------
-        display : IdentifiabilityDisplay
+        {display}
         """
         graph = IdentifiabilityGraph.from_log(X, bias=bias, click=click)
         return cls.from_graph(graph, weak_links=weak_links, ax=ax)
@@ -144,12 +138,9 @@ class IdentifiabilityDisplay(Display):
         weak_links : bool, default=True
             Whether to look for weak links, if factors are drawn one by one and the log has
             clicks.
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
+        {ax}
 
-        Returns
-        -------
-        display : IdentifiabilityDisplay
+        {display}
         """
         links = weak = None
         if graph.n_factors <= _MAX_NODES:
@@ -170,12 +161,9 @@ class IdentifiabilityDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
+        {ax}
 
-        Returns
-        -------
-        display : IdentifiabilityDisplay
+        {display}
         """
         many = len(self.labels) > _MAX_NODES
         if many:
@@ -488,7 +476,7 @@ _MAX_NAMED = 20
 _LOWEST = 1e-4
 
 
-class RankDisplay(TwoPartDisplay):
+class RankDisplay(Display):
     """Number of products of relevance and examination that explain the clicks of a log.
 
     Left: the singular values of the matrix of click rates, on a log scale, with the floor that
@@ -574,9 +562,7 @@ class RankDisplay(TwoPartDisplay):
         **params
             Passed to :func:`~skultr.identifiability.factor_rank`, such as ``rows="relevance"``.
 
-        Returns
-        -------
-        display : RankDisplay
+        {display}
         """
         return cls.from_result(factor_rank(X, y, **params), axes=axes, cmap=cmap)
 
@@ -599,9 +585,7 @@ class RankDisplay(TwoPartDisplay):
         cmap : str or matplotlib colormap, default="Blues"
             See :meth:`plot`.
 
-        Returns
-        -------
-        display : RankDisplay
+        {display}
 
         Raises
         ------
@@ -625,12 +609,10 @@ class RankDisplay(TwoPartDisplay):
         cmap : str or matplotlib colormap, default="Blues"
             Colours of the logarithm of the click rate.
 
-        Returns
-        -------
-        display : RankDisplay
+        {display}
         """
         parts = "the singular values and for the matrix"
-        self._open(axes, (10.5, 4.0), parts, width_ratios=[1, 1.5])
+        self._open_two(axes, (10.5, 4.0), parts, width_ratios=[1, 1.5])
         self.line_, self.floor_ = self._draw_values(self.axes_[0])
         self.im_ = self._draw_matrix(self.axes_[1], cmap)
         self.text_ = self._write_rates(self.axes_[1])

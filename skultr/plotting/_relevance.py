@@ -42,10 +42,7 @@ class RelevanceDisplay(Display):
     levels : ndarray of shape (n_levels,)
         Relevance of each level, in increasing order.
 
-    Attributes
-    ----------
-    ax_ : matplotlib.axes.Axes
-    figure_ : matplotlib.figure.Figure
+    {attributes}
     im_ : matplotlib.image.AxesImage
     text_ : ndarray of shape (n_levels, n_levels) of matplotlib.text.Text
         The shares in the cells.
@@ -104,14 +101,10 @@ class RelevanceDisplay(Display):
             P(relevant) by ``doc``. Documents without true relevance are left out.
         levels : array-like of shape (n_levels,), default=None
             As in :meth:`from_predictions`.
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
-        **plot_params
-            Passed to :meth:`plot`.
+        {ax}
+        {plot_params}
 
-        Returns
-        -------
-        display : RelevanceDisplay
+        {display}
 
         Raises
         ------
@@ -158,14 +151,10 @@ class RelevanceDisplay(Display):
         levels : array-like of shape (n_levels,), default=None
             Values to which true and estimated relevance are rounded. By default the distinct
             values of ``y_true``, at most 20.
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
-        **plot_params
-            Passed to :meth:`plot`.
+        {ax}
+        {plot_params}
 
-        Returns
-        -------
-        display : RelevanceDisplay
+        {display}
 
         Raises
         ------
@@ -191,17 +180,14 @@ class RelevanceDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
+        {ax}
         display_labels : array-like of shape (n_levels,), default=None
             Names of the levels, such as grades; by default the relevance of each level.
         include_values : bool, default=True
             Whether to write the shares into the cells, in percent of the row.
         cmap : str or matplotlib colormap, default="Blues"
 
-        Returns
-        -------
-        display : RelevanceDisplay
+        {display}
         """
         self._open(ax, (4.8, 4.4))
         total = self.confusion_matrix.sum(axis=1, keepdims=True)
@@ -305,10 +291,7 @@ class EmbeddingDisplay(Display):
     relevance : array-like of shape (n_documents,)
         Grades.
 
-    Attributes
-    ----------
-    ax_ : matplotlib.axes.Axes
-    figure_ : matplotlib.figure.Figure
+    {attributes}
     points_ : matplotlib.collections.PathCollection
         The documents.
     means_ : matplotlib.collections.PathCollection or None
@@ -412,9 +395,7 @@ class EmbeddingDisplay(Display):
         cmap : str or matplotlib colormap, default="viridis"
             As in :meth:`plot`.
 
-        Returns
-        -------
-        display : EmbeddingDisplay
+        {display}
 
         Raises
         ------
@@ -448,14 +429,11 @@ class EmbeddingDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            By default, axes of a new figure.
+        {ax}
         cmap : str or matplotlib colormap, default="viridis"
             Colours of relevance, from low to high.
 
-        Returns
-        -------
-        display : EmbeddingDisplay
+        {display}
         """
         relevance = np.asarray(self.relevance, dtype=float)
         documents, factors, bases = (

@@ -22,13 +22,12 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, gammaln, log_expit, polygamma, xlogy
 
 from .._log._segments import TINY, encode
+from .._models._solve import gram
 
 #: Least effective number of documents for which the sandwich formula is used.
 _LEAST_DOCS = 30
 #: Numbers in a batch of problems; limits memory.
 BATCH = 4_000_000
-#: Share of numbers up to which the product of a sparse matrix is cheaper than that of a dense one.
-_SPARSE = 0.1
 _MAX_STEPS, _LONGEST_STEP, _TOL = 100, 2.0, 1e-9
 
 
@@ -341,23 +340,13 @@ def gradient_noise(source, key, size, shape):
     moves = coo_array(
         (np.concatenate([size, -size]), (rows, columns)), (n_sources, n_groups * n_bias)
     ).tocsr()
-    if n_groups == 1 and moves.nnz > _SPARSE * n_sources * n_bias:
-        return _gram(moves)[None]
+    if n_groups == 1:
+        return gram(moves, np.ones(n_sources))[None]
     noise = (moves.T @ moves).tocoo()
     group, row = np.divmod(noise.row, n_bias)
     covariance = np.zeros((n_groups, n_bias, n_bias))
     covariance[group, row, noise.col % n_bias] = noise.data
     return covariance
-
-
-def _gram(matrix):
-    """M' M of a sparse matrix with few zeros, by dense blocks of rows."""
-    total = np.zeros((matrix.shape[1],) * 2)
-    n_block = max(1, BATCH // matrix.shape[1])
-    for first in range(0, matrix.shape[0], n_block):
-        block = matrix[first : first + n_block].toarray()
-        total += block.T @ block
-    return total
 
 
 #: Prior variance of a factor that is fixed.

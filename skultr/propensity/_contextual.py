@@ -23,8 +23,15 @@ from .._log._clicklog import ClickLog
 from .._log._estimator import FitTask
 from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
-from .._log._offsets import find_offsets, take_off
-from .._log._roles import ROLES, column_names, feature_names, is_frame, read_values
+from .._log._roles import (
+    ROLES,
+    column_names,
+    feature_names,
+    find_offsets,
+    is_frame,
+    read_values,
+    take_off,
+)
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
 from .._torch._losses import LOSSES, ListLoss

@@ -11,10 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import Interval, validate_params
 from .._base._typing import AnyFrame, ArrayLike, Predictor
-from .._log._counted import EngineLog, code_ids, count_by, totals_of
-from .._log._engine import check_counts, collect, in_engine_of
+from .._log._counted import (
+    Count,
+    EngineLog,
+    check_counts,
+    code_ids,
+    collect,
+    count_by,
+    in_engine_of,
+)
 from .._log._faults import count_of
-from .._log._segments import encode
 from ..exceptions import python_value
 from ._source import (
     PROPENSITY_CONSTRAINT,
@@ -173,13 +179,15 @@ def _with_propensities(rows, source, keys, counts):
     """
     if source is None:
         least = nw.col("propensity").min().alias("_least")
-        totals = rows.select(nw.len().alias("_n"), nw.col("_click", "_weight").sum(), least)
-        totals = collect(totals)
-        check_counts(*(each[: totals["_n"][0]] for each in totals_of(totals)), counts)
+        totals = collect(
+            rows.select(nw.len().alias("_n"), nw.col("_click", "_weight").sum(), least)
+        )
+        total = Count(totals.filter(nw.col("_n") > 0), {})
+        check_counts(total.weight, total.clicks, counts)
         return rows, totals["_least"][0]
-    cells = count_by(rows, keys)
-    check_counts(*totals_of(cells), counts)
-    cells = cells.select(keys)
+    count = count_by(rows, keys)
+    check_counts(count.weight, count.clicks, counts)
+    cells = count.table.select(keys)
     if hasattr(source, "fit"):
         predicted = _predict(source, cells)
     else:
@@ -233,18 +241,14 @@ def _sums(rows, user_aware, clip):
         return nw.from_native(_sums_in_dask(rows.to_native()))
     rows, ids = code_ids(rows, ["qid", "doc"])
     table = rows.group_by("qid", "doc").agg(*(nw.col(name).sum() for name in _SUMS))
-    if isinstance(table, nw.LazyFrame):
-        number = (nw.col("qid").rank("dense") - 1).cast(nw.Int64)
-        queries = rows.group_by("qid").agg(nw.len().alias("_n"))
-        queries = queries.select("qid", number.alias("group"))
-        table = table.join(queries, on="qid", how="left")
-        # Sorting would shuffle a Spark frame, which keeps no order in the next step anyway.
-        return table if table.implementation.is_spark_like() else table.sort("qid", "doc")
+    number = (nw.col("qid").rank("dense") - 1).cast(nw.Int64).alias("group")
+    queries = rows.group_by("qid").agg(nw.len().alias("_n")).select("qid", number)
+    table = table.join(queries, on="qid", how="left")
+    if table.implementation.is_spark_like():
+        return table  # a sort would shuffle it, and it keeps no order in the next step anyway
     table = nw.maybe_reset_index(table.sort("qid", "doc"))
-    group = encode(table["qid"].to_numpy())[0]
     names = [nw.maybe_reset_index(ids[k][table[k].to_numpy()]).alias(k) for k in ids]
-    group = nw.new_series("group", group, backend=table.implementation)
-    return table.with_columns(group, *names)
+    return table.with_columns(*names) if names else table
 
 
 def _sums_in_dask(rows):

@@ -14,9 +14,8 @@ from .._base._typing import AnyFrame, ArrayLike, Column, Estimator
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog, sort_into_lists
 from .._log._counted import count_cells_of, counted
-from .._log._describe import names_of
-from .._log._outcomes import take_target
-from .._log._reader import read
+from .._log._estimator import names_of
+from .._log._reader import read, take_target
 from .._log._roles import FIT_ROLES, is_frame, read_role
 from .._models._document_posterior import document_posterior, logged_places
 from ._source import (

@@ -27,7 +27,6 @@ from ._propensity_ranker import PropensityRanker
 from ._tobit import SelectedRows, TobitModel, fit_tobit, mills_ratio
 
 if TYPE_CHECKING:
-    from .._log._clicklog import ClickLog
     from .._torch._lists import ListBatch
 
 
@@ -196,13 +195,9 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         features = self._scaled(self._read_features(X, reset=False))
         return ndtr(features @ self.selection_coef_ + self.selection_intercept_)
 
-    def _propensities(self, rows, *, fit):
-        return super()._propensities(rows, fit=fit) if self.debias else None
-
-    def _before_folding(self, log: ClickLog) -> ClickLog:
-        if not self.debias:
-            return log.without_propensity()
-        return super()._before_folding(log)
+    @property
+    def _uses_propensities(self):
+        return self.debias
 
     def _n_subtasks(self) -> int:
         return 0 if self._is_linear() else super()._n_subtasks()

@@ -17,7 +17,6 @@ from .._torch._fixed_examination import ListTarget, fit_best_of, fit_listwise
 from .._torch._losses import LOSSES
 from .._torch._net import NeuralEstimator
 from ..propensity._weights import (
-    average_propensities,
     debias_clicks,
     document_labels,
     examples_of,
@@ -570,9 +569,7 @@ class UserAwareIPSRanker(IPSRanker):
     (1000,)
     """
 
-    def _before_folding(self, log: ClickLog) -> ClickLog:
-        # Lists of different users then have equal propensities, and can be merged.
-        return average_propensities(super()._before_folding(log))
+    _averages = True
 
 
 def _clicks_per_query(log):

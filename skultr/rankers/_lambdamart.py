@@ -19,7 +19,7 @@ from .._base._threads import threads_of
 from .._base._typing import Floats, Ints, RandomState
 from .._log._segments import TINY
 from ..exceptions import ClickDataWarning, warn_user
-from ..propensity._weights import average_propensities, document_labels, examples_of
+from ..propensity._weights import document_labels, examples_of
 from ._contradiction import warn_about_one_row_pages
 from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
 from ._propensity_ranker import PropensityRanker
@@ -260,14 +260,9 @@ class LambdaMARTRanker(PropensityRanker):
         own = "learns the bias of positions from its labels (debiasing='lightgbm')"
         return own if self.debiasing == "lightgbm" else None
 
-    def _propensities(self, rows, *, fit):
-        return super()._propensities(rows, fit=fit) if self._uses_propensities else None
-
-    def _before_folding(self, log: ClickLog) -> ClickLog:
-        if not self._uses_propensities:
-            return log.without_propensity()
-        log = super()._before_folding(log)
-        return average_propensities(log) if self.debiasing == "user-aware" else log
+    @property
+    def _averages(self):
+        return self.debiasing == "user-aware"
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)

@@ -27,7 +27,12 @@ from ..propensity._source import (
     has_users,
     propensities,
 )
-from ..propensity._weights import debias_clicks, require_positive, warn_about_weights
+from ..propensity._weights import (
+    average_propensities,
+    debias_clicks,
+    require_positive,
+    warn_about_weights,
+)
 from ._contradiction import implied_examination, told_curve
 from ._ranker import BaseRanker
 
@@ -51,6 +56,10 @@ class PropensityRanker(BaseRanker):
 
     #: True if the fit divides clicks by propensities.
     _divides = True
+    #: True if propensities are read at all.
+    _uses_propensities = True
+    #: True if rows of a document have the mean of their propensities.
+    _averages = False
 
     _parameter_constraints = {
         "propensity": PROPENSITY_CONSTRAINT,
@@ -64,6 +73,8 @@ class PropensityRanker(BaseRanker):
         return super()._read_features(X, reset=reset)
 
     def _propensities(self, rows: RowsOfLog | RowsOfDataset, *, fit: bool) -> Floats | None:
+        if not self._uses_propensities:
+            return None
         rows.place()
         fitted = None if fit else if_fitted(self, "propensity_")
         if fitted is not None:
@@ -88,11 +99,6 @@ class PropensityRanker(BaseRanker):
         self._told = told  # that of the training log
         return found
 
-    def _before_folding(self, log: ClickLog) -> ClickLog:
-        # Before subclasses average them.
-        self._told = None if log.propensity is None else told_curve(log)
-        return log
-
     def _check_against(self, log):
         """Compare a curve that does not come from the log with what its clicks ask for."""
         told = vars(self).pop("_told", None)
@@ -112,8 +118,14 @@ class PropensityRanker(BaseRanker):
             _warn_about_contradiction(self.examination_comparison_, implied.log_ratio)
 
     def _fold(self, log: ClickLog) -> ClickLog:
-        # After subclasses averaged them.
-        if log.propensity is not None:
+        self._told = None
+        if not self._uses_propensities:
+            log = log.without_propensity()
+        elif log.propensity is not None:
+            self._told = told_curve(log)
+            if self._averages:
+                # Lists of different users then have equal propensities, and can be merged.
+                log = average_propensities(log)
             require_positive(log)
         return super()._fold(log)
 

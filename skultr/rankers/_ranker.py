@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base._sklearn import check_sample_weight
@@ -20,26 +21,26 @@ from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Sc
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
-from .._log._describe import ReadsLogs
-from .._log._estimator import FitTask, afresh
+from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
 from .._log._feature_table import FeatureTable
-from .._log._joined_logs import Kept, LogCounts, with_bias_values
-from .._log._offsets import NO_OFFSETS, find_offsets, take_off
+from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
 from .._log._on_disk import log_and_clicks, refuse_dataset
-from .._log._outcomes import take_target
 from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
-from .._log._reader import read, warn_about_names
+from .._log._reader import read, take_target, warn_about_names
 from .._log._roles import (
     CHUNK,
     FIT_ROLES,
+    NO_OFFSETS,
     count_rows,
     feature_columns,
+    find_offsets,
     is_frame,
     read_role,
     read_values,
     refuse_missing,
     role_columns,
+    take_off,
     without_column,
 )
 from .._log._schema import is_checked, knows_names
@@ -48,7 +49,6 @@ from .._log._shards import log_of_count
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog
-from ._learns_more import LearnsMore
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -59,9 +59,21 @@ if TYPE_CHECKING:
 
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
+#: Attributes that reading a log sets, and reading another one reads.
+_OF_READING = ("n_features_in_", "feature_names_in_", "_offsets", "_click_column")
+_OF_READING += ("_feature_categories",)
 
 
-class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
+def _learns_more(ranker):
+    if ranker._learns_more_by is None:
+        raise AttributeError(
+            f"{type(ranker).__name__} has no partial_fit with these parameters: fit it to the "
+            "logs of all days together, such as a ClickDataset."
+        )
+    return True
+
+
+class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
@@ -75,6 +87,12 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
 
     #: True if the score of the ranker that served is read.
     _reads_production = False
+
+    #: True if lists with clicks on different rows must not be merged.
+    _reads_clicks = False
+
+    #: True if bias factors have parameters, so that a later log must not have other ones.
+    _learns_factors = False
 
     #: True if examination is learned beside relevance, from ``_click_log`` if there is one.
     _learns_examination = False
@@ -91,6 +109,9 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     # Requested by default, so that GridSearchCV routes roles without set_fit_request.
     __metadata_request__fit = dict.fromkeys(
         (*FIT_ROLES, "production", "sample_weight", "documents", "validation"), True
+    )
+    __metadata_request__partial_fit = dict.fromkeys(
+        (*FIT_ROLES, "production", "sample_weight", "documents"), True
     )
     __metadata_request__score = {"qid": True}
 
@@ -195,6 +216,105 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         for name in ("_validation", "_click_log"):
             vars(self).pop(name, None)
         self._check_against(log)
+        context.call_on_fit_task_end(
+            estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
+        )
+        return self
+
+    @available_if(_learns_more)
+    @unless_it_fails
+    @with_callbacks
+    def partial_fit(
+        self,
+        X: Table | AnyFrame | ClickDataset,
+        y: Column | str | Mapping[str, float] | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        qid: Column | None = None,
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        bias: Column | None = None,
+        user: Column | None = None,
+        propensity: Column | None = None,
+        impressions: Column | None = None,
+        production: Column | None = None,
+        doc_scope: Scope | None = None,
+        documents: Frame | None = None,
+    ) -> Self:
+        """Learn from a further click log, such as that of a new day.
+
+        A network is trained on from where it is, for ``max_epochs`` epochs at most: its weights
+        and what it learned of examination go on, with a new optimizer. The scaling of the
+        features, given or estimated propensities, the chosen correction, and examination that was
+        taken from documents that moved stay those of the first log. Attributes that describe a
+        log describe the new one, but ``examination_`` counts impressions and clicks of all logs
+        where the ranker learns examination.
+
+        A table of counts (a click model by counting or EM, ``relevance="embedding"``) becomes what
+        ``fit`` would give for the lists of all logs together.
+
+        Parameters
+        ----------
+        X, y, sample_weight, qid, session, doc, position, bias, user, propensity, impressions, \
+                production, doc_scope, documents
+            As in :meth:`fit`, with the same features (rows to predict may then leave out those of
+            the last ``documents``). The lists of X are other lists than those
+            of earlier logs, whatever their sessions are called.
+
+        Returns
+        -------
+        self : object
+            The first call is :meth:`fit`. After an error the ranker is what it was before.
+
+        Raises
+        ------
+        ValueError
+            If a role or ``y`` has invalid values; if the features are not those of the first
+            log; if a network has no parameter for a bias factor, or was read by
+            :func:`~skultr.serving.load_model`; or if a table was fitted by :meth:`fit` and then
+            pickled, which leaves out the counts: start with ``partial_fit`` then.
+        """
+        self._validate_params()
+        roles = {
+            "qid": qid,
+            "session": session,
+            "doc": doc,
+            "position": position,
+            "bias": bias,
+            "user": user,
+            "propensity": propensity,
+            "impressions": impressions,
+            "production": production,
+            "doc_scope": doc_scope,
+            "documents": documents,
+        }
+        is_first = "n_features_in_" not in vars(self)
+        # The module is what a pickle holds of the net.
+        if (
+            not is_first
+            and self._learns_more_by == "network"
+            and not {"net_", "_module"} & {*vars(self)}
+        ):
+            raise ValueError(
+                f"This {type(self).__name__} was loaded by load_model, which keeps what predicts, "
+                "and not what partial_fit continues. Pickle a ranker that is to learn more, or "
+                "fit a clone of this one to the logs of all days together."
+            )
+        log, X, y = self._read(X, y, sample_weight, roles, reset=is_first)
+        context = self._init_callback_context(max_subtasks=self._n_subtasks())
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        task = FitTask(context, X, y)
+        if self._learns_more_by == "counts":
+            self._fit_counts(log, task, is_first)
+        elif is_first:
+            self._fit(log, task)
+            self._check_against(log)
+        else:
+            if self._learns_factors:
+                log = with_bias_values(log, self.examination_.index.to_numpy())
+            self._train_on_more(log, task)
+        vars(self).pop("_click_log", None)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
         )
@@ -308,6 +428,11 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         return f"{type(self).__name__} takes no missing values" if self._needs_features else None
 
     @property
+    def _learns_more_by(self) -> Literal["network", "counts"] | None:
+        """What ``partial_fit`` continues; None if there is no such method."""
+        return None
+
+    @property
     def _validates(self) -> bool:
         """True if the training can be stopped by the clicks of a log for validation."""
         return False
@@ -327,16 +452,27 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         A hook for subclasses that need the role ``propensity``.
         """
 
-    def _before_folding(self, log: ClickLog) -> ClickLog:
-        """The log before equal lists are merged; a hook for subclasses that change it."""
-        return log
-
     def _check_against(self, log: ClickLog) -> None:
         """Warn if the log contradicts what was fitted; a hook for subclasses."""
 
     def _fold(self, log: ClickLog) -> ClickLog:
         """The log with equal lists merged; a hook for models that merge rows themselves."""
         return log.fold(self._reads_users)
+
+    def _fit_counts(self, log, task, is_first):
+        """Fit to the lists of this log and of the earlier ones."""
+        if self._click_log is not None:
+            raise ValueError(
+                "y is another outcome than the click, and a table adds up clicks. Call fit, with "
+                "the logs of all days together."
+            )
+        if not is_first:
+            X, rate = self._joined(LogCounts.of(log))
+            forget(self, keep=_OF_READING)
+            log = self._fold(self._log_of_rows(X, rate))
+        self._fit(log, task)
+        folded = log.fold(self._reads_users, patterns=self._reads_clicks)
+        self._kept = Kept(LogCounts.of(folded), is_pickled=True)
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         """Scores for ``rank`` and ``score``; a hook for scores that depend on the whole query."""
@@ -434,7 +570,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         if not self._learns_from_never_shown:
             # Lists that differ only in what they did not show are then equal.
             log = log.without_never_shown()
-        return self._fold(self._before_folding(log))
+        return self._fold(log)
 
     def _table_of(self, X, documents):
         """The table of features that was passed beside X; None if X holds the features."""
@@ -483,9 +619,7 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         propensity = self._propensities(RowsOfDataset(dataset, log), fit=reset)
         if propensity is not None:
             log = replace(log, propensity=propensity)
-        if not self._learns_from_never_shown:
-            log = log.without_never_shown()
-        return self._fold(self._before_folding(log)), dataset, None
+        return self._merged(log), dataset, None
 
     @property
     def _tells_users_apart(self) -> bool:
@@ -496,10 +630,11 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         click = self._click_column
         if click is not None and is_frame(X) and click in feature_columns(X):
             X = without_column(X, click)
-        if not self._needs_features and is_frame(X) and self._is_bare(X, reset):
-            if reset:
+        if not self._needs_features and is_frame(X):
+            n_features = len(feature_columns(X)) if reset else self.n_features_in_
+            if not n_features:
                 self.n_features_in_ = 0
-            return np.empty((X.shape[0], 0), dtype=np.float32)
+                return np.empty((X.shape[0], 0), dtype=np.float32)
         if not reset and is_frame(X):
             table = vars(self).get("_feature_table")
             if "_feature_table" in vars(self).get(LEFT_OUT, ()) and not feature_columns(X):
@@ -540,10 +675,6 @@ class BaseRanker(LearnsMore, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             reset=reset,
         )
         return features.toarray() if sparse.issparse(features) else features, names
-
-    def _is_bare(self, X, reset):
-        """True if a frame has no features, or those of training had none."""
-        return not feature_columns(X) if reset else not self.n_features_in_
 
     def _known_query_ids(self, X, qid, method):
         """Query ids for scores that depend on the whole query; a single row needs none."""

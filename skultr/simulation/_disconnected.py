@@ -13,7 +13,7 @@ from sklearn.utils import Bunch, check_random_state
 
 from .._base._sklearn import Interval, validate_params
 from .._base._typing import Ints, RandomState
-from .._log._components import factor_components
+from .._log._cells import factor_components
 from .._models._browsing import pbm_click_probability
 from ._generate import SimulatedLog
 from ._users import PositionBasedUser, as_floats, relevance_probability

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skultr import IdentifiabilityRepair
-from skultr._log._outcomes import take_target
+from skultr._log._reader import take_target
 from skultr.click_models import PBMModel
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import ndcg_score

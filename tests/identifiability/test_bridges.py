@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skultr._log._components import factor_components
+from skultr._log._cells import factor_components
 from skultr._log._pairs import pairs_from_arrays
 from skultr.identifiability._bridges import (
     articulation_documents,

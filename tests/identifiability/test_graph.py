@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skultr import aggregate_clicks
-from skultr._log._components import factor_components
+from skultr._log._cells import factor_components
 from skultr._log._pairs import read_pairs
 from skultr.exceptions import ClickDataWarning
 from skultr.identifiability import IdentifiabilityGraph
@@ -224,9 +224,9 @@ def test_equal_features_are_one_document(engine):
     pairs = read_pairs(frame, bias=["position", "device"])
     expected = read_pairs(log, bias=["position", "device"])
     assert pairs.doc_ids is None
-    assert (pairs.n_pairs, pairs.n_documents) == (expected.n_pairs, expected.n_documents)
+    assert (pairs.n_pairs, pairs.n_docs) == (expected.n_pairs, expected.n_docs)
     # Documents are numbered by hash; through their rows they are those of the ids.
-    ids = log["doc"].to_numpy()[pairs.doc_rows]
+    ids = log["doc"].to_numpy()[pairs.doc_row]
     found = set(zip(ids[pairs.doc], pairs.factor, pairs.clicks, strict=True))
     wanted = expected.doc_ids.get_level_values("doc")[expected.doc]
     assert found == set(zip(wanted, expected.factor, expected.clicks, strict=True))
@@ -237,7 +237,7 @@ def test_equal_features_are_one_document(engine):
 def test_features_may_have_names_that_are_no_strings():
     log = pd.DataFrame([[1.0, 2.0, 1], [1.0, 2.0, 2], [3.0, 2.0, 2]], columns=[0, 1, "position"])
     pairs = read_pairs(log)
-    assert (pairs.n_documents, pairs.n_pairs, pairs.n_factors) == (2, 3, 2)
+    assert (pairs.n_docs, pairs.n_pairs, pairs.n_factors) == (2, 3, 2)
 
 
 def test_a_simulated_log():
@@ -580,7 +580,7 @@ def test_bad_logs():
         (["a"], [1], {"impressions": [0]}, "No row was shown"),
         (["a", "b"], [1], {}, "bias has 1 rows and doc has 2"),
         (["a", None], [1, 2], {}, "'doc' is missing in 1 row"),
-        (["a", "b"], [1, np.nan], {}, "bias is missing in 1 row, first in row 1"),
+        (["a", "b"], [1, np.nan], {}, "'bias' is missing in 1 row, first in row 1"),
         ([["a"]], [1], {}, r"doc has shape"),
         (["a"], np.zeros((1, 1, 1)), {}, r"bias has shape \(1, 1, 1\)"),
         (["a"], np.zeros((1, 0)), {}, r"bias has shape \(1, 0\)"),

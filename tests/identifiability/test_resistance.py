@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.exceptions import ConvergenceWarning
 
-from skultr._log._components import factor_components
+from skultr._log._cells import factor_components
 from skultr._log._pairs import pairs_from_arrays
 from skultr.identifiability import _bridges
 from skultr.identifiability._bridges import effective_resistance, weak_links

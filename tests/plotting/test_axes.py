@@ -7,6 +7,10 @@ from matplotlib import pyplot
 from skultr.plotting import _axes
 
 
+class ADisplay(_axes.Display):
+    pass
+
+
 def test_importing_does_not_import_matplotlib_or_torch():
     code = (
         "import sys, skultr.plotting; "
@@ -18,15 +22,17 @@ def test_importing_does_not_import_matplotlib_or_torch():
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"ADisplay draws with matplotlib.*`pip install"):
-        _axes.make_axes(None, "ADisplay")
+        ADisplay()._open(None, None)
 
 
 def test_axes_are_taken_or_made():
     figure, ax = pyplot.subplots()
-    assert _axes.make_axes(ax, "ADisplay", (2, 2)) is ax
-    made = _axes.make_axes(None, "ADisplay", (2, 3))
-    assert made.figure is not figure
-    assert made.figure.get_size_inches().tolist() == [2, 3]
+    display = ADisplay()
+    display._open(ax, (2, 2))
+    assert display.ax_ is ax
+    display._open(None, (2, 3))
+    assert display.figure_ is not figure
+    assert display.figure_.get_size_inches().tolist() == [2, 3]
 
 
 def test_methods_keep_their_colors():

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.validation import NotFittedError
 
 from skultr import UserAwareIPSRanker
-from skultr._log import _counted, _engine
+from skultr._log import _counted
 from skultr.exceptions import ClickDataWarning
 from skultr.propensity import (
     InterventionHarvesting,
@@ -141,12 +141,12 @@ def test_counts_with_impressions_bias_and_a_column_of_propensities(engine):
 def test_what_is_collected_is_small(engine, monkeypatch):
     collected = []
 
-    def counted(frame, collect=_engine.collect):
+    def counted(frame, collect=_counted.collect):
         frame = collect(frame)
         collected.append(len(frame))
         return frame
 
-    for module in (_engine, _counted, _debiased_table):
+    for module in (_counted, _debiased_table):
         monkeypatch.setattr(module, "collect", counted)
     debiased_table(ENGINES[engine](make_log()), CURVE)
     assert sorted(collected) == [1, len(CURVE)]
