@@ -272,11 +272,12 @@ class _File:
         has_pairs = isinstance(log.doc_ids, pd.MultiIndex)
         self.hashes = None if has_pairs else row_hashes(log.features)
         #: The log without its rows, and what is known of the columns of each copy.
+        nothing = np.zeros(0, dtype=int)  # a slice would keep the rows in memory
         self.log = replace(
-            log._columns(slice(0, 0), np.zeros(1, dtype=int)), features=log.features[:0]
+            log._columns(nothing, np.zeros(1, dtype=int)), features=log.features[nothing]
         )
         self.counts = [_Counts.of(each) for each in (logs[0], logs[-1])]
-        logs[1:] = [replace(each, features=log.features[:0]) for each in logs[1:]]
+        logs[1:] = [replace(each, features=self.log.features) for each in logs[1:]]
         with path.open("wb") as file:
             pickle.dump([replace(each, doc_ids=None) for each in logs], file)
 
