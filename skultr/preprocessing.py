@@ -113,13 +113,7 @@ class OnFeatures(
         -------
         self : OnFeatures
         """
-        task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
-        X, _ = features_to_transform(X, y)
-        self._click_column, clicks = _clicks_of(X, y)
-        features = self._features(X, reset=True)
-        with few_threads(ALL):
-            self.transformer_ = clone(self._inner()).fit(features, clicks, **params)
-        task.call_on_fit_task_end(estimator=self, X=X, y=y)
+        self._fitted("fit", X, y, params)
         return self
 
     @with_callbacks
@@ -141,15 +135,21 @@ class OnFeatures(
         -------
         X_new : frame, ndarray or sparse matrix
         """
+        rows, back, values = self._fitted("fit_transform", X, y, params)
+        return back(self._with_roles(rows, values))
+
+    def _fitted(self, method, X, y, params):
+        """Fit the transformer: the rows, the way back to X, and what its method returns."""
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         rows, back = features_to_transform(X, y)
-        self._click_column, clicks = _clicks_of(rows, y)
+        self._click_column = y if isinstance(y, str) else None
+        clicks = y if self._click_column is None else read_column(rows, y)
         features = self._features(rows, reset=True)
         self.transformer_ = clone(self._inner())
         with few_threads(ALL):
-            values = self.transformer_.fit_transform(features, clicks, **params)
+            values = getattr(self.transformer_, method)(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return back(self._with_roles(rows, values))
+        return rows, back, values
 
     def transform(self, X: Table) -> Any:
         """X with transformed features; role columns of X are kept.
@@ -255,18 +255,19 @@ class OnFeatures(
             )
         if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:
             return self._pandas_with_roles(X, values)
-        X = nw.from_native(X, eager_only=True) if framed else None
-        backend = X.implementation if kind == "default" else kind
         roles = self._not_features()
-        parts = [_framed(values, self.transformer_, roles, backend)]
-        kept = [n for n in X.columns if is_role(n) or n in roles] if framed else []
+        if not framed:
+            return _framed(values, self.transformer_, roles, kind).to_native()
+        X = nw.from_native(X, eager_only=True)
+        backend = X.implementation if kind == "default" else kind
+        out = _framed(values, self.transformer_, roles, backend)
+        kept = [name for name in X.columns if is_role(name) or name in roles]
         if kept:
-            parts = [_convert(X.select(kept), backend), *parts]
             # pandas would align rows by index, and a transformer may have numbered them anew.
-            parts = [nw.maybe_reset_index(part) for part in parts]
-            parts = [nw.concat(parts, how="horizontal")]
-        out = parts[0].to_native()
-        index = nw.maybe_get_index(X) if framed else None
+            parts = (_convert(X.select(kept), backend), out)
+            out = nw.concat([nw.maybe_reset_index(part) for part in parts], how="horizontal")
+        out = out.to_native()
+        index = nw.maybe_get_index(X)
         if index is not None and isinstance(out, pd.DataFrame):
             out = out.set_axis(index, axis=0)  # a new frame: this may be one of the transformer's
         return out
@@ -297,11 +298,6 @@ def _may_read_polars(transformer):
         or (hasattr(part, "transform") and not type(part).__module__.startswith("sklearn."))
         for part in parts
     )
-
-
-def _clicks_of(X, y):
-    """Name of the column of clicks, None where y holds them, and the clicks."""
-    return (y, read_column(X, y)) if isinstance(y, str) else (None, y)
 
 
 def _check_rows(X, values, transformer):

@@ -312,8 +312,15 @@ def warn_about_names(X: Any, names: Iterable[Any], roles: Mapping[str, Any]) -> 
     """
     for name in names:
         role = LOOKS_LIKE.get(str(name).lower())
-        if role == "y" or (role and read_role(X, role, roles.get(role)) is None):
-            _warn_about_name(name, role)
+        if role is None or (role != "y" and read_role(X, role, roles.get(role)) is not None):
+            continue
+        what = "the clicks" if role == "y" else f"the role {role!r}"
+        do = f"pass it as y, or fit(X, {name!r})" if role == "y" else f"rename it to {role!r}"
+        warn_user(
+            f"The column {name!r} is read as a feature, but its name looks like {what}. If it is, "
+            f"{do}; otherwise give it another name.",
+            MissingRoleWarning,
+        )
 
 
 class Rows:
@@ -546,8 +553,6 @@ class Rows:
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
         values = self._values.get("bias", self.position)[self.shown]
         shown_codes, factors = encode(values.astype(np.int64, copy=False))
-        if len(shown_codes) == self.n_rows:
-            return narrow_codes(shown_codes), factors
         codes = np.full(self.n_rows, -1, dtype=np.int32)
         codes[self.shown] = shown_codes
         return codes, factors
@@ -745,16 +750,6 @@ def _warn_without_positions():
         "order of the rows in each list as the order in which they were shown, and estimators of "
         "examination take all rows as examined alike. Add the column 'position' (from 1), or pass "
         "position=.",
-        MissingRoleWarning,
-    )
-
-
-def _warn_about_name(name, role):
-    what = "the clicks" if role == "y" else f"the role {role!r}"
-    remedy = f"pass it as y, or fit(X, {name!r})" if role == "y" else f"rename it to {role!r}"
-    warn_user(
-        f"The column {name!r} is read as a feature, but its name looks like {what}. If it is, "
-        f"{remedy}; otherwise give it another name.",
         MissingRoleWarning,
     )
 
