@@ -61,8 +61,10 @@ if TYPE_CHECKING:
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
-_OF_READING = ("n_features_in_", "feature_names_in_", "_offsets", "_click_column")
-_OF_READING += ("_feature_categories",)
+_OF_READING = (
+    *("n_features_in_", "feature_names_in_", "_offsets"),
+    *("_click_column", "_feature_categories"),
+)
 
 
 def _learns_more(ranker):
