@@ -35,7 +35,9 @@ from .._log._roles import (
     count_rows,
     feature_columns,
     find_offsets,
+    is_checked,
     is_frame,
+    knows_names,
     read_role,
     read_values,
     refuse_missing,
@@ -43,7 +45,6 @@ from .._log._roles import (
     take_off,
     without_column,
 )
-from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._log._shards import log_of_count
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
@@ -54,14 +55,16 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from .._log._clicklog import ClickLog
-    from .._log._schema import Takes
+    from .._log._roles import Takes
 
 
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
-_OF_READING = ("n_features_in_", "feature_names_in_", "_offsets", "_click_column")
-_OF_READING += ("_feature_categories",)
+_OF_READING = (
+    *("n_features_in_", "feature_names_in_", "_offsets"),
+    *("_click_column", "_feature_categories"),
+)
 
 
 def _learns_more(ranker):
