@@ -205,41 +205,20 @@ class ClipGradients(GradientNormClipping):
         super().on_grad_computed(_, named_parameters, **kwargs)
 
 
-class _Uncompiled(Optimizer):
-    """Mixin of optimizers of torch, whose step is called without gradients."""
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        inspect.unwrap(Optimizer.add_param_group)(self, param_group)
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        inspect.unwrap(Optimizer.zero_grad)(self, set_to_none)
-
-
-class Adagrad(_Uncompiled, torch.optim.Adagrad):
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        return inspect.unwrap(torch.optim.Adagrad.step)(self, closure)
+def _uncompiled(cls: type[Optimizer]) -> type[Optimizer]:
+    """A class of torch's optimizers, without what hides its methods from the compiler."""
+    step, add, clear = (
+        inspect.unwrap(method)
+        for method in (cls.step, Optimizer.add_param_group, Optimizer.zero_grad)
+    )
+    methods = {"step": torch.no_grad()(step), "add_param_group": add, "zero_grad": clear}
+    return type(cls.__name__, (cls,), {**methods, "__module__": __name__})
 
 
-class Adam(_Uncompiled, torch.optim.Adam):
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        return inspect.unwrap(torch.optim.Adam.step)(self, closure)
-
-
-class AdamW(_Uncompiled, torch.optim.AdamW):
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        return inspect.unwrap(torch.optim.AdamW.step)(self, closure)
-
-
+_OF_TORCH = (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW)
+Adagrad, Adam, AdamW = map(_uncompiled, _OF_TORCH)
 #: By the names that the parameter ``optimizer`` takes.
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam, "adamw": AdamW}
 #: Optimizers that evaluate the loss once in a step, before they change anything. A subclass may do
 #: otherwise, as sharpness-aware ones do.
-_ONE_EVALUATION = {
-    *OPTIMIZERS.values(),
-    torch.optim.Adagrad,
-    torch.optim.Adam,
-    torch.optim.AdamW,
-}
+_ONE_EVALUATION = {*_OF_TORCH, *OPTIMIZERS.values()}

@@ -421,6 +421,7 @@ class ServedLists:
         # Any clicks: only what was shown counts.
         self.log = make_click_log(X, nothing, 0.5 * shown, roles=roles).fold()
         self.factors = factors
+        self._others = [name for name in factors if name not in ("qid", "doc", "position")]
         self._length = np.maximum.reduceat(self.log.position, self.log.offsets[:-1])
         key = self._key(self.log.doc, self.log.bias)
         self._rows = np.lexsort((-self.log.weight, key))
@@ -441,25 +442,20 @@ class ServedLists:
         and other bias columns), and the interventions that no list of the log can carry out."""
         lists, impossible = [], []
         for number, swap in enumerate(zip(doc, start, to, strict=True)):
-            rows, moved, partner = self._find(*swap)
+            rows = self._find(*swap)
             if rows is None:
                 impossible.append(number)
             else:
-                table = self._swap(rows, moved, partner, swap[2], pairs)
-                table.insert(0, "intervention", number)
-                lists.append(table)
-        empty = ["intervention", "qid", "doc", "position", *self._other_columns()]
-        lists = pd.concat(lists, ignore_index=True) if lists else pd.DataFrame(columns=empty)
-        return lists, impossible
+                lists.append(self._swap(*rows, swap[2], pairs).assign(intervention=number))
+        names = ["intervention", "qid", "doc", "position", *self._others]
+        lists = pd.concat(lists, ignore_index=True) if lists else pd.DataFrame(columns=names)
+        return lists[names], impossible
 
     def _key(self, doc, factor):
         return doc.astype(np.int64) * len(self.factors) + factor
 
-    def _other_columns(self):
-        return [name for name in self.factors if name not in ("qid", "doc", "position")]
-
     def _find(self, doc, start, to):
-        """Rows of the most frequent list that permits the swap, and the two rows to swap."""
+        """Rows of the most frequent list that permits the swap, and the two to swap; or None."""
         key = doc * len(self.factors) + start
         found = self._rows[slice(*np.searchsorted(self._keys, [key, key + 1]))]
         placed = "position" in self.factors
@@ -473,7 +469,7 @@ class ServedLists:
                 return rows, row, rows[int(at.argmax())]
             if not placed:  # the document keeps its position, and its context changes
                 return rows, row, row
-        return None, None, None
+        return None
 
     def _swap(self, rows, moved, partner, to, pairs):
         log = self.log
@@ -486,7 +482,7 @@ class ServedLists:
             "doc": documents.iloc[:, -1].to_numpy(),
             "position": log.position[rows[swapped]],
         }
-        for name in self._other_columns():
+        for name in self._others:
             # A column that is constant on the page changes there, another one is swapped.
             values = self.factors[name].iloc[log.bias[rows[swapped]]].reset_index(drop=True)
             changed = slice(None) if values.nunique() == 1 else ends[0]
