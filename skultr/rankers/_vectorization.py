@@ -175,9 +175,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Learning curves of the last student; not with ``student=None``.
     n_iter_ : int
         Number of epochs that ``net_`` was trained for.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    n_features_in_, feature_names_in_
 
     Warns
     -----
