@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from .._base._sklearn import safe_indexing
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from .._log._hashing import mix
-from .._log._reader import Rows, first_rows, read, take_clicks
+from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
 from .._log._roles import read_role
 from .._log._segments import TINY, as_array, encode, pair_codes
 from ..exceptions import python_value
@@ -26,24 +27,54 @@ ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 _SAME = 1e-5
 
 
-@dataclass(frozen=True, eq=False)
 class LoggedPages:
-    """The shown rows of a log. A slot is a position of a query, a pair a document of a query."""
+    """The shown rows of a log. A slot is a position of a query, a pair a document of a query.
 
-    X: Table
-    y: Floats
-    sample_weight: Column | None
-    roles: Mapping[str, Any]
-    rows: Rows
-    pair: Ints  # of each row of X, also of rows that were not shown
-    row: Ints  # rows of X that were shown
-    slot: Ints  # of each shown row
-    weight: Floats  # impressions of each shown row
-    rate: Floats  # clicks per impression of each shown row
-    pair_query: Ints
-    slot_query: Ints  # rising
-    slot_position: Ints
-    slot_pages: Floats  # pages of the query that had this position
+    ``pair`` is that of each row of X, ``slot``, ``weight`` (impressions) and ``rate`` (clicks per
+    impression) are those of each row that was shown, and ``slot_pages`` the pages of the query
+    that had the position of the slot. ``roles`` are those passed as keywords.
+    """
+
+    def __init__(
+        self,
+        X: Table,
+        y: Column | str | None,
+        sample_weight: Column | None,
+        roles: Mapping[str, Any],
+        caller: str,
+    ) -> None:
+        unknown = sorted({*roles} - {*ROLES})
+        if unknown:
+            raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {ROLES}.")
+        self.X, self.y, _ = take_clicks(X, y, caller)
+        self.sample_weight, self.roles = sample_weight, dict.fromkeys(ROLES) | dict(roles)
+        if read_role(self.X, "bias", None) is not None:
+            raise ValueError(
+                f"X has a column 'bias', and {caller} does not know which bias factors another "
+                "ranking would have; expected a log whose bias is its position. Drop the column."
+            )
+        reads = ["qid", "doc", "position", "impressions", "doc_scope"]
+        if read_role(self.X, "session", self.roles["session"]) is not None:
+            reads.append("session")  # without, rows may be counts of several pages
+        need = {
+            "qid": "to rank the documents of a query",
+            "position": "to compare where rankings put them",
+        }
+        self.rows = rows = read(
+            self.X, self.y, sample_weight, self.roles, reads=reads, need=need, caller=caller
+        )
+        document = rows.documents().code
+        self.pair, self.pair_query, _ = pairs_of_codes(
+            rows.query, document, int(document.max()) + 1
+        )
+        self.row = row = np.flatnonzero(rows.shown)
+        self.weight, self.rate = rows.weight[row], rows.rate[row]
+        position, positions = encode(rows.position[row])
+        self.slot, self.slot_query, place = pairs_of_codes(
+            rows.query[row], position, len(positions)
+        )
+        self.slot_position = positions[place]
+        self.slot_pages = np.bincount(self.slot, self.weight)
 
     @cached_property
     def query_pages(self) -> Floats:
@@ -66,7 +97,7 @@ class LoggedPages:
 
     def key(self, pair: Ints, slot: Ints) -> Ints:
         """One number per pair at a slot."""
-        return pair * len(self.slot_query) + slot
+        return pair_codes(pair, slot, len(self.slot_query))
 
     def by_position(self, values: Floats) -> Floats:
         """Mean of values of shown rows over the impressions at the position of each slot."""
@@ -188,56 +219,6 @@ class Pages:
         )
 
 
-def read_pages(
-    X: Table,
-    y: Column | str | None,
-    sample_weight: Column | None,
-    roles: Mapping[str, Any],
-    caller: str,
-) -> LoggedPages:
-    """The log by pairs and slots, after its checks; ``roles`` are those passed as keywords."""
-    unknown = sorted({*roles} - {*ROLES})
-    if unknown:
-        raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {ROLES}.")
-    roles = dict.fromkeys(ROLES) | dict(roles)
-    X, y, _ = take_clicks(X, y, caller)
-    if read_role(X, "bias", None) is not None:
-        raise ValueError(
-            f"X has a column 'bias', and {caller} does not know which bias factors another "
-            "ranking would have; expected a log whose bias is its position. Drop the column."
-        )
-    reads = ["qid", "doc", "position", "impressions", "doc_scope"]
-    if read_role(X, "session", roles.get("session")) is not None:
-        reads.append("session")  # without, rows may be counts of several pages
-    need = {
-        "qid": "to rank the documents of a query",
-        "position": "to compare where rankings put them",
-    }
-    rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
-    document = rows.documents().code
-    pair, pairs = encode(pair_codes(rows.query, document, int(document.max()) + 1))
-    row = np.flatnonzero(rows.shown)
-    position, positions = encode(rows.position[row])
-    slot, slots = encode(pair_codes(rows.query[row], position, len(positions)))
-    slot_query, place = np.divmod(slots, len(positions))
-    return LoggedPages(
-        X=X,
-        y=y,
-        sample_weight=sample_weight,
-        roles=roles,
-        rows=rows,
-        pair=pair,
-        row=row,
-        slot=slot,
-        weight=rows.weight[row],
-        rate=rows.rate[row],
-        pair_query=rows.query[first_rows(pair, len(pairs))],
-        slot_query=slot_query,
-        slot_position=positions[place],
-        slot_pages=np.bincount(slot, rows.weight[row]),
-    )
-
-
 _ROUNDS, _STEPS, _NEWTON = 5, 30, 5
 _DIFFERENCE = 1e-4  # of numeric derivatives
 _LEAST = 1e-3  # slope of a position, or probability
@@ -280,14 +261,18 @@ class ClickTable:
         self._seen = shown > 0
         usual = self._by_pair(self._shown * self._place) / np.maximum(shown, TINY)
         usual = np.where(self._seen, usual, usual[self._seen].max())
-        # The prior mean is linear between whole positions.
-        above = np.minimum(usual.astype(int), max(self._slot_place.max() - 1, 0))
-        self._knots = (above, np.minimum(above + 1, self._slot_place.max()), usual - above)
+        # Times the prior mean of each position, that of each pair: linear between positions.
+        deepest, pair = self._slot_place.max(), np.arange(len(usual))
+        above = np.minimum(usual.astype(int), max(deepest - 1, 0))
+        between, knots = usual - above, np.append(above, np.minimum(above + 1, deepest))
+        shares = np.append(1 - between, between)
+        self._usual = csr_array((shares, (np.tile(pair, 2), knots)), (len(usual), deepest + 1))
         rates = self._by_place(self._clicks) / self._by_place(self._shown)
         self._first = int(rates.argmax())  # the position where a is 0, and b is 1
         self._n_places = len(rates)
         self._noise = np.maximum(rates * (1 - rates), _LEAST**2)[self._place]  # of a click
-        self._to_prior = self._prior_fit(len(rates))
+        known = self._usual[self._seen]
+        self._to_prior = np.linalg.pinv((known.T @ known).toarray())
         slope = np.maximum(rates / max(rates.max(), TINY), _LEAST)
         self._curve = _Curve(np.zeros(len(rates)), slope, 0.0)
         self._prior, self._spread = np.full(len(rates), rates.max()), np.full(len(rates), 0.04)
@@ -400,26 +385,9 @@ class ClickTable:
     def _quality(self, curve, prior=1.0):
         """Quality of each pair and its variance; with the prior, or without."""
         precision, told, *_ = self._sums(curve)
-        extra = prior / self._usual(self._spread) + _UNKNOWN
+        extra = prior / (self._usual @ self._spread) + _UNKNOWN
         precision = precision + extra
-        return (told + extra * self._usual(self._prior)) / precision, 1 / precision
-
-    # Prior mean of the quality ------------------------------------------------------------------
-    def _usual(self, prior):
-        """Prior mean of each pair, by its usual position."""
-        above, below, between = self._knots
-        return (1 - between) * prior[above] + between * prior[below]
-
-    def _at_knots(self, values):
-        above, below, between = self._knots
-        parts = ((above, values * (1 - between)), (below, values * between))
-        return sum(np.bincount(knot, part, self._n_places) for knot, part in parts)
-
-    def _prior_fit(self, n_knots):
-        """Inverse of the normal equations of the prior mean."""
-        units = np.eye(n_knots)
-        squares = [self._at_knots(self._seen * self._usual(unit)) for unit in units]
-        return np.linalg.pinv(np.array(squares))
+        return (told + extra * (self._usual @ self._prior)) / precision, 1 / precision
 
     # Fit ----------------------------------------------------------------------------------------
     def _improve(self):
@@ -430,9 +398,9 @@ class ClickTable:
         sums = [weight, weight * of, weight * square, weight * rate, weight * rate * of]
         n, x, xx, y, xy = map(self._by_place, sums)
         seen = self._seen
-        prior = self._to_prior @ self._at_knots(np.where(seen, quality, 0.0))
-        around = (quality - self._usual(prior)) ** 2 + variance
-        spread = self._to_prior @ self._at_knots(np.where(seen, around, 0.0))
+        prior = self._to_prior @ (self._usual.T @ (seen * quality))
+        around = (quality - (self._usual @ prior)) ** 2 + variance
+        spread = self._to_prior @ (self._usual.T @ (seen * around))
         bend = n * xx - x**2
         varies = bend > _UNKNOWN * n * xx
         slope = np.where(varies, (n * xy - x * y) / np.where(varies, bend, 1), xy / xx)
@@ -447,18 +415,18 @@ class ClickTable:
     def _chance(self):
         """Variance of a click in each cell, by the prior; by its own clicks, weights would err."""
         slope = self._curve.slope[self._place]
-        mean = self._curve.start[self._place] + slope * self._usual(self._prior)[self._pair]
+        mean = self._curve.start[self._place] + slope * (self._usual @ self._prior)[self._pair]
         mean = np.clip(mean, _LEAST, 1 - _LEAST)
-        varies = slope**2 * self._usual(self._spread)[self._pair]
+        varies = slope**2 * (self._usual @ self._spread)[self._pair]
         return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
 
     def _deviation(self):
         """τ², by how far click rates are from what the other positions of a document say."""
         curve, slope = self._curve, self._curve.slope[self._place]
         precision, told, own_precision, own_told = self._sums(curve)
-        spread = self._usual(self._spread)[self._pair]
+        spread = (self._usual @ self._spread)[self._pair]
         left = np.maximum(precision[self._pair] - own_precision, 0) + 1 / spread
-        prior = self._usual(self._prior)[self._pair] / spread
+        prior = (self._usual @ self._prior)[self._pair] / spread
         quality = (told[self._pair] - own_told + prior) / left
         residual = self._clicks / self._exposed - curve.start[self._place] - slope * quality
         chance = self._noise / self._exposed + slope**2 / left

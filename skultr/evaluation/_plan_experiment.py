@@ -18,7 +18,7 @@ from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ..propensity._swap_plans import SwapModel, cheapest_shares, layouts, moves_of, sessions_for
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
-from ._click_table import read_pages
+from ._click_table import LoggedPages, Pages
 from ._interleaving import Interleaver, interleaving_outcome
 from ._policy_value import LEAST_QUERIES
 
@@ -244,7 +244,7 @@ def plan_experiment(
             f"With target={target!r} expected {'both' if expected else 'none'} of scores_a and "
             f"scores_b; got {sum(given)} of them."
         )
-    log = read_pages(X, y, sample_weight, roles, "plan_experiment")
+    log = LoggedPages(X, y, sample_weight, roles, "plan_experiment")
     model = read_model(log, k, propensity)
     if target == "examination":
         return _plan_swaps(log, model, half_width, sessions)
@@ -300,7 +300,7 @@ def _plan_swaps(log, model, half_width, sessions):
 
 
 def _plan_rankings(log, model, a, b, half_width, sessions):
-    test = RankingTest.of(log, model, a, b)
+    test = RankingTest(log, model, a, b)
     _refuse_if_known(test.half_widths(np.zeros_like(test.noise))[1], half_width)
     even = test.even_sessions(half_width)
     for limit in [sessions] if sessions else [even / 2, even]:
@@ -399,7 +399,6 @@ _LEAST_COST = 0.1
 _SIMULATED = 20_000
 
 
-@dataclass(frozen=True, eq=False)
 class RankingTest:
     r"""What pages with each ranking tell of the difference.
 
@@ -408,18 +407,7 @@ class RankingTest:
     much as n of the experiment.
     """
 
-    share: Floats  # of each query in the traffic
-    n_logged: Floats  # pages of each query in the log
-    clicks: Floats  # per page, by query and ranking
-    lost: Floats  # clicks of a page of the log minus those
-    noise: Floats  # sum of c (1 - c), by query and ranking
-    logged: Floats  # E
-    difference: float
-    spread: Floats  # squared distance of the difference of each query from their mean
-    quantile: float
-
-    @classmethod
-    def of(cls, log, model, a, b):
+    def __init__(self, log: LoggedPages, model: SwapModel, a: Pages, b: Pages) -> None:
         both, n = a.and_of(b), len(model.pages)
         changed = a.changed(b)
         if not changed.any():
@@ -450,17 +438,17 @@ class RankingTest:
                 f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, "
                 f"and policy_difference needs {LEAST_QUERIES}. Pass a log with more queries."
             )
-        return cls(
-            share=share,
-            n_logged=np.maximum(model.pages, TINY),
-            clicks=by_ranking(clicks),
-            lost=(of_log / np.maximum(model.pages, TINY))[:, None] - by_ranking(clicks),
-            noise=by_ranking(noise),
-            logged=by_ranking(noise) / np.maximum(alone, TINY),
-            difference=float(share @ by_query),
-            spread=spread * n / (n - 1),
-            quantile=student.ppf(0.975, n_queries - 1),
-        )
+        #: Of each query: share in the traffic, and pages in the log.
+        self.share, self.n_logged = share, np.maximum(model.pages, TINY)
+        #: By query and ranking: clicks per page, clicks of a page of the log minus those, sum of
+        #: c (1 - c), and E.
+        self.clicks, self.noise = by_ranking(clicks), by_ranking(noise)
+        self.lost = (of_log / self.n_logged)[:, None] - self.clicks
+        self.logged = self.noise / np.maximum(alone, TINY)
+        self.difference = float(share @ by_query)
+        #: Squared distance of the difference of each query from their mean.
+        self.spread = spread * n / (n - 1)
+        self.quantile = student.ppf(0.975, n_queries - 1)
 
     def half_widths(self, pages: Floats, sessions: float = 0.0) -> tuple[float, float]:
         """Expected, and the one that 95 % of experiments reach, after the log and the experiment.

@@ -17,7 +17,7 @@ from .._log._segments import TINY
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._scorers import Scorer
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
-from ._click_table import ROLES, ClickTable, Pages, read_pages
+from ._click_table import ROLES, ClickTable, LoggedPages, Pages
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
@@ -285,7 +285,7 @@ def policy_difference(
 
 
 def _read(X, y, sample_weight, roles, k):
-    log = read_pages(X, y, sample_weight, roles, "policy_value")
+    log = LoggedPages(X, y, sample_weight, roles, "policy_value")
     first, deepest = int(log.slot_position.min()), int(log.slot_position.max())
     if k is not None and not first <= k <= deepest:
         raise ValueError(
@@ -335,7 +335,8 @@ def _judge(pages, changed, gains, names, method, given):
     wins = p_value < LEVEL
     half = student.ppf(1 - LEVEL / 2, n_queries - 1) * error
     if method == "dr":
-        doubt = doubt_of_width(half / of_log)
+        width = f"the interval is as wide as ±{half / of_log:.0%} of the clicks. Log more sessions"
+        doubt = width if half > _WIDEST * of_log else ""
     else:
         beyond = by_query - pages.by_query(mass * table.predict(pages))
         test = log.mean_per_page(beyond, -influence)
@@ -568,13 +569,6 @@ def doubt_of_formula(table: ClickTable, gains: Floats, method: str) -> str:
         f"{max(1 + excess, 0):.0%} of what it predicts, as when users leave after one click. Use "
         "method='item-position', or an experiment (plan_experiment, Interleaver)"
     )
-
-
-def doubt_of_width(half: float) -> str:
-    """Why an interval is no use, by its half-width relative to the clicks."""
-    if half <= _WIDEST:
-        return ""
-    return f"the interval is as wide as ±{half:.0%} of the clicks. Log more sessions"
 
 
 def doubt_of_method(beyond: float, error: float, claimed: float | None, n_queries: float) -> str:

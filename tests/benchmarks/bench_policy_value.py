@@ -183,7 +183,7 @@ def judged(world, documents, X, clicks, right, examination, truths):
     y = np.concatenate([clicks, np.zeros(len(never), dtype=clicks.dtype)])
     place = log["doc"].to_numpy()  # documents are numbered by row
     rows = []
-    with once("read_pages"), once("ClickTable"), set_aside("doubt_of_method") as doubts:
+    with once("LoggedPages"), once("ClickTable"), set_aside("doubt_of_method") as doubts:
         for number, (a, b) in enumerate(world.pairs):
             scores = a[place], b[place]
             for name, options in ready.items():
