@@ -20,7 +20,7 @@ from ._base._typing import Column, Ints, RandomState, Table
 from ._log._dataset import ClickDataset
 from ._log._on_disk import refuse_dataset
 from ._log._reader import queries_of
-from ._log._roles import count_rows, is_frame, read_role
+from ._log._roles import count_rows, is_frame, role_columns
 from .exceptions import ClickDataWarning, warn_user
 
 __all__ = ["OffPolicySelection", "QueryKFold", "QueryShuffleSplit", "train_test_queries"]
@@ -261,7 +261,10 @@ def train_test_queries(
     splitter = QueryShuffleSplit(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
-    train, test = next(splitter.split(_carrier(arrays, qid), qid=qid))
+    named = arrays
+    if qid is None and len(arrays) > 1:
+        named = [X for X in arrays if is_frame(X) and "qid" in role_columns(X)] or arrays
+    train, test = next(splitter.split(named[0], qid=qid))
     return [safe_indexing(array, rows) for array in arrays for rows in (train, test)]
 
 
@@ -463,12 +466,3 @@ def _balanced_folds(sizes, n_splits):
         fold_of[query] = np.argmin(rows_of)
         rows_of[fold_of[query]] += sizes[query]
     return fold_of
-
-
-def _carrier(arrays, qid):
-    """The first frame with a column ``qid``, else the first array."""
-    if qid is None and len(arrays) > 1:
-        for array in arrays:
-            if is_frame(array) and read_role(array, "qid") is not None:
-                return array
-    return arrays[0]

@@ -18,11 +18,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._base._threads import ALL, few_threads
 from ._base._typing import Column, Table
-from ._log._estimator import afresh
-from ._log._frame_output import FrameOutput
+from ._log._estimator import FrameOutput, afresh
 from ._log._read_log import features_to_transform
-from ._log._roles import ROLES, is_frame, is_role, read_column, without_roles
-from ._log._schema import feature_plan, knows_names, only_features
+from ._log._roles import (
+    ROLES,
+    feature_plan,
+    is_frame,
+    is_role,
+    knows_names,
+    only_features,
+    read_column,
+    without_roles,
+)
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -106,13 +113,7 @@ class OnFeatures(
         -------
         self : OnFeatures
         """
-        task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
-        X, _ = features_to_transform(X, y)
-        self._click_column, clicks = _clicks_of(X, y)
-        features = self._features(X, reset=True)
-        with few_threads(ALL):
-            self.transformer_ = clone(self._inner()).fit(features, clicks, **params)
-        task.call_on_fit_task_end(estimator=self, X=X, y=y)
+        self._fitted("fit", X, y, params)
         return self
 
     @with_callbacks
@@ -134,15 +135,21 @@ class OnFeatures(
         -------
         X_new : frame, ndarray or sparse matrix
         """
+        rows, back, values = self._fitted("fit_transform", X, y, params)
+        return back(self._with_roles(rows, values))
+
+    def _fitted(self, method, X, y, params):
+        """Fit the transformer: the rows, the way back to X, and what its method returns."""
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         rows, back = features_to_transform(X, y)
-        self._click_column, clicks = _clicks_of(rows, y)
+        self._click_column = y if isinstance(y, str) else None
+        clicks = y if self._click_column is None else read_column(rows, y)
         features = self._features(rows, reset=True)
         self.transformer_ = clone(self._inner())
         with few_threads(ALL):
-            values = self.transformer_.fit_transform(features, clicks, **params)
+            values = getattr(self.transformer_, method)(features, clicks, **params)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return back(self._with_roles(rows, values))
+        return rows, back, values
 
     def transform(self, X: Table) -> Any:
         """X with transformed features; role columns of X are kept.
@@ -232,8 +239,7 @@ class OnFeatures(
         if not frame.implementation.is_polars() or _may_read_polars(self._inner()):
             return native
         if plan is not None and plan.is_floating:
-            # A view, because the index is one of all frames of this schema and can be named.
-            return pd.DataFrame(native.to_numpy(), columns=plan.index.view(), copy=False)
+            return pd.DataFrame(native.to_numpy(), columns=plan.names, copy=False)
         return _convert(frame, "pandas").to_native()
 
     def _with_roles(self, X, values):
@@ -249,18 +255,19 @@ class OnFeatures(
             )
         if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:
             return self._pandas_with_roles(X, values)
-        X = nw.from_native(X, eager_only=True) if framed else None
-        backend = X.implementation if kind == "default" else kind
         roles = self._not_features()
-        parts = [_framed(values, self.transformer_, roles, backend)]
-        kept = [n for n in X.columns if is_role(n) or n in roles] if framed else []
+        if not framed:
+            return _framed(values, self.transformer_, roles, kind).to_native()
+        X = nw.from_native(X, eager_only=True)
+        backend = X.implementation if kind == "default" else kind
+        out = _framed(values, self.transformer_, roles, backend)
+        kept = [name for name in X.columns if is_role(name) or name in roles]
         if kept:
-            parts = [_convert(X.select(kept), backend), *parts]
             # pandas would align rows by index, and a transformer may have numbered them anew.
-            parts = [nw.maybe_reset_index(part) for part in parts]
-            parts = [nw.concat(parts, how="horizontal")]
-        out = parts[0].to_native()
-        index = nw.maybe_get_index(X) if framed else None
+            parts = (_convert(X.select(kept), backend), out)
+            out = nw.concat([nw.maybe_reset_index(part) for part in parts], how="horizontal")
+        out = out.to_native()
+        index = nw.maybe_get_index(X)
         if index is not None and isinstance(out, pd.DataFrame):
             out = out.set_axis(index, axis=0)  # a new frame: this may be one of the transformer's
         return out
@@ -291,11 +298,6 @@ def _may_read_polars(transformer):
         or (hasattr(part, "transform") and not type(part).__module__.startswith("sklearn."))
         for part in parts
     )
-
-
-def _clicks_of(X, y):
-    """Name of the column of clicks, None where y holds them, and the clicks."""
-    return (y, read_column(X, y)) if isinstance(y, str) else (None, y)
 
 
 def _check_rows(X, values, transformer):

@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 from sklearn.utils.validation import column_or_1d
 
 from .._base._sklearn import check_sample_weight
-from .._base._typing import ArrayLike, Bools, Column, Floats, Ints
+from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
 from ._faults import Fault, count_of
@@ -39,7 +39,14 @@ from ._roles import (
     read_scope,
     without_column,
 )
-from ._segments import as_array, encode, pair_codes, rank_in_segment, whole_if_close
+from ._segments import (
+    as_array,
+    encode,
+    offsets_from_sorted,
+    pair_codes,
+    rank_in_segment,
+    whole_if_close,
+)
 
 #: The examination of the best position is hardly ever smaller; action probabilities often are.
 _LEAST_EXAMINATION = 0.2
@@ -305,8 +312,15 @@ def warn_about_names(X: Any, names: Iterable[Any], roles: Mapping[str, Any]) -> 
     """
     for name in names:
         role = LOOKS_LIKE.get(str(name).lower())
-        if role == "y" or (role and read_role(X, role, roles.get(role)) is None):
-            _warn_about_name(name, role)
+        if role is None or (role != "y" and read_role(X, role, roles.get(role)) is not None):
+            continue
+        what = "the clicks" if role == "y" else f"the role {role!r}"
+        do = f"pass it as y, or fit(X, {name!r})" if role == "y" else f"rename it to {role!r}"
+        warn_user(
+            f"The column {name!r} is read as a feature, but its name looks like {what}. If it is, "
+            f"{do}; otherwise give it another name.",
+            MissingRoleWarning,
+        )
 
 
 class Rows:
@@ -539,8 +553,6 @@ class Rows:
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
         values = self._values.get("bias", self.position)[self.shown]
         shown_codes, factors = encode(values.astype(np.int64, copy=False))
-        if len(shown_codes) == self.n_rows:
-            return narrow_codes(shown_codes), factors
         codes = np.full(self.n_rows, -1, dtype=np.int32)
         codes[self.shown] = shown_codes
         return codes, factors
@@ -742,11 +754,21 @@ def _warn_without_positions():
     )
 
 
-def _warn_about_name(name, role):
-    what = "the clicks" if role == "y" else f"the role {role!r}"
-    remedy = f"pass it as y, or fit(X, {name!r})" if role == "y" else f"rename it to {role!r}"
-    warn_user(
-        f"The column {name!r} is read as a feature, but its name looks like {what}. If it is, "
-        f"{remedy}; otherwise give it another name.",
-        MissingRoleWarning,
-    )
+# Result pages ----------------------------------------------------------------------------
+class ServedLists(NamedTuple):
+    """The shown rows of X, list by list from the top down."""
+
+    rows: Ints  # (n_shown,)
+    position: Ints  # (n_shown,)
+    bias: Ints  # (n_shown,)
+    offsets: Ints  # (n_lists + 1,)
+
+
+def read_lists(X: Table, roles: Mapping[str, Any]) -> ServedLists:
+    """The result pages of rows to predict, from the columns of X and keywords."""
+    found = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
+    rows = np.flatnonzero(found.position > 0)
+    rows = rows[np.lexsort((found.position[rows], found.list_[rows]))]
+    bias = found.position if found["bias"] is None else found["bias"]
+    offsets = offsets_from_sorted(found.list_[rows])
+    return ServedLists(rows, found.position[rows], bias[rows], offsets)

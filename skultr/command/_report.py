@@ -112,7 +112,7 @@ class LogReport:
         texts = []
         for title, part in self._parts():
             if isinstance(part, pd.DataFrame):
-                part = _shown(part).to_string()
+                part = part.to_string(formatters=_FORMATS, na_rep="")
             elif isinstance(part, list):
                 part = "\n".join(f"- {line}" for line in part)
             texts.append(f"{title}\n{part}")
@@ -124,7 +124,8 @@ class LogReport:
         texts = []
         for title, part in self._parts():
             if isinstance(part, pd.DataFrame):
-                body = f'<div class="wide">{_shown(part).to_html(border=0)}</div>'
+                table = part.to_html(border=0, formatters=_FORMATS, na_rep="")
+                body = f'<div class="wide">{table}</div>'
             elif isinstance(part, list):
                 body = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in part)}</ul>"
             else:
@@ -137,15 +138,14 @@ class LogReport:
         return document(self.source, self._repr_html_(), "no" if self.faults else "yes")
 
 
-def _shown(table):
-    """A table as text: shares in percent, blanks for what is unknown."""
-    table = table.copy()
-    for name in {"missing", "varies", "change", "click rate"} & {*table.columns}:
-        table[name] = [
-            "" if pd.isna(value) or (value == 0 and name != "click rate") else f"{value:.2%}"
-            for value in table[name]
-        ]
-    return table
+def _percent(value):
+    """A share in percent, a blank for what is unknown or none."""
+    return "" if pd.isna(value) or value == 0 else f"{value:.2%}"
+
+
+#: How the columns of tables are written.
+_FORMATS: Any = dict.fromkeys(("missing", "varies", "change"), _percent)
+_FORMATS["click rate"] = "{:.2%}".format
 
 
 def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -> LogReport:
@@ -209,9 +209,7 @@ def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -
         )
     if not len(frame):
         return LogReport(str(source), faults=["The log has no rows."])
-    rename = _proposed(frame, click)
-    table = _Table(frame, rename)
-    report = table.report(str(source))
+    report = _Table(frame, click).report(str(source))
     if n_all > len(frame):
         report.remarks.append(f"The log has {n_all:,} rows; these are whole queries drawn of it.")
     return report
@@ -273,17 +271,17 @@ def _first(names, role, fits):
     return next((name for name in found if fits(name)), None)
 
 
-def _proposed(frame, click):
+def _proposed(frame, numbers, click):
     """The roles of columns that do not have their names yet."""
     names = frame.columns
     roles = {name: name for name in names if is_role(name)}
     checks = {
-        "click": lambda name: _within(frame[name], 0, 1),
-        "position": lambda name: _is_whole(frame[name]) and _within(frame[name], 0, 10_000),
-        "impressions": lambda name: _is_whole(frame[name]) and _within(frame[name], 0, np.inf),
-        "propensity": lambda name: _within(frame[name], 0, 1),
-        "production": lambda name: frame[name].dtype.is_numeric(),
-        "relevance": lambda name: _within(frame[name], 0, 100),
+        "click": lambda name: _within(numbers[name], 0, 1),
+        "position": lambda name: _within(numbers[name], 0, 10_000, whole=True),
+        "impressions": lambda name: _within(numbers[name], 0, np.inf, whole=True),
+        "propensity": lambda name: _within(numbers[name], 0, 1),
+        "production": lambda name: numbers[name] is not None,
+        "relevance": lambda name: _within(numbers[name], 0, 100),
     }
     if click is not None:
         roles |= {"click": "outcome_click"} if "click" in roles else {}
@@ -298,29 +296,22 @@ def _proposed(frame, click):
     return roles
 
 
-def _within(column, low, high):
-    if column.dtype == nw.Boolean:
-        return high >= 1
-    if not column.dtype.is_numeric():
+def _within(values, low, high, *, whole=False):
+    """Whether a column holds numbers, all between two, and whole ones if that is asked for."""
+    known = np.empty(0) if values is None else values[~np.isnan(values)]
+    if not len(known) or known.min() < low or known.max() > high:
         return False
-    known = column.drop_nulls()
-    return bool(len(known) and known.min() >= low and known.max() <= high)
-
-
-def _is_whole(column):
-    known = column.drop_nulls()
-    return column.dtype.is_integer() or bool(
-        column.dtype.is_float() and (known.to_numpy() % 1 == 0).all()
-    )
+    return not (whole and (known % 1).any())
 
 
 # The log under its roles ------------------------------------------------------------------
 class _Table:
     """A log in memory under its proposed roles."""
 
-    def __init__(self, frame: nw.DataFrame[Any], roles: dict[str, str]) -> None:
-        self.frame, self.roles = frame, roles
+    def __init__(self, frame: nw.DataFrame[Any], click: str | None) -> None:
+        self.frame = frame
         self.numbers = {name: _as_floats(frame[name]) for name in frame.columns}
+        self.roles = roles = _proposed(frame, self.numbers, click)
         named = {role: name for name, role in roles.items()}
         self.clicks = self.numbers.get(named.get("click"))
         self.query, self.doc, self.page = (

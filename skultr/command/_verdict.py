@@ -434,20 +434,17 @@ def _with_features(features, log, report):
     """The rows of the log whose document has features; missing ones are 0, as in engines."""
     words = dict(zip(report.queries["qid"], _as_read(report.queries["user_query"]), strict=True))
     queries = log["qid"].astype(object).map(words)
-    shown = pd.MultiIndex.from_arrays([queries, log["doc"].astype(str)])
-    values = features.set_index(["query", "doc"])
-    place = values.index.get_indexer(shown)
-    if (place < 0).all():
-        query, doc = shown[0]
+    rows = log.assign(query=queries, doc=log["doc"].astype(str))
+    X = rows.merge(features.fillna(0), on=["query", "doc"])
+    if X.empty:
+        query, doc = rows.loc[0, ["query", "doc"]]
         raise ValueError(
             "No query and doc of --features is in the log. The log has, for example, query "
             f"{query!r} with doc {doc!r}."
         )
-    rows = log[place >= 0]
-    values = values.iloc[place[place >= 0]].fillna(0).set_axis(rows.index)
-    if (values.nunique() < 2).all():
+    if (X[features.columns.drop(["query", "doc"])].nunique() < 2).all():
         raise ValueError("Of --features, no feature differs between the documents shown.")
-    return pd.concat([rows, values], axis=1)
+    return X.drop(columns="query")
 
 
 def _compare(ranker, X, propensity):

@@ -23,7 +23,7 @@ from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
 from .._log._feature_table import FeatureTable
-from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
+from .._log._joined_logs import AddsLogs, Kept, counts_of, with_bias_values
 from .._log._on_disk import log_and_clicks, refuse_dataset
 from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
@@ -35,7 +35,9 @@ from .._log._roles import (
     count_rows,
     feature_columns,
     find_offsets,
+    is_checked,
     is_frame,
+    knows_names,
     read_role,
     read_values,
     refuse_missing,
@@ -43,7 +45,6 @@ from .._log._roles import (
     take_off,
     without_column,
 )
-from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._log._shards import log_of_count
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
@@ -54,14 +55,16 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from .._log._clicklog import ClickLog
-    from .._log._schema import Takes
+    from .._log._roles import Takes
 
 
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
-_OF_READING = ("n_features_in_", "feature_names_in_", "_offsets", "_click_column")
-_OF_READING += ("_feature_categories",)
+_OF_READING = (
+    *("n_features_in_", "feature_names_in_", "_offsets"),
+    *("_click_column", "_feature_categories"),
+)
 
 
 def _learns_more(ranker):
@@ -212,7 +215,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
         if self._learns_more_by == "counts" and self._click_log is None:
-            self._kept = Kept(LogCounts.of(log), is_pickled=False)
+            self._kept = Kept(counts_of(log), is_pickled=False)
         for name in ("_validation", "_click_log"):
             vars(self).pop(name, None)
         self._check_against(log)
@@ -467,12 +470,12 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 "the logs of all days together."
             )
         if not is_first:
-            X, rate = self._joined(LogCounts.of(log))
+            log = self._joined(counts_of(log))
             forget(self, keep=_OF_READING)
-            log = self._fold(self._log_of_rows(X, rate))
+            log = self._fold(log)
         self._fit(log, task)
         folded = log.fold(self._reads_users, patterns=self._reads_clicks)
-        self._kept = Kept(LogCounts.of(folded), is_pickled=True)
+        self._kept = Kept(counts_of(folded), is_pickled=True)
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         """Scores for ``rank`` and ``score``; a hook for scores that depend on the whole query."""
@@ -590,13 +593,6 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     def _roles_read(self):
         """Roles that are read from a log."""
         return (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
-
-    def _log_of_rows(self, X, rate):
-        """The log of rows without features other than those that tell documents apart."""
-        features = np.empty((len(X), 0), dtype=np.float32)
-        if "doc" not in X:
-            features = read_values(X, self._takes).values
-        return sort_into_lists(read(X, rate, reads=self._roles_read), features)
 
     def _read_dataset(self, dataset, *, reset):
         """The log of a dataset, checked and merged when it was written, the dataset, and no y."""
