@@ -21,8 +21,8 @@ from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Sc
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
+from .._log._documents import FeatureTable
 from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
-from .._log._feature_table import FeatureTable
 from .._log._joined_logs import AddsLogs, Kept, counts_of, with_bias_values
 from .._log._on_disk import log_and_clicks, refuse_dataset
 from .._log._pickles import LEFT_OUT, NotPickled
