@@ -283,7 +283,7 @@ class ClickLog:
         cell += np.arange(self.n_rows)
         n_cells = int(new_offsets[-1])
         sums = {
-            name: np.bincount(cell, weights=getattr(self, name), minlength=n_cells)
+            name: _narrow(np.bincount(cell, getattr(self, name), n_cells))
             for name in ("clicks", "weight")
         }
         del cell
@@ -490,9 +490,9 @@ def _narrow(column):
 
 
 def _narrow_type(column):
-    if column.dtype.kind not in "iu" or column.max(initial=0) > np.iinfo(np.int32).max:
-        return column
-    return column.astype(np.int32)
+    with np.errstate(over="ignore"):
+        narrow = column.astype(np.float32 if column.dtype.kind == "f" else np.int32)
+    return narrow if (narrow == column).all() else column
 
 
 def _codes_that_occur(n_codes, *columns):
