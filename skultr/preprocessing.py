@@ -18,11 +18,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._base._threads import ALL, few_threads
 from ._base._typing import Column, Table
-from ._log._estimator import afresh
-from ._log._frame_output import FrameOutput
+from ._log._estimator import FrameOutput, afresh
 from ._log._read_log import features_to_transform
-from ._log._roles import ROLES, is_frame, is_role, read_column, without_roles
-from ._log._schema import feature_plan, knows_names, only_features
+from ._log._roles import (
+    ROLES,
+    feature_plan,
+    is_frame,
+    is_role,
+    knows_names,
+    only_features,
+    read_column,
+    without_roles,
+)
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

@@ -8,10 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import signature
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
+from sklearn import get_config
+from sklearn.utils.validation import validate_data
 
 from .._base._progress import working
 from .._base._threads import few_threads
@@ -19,17 +23,20 @@ from ..exceptions import ClickDataWarning, saying_once, warn_user
 from ._counted import is_in_engine
 from ._faults import all_at_once
 from ._lookalikes import LOOKS_LIKE, is_no_click, is_no_grade, is_no_score
-from ._on_disk import LogOnDisk, refuse_arguments
 from ._reader import as_clicks, attempt, read
 from ._roles import (
     FIT_ROLES,
     OUTCOME,
+    LogOnDisk,
     column_names,
     feature_columns,
+    feature_names,
     is_frame,
     is_role,
+    knows_names,
     read_column,
     read_role,
+    refuse_arguments,
 )
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
@@ -290,3 +297,69 @@ def mending_code(X: Any, y: Any, mends: Iterable[tuple[str, str]]) -> str:
 
 def _is_text(column):
     return not (column.dtype.is_numeric() or column.dtype in (nw.Boolean, nw.Object, nw.Unknown))
+
+
+# Frames that transformers return --------------------------------------------------------
+class FrameOutput:
+    """``set_output`` of transformers that by default return the kind of frame they receive.
+
+    scikit-learn's own ``set_output`` expects transformers that return arrays.
+    """
+
+    def set_output(
+        self, *, transform: Literal["default", "pandas", "polars"] | None = None
+    ) -> Self:
+        """Set the kind of frame that ``transform`` returns.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+            ``"default"``: the kind of frame that ``transform`` receives, or an array for an array.
+            None leaves the setting unchanged.
+
+        Returns
+        -------
+        self : object
+        """
+        if transform not in ("default", "pandas", "polars", None):
+            raise ValueError(
+                f"transform must be 'default', 'pandas', 'polars' or None, got {transform!r}."
+            )
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def _output_kind(self):
+        config = getattr(self, "_sklearn_output_config", {})
+        return config.get("transform", get_config()["transform_output"])
+
+    def _checked(self, X, not_features=(), *, reset):
+        """X (as an array if it is no frame), with the number and names of features of ``fit``."""
+        if isinstance(X, LogOnDisk):
+            self._checked(pd.DataFrame(columns=X.feature_names), not_features, reset=reset)
+            return X
+        if not is_frame(X):
+            return validate_data(
+                self, X, reset=reset, accept_sparse=True, ensure_all_finite="allow-nan"
+            )
+        names = feature_names(column_names(X), not_features)
+        if reset or not knows_names(self, names):
+            validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
+        return X
+
+    def _transformed(self, X):
+        """X transformed, by a method for datasets or one for rows."""
+        if isinstance(X, LogOnDisk):
+            return self._transform_dataset(X)
+        return self._output(self._transform_rows(X))
+
+    def _output(self, X):
+        """X as the kind of frame that was set; X itself by default."""
+        kind = self._output_kind()
+        if kind == "default":
+            return X
+        if not is_frame(X):
+            X = X.toarray() if issparse(X) else X
+            X = pd.DataFrame(X, columns=self.get_feature_names_out(), copy=False)
+        frame = nw.from_native(X, eager_only=True)
+        return frame.to_pandas() if kind == "pandas" else frame.to_polars()

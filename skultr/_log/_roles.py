@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -14,19 +15,40 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._base._typing import Floats, Ints
-from ..exceptions import ClickDataWarning, warn_user
-from ._on_disk import LogOnDisk
-from ._schema import (
-    Categories,
-    Takes,
-    encode_categories,
-    fault_of_column,
-    feature_plan,
-    kind_of,
-    list_values,
-    only_features,
-)
+from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._segments import as_array
+
+
+class LogOnDisk:
+    """Base of :class:`~skultr.ClickDataset`, below the readers that take rows from it."""
+
+
+def refuse_dataset(X: Any, why: str) -> None:
+    """Raise an error that says why a method does not take a dataset, if X is one."""
+    if isinstance(X, LogOnDisk):
+        raise TypeError(why)
+
+
+def log_and_clicks(given: Any, called: str) -> tuple[Any, Any]:
+    """X and y of a pair (X, y) or of a dataset, which has its own clicks."""
+    if isinstance(given, LogOnDisk):
+        return given, None
+    if not (isinstance(given, tuple | list) and len(given) == 2):
+        raise TypeError(
+            f"{called} is of type {type(given).__name__}; expected a pair (X, y) or a "
+            "ClickDataset."
+        )
+    return given[0], given[1]
+
+
+def refuse_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse clicks, weights and roles that are passed beside a dataset, which has its own."""
+    found = [name for name, value in given.items() if value is not None]
+    if found:
+        raise TypeError(
+            f"Got a ClickDataset and {', '.join(found)} too; a dataset holds the clicks and roles "
+            "of its log. Pass the dataset alone, or make another one from a log with these values."
+        )
 
 
 def read_column(X: Any, name: str) -> NDArray[Any]:
@@ -144,21 +166,7 @@ def feature_names(names: Iterable[str], not_features: Iterable[Any] = ()) -> lis
 
 
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
-    """Values of a role: the keyword ``value`` if given, else the column of a frame.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    role : str
-        One of :data:`ROLES`.
-    value : array-like of shape (n_rows,), default=None
-        The keyword metadata, which takes precedence over a column.
-
-    Returns
-    -------
-    values : ndarray of shape (n_rows,) or None
-        None if the role is absent. Numeric roles are float64, with NaN for missing values.
-    """
+    """Values of a role (numbers as float64): the keyword ``value``, else a column, else None."""
     if value is None:
         if not is_frame(X) or role not in column_names(X):
             return None
@@ -176,18 +184,7 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
 
 
 def read_scope(X: Any, value: Any = None) -> str:
-    """Scope of the ids of documents: "query" if they are unique within a query only, or "global".
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    value : str or array-like of shape (n_rows,), default=None
-        The keyword metadata, which takes precedence over a column ``doc_scope``.
-
-    Returns
-    -------
-    scope : {"query", "global"}
-    """
+    """Scope of the ids of documents: "query" if they are unique only within one, or "global"."""
     if value is None:
         if not is_frame(X) or "doc_scope" not in column_names(X):
             return "query"
@@ -229,23 +226,7 @@ def count_rows(X: Any) -> int:
 
 
 def read_features(X: Any, takes: Takes = "numbers") -> Any:
-    """The features of X, for scikit-learn's ``validate_data``.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix
-    takes : {"numbers", "categories", "anything"}
-        What columns of a frame may hold; of all but numbers the codes are returned.
-
-    Returns
-    -------
-    features : pandas.DataFrame of float32 (from a frame), else X as it came
-
-    Raises
-    ------
-    ValueError
-        If a frame has no feature column, or one that holds something else or infinity.
-    """
+    """Features for scikit-learn's ``validate_data``: of a frame in float32, else X itself."""
     if not is_frame(X):
         return X
     found = read_values(X, takes)
@@ -295,9 +276,19 @@ def read_values(
 def _read_numbers(chosen, names):
     values = np.empty((chosen.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
-        rows = slice(start, start + CHUNK)
-        part = chosen if len(values) <= CHUNK else _rows_of(chosen, rows)
-        _copy_rows(part, values[rows], names, start)
+        part, out = chosen, values[start : start + CHUNK]
+        if len(out) < len(values):
+            part = nw.from_native(chosen, eager_only=True, pass_through=True)
+            part = part[start : start + CHUNK, :]
+        try:
+            with np.errstate(over="ignore"):  # values beyond the range of float32 become infinite
+                out[:] = part.to_numpy()
+        except (TypeError, ValueError):
+            # Slower, column by column: it succeeds, or names the column that cannot be converted.
+            part = nw.from_native(part, eager_only=True, pass_through=True)
+            for place, name in enumerate(names):
+                out[:, place] = _as_floats(part[:, place].to_numpy(), name)
+        _refuse_infinity(out, names, start)
     return values
 
 
@@ -342,24 +333,6 @@ def without_columns(frame: Any, names: Iterable[Any]) -> Any:
 def without_roles(frame: Any, not_features: Collection[Any] = ()) -> Any:
     """A frame of Narwhals without its role columns, and without those in ``not_features``."""
     return without_columns(frame, {*filter(is_role, frame.columns), *not_features})
-
-
-def _rows_of(frame, rows):
-    return frame.iloc[rows] if isinstance(frame, pd.DataFrame) else frame[rows, :]
-
-
-def _copy_rows(frame, out, names, start):
-    """Fill ``out`` with the part of a frame that begins at row ``start``."""
-    try:
-        # Values beyond the range of float32 become infinite.
-        with np.errstate(over="ignore"):
-            out[:] = frame.to_numpy()
-    except (TypeError, ValueError):
-        # Slower, column by column: it succeeds, or names the column that cannot be converted.
-        frame = nw.from_native(frame, eager_only=True, pass_through=True)
-        for place, name in enumerate(names):
-            out[:, place] = _as_floats(frame[:, place].to_numpy(), name)
-    _refuse_infinity(out, names, start)
 
 
 def _refuse_infinity(values, names, start=0):
@@ -473,6 +446,185 @@ def _numeric_role(role, value):
             f"{example!r}. Convert the column, or rename it if it holds something else."
         )
     return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+
+
+# Plans of columns ------------------------------------------------------------------------
+# Which columns are features, and of which kind, is kept by schema: a request of 100 rows costs
+# less to score than its columns cost to look at one by one.
+
+#: Plans that are kept; one takes some kilobytes.
+_N_PLANS = 128
+
+
+class FeaturePlan(NamedTuple):
+    """What the names and types of a frame's columns determine."""
+
+    names: list[str]
+    index: pd.Index  # (n_features,)
+    places: NDArray[np.intp]  # (n_features,)
+    others: list[str]
+    is_plain: bool
+    is_floating: bool
+
+
+def feature_plan(X: Any, left_out: Collection[Any]) -> FeaturePlan | None:
+    """The plan of a pandas or Polars frame whose columns have distinct strings as names."""
+    if isinstance(X, pd.DataFrame):
+        names = X.columns.tolist()
+        # Not other types: the hash of a categorical one is computed from all of its categories.
+        types = [each if isinstance(each, np.dtype) else None for each in X.dtypes.to_numpy()]
+    elif nw.dependencies.is_polars_dataframe(X):
+        names = X.columns
+        types = [_type_of_polars(each) for each in X.dtypes]
+    else:
+        return None
+    return _plan(tuple(names), tuple(types), frozenset(left_out))
+
+
+def only_features(X: Any, plan: FeaturePlan) -> Any:
+    """The features as a frame of the same kind; the same object if X has no other columns."""
+    if not plan.others:
+        return X
+    return X.iloc[:, plan.places] if isinstance(X, pd.DataFrame) else X.drop(plan.others)
+
+
+def knows_names(estimator: Any, names: list[Any]) -> bool:
+    """True if these are the features of ``fit``, in their order."""
+    fitted = getattr(estimator, "feature_names_in_", None)
+    return fitted is not None and fitted.tolist() == names
+
+
+def is_checked(estimator: Any, features: Any) -> bool:
+    """True if ``validate_data`` would return this array as it is, without a warning."""
+    return (
+        type(features) is np.ndarray
+        and features.dtype == np.float32
+        and features.ndim == 2
+        and features.flags.c_contiguous
+        and features.shape[1] == estimator.n_features_in_
+        and features.size > 0
+        and not hasattr(estimator, "feature_names_in_")
+        and bool(np.isfinite(features).all())
+    )
+
+
+#: What the columns of features may hold: numbers (and lists of them); categories, too; or, where
+#: features only tell documents apart, anything.
+Takes = Literal["numbers", "categories", "anything"]
+#: Values of the categories of each column that has them, in the order of their codes.
+Categories = dict[str, list[Any]]
+
+
+def kind_of(column: nw.Series[Any]) -> str:
+    """What a column holds: "number", "list", "category", "text" or "other"."""
+    dtype = column.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        return "number"
+    if isinstance(dtype, nw.Array | nw.List):
+        return "list"
+    if isinstance(dtype, nw.Categorical | nw.Enum):
+        return "category"
+    if dtype == nw.String:
+        return "number" if column.null_count() == len(column) else "text"
+    if dtype not in (nw.Object, nw.Unknown):
+        return "other"
+    present = column.drop_nulls()
+    if not len(present):
+        return "number"  # all are missing
+    if isinstance(present[0], list | tuple | np.ndarray):
+        return "list"
+    return "text" if isinstance(present[0], str) else "number"
+
+
+def fault_of_column(
+    column: nw.Series[Any], kind: str, takes: Takes, known: Categories | None
+) -> str | None:
+    """What a column holds that is not taken, in some words; None if there is nothing to say."""
+    if known is not None and column.name in known and kind != "list":
+        return None
+    described = f"{column.name!r} ({column.dtype})"
+    if kind == "list":
+        inner = getattr(column.dtype, "inner", None)
+        plain = inner is None or inner.is_numeric()
+        return None if plain else f"{described}, lists of other things than numbers"
+    if known is not None and kind != "number":
+        return f"{described}, in training numbers"
+    if kind == "number" or takes == "anything" or (takes == "categories" and kind == "category"):
+        return None
+    present = column.drop_nulls()
+    return (
+        f"{described[:-1]}, such as {python_value(present[0])!r})" if len(present) else described
+    )
+
+
+def encode_categories(
+    column: nw.Series[Any], known: list[Any] | None
+) -> tuple[NDArray[np.float32], list[Any]]:
+    """Code of each value among the known ones (or all), NaN if it is none; and these values."""
+    if column.implementation.is_pyarrow() and kind_of(column) == "category":
+        native = column.to_native()  # its to_numpy takes a missing category for the last one
+        column = nw.from_native(native.cast(native.type.value_type), series_only=True)
+    values, given = column.to_numpy().astype(object), known
+    if known is None:
+        present = pd.unique(values[~pd.isna(values)])
+        known = sorted(map(python_value, present), key=lambda each: (str(type(each)), each))
+    place = {value: number for number, value in enumerate(known)}
+    code = np.array([place.get(value, np.nan) for value in values.tolist()], dtype=np.float32)
+    if given and np.isnan(code).all():
+        present = values[~pd.isna(values)]
+        if len(present) and isinstance(present[0], str) != isinstance(given[0], str):
+            raise ValueError(
+                f"The feature column {column.name!r} ({column.dtype}) holds values such as "
+                f"{python_value(present[0])!r}, in training categories such as {given[:2]}. "
+                "Convert it."
+            )
+    return code, known
+
+
+def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
+    """The numbers of cells that hold lists of one length, shape (n_rows, length)."""
+    cells = column.to_numpy()
+    if cells.ndim == 1:
+        there = np.array([np.ndim(cell) > 0 for cell in cells], dtype=bool)
+        lengths = sorted({len(cell) for cell in cells[there]})
+        if len(lengths) != 1:
+            raise ValueError(
+                f"The feature column {column.name!r} holds lists of {len(lengths)} different "
+                f"lengths, such as {lengths[:1]} and {lengths[-1:]}; expected one length."
+            )
+        values = np.full((len(cells), lengths[0]), np.nan, dtype=np.float32)
+        values[there] = np.stack(cells[there]).astype(np.float32)
+        return values
+    return cells.astype(np.float32)
+
+
+def _type_of_polars(dtype):
+    """The type of numbers of a column that makes an array of them, else None."""
+    return str(dtype) if dtype.is_float() or dtype.is_integer() else None
+
+
+@lru_cache(maxsize=_N_PLANS)
+def _plan(columns, types, left_out):
+    if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
+        return None
+    # With roles go the outcomes, whose names are many.
+    left_out = {n for n in columns if n in left_out or (left_out and n.startswith("outcome_"))}
+    places = [i for i, name in enumerate(columns) if name not in left_out]
+    names = [columns[i] for i in places]
+    found = {str(types[i]) for i in places if _is_plain(types[i])}
+    is_plain = all(_is_plain(types[i]) for i in places)
+    return FeaturePlan(
+        names,
+        pd.Index(names),
+        np.array(places, dtype=np.intp),
+        [name for name in columns if name in left_out],
+        is_plain,
+        is_plain and len(found) == 1 and found.pop().lower().startswith("float"),
+    )
+
+
+def _is_plain(dtype):
+    return isinstance(dtype, str) or (dtype is not None and dtype.kind in "iufb")
 
 
 # Offsets ----------------------------------------------------------------------------------

@@ -18,9 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._base._sklearn import Interval, StrOptions, check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
 from .._log._dataset import ClickDataset
-from .._log._estimator import ReadsLogs, afresh, names_of
+from .._log._estimator import FrameOutput, ReadsLogs, afresh, names_of
 from .._log._faults import count_of
-from .._log._frame_output import FrameOutput
 from .._log._pairs import read_pairs
 from .._log._pickles import NotPickled, SlimPickles
 from .._log._reader import clicks_of

@@ -28,7 +28,7 @@ from ._ranker import BaseRanker, fit_to_log
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
-    from .._log._schema import Takes
+    from .._log._roles import Takes
 
 
 @dataclass(eq=False, repr=False)

@@ -37,7 +37,7 @@ from ._ranker import BaseRanker
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
-    from .._log._schema import Takes
+    from .._log._roles import Takes
 
 
 #: Losses that compare the rows of a page.

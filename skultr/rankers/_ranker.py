@@ -24,7 +24,6 @@ from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
 from .._log._feature_table import FeatureTable
 from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
-from .._log._on_disk import log_and_clicks, refuse_dataset
 from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_target, warn_about_names
@@ -35,15 +34,18 @@ from .._log._roles import (
     count_rows,
     feature_columns,
     find_offsets,
+    is_checked,
     is_frame,
+    knows_names,
+    log_and_clicks,
     read_role,
     read_values,
+    refuse_dataset,
     refuse_missing,
     role_columns,
     take_off,
     without_column,
 )
-from .._log._schema import is_checked, knows_names
 from .._log._segments import encode, rank_in_segment
 from .._log._shards import log_of_count
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from .._log._clicklog import ClickLog
-    from .._log._schema import Takes
+    from .._log._roles import Takes
 
 
 #: Roles of a log that is read.

@@ -7,8 +7,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skultr._log._roles import read_features
-from skultr._log._schema import feature_plan
+from skultr._log._roles import feature_plan, read_features
 from skultr.datasets import make_ltr
 from skultr.preprocessing import OnFeatures
 from skultr.rankers import NaiveRanker
