@@ -239,8 +239,7 @@ class OnFeatures(
         if not frame.implementation.is_polars() or _may_read_polars(self._inner()):
             return native
         if plan is not None and plan.is_floating:
-            # A view, because the index is one of all frames of this schema and can be named.
-            return pd.DataFrame(native.to_numpy(), columns=plan.index.view(), copy=False)
+            return pd.DataFrame(native.to_numpy(), columns=plan.names, copy=False)
         return _convert(frame, "pandas").to_native()
 
     def _with_roles(self, X, values):

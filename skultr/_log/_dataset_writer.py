@@ -29,10 +29,10 @@ from ._counted import EngineLog, check_counts, check_numbers, look_like_rates, w
 from ._dataset_files import Manifest, import_pyarrow
 from ._faults import GRADES, IDS, NO_ROWS, count_of
 from ._hashing import hash_columns, row_hashes
+from ._joined_logs import Union
 from ._reader import Rows
 from ._roles import ROLES, check_team, feature_names, is_far, read_scope
 from ._segments import encode, offsets_from_counts, offsets_from_sorted
-from ._union import Union
 
 if TYPE_CHECKING:
     import pyarrow as pa

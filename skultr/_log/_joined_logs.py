@@ -1,7 +1,12 @@
-"""Two logs as one, so that a table of counts learns of a new day what it would from both."""
+"""Several logs as one: equal ids, documents and versions get one code.
+
+Files of a dataset and shards of an engine become one log, and a table of counts learns of a new
+day what it would from both.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,16 +18,115 @@ from .._base._sklearn import safe_indexing
 from .._base._typing import Floats, Ints
 from ..exceptions import python_value
 from ._cells import READS, Cells, count_cells
-from ._clicklog import ClickLog
-from ._dataset_frames import rows_of
+from ._clicklog import BY_ROW, ClickLog
+from ._hashing import row_hashes
 from ._pickles import NotPickled, SlimPickles
 from ._reader import features_of, read
+from ._segments import encode, offsets_from_counts, pair_codes
 
 
+class Union:
+    """The ids that several logs have together, sorted as in one log, and the codes of each log.
+
+    With ``hashes`` of the features of its versions, shape (2, n_versions), for each log, logs may
+    have documents in common; without ids, documents are those of equal hashes.
+    """
+
+    def __init__(
+        self, logs: Sequence[ClickLog], hashes: Sequence[NDArray[np.uint64]] | None = None
+    ) -> None:
+        self.query_ids, self._query = _encoded([log.query_ids for log in logs])
+        self.bias_values, self._bias = _encoded([log.bias_values for log in logs])
+        self.user_ids, self._user = _encoded([log.user_ids for log in logs])
+        self.doc_ids, docs = _united_documents(logs)
+        doc = np.concatenate([docs[i][log.doc_of_version] for i, log in enumerate(logs)])
+        keys = [doc] if hashes is None else [*np.concatenate(hashes, axis=1), doc]
+        order = np.lexsort(keys)
+        new = np.ones(len(order), dtype=bool)
+        if hashes is not None:
+            new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+        code = np.empty(len(order), dtype=np.int32)
+        code[order] = np.cumsum(new) - 1
+        self._version = _split(code, [log.doc_of_version for log in logs])
+        self.doc_of_version = doc[order[new]]
+        if self.doc_ids is None:
+            self.doc_of_version = np.arange(len(self.doc_of_version), dtype=np.int32)
+
+    def codes(self, name: str, number: int) -> Ints:
+        """The code in the union for each code of ``name`` (such as "query") in one of the logs."""
+        return getattr(self, f"_{name}")[number]
+
+    def recoded(self, log: ClickLog, number: int) -> ClickLog:
+        """One of the logs, by its number, with the codes and ids of the union."""
+        # Rows that were not shown have the bias factor -1, which is the last.
+        bias = np.append(self._bias[number], np.int32(-1))
+        return replace(
+            log,
+            version=self._version[number][log.version],
+            query=self._query[number][log.query],
+            user=self._user[number][log.user],
+            bias=bias[log.bias],
+            doc_of_version=self.doc_of_version,
+            query_ids=self.query_ids,
+            bias_values=self.bias_values,
+            user_ids=self.user_ids,
+            doc_ids=self.doc_ids,
+        )
+
+
+def joined(logs: Sequence[ClickLog]) -> ClickLog:
+    """The log of several logs, whose lists are different ones; without propensities."""
+    union = Union(logs, [row_hashes(log.features) for log in logs])
+    parts = [union.recoded(log, number) for number, log in enumerate(logs)]
+    names = [name for name in (*BY_ROW, "production") if getattr(parts[0], name) is not None]
+    n_features = logs[0].features.shape[1]
+    features = np.empty((len(union.doc_of_version), n_features), dtype=np.float32)
+    for number, log in enumerate(logs):
+        features[union.codes("version", number)] = log.features
+    log = replace(
+        parts[0],
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+        features=features,
+        propensity=None,
+        all_lists_differ=False,
+        offsets=offsets_from_counts(np.concatenate([np.diff(part.offsets) for part in parts])),
+    )
+    return log._take_lists(np.argsort(log.query[log.offsets[:-1]], kind="stable"))
+
+
+def _encoded(values: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], list[Ints]]:
+    """The distinct values of several arrays, sorted, and the codes of those of each array."""
+    code, found = encode(np.concatenate(values))
+    return found, _split(code.astype(np.int32), values)
+
+
+def _split(code: Ints, like: Sequence[Any]) -> list[Ints]:
+    return np.split(code, np.cumsum([len(each) for each in like])[:-1])
+
+
+def _united_documents(logs: Sequence[ClickLog]) -> tuple[pd.Index | None, list[Ints]]:
+    """All documents, sorted as in one log, and the codes of those of each log; 0 without ids."""
+    ids = [log.doc_ids for log in logs]
+    if ids[0] is None:
+        return None, [np.zeros(log.n_docs, dtype=np.int32) for log in logs]
+    names = list(ids[0].names)
+    levels, codes = zip(
+        *(_encoded([each.get_level_values(name).to_numpy() for each in ids]) for name in names),
+        strict=True,
+    )
+    index = [pd.Index(level, tupleize_cols=False) for level in levels]
+    if len(names) == 1:
+        return index[0].rename(names[0]), codes[0]
+    n_ids = len(levels[1])
+    keys, code = _encoded([pair_codes(*pair, n_ids) for pair in zip(*codes, strict=True)])
+    return pd.MultiIndex(index, [*np.divmod(keys, n_ids)], names=names), code
+
+
+# Logs of several days -----------------------------------------------------------------
 class Kept(NamedTuple):
     """What a later log is added to, and whether pickles hold it."""
 
-    counts: LogCounts | CellCounts
+    counts: ClickLog | CellCounts
     is_pickled: bool
 
 
@@ -31,8 +135,8 @@ class AddsLogs(SlimPickles):
 
     _kept = NotPickled("the counts of the log", when=lambda kept: not kept.is_pickled)
 
-    def _joined(self, new: LogCounts | CellCounts) -> tuple[pd.DataFrame, Floats]:
-        """Rows and click rates of the logs so far and of a new one."""
+    def _joined(self, new: ClickLog | CellCounts) -> Any:
+        """The log of the logs so far and of a new one; rows and click rates of their cells."""
         if "_kept" not in vars(self):
             raise ValueError(
                 f"This {type(self).__name__} holds no counts that a log could be added to: "
@@ -40,26 +144,30 @@ class AddsLogs(SlimPickles):
                 "none. Start with partial_fit, which keeps them in pickles, or fit to the logs of "
                 "all days together, such as a ClickDataset."
             )
-        return join_logs(self._kept.counts.rows(), new.rows())
+        kept = self._kept.counts
+        before, now = _identity(kept.doc_ids), _identity(new.doc_ids)
+        if before != now:
+            raise ValueError(
+                f"The documents of this log are identified by {now}, and those of the earlier "
+                f"ones by {before}. Pass qid, doc and doc_scope as before."
+            )
+        if isinstance(new, CellCounts):
+            (X, rate), (X_new, rate_new) = kept.rows(), new.rows()
+            X_new["session"] += len(X)
+            return pd.concat([X, X_new], ignore_index=True), np.concatenate([rate, rate_new])
+        if (kept.production is None) != (new.production is None):
+            raise ValueError(
+                "Only one of the logs has the role 'production'. Pass it with every log, or with "
+                "none."
+            )
+        return joined([kept, new])
 
 
-@dataclass(frozen=True, eq=False)
-class LogCounts:
-    """The lists of a log; features only where they tell the documents apart."""
-
-    log: ClickLog
-
-    @classmethod
-    def of(cls, log: ClickLog) -> LogCounts:
-        """The counts of a log, whose features are freed if documents have ids."""
-        if log.doc_ids is None:
-            return cls(log)
-        return cls(log.with_features(np.empty((log.n_docs, 0), dtype=np.float32)))
-
-    def rows(self) -> tuple[pd.DataFrame, Floats]:
-        """The log as rows with click rates."""
-        X, rate = rows_of(self.log, ("bias", "user"), _names(self.log.features))
-        return X.drop(columns="propensity", errors="ignore"), np.minimum(rate, 1.0)
+def counts_of(log: ClickLog) -> ClickLog:
+    """The log, with features only where they tell the documents apart."""
+    if log.doc_ids is None:
+        return log
+    return log.with_features(np.empty((log.n_docs, 0), dtype=np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +192,11 @@ class CellCounts:
         features = None if has_ids else features_of(safe_indexing(X, cells.doc_row))
         return cls(cells, rows.query_ids, name, features), row_factor
 
+    @property
+    def doc_ids(self) -> pd.Index | None:
+        """Ids of the documents."""
+        return self.cells.doc_ids
+
     def rows(self) -> tuple[pd.DataFrame, Floats]:
         """One row per cell with click rates."""
         cells, ids = self.cells, self.cells.doc_ids
@@ -98,38 +211,16 @@ class CellCounts:
         columns |= {"impressions": cells.weight, "session": np.arange(len(cells.doc))}
         X = pd.DataFrame(columns)
         if self.features is not None:
-            features = pd.DataFrame(self.features[cells.doc], columns=_names(self.features))
+            features = pd.DataFrame(self.features[cells.doc]).add_prefix("feature ")
             X = pd.concat([X, features], axis=1)
         return X, np.minimum(cells.clicks / cells.weight, 1.0)
 
 
-def join_logs(
-    first: tuple[pd.DataFrame, Floats], second: tuple[pd.DataFrame, Floats]
-) -> tuple[pd.DataFrame, Floats]:
-    """The rows and click rates of two logs, whose lists are different ones."""
-    (X, rate), (X_new, rate_new) = first, second
-    before, now = _identity_of(X), _identity_of(X_new)
-    if before != now:
-        raise ValueError(
-            f"The documents of this log are identified by {now}, and those of the earlier ones by "
-            f"{before}. Pass qid, doc and doc_scope as before."
-        )
-    if ("production" in X) != ("production" in X_new):
-        raise ValueError(
-            "Only one of the logs has the role 'production'. Pass it with every log, or with none."
-        )
-    X_new = X_new.assign(session=X_new["session"] + X["session"].max() + 1)
-    return pd.concat([X, X_new], ignore_index=True), np.concatenate([rate, rate_new])
-
-
-def _identity_of(X):
-    if "doc" not in X:
+def _identity(ids):
+    """What tells documents apart."""
+    if ids is None:
         return "the values of the features"
-    return "doc alone" if "doc_scope" in X else "the pair (qid, doc)"
-
-
-def _names(features):
-    return [f"feature {place}" for place in range(features.shape[1])]
+    return "doc alone" if ids.nlevels == 1 else "the pair (qid, doc)"
 
 
 def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:

@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 from sklearn.utils.validation import column_or_1d
 
 from .._base._sklearn import check_sample_weight
-from .._base._typing import ArrayLike, Bools, Column, Floats, Ints
+from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
 from ._faults import Fault, count_of
@@ -40,7 +40,14 @@ from ._roles import (
     refuse_arguments,
     without_column,
 )
-from ._segments import as_array, encode, pair_codes, rank_in_segment, whole_if_close
+from ._segments import (
+    as_array,
+    encode,
+    offsets_from_sorted,
+    pair_codes,
+    rank_in_segment,
+    whole_if_close,
+)
 
 #: The examination of the best position is hardly ever smaller; action probabilities often are.
 _LEAST_EXAMINATION = 0.2
@@ -680,3 +687,23 @@ def _warn_without_positions():
         "position=.",
         MissingRoleWarning,
     )
+
+
+# Result pages ----------------------------------------------------------------------------
+class ServedLists(NamedTuple):
+    """The shown rows of X, list by list from the top down."""
+
+    rows: Ints  # (n_shown,)
+    position: Ints  # (n_shown,)
+    bias: Ints  # (n_shown,)
+    offsets: Ints  # (n_lists + 1,)
+
+
+def read_lists(X: Table, roles: Mapping[str, Any]) -> ServedLists:
+    """The result pages of rows to predict, from the columns of X and keywords."""
+    found = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
+    rows = np.flatnonzero(found.position > 0)
+    rows = rows[np.lexsort((found.position[rows], found.list_[rows]))]
+    bias = found.position if found["bias"] is None else found["bias"]
+    offsets = offsets_from_sorted(found.list_[rows])
+    return ServedLists(rows, found.position[rows], bias[rows], offsets)

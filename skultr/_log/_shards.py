@@ -15,7 +15,7 @@ from ._cells import Cells, cells_of_log
 from ._clicklog import ClickLog, make_click_log
 from ._counted import CellCount, count_of
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
-from ._union import joined
+from ._joined_logs import joined
 
 
 def number_of_shards(count: CellCount) -> int:

@@ -1,8 +1,8 @@
-"""What the constructors of all neural estimators share, described once.
+"""What neural estimators share, described once: parameters and fitted attributes.
 
-A class names the shared parameters in groups, under "Other Parameters", with what is special to
-it. ``describe_shared_parameters`` spreads each group over one entry per parameter, with type,
-default and meaning, so that ``help``, editors and the documentation show all of them.
+A class names the shared ones in groups, under "Other Parameters" and "Attributes", with what is
+special to it. ``describe_shared_parameters`` spreads each group over one entry per name, with
+type, default and meaning, so that ``help``, editors and the documentation show all of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+from functools import partial
 
 #: Name -> (type, meaning); the default is that of the class.
 SHARED_PARAMETERS = {
@@ -64,33 +65,79 @@ SHARED_PARAMETERS = {
     "verbose": ("int", "1 prints the losses of each epoch."),
 }
 
-_SECTION = re.compile(r"Other Parameters\n-+\n(?P<groups>.*?)\n\n", re.DOTALL)
+#: Name -> (type, meaning).
+SHARED_ATTRIBUTES = {
+    "examination_comparison_": (
+        "DataFrame",
+        'Only with a network and ``examination="auto"``: the curves of ``table`` (with its '
+        "``standard_error``) and ``network``, and the ``combined`` one, which is that of "
+        "``examination_``. :meth:`skultr.plotting.ExaminationDisplay.from_comparison` draws it.",
+    ),
+    "network_": ("torch.nn.Sequential", "Scaling of the features, then the scoring network."),
+    "net_": (
+        "skorch.NeuralNet",
+        "The net that trained ``network_``; pickles leave it out.",
+    ),
+    "history_": (
+        "DataFrame of shape (`n_iter_`, 1 or 2)",
+        "Learning curves: training and, with ``early_stopping``, validation loss by epoch.",
+    ),
+    "n_iter_": ("int", "Number of epochs run."),
+    "n_features_in_": ("int", ""),
+    "feature_names_in_": (
+        "ndarray of shape (`n_features_in_`,)",
+        "Only from frames with text column names.",
+    ),
+    "propensity_": (
+        "estimator",
+        "The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves "
+        "of users.",
+    ),
+    "largest_weight_": ("float", "Largest weight of a click, divided by the mean weight."),
+    "clipped_share_": ("float", "Share of the clicks whose propensity was below ``clip``."),
+    "estimator_": (
+        "estimator",
+        "Only with ``estimator``: its fitted clone. The next four attributes exist only without.",
+    ),
+}
+
+_SECTION = r"{}\n-+\n(?P<groups>.*?)\n(?:\n|$)"
 _GROUP = re.compile(r"^(?P<names>\w+(?:, \w+)*)\n(?P<remark>(?: +.*\n)*)", re.MULTILINE)
 
 
 def describe_shared_parameters(cls: type) -> None:
-    """Spread the groups of "Other Parameters" of the docstring over one entry per parameter."""
-    docstring = cls.__dict__.get("__doc__")
-    if docstring is None:  # no docstring of its own, or python -OO
+    """Spread the groups of shared names in the docstring over one entry per name."""
+    text = cls.__dict__.get("__doc__")
+    if text is None:  # no docstring of its own, or python -OO
         return
-    text = inspect.cleandoc(docstring)
-    section = _SECTION.search(text)
-    if section:
-        entries = _GROUP.sub(lambda group: _entries(cls, group), section["groups"] + "\n")
-        cls.__doc__ = text[: section.start("groups")] + entries + text[section.end("groups") + 1 :]
+    text = inspect.cleandoc(text) + "\n"
+    for title, shared in (
+        ("Other Parameters", SHARED_PARAMETERS),
+        ("Attributes", SHARED_ATTRIBUTES),
+    ):
+        section = re.search(_SECTION.format(title), text, re.DOTALL)
+        if section:
+            start, end = section.span("groups")
+            entries = _GROUP.sub(partial(_entries, cls, shared), section["groups"] + "\n")
+            text = text[:start] + entries + text[end + 1 :]
+            cls.__doc__ = text.rstrip("\n")
 
 
-def _entries(cls, group):
+def _entries(cls, shared, group):
     """One entry per name of a group; what is special to the class stands with the first."""
     remark, lines = group["remark"], ""
     names = group["names"].split(", ")
-    if not SHARED_PARAMETERS.keys() >= {*names}:
+    if not shared.keys() >= {*names}:
         return group[0]  # those of a class of the user's
     for name in names:
-        kind, meaning = SHARED_PARAMETERS[name]
-        lines += f"{name} : {kind}, default={_shown(getattr(cls, name))}\n"
-        lines += textwrap.indent(textwrap.fill(meaning, 90), " " * 4) + "\n" + remark
-        remark = ""
+        kind, meaning = shared[name]
+        lines += f"{name} : {kind}"
+        if shared is SHARED_PARAMETERS:
+            lines += f", default={_shown(getattr(cls, name))}"
+        lines += "\n"
+        if meaning:
+            lines += textwrap.indent(textwrap.fill(meaning, 90), " " * 4) + "\n"
+        lines, remark = lines + remark, ""
     return lines
 
 

@@ -14,8 +14,7 @@ from .._log._dataset import ClickDataset
 from .._log._documents import KnownDocuments
 from .._log._factors import known_factor_codes
 from .._log._faults import count_of
-from .._log._pages import read_lists
-from .._log._reader import read, take_clicks
+from .._log._reader import read, read_lists, take_clicks
 from .._log._roles import count_rows, read_role
 from .._log._segments import offsets_from_counts, rectangles
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
@@ -267,8 +266,8 @@ class BaseClickModel(BaseRanker):
         if not len(lists.rows):
             return values
         parameters = self._shown_parameters(X, lists.rows, roles["qid"], doc)
-        for place, inside in lists:
-            rows = lists.rows[place]
+        for _, place in rectangles(lists.offsets):
+            rows, inside = lists.rows[place], place >= 0
             block = {name: np.where(inside, of[rows], 0) for name, of in parameters.items()}
             values[rows[inside]] = function(block, lists, place)[inside]
         return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain, combinations
@@ -14,11 +15,10 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from .._base._sklearn import Interval, validate_params
-from .._base._typing import ArrayLike, Column, Frame, RandomState
+from .._base._typing import ArrayLike, Column, Floats, Frame, Ints, RandomState
 from .._log._reader import take_clicks
 from .._log._roles import read_column, read_role
 from .._log._segments import TINY, as_array, encode, offsets_from_sorted, pad, rank_in_segment
-from .._log._teams import read_teams, team_texts
 from ..exceptions import python_value
 from ..metrics._query_means import (
     holm_adjusted,
@@ -31,6 +31,9 @@ from ..metrics._ranking import as_numbers
 
 #: Numbers of a batch of lists, so that memory does not grow with the number of sessions.
 _BATCH = 2**21
+#: What the text of a team says of one ranking: that it placed the document ("new"), its rank
+#: ("old#3") or the probability that it placed it ("old=0.2").
+_PART = re.compile(r"([^#= ]+)(?:([#=])(\d*\.?\d+(?:e-\d+)?))?")
 _METHODS = ("team-draft", "balanced", "probabilistic")
 
 
@@ -257,7 +260,7 @@ class Interleaver:
         """Distinct texts of teams, and the number of the text of each row."""
         if self.method == "team-draft":
             return names, teams[:, 0].astype(int)
-        return team_texts(teams, names, "#" if self.method == "balanced" else "=")
+        return _team_texts(teams, names, "#" if self.method == "balanced" else "=")
 
     def _names(self, rankings):
         names = [rankings] if isinstance(rankings, str) else list(rankings)
@@ -331,8 +334,6 @@ _PROBABILITY = [Interval(Real, 0, 1, closed="neither")]
 
 @validate_params(
     {
-        "X": "no_validation",
-        "y": "no_validation",
         "cluster": [str],
         "effect": [Interval(Real, 0, 0.5, closed="neither"), None],
         "confidence_level": _PROBABILITY,
@@ -427,7 +428,7 @@ def interleaving_outcome(
     """
     X, y, _ = take_clicks(X, y, "interleaving_outcome")
     session, group = _read(X, y, cluster)
-    teams = read_teams(read_role(X, "team"))
+    teams = _read_teams(read_role(X, "team"))
     row = np.flatnonzero(y)
     row = row[np.lexsort((read_role(X, "position")[row], session[row]))]
     active, first, clicked = np.unique(session[row], return_index=True, return_inverse=True)
@@ -553,3 +554,45 @@ def _verdict(row, level, effect):
     elif effect and not row.sessions_needed:
         more = f"The sessions suffice for a difference of {effect:.1%}; a smaller one needs more"
     return f"Cannot tell {better} from {worse} yet: {found}. {more}."
+
+
+# Teams --------------------------------------------------------------------------------
+class _Teams(NamedTuple):
+    """What texts of teams say."""
+
+    names: list[str]  # of the rankings
+    values: Floats  # of shape (n_rows, n_rankings): ranks, or shares that sum to 1
+    are_ranks: bool
+
+
+def _team_texts(values: Floats, names: list[str], sign: str) -> tuple[list[str], Ints]:
+    """Distinct texts of ranks (sign "#") or shares ("=") of the rankings, and that of each row."""
+    which, values = np.zeros(len(values), dtype=int), np.round(values, 4)
+    for column in values.T:
+        code, distinct = pd.factorize(column)
+        which = pd.factorize(which * len(distinct) + code)[0]
+    rows = values[np.unique(which, return_index=True)[1]].tolist()
+    parts = [zip(names, row, strict=True) for row in rows]
+    texts = [" ".join(f"{n}{sign}{v:g}" for n, v in row if 0 < v < np.inf) for row in parts]
+    return texts, which
+
+
+def _read_teams(team: Column) -> _Teams:
+    """Rankings, and their ranks or shares in each row."""
+    code, texts = pd.factorize(team)
+    found = [[_PART.fullmatch(part) for part in f"{text}".split(" ")] for text in texts]
+    parts = [[part.groups() for part in text if part] for text in found]
+    names = sorted({name for text in parts for name, *_ in text})
+    kinds = {kind for text in parts for _, kind, _ in text}
+    are_ranks = kinds == {"#"}
+    table = np.full((len(texts), len(names)), np.inf if are_ranks else 0.0)
+    for row, text in zip(table, parts, strict=True):
+        row[[names.index(name) for name, *_ in text]] = [float(value or 1) for *_, value in text]
+    total = table.sum(axis=1, keepdims=True)
+    fit = len(names) == 2 if are_ranks else len(names) > 1 and (np.abs(total - 1) < 0.01).all()
+    if not fit or len(kinds) != 1 or not all(map(all, found)):
+        raise ValueError(
+            f"team holds {list(texts[:3])}, ...; expected texts of one Interleaver, which name "
+            "two or more rankings."
+        )
+    return _Teams(names, (table if are_ranks else table / total)[code], are_ranks)  # as rounded

@@ -561,11 +561,9 @@ def _plain(ids):
 def _named_rows(cells, factors, name):
     row, ids = encode(cells.doc_ids)
     if not 2 <= len(ids) <= _MAX_ROWS:
-        found = (
-            f"one value, {python_value(ids[0])!r}"
-            if len(ids) == 1
-            else f"{len(ids):,} different values"
-        )
+        found = f"{len(ids):,} different values"
+        if len(ids) == 1:
+            found = f"one value, {python_value(ids[0])!r}"
         raise ValueError(
             f"rows has {found}; expected 2 to {_MAX_ROWS}. Name a column of few values, such as "
             "grades, or cut a number into classes with pandas.qcut(..., labels=False)."
@@ -600,9 +598,15 @@ def _groups_of_documents(cells, factors, n_groups, rng):
     """Groups formed by one half of each document's impressions, compared by the other half."""
     _check_shown_apart(cells)
     unit, factor, n_units = cells.doc, cells.factor, cells.n_docs
-    first = _draw_half(cells, rng)
-    second = np.rint(cells.clicks) - first[0], np.rint(cells.weight) - first[1]
-    curve = _pooled_curve(cells)
+    clicks, weight = np.rint(cells.clicks), np.rint(cells.weight)
+    chosen = rng.binomial(clicks.astype(np.int64), 0.5)
+    first = chosen, chosen + rng.binomial((weight - clicks).astype(np.int64), 0.5)
+    second = clicks - first[0], weight - first[1]
+    # Examination relative to the best factor, if all documents have the same curve.
+    alone = np.zeros(n_units, dtype=np.intp)
+    everything = WithinDocuments(unit, factor, clicks, weight, alone, alone, (1, len(factors)))
+    curve = with_center(everything).center[0]
+    curve /= curve.max()
     # Each document occurs twice: grouped by its second half, and by its first.
     groups = [
         _by_attractiveness(unit, factor, *known, other[1], curve, n_groups)
@@ -634,10 +638,8 @@ def _groups_of_documents(cells, factors, n_groups, rng):
 
 def _check_shown_apart(cells):
     """Refuse logs with too few clicked documents under several bias factors."""
-    unit = cells.doc
-    n_factors = np.bincount(unit, minlength=cells.n_docs)
-    clicks = np.bincount(unit, cells.clicks, minlength=cells.n_docs)
-    n_informative = int(((n_factors > 1) & (clicks > 0)).sum())
+    n_factors = np.bincount(cells.doc, minlength=cells.n_docs)
+    n_informative = int(((n_factors > 1) & (cells.by_doc(cells.clicks) > 0)).sum())
     if n_informative >= _LEAST_CLUSTERS:
         return
     if cells.n_docs < _LEAST_CLUSTERS:
@@ -652,30 +654,6 @@ def _check_shown_apart(cells):
         "Compare named rows instead, such as rows='relevance' if documents are graded, or log "
         "rankings that vary."
     )
-
-
-def _draw_half(cells, rng):
-    """Clicks and impressions per cell in a random half of the impressions."""
-    clicks = np.rint(cells.clicks).astype(np.int64)
-    weight = np.rint(cells.weight).astype(np.int64)
-    chosen = rng.binomial(clicks, 0.5)
-    return chosen, chosen + rng.binomial(weight - clicks, 0.5)
-
-
-def _pooled_curve(cells):
-    """Examination relative to the best factor, if all documents have the same curve."""
-    n_units = cells.n_docs
-    everything = WithinDocuments(
-        cells.doc,
-        cells.factor,
-        np.rint(cells.clicks),
-        np.rint(cells.weight),
-        np.zeros(n_units, dtype=np.intp),
-        np.zeros(n_units, dtype=np.intp),
-        (1, len(cells.factors)),
-    )
-    curve = with_center(everything).center[0]
-    return curve / curve.max()
 
 
 def _by_attractiveness(unit, factor, clicks, weight, other_weight, curve, n_groups):

@@ -173,38 +173,20 @@ class IdentifiabilityGraph:
         return graph
 
     def _set_pairs(self, pairs: Pairs) -> None:
-        self.pairs = pairs
-        self.factors = pairs.factors
+        self.pairs, self.factors = pairs, pairs.factors
+        self.n_factors, self.n_documents = pairs.n_factors, pairs.n_docs
+        self.n_pairs = pairs.n_pairs
         of_doc, of_factor = bipartite_components(
             pairs.doc, pairs.factor, self.n_documents, self.n_factors
         )
         impressions = np.bincount(of_factor[pairs.factor], pairs.impressions)
         self.n_components = len(impressions)
+        self.is_connected = self.n_components == 1
         # The first factor decides between components of equal size.
         first = np.full(self.n_components, self.n_factors)
         np.minimum.at(first, of_factor, np.arange(self.n_factors))
         number = np.argsort(np.lexsort((first, -impressions)))
         self.labels, self.document_labels = number[of_factor], number[of_doc]
-
-    @property
-    def n_factors(self) -> int:
-        """Number of bias factors."""
-        return self.pairs.n_factors
-
-    @property
-    def n_documents(self) -> int:
-        """Number of documents that were shown."""
-        return self.pairs.n_docs
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of distinct (document, factor) pairs."""
-        return self.pairs.n_pairs
-
-    @property
-    def is_connected(self) -> bool:
-        """True if the graph has one component, so that relevance is identifiable."""
-        return self.n_components == 1
 
     @cached_property
     def n_edges(self) -> int:
@@ -588,15 +570,30 @@ _NOTABLE = 0.05
 
 def summary_lines(graph: Any, overlap: Any = None) -> list[str]:
     """The lines of ``IdentifiabilityGraph.summary``."""
+    factors = _count(graph.n_factors, "bias factor")
+    if not graph.is_connected:
+        swaps = _count(graph.n_components - 1, "swap")
+        return [
+            f"NOT identifiable: {factors} fall into {graph.n_components:,} components.",
+            "Relevance can be compared within a component only, however many clicks there are.",
+            *_components(graph),
+            *_features(graph, overlap),
+            'To do: IdentifiabilityRepair(strategy="merge") lets the most similar factors of '
+            "different",
+            f'  components share one examination; strategy="intervene" plans {swaps} to serve '
+            "instead.",
+        ]
+    if graph.n_factors == 1:
+        return ["Identifiable: there is one bias factor, so click rates compare documents fairly."]
     weak = _weak_part(graph)
-    return [
-        *_verdict(graph, weak),
-        *_components(graph),
-        *_features(graph, overlap),
-        *_bridges(graph),
-        *_links(graph, weak),
-        *_remedy(graph, weak),
-    ]
+    verdict = (
+        f"Identifiable: {factors} form one component, so that clicks determine the relevance of "
+        f"all {_count(graph.n_documents, 'document')} up to one scale."
+    )
+    if weak is not None and weak.share >= _NOTABLE:
+        verdict = f"Identifiable, but barely: {factors} form one component with weak links."
+    remedy = "To do: collect clicks on documents that are shown on both sides of weak links."
+    return [verdict, *_bridges(graph), *_links(graph, weak), *[remedy] * (weak is not None)]
 
 
 def summary_html(graph: Any) -> str:
@@ -617,26 +614,7 @@ def summary_html(graph: Any) -> str:
 
 
 # The parts of a summary ---------------------------------------------------------------
-def _verdict(graph, weak):
-    factors = _count(graph.n_factors, "bias factor")
-    if not graph.is_connected:
-        return [
-            f"NOT identifiable: {factors} fall into {graph.n_components:,} components.",
-            "Relevance can be compared within a component only, however many clicks there are.",
-        ]
-    if graph.n_factors == 1:
-        return ["Identifiable: there is one bias factor, so click rates compare documents fairly."]
-    if weak is not None and weak.share >= _NOTABLE:
-        return [f"Identifiable, but barely: {factors} form one component with weak links."]
-    return [
-        f"Identifiable: {factors} form one component, so that clicks determine the relevance of "
-        f"all {_count(graph.n_documents, 'document')} up to one scale."
-    ]
-
-
 def _components(graph):
-    if graph.is_connected:
-        return []
     table = graph.components.head(_MAX_LISTED)
     lines = [
         f"  component {row.Index}: {_count(row.n_factors, 'factor')} ({row.examples}), "
@@ -653,7 +631,7 @@ def _components(graph):
 
 def _features(graph, overlap):
     """Whether features tell the examination of components apart, if this was computed."""
-    if graph.is_connected or overlap is None:
+    if overlap is None:
         return []
     share = overlap.between(graph._factor_names(), graph.labels)
     verdict = "may do so" if share >= ENOUGH else "cannot do so either"
@@ -664,8 +642,6 @@ def _features(graph, overlap):
 
 
 def _bridges(graph):
-    if not graph.is_connected or graph.n_factors == 1:
-        return []
     if graph.n_pairs > _MAX_PAIRS:
         return ["Bridges were not computed for a log of this size: see bridges()."]
     bridges = graph.bridges()
@@ -684,8 +660,6 @@ def _bridges(graph):
 
 
 def _links(graph, weak):
-    if not graph.is_connected or graph.n_factors == 1:
-        return []
     if not _is_small(graph):
         return ["Weak links were not computed for a log of this size: see weak_links()."]
     unknown = graph.pairs.clicks is None
@@ -706,20 +680,6 @@ def _links(graph, weak):
     return lines
 
 
-def _remedy(graph, weak):
-    if not graph.is_connected:
-        swaps = _count(graph.n_components - 1, "swap")
-        return [
-            'To do: IdentifiabilityRepair(strategy="merge") lets the most similar factors of '
-            "different",
-            f'  components share one examination; strategy="intervene" plans {swaps} to serve '
-            "instead.",
-        ]
-    if weak is not None:
-        return ["To do: collect clicks on documents that are shown on both sides of weak links."]
-    return []
-
-
 # Weak links ---------------------------------------------------------------------------
 class _Weak(NamedTuple):
     """Factors behind weak links: the smaller side of the weakest one, and all outside the core."""
@@ -736,10 +696,10 @@ def _is_small(graph):
 
 def _weak_part(graph):
     """Factors that are connected to the rest through weak links only, or None."""
-    if not (graph.is_connected and _is_small(graph)):
+    if not _is_small(graph):
         return None
     a, b, variance, _ = graph._links()
-    if not len(a) or variance[0] <= _BARELY**2:
+    if variance[0] <= _BARELY**2:
         return None
     ends = merged_codes(graph.n_factors, a[1:], b[1:])
     one, other = (np.flatnonzero(ends == ends[end]) for end in (a[0], b[0]))

@@ -7,6 +7,7 @@ between their members. The matrix of these costs is never held: Prim's algorithm
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -145,7 +146,6 @@ def neighbour_inside(
     """For each chosen factor, the factor of its component nearest to a given distance from it, or
     -1, and its distance, or NaN, where no factor of the component has other features."""
     neighbour = np.full(len(chosen), -1)
-    found = np.full(len(chosen), np.nan)
     order = np.argsort(labels, kind="stable")
     bounds = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
     asked = np.argsort(labels[chosen], kind="stable")
@@ -153,17 +153,17 @@ def neighbour_inside(
     for component in np.flatnonzero((np.diff(bounds) > 1) & (np.diff(first) > 0)):
         members = order[bounds[component] : bounds[component + 1]]
         places = asked[first[component] : first[component + 1]]
-        step = max(1, _CHUNK // len(members))
-        for start in range(0, len(places), step):
-            part = places[start : start + step]
-            apart = cdist(vectors[chosen[part]], vectors[members])
-            off = np.where(apart > 0, np.abs(apart - distance[part, None]), np.inf)
-            best = off.argmin(axis=1)
-            row = np.arange(len(part))
-            elsewhere = np.isfinite(off[row, best])
-            neighbour[part] = np.where(elsewhere, members[best], -1)
-            found[part] = np.where(elsewhere, apart[row, best], np.nan)
-    return neighbour, found
+        off = partial(_off, vectors, vectors[chosen[places]], distance[places])
+        least, nearest = _least(off, members, len(places))
+        neighbour[places] = np.where(np.isfinite(least), nearest, -1)
+    apart = np.linalg.norm(vectors[chosen] - vectors[neighbour], axis=1)
+    return neighbour, np.where(neighbour < 0, np.nan, apart)
+
+
+def _off(vectors, there, distance, rows):
+    """How far the distances of some factors are from given ones; infinite at the same place."""
+    apart = cdist(vectors[rows], there)
+    return np.where(apart > 0, np.abs(apart - distance), np.inf)
 
 
 def tree_diameter(n_nodes: int, a: Ints, b: Ints, cost: Floats) -> float:
@@ -219,22 +219,30 @@ def _nearest(vectors, labels):
 
         def cost_from(component):
             members = order[bounds[component] : bounds[component + 1]]
-            cost, origin = cdist(vectors[members[:1]], there, "sqeuclidean")[0], members[0]
-            step = max(1, _CHUNK // max(1, len(there)))
-            if len(members) > 1:
-                origin = np.full(len(there), origin)
-            for start in range(1, len(members), step):
-                part = members[start : start + step]
-                distance = cdist(vectors[part], there, "sqeuclidean")
-                least = distance.argmin(axis=0)
-                distance = distance[least, np.arange(len(there))]
-                nearer = distance < cost
-                cost[nearer], origin[nearer] = distance[nearer], part[least[nearer]]
-            return cost, origin
+            return _least(
+                lambda part: cdist(vectors[part], there, "sqeuclidean"), members, len(there)
+            )
 
         return cost_from
 
     return prepare
+
+
+def _least(costs, rows, n_columns):
+    """Least cost at each column (infinite without rows), and the row that has it (one for all if
+    there is one); ``costs(rows)`` is computed in chunks."""
+    if len(rows) == 1:
+        return costs(rows)[0], rows[0]
+    least, which = np.full(n_columns, np.inf), np.zeros(n_columns, dtype=np.intp)
+    step = max(1, _CHUNK // max(1, n_columns))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        cost = costs(part)
+        line = cost.argmin(axis=0)
+        cost = cost[line, np.arange(n_columns)]
+        lower = cost < least
+        least[lower], which[lower] = cost[lower], part[line[lower]]
+    return least, which
 
 
 def _merge_on_a_line(values, labels):
@@ -318,16 +326,9 @@ class _Swaps:
 
     def cheapest(self, component, targets):
         """Least cost of the candidates of a component at each target, and the pair that has it."""
-        least, which = np.full(len(targets), np.inf), np.zeros(len(targets), dtype=np.intp)
-        first, last = self.bounds[component : component + 2]
-        step = max(1, _CHUNK // max(1, len(targets)))
-        for start in range(first, last, step):
-            cost = self.costs(np.arange(start, min(start + step, last))[:, None], targets)
-            line = cost.argmin(axis=0)
-            cost = cost[line, np.arange(len(targets))]
-            lower = cost < least
-            least[lower], which[lower] = cost[lower], self.pair[start + line[lower]]
-        return least, which
+        lines = np.arange(*self.bounds[component : component + 2])
+        least, line = _least(lambda part: self.costs(part[:, None], targets), lines, len(targets))
+        return least, np.broadcast_to(self.pair[line], len(targets))
 
     def from_and_to(self, outside):
         """Costs for :func:`_prim`: the least of swaps from a component to others and back."""
@@ -421,6 +422,7 @@ class ServedLists:
         # Any clicks: only what was shown counts.
         self.log = make_click_log(X, nothing, 0.5 * shown, roles=roles).fold()
         self.factors = factors
+        self._others = [name for name in factors if name not in ("qid", "doc", "position")]
         # The log codes documents anew, and -1 as the first of them.
         self._shift = int((doc < 0).any())
         self._length = np.maximum.reduceat(self.log.position, self.log.offsets[:-1])
@@ -444,25 +446,20 @@ class ServedLists:
         and other bias columns), and the interventions that no list of the log can carry out."""
         lists, impossible = [], []
         for number, swap in enumerate(zip(doc, start, to, strict=True)):
-            rows, moved, partner = self._find(*swap)
+            rows = self._find(*swap)
             if rows is None:
                 impossible.append(number)
             else:
-                table = self._swap(rows, moved, partner, swap[2], pairs)
-                table.insert(0, "intervention", number)
-                lists.append(table)
-        empty = ["intervention", "qid", "doc", "position", *self._other_columns()]
-        lists = pd.concat(lists, ignore_index=True) if lists else pd.DataFrame(columns=empty)
-        return lists, impossible
+                lists.append(self._swap(*rows, swap[2], pairs).assign(intervention=number))
+        names = ["intervention", "qid", "doc", "position", *self._others]
+        lists = pd.concat(lists, ignore_index=True) if lists else pd.DataFrame(columns=names)
+        return lists[names], impossible
 
     def _key(self, doc, factor):
         return doc.astype(np.int64) * len(self.factors) + factor
 
-    def _other_columns(self):
-        return [name for name in self.factors if name not in ("qid", "doc", "position")]
-
     def _find(self, doc, start, to):
-        """Rows of the most frequent list that permits the swap, and the two rows to swap."""
+        """Rows of the most frequent list that permits the swap, and the two to swap; or None."""
         key = doc * len(self.factors) + start
         found = self._rows[slice(*np.searchsorted(self._keys, [key, key + 1]))]
         placed = "position" in self.factors
@@ -477,7 +474,7 @@ class ServedLists:
                 return rows, row, rows[int(at.argmax())]
             if not placed:  # the document keeps its position, and its context changes
                 return rows, row, row
-        return None, None, None
+        return None
 
     def _swap(self, rows, moved, partner, to, pairs):
         log = self.log
@@ -490,7 +487,7 @@ class ServedLists:
             "doc": documents.iloc[:, -1].to_numpy(),
             "position": log.position[rows[swapped]],
         }
-        for name in self._other_columns():
+        for name in self._others:
             # A column that is constant on the page changes there, another one is swapped.
             values = self.factors[name].iloc[log.bias[rows[swapped]]].reset_index(drop=True)
             changed = slice(None) if values.nunique() == 1 else ends[0]

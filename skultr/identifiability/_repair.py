@@ -34,6 +34,7 @@ from ._bias_features import (
     factor_codes,
     factor_label,
     factor_labels,
+    name_some,
 )
 from ._graph import IdentifiabilityGraph
 from ._plans import (
@@ -295,10 +296,6 @@ class IdentifiabilityRepair(
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def _tell_roles(self, X, y=None, **given):
-        super()._tell_roles(X, y, **given)
-        self.roles_ |= {name: "bias" for name in self._columns if name in self.roles_}
-
     def _read_dataset(self, dataset, *, reset):
         self._check_columns(dataset, names_of(dataset), reset)
         named = isinstance(self.bias_features, str | list | tuple)  # columns of the rows
@@ -329,8 +326,15 @@ class IdentifiabilityRepair(
         if framed and (self._columns or self.bias is not None):
             given = {"click": y, "sample_weight": sample_weight, "called": "y"}
             self._plan(X, read_pairs(X, bias=self._columns, **given))
-        else:
-            warn_about_nothing(framed)
+            return
+        what = "is an array, whose columns have no roles"
+        if framed:
+            what = "has neither a column 'bias' nor 'position'"
+        warn_user(
+            f"X {what}: IdentifiabilityRepair repairs nothing and returns X unchanged. Pass a "
+            "frame with the columns 'doc' and 'position', or name the bias columns in bias=.",
+            MissingRoleWarning,
+        )
 
     def transform(self, X: Table | ClickDataset) -> Any:
         """X with the role ``bias``, without the bias columns that have no role.
@@ -498,20 +502,18 @@ class IdentifiabilityRepair(
         nearest = np.full(len(factors), self._most_frequent)
         if found.any():
             nearest[found] = cKDTree(self._vectors).query(vectors[found])[1]
-        self._warn_about_unseen(factors, nearest, found, len(rows))
-        return nearest[place[rows]]
-
-    def _warn_about_unseen(self, factors, nearest, found, n_rows):
-        names = [
-            f"{factor_label(factors, code)!r} as "
-            f"{factor_label(self._space.factors, nearest[code])!r}"
-            for code in range(min(len(factors), MAX_NAMED))
-        ]
-        more = ", ..." if len(factors) > MAX_NAMED else ""
+        names = name_some(
+            (
+                f"{factor_label(factors, code)!r} as "
+                f"{factor_label(self._space.factors, nearest[code])!r}"
+                for code in range(min(len(factors), MAX_NAMED))
+            ),
+            len(factors),
+        )
         message = (
-            f"X has {count_of(len(factors), 'bias factor')}, in {count_of(n_rows, 'row')}, that "
-            "the log of fit lacks; each is treated as the nearest that it has: "
-            f"{', '.join(names)}{more}. Fit on a log that has them, if they matter."
+            f"X has {count_of(len(factors), 'bias factor')}, in {count_of(len(rows), 'row')}, "
+            "that the log of fit lacks; each is treated as the nearest that it has: "
+            f"{names}. Fit on a log that has them, if they matter."
         )
         if not found.all():
             message += (
@@ -519,24 +521,11 @@ class IdentifiabilityRepair(
                 "treated as the most frequent factor."
             )
         warn_user(message, ClickDataWarning)
+        return nearest[place[rows]]
 
 
 #: Components per bias factor from which on rankers were no better with merged factors.
 _MOST_COMPONENTS = 0.6
-
-
-def warn_about_nothing(framed: bool) -> None:
-    """Warn that a log has no bias factors to repair."""
-    what = (
-        "X has neither a column 'bias' nor 'position'"
-        if framed
-        else "X is an array, whose columns have no roles"
-    )
-    warn_user(
-        f"{what}: IdentifiabilityRepair repairs nothing and returns X unchanged. Pass a frame "
-        "with the columns 'doc' and 'position', or name the bias columns in bias=.",
-        MissingRoleWarning,
-    )
 
 
 def warn_if_merging_costs_more(graph: Any, n_left: int) -> None:
@@ -544,13 +533,12 @@ def warn_if_merging_costs_more(graph: Any, n_left: int) -> None:
     ratio = graph.n_components / graph.n_factors
     if n_left > 1 and ratio <= _MOST_COMPONENTS:
         return
+    what = (
+        f"{ratio:.2f} components per factor, and above about {_MOST_COMPONENTS} the errors of so "
+        "many merges tend to outweigh what they connect"
+    )
     if n_left == 1:
         what = "a ranker that is trained on this is the naive ranker"
-    else:
-        what = (
-            f"{ratio:.2f} components per factor, and above about {_MOST_COMPONENTS} the errors of "
-            "so many merges tend to outweigh what they connect"
-        )
     warn_user(
         f"Merging leaves {count_of(n_left, 'examination parameter')} for {graph.n_factors} bias "
         f"factors, because all of their {graph.n_components} components had to be joined: {what}. "

@@ -197,10 +197,23 @@ class UserClusters(
 
     def _clusters_of(self, users):
         if not hasattr(self, "labels_"):
-            self._warn_about_pickle(len(users))
+            warn_user(
+                "This UserClusters was loaded from a pickle, which holds no users: those of "
+                f"{count_of(len(users), 'row')} join cluster {self._nearest}, whose curve is "
+                "nearest to the common one. This changes no prediction of a ranker. To transform "
+                "a log for another fit, pickle labels_ too, and set it after loading.",
+                ClickDataWarning,
+            )
             return np.full(len(users), self._nearest)
         place = self.labels_.index.get_indexer(users)
-        self._warn_about_users(users[place < 0])
+        unknown = users[place < 0]
+        if len(unknown):
+            warn_user(
+                f"Found {count_of(len(unknown), 'row')} of users who are not in the training log, "
+                f"such as {python_value(unknown[0])!r}: they join cluster {self._nearest}, whose "
+                "curve is nearest to the common one.",
+                ClickDataWarning,
+            )
         code = np.where(place < 0, self._nearest, self.labels_.to_numpy()[place])
         return code.astype(np.int64)
 
@@ -233,7 +246,14 @@ class UserClusters(
 
     def _fit_users(self, X, y, sample_weight, users):
         if users is None:
-            _warn_about_missing_users(bool(names_of(X)))
+            found = "is an array, whose columns have no roles"
+            if names_of(X):
+                found = "has no column 'user'"
+            warn_user(
+                f"X {found}: UserClusters groups nobody and returns X unchanged. Pass a frame "
+                "with the column 'user'.",
+                MissingRoleWarning,
+            )
             return
         n_users = len(pd.unique(users))
         if n_users < self.n_clusters:
@@ -242,7 +262,10 @@ class UserClusters(
                 f"n_clusters={self.n_clusters}. Lower n_clusters, or leave this step out."
             )
         self.propensity_ = self._estimator().fit(X, y, sample_weight)
-        curves, common = _curves(self.propensity_)
+        # Over the factors that the log determines.
+        common = self.propensity_.average_examination_["examination"].dropna()
+        curves = self.propensity_.examination_["examination"].unstack("bias")
+        curves = curves[common.index].fillna(common)
         impressions = self.propensity_.examination_["impressions"].groupby(level="user").sum()
         label, centers = self._group(curves, impressions.loc[curves.index])
         self.labels_ = pd.Series(label, curves.index, name="cluster")
@@ -278,37 +301,3 @@ class UserClusters(
         return np.argsort(order)[found.labels_], pd.DataFrame(
             centers[order], index, curves.columns
         )
-
-    def _warn_about_pickle(self, n_rows):
-        warn_user(
-            "This UserClusters was loaded from a pickle, which holds no users: those of "
-            f"{count_of(n_rows, 'row')} join cluster {self._nearest}, whose curve is nearest to "
-            "the common one. This changes no prediction of a ranker. To transform a log for "
-            "another fit, pickle labels_ too, and set it after loading.",
-            ClickDataWarning,
-        )
-
-    def _warn_about_users(self, unknown):
-        if len(unknown):
-            warn_user(
-                f"Found {count_of(len(unknown), 'row')} of users who are not in the training log, "
-                f"such as {python_value(unknown[0])!r}: they join cluster {self._nearest}, whose "
-                "curve is nearest to the common one.",
-                ClickDataWarning,
-            )
-
-
-def _curves(propensity):
-    """Curves of the users and the common curve, over the factors that the log determines."""
-    common = propensity.average_examination_["examination"].dropna()
-    curves = propensity.examination_["examination"].unstack("bias")
-    return curves[common.index].fillna(common), common
-
-
-def _warn_about_missing_users(framed):
-    found = "X has no column 'user'" if framed else "X is an array, whose columns have no roles"
-    warn_user(
-        f"{found}: UserClusters groups nobody and returns X unchanged. Pass a frame with the "
-        "column 'user'.",
-        MissingRoleWarning,
-    )

@@ -260,11 +260,9 @@ class CurvePropensity(AddsLogs, BasePropensity):
 def with_errors(estimate, cells, drawn=None):
     """An estimate relative to the first bias factor, with standard errors."""
     log_examination, error = _scaled(estimate, cells)
+    error = np.full(len(cells.factors), np.nan) if error is None else error
     if drawn is not None:
-        spread = _spread(drawn)
-        error = spread if error is None else _where_resamples_suffice(spread, error, cells)
-    if error is None:
-        error = np.full(len(cells.factors), np.nan)
+        error = _where_resamples_suffice(_spread(drawn), error, cells)
     return Estimate(log_examination, error)
 
 
@@ -324,15 +322,13 @@ def _scaled(estimate, cells):
 
 def _mean_click_probability(cells, examination):
     """Mean P(click) over the clicks of each factor, shape (n_factors,), by the common curve."""
-    examined = cells.weight * np.nan_to_num(examination)[cells.factor]
-    clicks, seen = cells.by_doc(cells.clicks), cells.by_doc(examined)
-    relevance = np.divide(clicks, seen, out=np.zeros_like(seen), where=seen > 0)[cells.doc]
-    expected = examined * relevance
-    rate = np.minimum(relevance * np.nan_to_num(examination)[cells.factor], 0.9)
+    examination = np.nan_to_num(examination)[cells.factor]
+    seen = cells.by_doc(cells.weight * examination)
+    relevance = (cells.by_doc(cells.clicks) / np.where(seen > 0, seen, np.inf))[cells.doc]
+    expected = cells.weight * examination * relevance
     total = cells.by_factor(expected)
-    return np.divide(
-        cells.by_factor(expected * rate), total, out=np.zeros_like(total), where=total > 0
-    )
+    rate = cells.by_factor(expected * np.minimum(relevance * examination, 0.9))
+    return rate / np.where(total > 0, total, np.inf)
 
 
 def _noise(estimate, clicks):

@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils import check_array, check_random_state
 
+from .._base._shared_text import with_shared_text
 from .._log._aggregate import count_lists_of
 from .._log._clicklog import make_click_log
 from .._log._counted import count_cells_of
@@ -32,6 +33,35 @@ from ._curves import CurvePropensity, Estimate
 
 #: Users with fewer clicks share one curve while relevance is learned.
 _FEW_CLICKS = 100
+
+
+#: Passages of the docstrings of both classes.
+_TEXTS = {
+    "parameters": """\
+user_shrinkage : "auto" or float, default="auto"
+    How strongly curves of users are pulled toward the common curve. ``"auto"`` pulls each as
+    far as its noise warrants (empirical Bayes). A number is the weight of the common curve,
+    in clicks; with 0 nothing is pulled.
+relevance : {"network", "embedding"}, default="network"
+    A network of the features, or one number per document. The network needs no document
+    that was shown at two positions, but assumes that relevance is a function of the
+    features. The embedding assumes nothing beyond the log, takes seconds, and has standard
+    errors.
+variant : {"default", "published"}, default="default"
+    Objective that an embedding maximises; see :ref:`embedding`.
+n_bootstrap : int, default=0
+    Number of resamples of the queries for standard errors, each a whole fit. With 0,
+    standard errors follow from the information matrix (embedding) or are NaN (network).""",
+    "attributes": """\
+examination_ : DataFrame
+    One row per bias factor (index ``bias``; with ``user``: ``user`` and ``bias``):
+    ``examination`` relative to the first factor (of the mean user); ``standard_error`` of
+    *log* examination; ``lower`` and ``upper``, the ends of the 95 % interval;
+    ``impressions``, ``clicks`` and ``component``, equal where documents connect factors.
+average_examination_ : DataFrame
+    The same for all users together, which unknown users get; only with ``user``.
+n_features_in_ : int""",
+}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -70,13 +100,32 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         cells, row_factor = self._read_cells(X, y, sample_weight, roles)
         estimate = self._network_estimate(X, y, sample_weight, roles, cells, row_factor)
         self._tabulate(cells, estimate)
-        self._warn_about_links()
+        # Documents that several users saw connect the users, but not the bias factors.
+        table = self.examination_ if self.user is None else self.average_examination_
+        n_components = table["component"].nunique()
+        if n_components > 1:
+            warn_user(
+                f"The {len(table)} bias factors fall into {n_components} components that no "
+                "document connects. Only the network compares factors of different components: it "
+                "gives documents with similar features similar relevance, which the log cannot "
+                "confirm. Serve some documents at several positions, as IdentifiabilityRepair "
+                "plans it.",
+                NotIdentifiableWarning,
+            )
 
     def _fit_cells(self, cells):
-        self._refuse_without_links(cells)
-        self._tabulate(cells, self._table_estimate)
+        component = cells.of_all_users().component_of_factors
+        n_factors = len(component)
+        if len(np.unique(component)) == n_factors > 1:
+            raise NotIdentifiableError(
+                f"No document was shown under two of the {n_factors} bias factors: with one "
+                "number per document as relevance, nothing compares the factors. Serve some "
+                "documents at several positions, as IdentifiabilityRepair(strategy='intervene') "
+                "plans it, or use relevance='network', which compares them by the features."
+            )
+        self._tabulate(cells, self._estimate)
 
-    def _table_estimate(self, cells):
+    def _estimate(self, cells):
         cells = cells.with_half_clicks()
         fit = self._fit_table(cells)
         own = cells.factors.user is not None
@@ -98,19 +147,16 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         scale = np.bincount(component, weight * np.where(weight > 0, gap, 0.0))
         scale /= np.maximum(np.bincount(component, weight), TINY)
         if len(np.unique(component[weight > 0])) > 1:
-            self._warn_about_scales(factors.user, component)
+            largest = np.bincount(component).argmax()
+            apart = np.unique(factors.user[component != largest].astype(str))
+            warn_user(
+                f"No document connects some bias factors of {count_of(len(apart), 'user')}, such "
+                f"as {', '.join(apart[:3])}, to those of the other users: the log determines how "
+                "examination falls with the position, but not its scale. The scale of the common "
+                "curve is used there. Group users with UserClusters, or use relevance='network'.",
+                NotIdentifiableWarning,
+            )
         return own._replace(log_examination=own.log_examination - scale[component])
-
-    def _warn_about_scales(self, users, component):
-        largest = np.bincount(component).argmax()
-        apart = np.unique(users[component != largest].astype(str))
-        warn_user(
-            f"No document connects some bias factors of {count_of(len(apart), 'user')}, such as "
-            f"{', '.join(apart[:3])}, to those of the other users: the log determines how "
-            "examination falls with the position, but not its scale. The scale of the common "
-            "curve is used there. Group users with UserClusters, or use relevance='network'.",
-            NotIdentifiableWarning,
-        )
 
     def _learner(self):
         """What trains and holds the network of one fit, with the settings of this estimator."""
@@ -119,33 +165,8 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return NeuralEstimator(**{**settings, "random_state": seed})
 
-    def _refuse_without_links(self, cells):
-        # Documents that several users saw connect the users, but not the positions.
-        cells = cells.of_all_users()
-        n_factors = len(cells.factors)
-        if len(np.unique(cells.component_of_factors)) < n_factors or n_factors == 1:
-            return
-        raise NotIdentifiableError(
-            f"No document was shown under two of the {n_factors} bias factors: with one "
-            "number per document as relevance, nothing compares the factors. Serve some "
-            "documents at several positions, as IdentifiabilityRepair(strategy='intervene') "
-            "plans it, or use relevance='network', which compares them by the features."
-        )
 
-    def _warn_about_links(self):
-        table = self.examination_ if self.user is None else self.average_examination_
-        n_components = table["component"].nunique()
-        if n_components > 1:
-            warn_user(
-                f"The {len(table)} bias factors fall into {n_components} components that no "
-                "document connects. Only the network compares factors of different components: it "
-                "gives documents with similar features similar relevance, which the log cannot "
-                "confirm. Serve some documents at several positions, as IdentifiabilityRepair "
-                "plans it.",
-                NotIdentifiableWarning,
-            )
-
-
+@with_shared_text(**_TEXTS)
 @dataclass(kw_only=True, eq=False, repr=False)
 class RegressionEMPropensity(_LearnedPropensity):
     r"""Regression-EM: examination of a position-based click model, for all users or for each.
@@ -160,20 +181,7 @@ class RegressionEMPropensity(_LearnedPropensity):
     user : str, default=None
         Column of X (usually the role ``"user"``): each of its values has a curve. By default all
         users have one curve.
-    user_shrinkage : "auto" or float, default="auto"
-        How strongly curves of users are pulled toward the common curve. ``"auto"`` pulls each as
-        far as its noise warrants (empirical Bayes). A number is the weight of the common curve,
-        in clicks; with 0 nothing is pulled.
-    relevance : {"network", "embedding"}, default="network"
-        A network of the features, or one number per document. The network needs no document
-        that was shown at two positions, but assumes that relevance is a function of the
-        features. The embedding assumes nothing beyond the log, takes seconds, and has standard
-        errors.
-    variant : {"default", "published"}, default="default"
-        Objective that an embedding maximises; see :ref:`embedding`.
-    n_bootstrap : int, default=0
-        Number of resamples of the queries for standard errors, each a whole fit. With 0,
-        standard errors follow from the information matrix (embedding) or are NaN (network).
+    {parameters}
 
     Other Parameters
     ----------------
@@ -187,14 +195,7 @@ class RegressionEMPropensity(_LearnedPropensity):
 
     Attributes
     ----------
-    examination_ : DataFrame
-        One row per bias factor (index ``bias``; with ``user``: ``user`` and ``bias``):
-        ``examination`` relative to the first factor (of the mean user); ``standard_error`` of
-        *log* examination; ``lower`` and ``upper``, the ends of the 95 % interval;
-        ``impressions``, ``clicks`` and ``component``, equal where documents connect factors.
-    average_examination_ : DataFrame
-        The same for all users together, which unknown users get; only with ``user``.
-    n_features_in_ : int
+    {attributes}
 
     References
     ----------
@@ -248,6 +249,7 @@ class RegressionEMPropensity(_LearnedPropensity):
         return estimate
 
 
+@with_shared_text(**_TEXTS)
 @dataclass(kw_only=True, eq=False, repr=False)
 class DualLearningPropensity(_LearnedPropensity):
     r"""Dual learning: the examination that :class:`~skultr.DLARanker` learns beside relevance.
@@ -261,20 +263,7 @@ class DualLearningPropensity(_LearnedPropensity):
     user : str, default=None
         Column of X (usually the role ``"user"``): each of its values has a curve. By default all
         users have one curve. Requires ``relevance="embedding"``.
-    user_shrinkage : "auto" or float, default="auto"
-        How strongly curves of users are pulled toward the common curve. ``"auto"`` pulls each as
-        far as its noise warrants (empirical Bayes). A number is the weight of the common curve,
-        in clicks; with 0 nothing is pulled.
-    relevance : {"network", "embedding"}, default="network"
-        A network of the features, or one number per document. The network needs no document
-        that was shown at two positions, but assumes that relevance is a function of the
-        features. The embedding assumes nothing beyond the log, takes seconds, and has standard
-        errors.
-    variant : {"default", "published"}, default="default"
-        Objective that an embedding maximises; see :ref:`embedding`.
-    n_bootstrap : int, default=0
-        Number of resamples of the queries for standard errors, each a whole fit. With 0,
-        standard errors follow from the information matrix (embedding) or are NaN (network).
+    {parameters}
 
     Other Parameters
     ----------------
@@ -288,14 +277,7 @@ class DualLearningPropensity(_LearnedPropensity):
 
     Attributes
     ----------
-    examination_ : DataFrame
-        One row per bias factor (index ``bias``; with ``user``: ``user`` and ``bias``):
-        ``examination`` relative to the first factor (of the mean user); ``standard_error`` of
-        *log* examination; ``lower`` and ``upper``, the ends of the 95 % interval;
-        ``impressions``, ``clicks`` and ``component``, equal where documents connect factors.
-    average_examination_ : DataFrame
-        The same for all users together, which unknown users get; only with ``user``.
-    n_features_in_ : int
+    {attributes}
 
     References
     ----------

@@ -16,7 +16,7 @@ from .._log._cells import Cells, read_cells
 from .._log._dataset_frames import places_of, rows_of
 from .._log._feature_table import FeatureTable
 from .._log._reader import read as read_rows
-from .._log._roles import as_pandas, feature_columns, is_frame, read_role, role_columns
+from .._log._roles import as_pandas, column_names, is_frame, read_role
 
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
 PROPENSITY_CONSTRAINT = [
@@ -92,7 +92,13 @@ class RowsOfLog:
         documents, X = given.pop("documents", None), self.X
         if documents is not None:
             X = FeatureTable(documents).joined(X, given.get("qid"), given.get("doc"))
-        return _one_frame(X, given)
+        if not is_frame(X):
+            X = pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
+            X.columns = [f"x{place}" for place in range(X.shape[1])]
+        if not given:
+            return X
+        given = {role: read_role(X, role, value) for role, value in given.items()}
+        return as_pandas(X, column_names(X)).assign(**given)
 
 
 class RowsOfDataset:
@@ -170,8 +176,10 @@ def propensities(
 
 def has_users(propensity: Any) -> bool:
     """Whether a propensity estimator holds one curve for each user."""
-    own = getattr(propensity, "user", None) is not None  # from a column of any name
-    return own or bool(getattr(propensity, "_reads_users", False))
+    # The column of users may have any name.
+    return getattr(propensity, "user", None) is not None or getattr(
+        propensity, "_reads_users", False
+    )
 
 
 def columns_of_source(source):
@@ -255,17 +263,3 @@ def check_curve(curve, deepest):
             f"{bad[0] + 1}."
         )
     return curve
-
-
-def _one_frame(X, given):
-    """X as a frame in which roles given as keywords are columns."""
-    given = {role: read_role(X, role, value) for role, value in given.items()}
-    if is_frame(X) and not given:
-        return X
-    if is_frame(X):
-        columns = {role: read_role(X, role) for role in role_columns(X)}
-        features = as_pandas(X, feature_columns(X))
-    else:
-        columns, features = {}, pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
-        features.columns = [f"x{place}" for place in range(features.shape[1])]
-    return pd.concat([pd.DataFrame({**columns, **given}), features], axis=1)

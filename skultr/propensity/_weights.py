@@ -154,7 +154,17 @@ def warn_about_weights(log, *, clip=None, queries=True):
     weight = 1 / (propensity if clip is None else np.maximum(propensity, clip))
     if not len(clicks) or _warn_about_few_clicks(clicks, weight) or not queries:
         return
-    _warn_about_small_sample(clicks, weight, len(np.unique(log.query[clicked])))
+    n_queries, n_clicks = len(np.unique(log.query[clicked])), clicks.sum()
+    sample = (clicks @ weight) ** 2 / (clicks @ weight**2)
+    if sample < min(_SMALL_SHARE * n_clicks, _SMALL_SAMPLE * n_queries):
+        warn_user(
+            f"Inverse propensities make {n_clicks:.0f} clicks as noisy as {sample:.0f}: "
+            f"{sample / n_queries:.1f} per query with clicks. Below {_SMALL_SAMPLE:.0f} the "
+            "result may be worse than that of clicks as they are (NaiveRanker). Collect more "
+            "clicks, set clip=0.1 or more, or use IPSRanker with its defaults correction='auto' "
+            "and clip='auto'.",
+            UnstableWeightsWarning,
+        )
 
 
 def _warn_about_few_clicks(clicks, weight):
@@ -173,17 +183,3 @@ def _warn_about_few_clicks(clicks, weight):
         UnstableWeightsWarning,
     )
     return True
-
-
-def _warn_about_small_sample(clicks, weight, n_queries):
-    """Warn if weights leave few effective clicks per query with clicks."""
-    n_clicks, sample = clicks.sum(), (clicks @ weight) ** 2 / (clicks @ weight**2)
-    if sample < min(_SMALL_SHARE * n_clicks, _SMALL_SAMPLE * n_queries):
-        warn_user(
-            f"Inverse propensities make {n_clicks:.0f} clicks as noisy as {sample:.0f}: "
-            f"{sample / n_queries:.1f} per query with clicks. Below {_SMALL_SAMPLE:.0f} the "
-            "result may be worse than that of clicks as they are (NaiveRanker). Collect more "
-            "clicks, set clip=0.1 or more, or use IPSRanker with its defaults correction='auto' "
-            "and clip='auto'.",
-            UnstableWeightsWarning,
-        )

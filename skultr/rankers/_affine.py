@@ -110,8 +110,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     click_network_ : torch.nn.Sequential
         Scaling of the features, then the network that explains the clicks. With
         ``loss="likelihood"`` it is ``network_``.
-    net_ : skorch.NeuralNet
-        The net that trained ``network_``; pickles leave it out.
+    net_
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves of ``network_``: training and, with ``early_stopping``, validation loss
         by epoch.
@@ -119,9 +118,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         Learning curves of ``click_network_``: cross-entropy of the clicks by epoch.
     n_iter_ : int
         Number of epochs that ``network_`` was trained for.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    n_features_in_, feature_names_in_
 
     Warns
     -----

@@ -172,21 +172,16 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     examination_comparison_ : DataFrame
         Only for propensities that were not estimated from this log: the curve that was ``told``
         and the one ``implied`` by the clicks, as in :class:`IPSRanker`.
-    propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
-        users.
+    propensity_
     effective_sample_size_, largest_weight_, clipped_share_ : float
         Diagnostics of the weights of clicks, as in :class:`IPSRanker`.
     net_ : skorch.NeuralNet
         The net that trained both models; pickles leave it out. Newton's method leaves neither it
         nor ``history_``.
-    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    history_
     n_iter_ : int
         Number of epochs run, or of Newton steps.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    n_features_in_, feature_names_in_
 
     See Also
     --------

@@ -113,13 +113,7 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     network_ : torch.nn.Sequential
         Scaling of the features, then the relevance model, if that is a network.
     net_ : skorch.NeuralNet
-    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
-    n_iter_ : int
-        Number of epochs run.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    history_, n_iter_, n_features_in_, feature_names_in_
 
     See Also
     --------

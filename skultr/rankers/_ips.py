@@ -164,19 +164,7 @@ class NaiveRanker(_WeightedRanker):
 
     Attributes
     ----------
-    estimator_ : estimator
-        Only with ``estimator``: its fitted clone. The next four attributes exist only without.
-    network_ : torch.nn.Sequential
-        Scaling of the features, then the scoring network.
-    net_ : skorch.NeuralNet
-        The net that trained ``network_``; pickles leave it out.
-    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
-    n_iter_ : int
-        Number of epochs run.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    estimator_, network_, net_, history_, n_iter_, n_features_in_, feature_names_in_
 
     See Also
     --------
@@ -265,9 +253,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         Only for propensities that were not estimated from this log, one per bias factor: the
         curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
         factor. It comes from documents that moved or, without any, from the fitted scores.
-    propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
-        users.
+    propensity_
     correction_ : {"divide", "offset"}
         The form that was kept.
     clip_ : float or None
@@ -279,23 +265,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision as those of ``labels_``: (Σ w)² /
         Σ w² with the weights 1 over (clipped) propensity.
-    largest_weight_ : float
-        Largest weight of a click, divided by the mean weight.
-    clipped_share_ : float
-        Share of the clicks whose propensity was below ``clip``.
-    estimator_ : estimator
-        Only with ``estimator``: its fitted clone. The next four attributes exist only without.
-    network_ : torch.nn.Sequential
-        Scaling of the features, then the scoring network.
-    net_ : skorch.NeuralNet
-        The net that trained ``network_``; pickles leave it out.
-    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
-    n_iter_ : int
-        Number of epochs run.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    largest_weight_, clipped_share_, estimator_, network_, net_, history_, n_iter_
+    n_features_in_, feature_names_in_
 
     See Also
     --------
@@ -495,9 +466,7 @@ class UserAwareIPSRanker(IPSRanker):
         Only for propensities that were not estimated from this log, one per bias factor: the
         curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
         factor. It comes from documents that moved or, without any, from the fitted scores.
-    propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
-        users.
+    propensity_
     correction_ : {"divide", "offset"}
         The form that was kept.
     clip_ : float or None
@@ -509,23 +478,8 @@ class UserAwareIPSRanker(IPSRanker):
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision as those of ``labels_``: (Σ w)² /
         Σ w² with the weights 1 over (clipped) propensity.
-    largest_weight_ : float
-        Largest weight of a click, divided by the mean weight.
-    clipped_share_ : float
-        Share of the clicks whose propensity was below ``clip``.
-    estimator_ : estimator
-        Only with ``estimator``: its fitted clone. The next four attributes exist only without.
-    network_ : torch.nn.Sequential
-        Scaling of the features, then the scoring network.
-    net_ : skorch.NeuralNet
-        The net that trained ``network_``; pickles leave it out.
-    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
-    n_iter_ : int
-        Number of epochs run.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    largest_weight_, clipped_share_, estimator_, network_, net_, history_, n_iter_
+    n_features_in_, feature_names_in_
 
     Warns
     -----

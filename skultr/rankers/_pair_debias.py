@@ -81,17 +81,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     examination_ : DataFrame
         ``t_plus`` as ``examination``, relative to that of the first factor, with ``impressions``
         and ``clicks``.
-    network_ : torch.nn.Sequential
-        Scaling of the features, then the scoring network.
-    net_ : skorch.NeuralNet
-        The net that trained ``network_``; pickles leave it out.
-    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
-    n_iter_ : int
-        Number of epochs run.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    network_, net_, history_, n_iter_, n_features_in_, feature_names_in_
 
     See Also
     --------

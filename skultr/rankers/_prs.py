@@ -66,28 +66,11 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``): ``examination``, relative to that
         of the first factor, with ``impressions`` and ``clicks``.
-    propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
-        users.
+    propensity_
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
-    largest_weight_ : float
-        Largest weight of a click, divided by the mean weight.
-    clipped_share_ : float
-        Share of the clicks whose propensity was below ``clip``.
-    estimator_ : estimator
-        Only with ``estimator``: its fitted clone. The next four attributes exist only without.
-    network_ : torch.nn.Sequential
-        Scaling of the features, then the scoring network.
-    net_ : skorch.NeuralNet
-        The net that trained ``network_``; pickles leave it out.
-    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
-    n_iter_ : int
-        Number of epochs run.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    largest_weight_, clipped_share_, estimator_, network_, net_, history_, n_iter_
+    n_features_in_, feature_names_in_
 
     Warns
     -----

@@ -23,7 +23,7 @@ from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
 from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
 from .._log._feature_table import FeatureTable
-from .._log._joined_logs import AddsLogs, Kept, LogCounts, with_bias_values
+from .._log._joined_logs import AddsLogs, Kept, counts_of, with_bias_values
 from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_target, warn_about_names
@@ -62,8 +62,10 @@ if TYPE_CHECKING:
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
-_OF_READING = ("n_features_in_", "feature_names_in_", "_offsets", "_click_column")
-_OF_READING += ("_feature_categories",)
+_OF_READING = (
+    *("n_features_in_", "feature_names_in_", "_offsets"),
+    *("_click_column", "_feature_categories"),
+)
 
 
 def _learns_more(ranker):
@@ -214,7 +216,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
         if self._learns_more_by == "counts" and self._click_log is None:
-            self._kept = Kept(LogCounts.of(log), is_pickled=False)
+            self._kept = Kept(counts_of(log), is_pickled=False)
         for name in ("_validation", "_click_log"):
             vars(self).pop(name, None)
         self._check_against(log)
@@ -469,12 +471,12 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 "the logs of all days together."
             )
         if not is_first:
-            X, rate = self._joined(LogCounts.of(log))
+            log = self._joined(counts_of(log))
             forget(self, keep=_OF_READING)
-            log = self._fold(self._log_of_rows(X, rate))
+            log = self._fold(log)
         self._fit(log, task)
         folded = log.fold(self._reads_users, patterns=self._reads_clicks)
-        self._kept = Kept(LogCounts.of(folded), is_pickled=True)
+        self._kept = Kept(counts_of(folded), is_pickled=True)
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         """Scores for ``rank`` and ``score``; a hook for scores that depend on the whole query."""
@@ -592,13 +594,6 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     def _roles_read(self):
         """Roles that are read from a log."""
         return (*FIT_ROLES, "production") if self._reads_production else FIT_ROLES
-
-    def _log_of_rows(self, X, rate):
-        """The log of rows without features other than those that tell documents apart."""
-        features = np.empty((len(X), 0), dtype=np.float32)
-        if "doc" not in X:
-            features = read_values(X, self._takes).values
-        return sort_into_lists(read(X, rate, reads=self._roles_read), features)
 
     def _read_dataset(self, dataset, *, reset):
         """The log of a dataset, checked and merged when it was written, the dataset, and no y."""

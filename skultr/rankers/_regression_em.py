@@ -78,26 +78,18 @@ class RegressionEMRanker(ClickRanker):
         first factor, with ``impressions`` and ``clicks``. With an embedding or a table also the
         ``standard_error`` of log examination: infinite for a factor that is not connected with the
         first one, NaN for more than 1,500 factors.
-    examination_comparison_ : DataFrame
-        Only with a network and ``examination="auto"``: the curves of ``table`` (with its
-        ``standard_error``) and ``network``, and the ``combined`` one, which is that of
-        ``examination_``. :meth:`skultr.plotting.ExaminationDisplay.from_comparison` draws it.
+    examination_comparison_
     relevance_ : Series
         Only with an embedding: relevance in [0, 1] of each document. The index is (``qid``,
         ``doc``), ``doc`` alone if ids are global, or a running number without the column
         ``doc``. Relevance is determined up to a common scale.
-    network_ : torch.nn.Sequential
-        Scaling of the features, then the scoring network.
-    net_ : skorch.NeuralNet
-        The net that trained ``network_``; pickles leave it out.
+    network_, net_
     history_ : DataFrame of shape (`n_iter_`, 1 or 2)
         Learning curves: training and, with ``early_stopping``, validation loss by epoch, as
         cross-entropy of the clicks.
     n_iter_ : int
         Number of epochs run, or of Newton steps.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    n_features_in_, feature_names_in_
 
     Raises
     ------

@@ -23,7 +23,6 @@ from .._torch._losses import ListLoss, listwise
 from .._torch._net import NeuralEstimator
 from .._torch._networks import Linear, SideBySide
 from ..identifiability._graph import warn_unless_identifiable
-from ._hull import Hull
 from ._members import DistinctCandidates
 from ._ranker import BaseRanker
 from ._vectorization_formulas import (
@@ -37,6 +36,7 @@ from ._vectorization_formulas import (
 )
 from ._vectorization_net import (
     FreezeObservation,
+    Hull,
     PositiveVectorModule,
     VectorModule,
     binomial_loss,
@@ -175,9 +175,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Learning curves of the last student; not with ``student=None``.
     n_iter_ : int
         Number of epochs that ``net_`` was trained for.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    n_features_in_, feature_names_in_
 
     Warns
     -----
