@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints
 from ._cells import Cells
-from ._feature_table import FeatureTable
+from ._documents import FeatureTable
 from ._hashing import equal_rows, hash_columns, mix
 from ._reader import Rows, first_rows, read
 from ._segments import TINY, encode, offsets_from_counts, offsets_from_sorted, pair_codes

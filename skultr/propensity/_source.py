@@ -14,7 +14,7 @@ from .._base._sklearn import HasMethods, StrOptions, seeded_clone
 from .._base._typing import Floats, RandomState
 from .._log._cells import Cells, read_cells
 from .._log._dataset_frames import places_of, rows_of
-from .._log._feature_table import FeatureTable
+from .._log._documents import FeatureTable
 from .._log._reader import read as read_rows
 from .._log._roles import as_pandas, column_names, is_frame, read_role
 
