@@ -202,6 +202,9 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     def columns_of_cells(self, names: list[str]) -> list[str] | None:
         """Columns of a log in an engine whose values tell cells apart, beside the document."""
+        return self._factor_columns(names)
+
+    def _factor_columns(self, names):
         contexts = feature_names(names, {self._click_column})
         contexts = contexts if self.context is None else self._names()
         return ["bias" if "bias" in names else "position", *contexts]
@@ -260,7 +263,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         criterion = ListLoss(LOSSES["softmax"], loss_scale(log, log.clicks))
         with self._seeded():
             n_factors = len(reference)
-            module = CellLogits(self._network(log.shown_features(), n_factors), n_factors)
+            module = CellLogits(self._network(log.features, n_factors), n_factors)
             self._train(module, criterion, log, log.clicks, click_only=True, task=task)
         self._offset = _offsets(log, self._outputs(self.network_, contexts))
 
@@ -373,7 +376,6 @@ def _documents_as_lists(cells, contexts):
         bias=bias[factor],
         clicks=cells.clicks[rows],
         weight=cells.weight[rows],
-        shown=np.ones(len(rows), dtype=bool),
         propensity=None,
         offsets=offsets,
         query_ids=np.arange(cells.doc_query.max() + 1),
