@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from .._base._typing import Ints
 from ._reader import first_rows, read
-from ._segments import TINY, encode, pair_codes
+from ._segments import TINY, encode, pair_codes, rows_where
 
 #: Rows or cells that are held in memory at once, and rows of each part of more of them.
 MAX_CELLS, PART_ROWS = 4_000_000, 2_000_000
@@ -105,8 +105,7 @@ class Cells:
                 for first, n, at in _rows_by_documents(doc, n_docs)
             )
             return cls.joined(counted, n_factors, **names)
-        # A slice copies nothing.
-        rows = slice(None) if (weight > 0).all() else np.flatnonzero(weight > 0)
+        rows = rows_where(weight > 0)
         key, cell = distinct(
             doc[rows].astype(np.int64, copy=False) * n_factors + factor[rows], n_docs * n_factors
         )
@@ -371,7 +370,7 @@ def count_cells(rows, *, user=None, arm=None):
                 "No row that was shown was randomised: the arm is missing in all of them. "
                 "Expected the arm of each randomised list."
             )
-    at = slice(None) if shown.all() else np.flatnonzero(shown)
+    at = rows_where(shown)
     # Where nothing says where a row was shown, all rows are under one bias factor.
     one = np.zeros(rows.n_rows, dtype=np.intp), np.ones(1, dtype=int)
     bias, bias_values = rows.bias if rows.has_places else one
@@ -392,7 +391,7 @@ def count_cells(rows, *, user=None, arm=None):
         len(factors),
         factors=factors,
         doc_query=query[first],
-        doc_row=first if shown.all() else at[first],
+        doc_row=first if isinstance(at, slice) else at[first],
         doc_ids=doc_ids,
     )
     row_factor = np.full(rows.n_rows, -1, dtype=np.intp)

@@ -20,7 +20,14 @@ from ._cells import Cells
 from ._documents import FeatureTable
 from ._hashing import equal_rows, hash_columns, mix
 from ._reader import Rows, first_rows, read
-from ._segments import TINY, encode, offsets_from_counts, offsets_from_sorted, pair_codes
+from ._segments import (
+    TINY,
+    encode,
+    offsets_from_counts,
+    offsets_from_sorted,
+    pair_codes,
+    rows_where,
+)
 
 #: Values that are compared at a time.
 _CHUNK_VALUES = 1 << 20
@@ -562,7 +569,7 @@ def sort_into_lists(
     -------
     log : ClickLog
     """
-    shown = slice(None) if rows.shown.all() else np.flatnonzero(rows.shown)
+    shown = rows_where(rows.shown)
     known = slice(None) if candidates else shown  # rows whose documents the log has
     if table is None:
         documents = rows.documents(features, known)
@@ -582,11 +589,11 @@ def sort_into_lists(
         version = version[shown]
     (bias, bias_values), (user, user_ids) = rows.bias, rows.user
     columns = {
+        "clicks": rows.clicks,  # first: the widest becomes narrow before others are copied
         "query": rows.query,
         "user": user,
         "position": rows.position,
         "bias": bias,
-        "clicks": rows.clicks,
         "weight": rows.weight,
         "propensity": rows["propensity"],
         "production": rows["production"],

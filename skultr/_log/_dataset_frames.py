@@ -126,15 +126,11 @@ def rows_of(
 
 def _candidates_of_lists(log):
     """The candidates that each list does not show, as rows without clicks, and their lists."""
-    rest, query = log.candidates, log.query_of_list
-    counts = np.bincount(rest.query, minlength=len(log.query_ids))
-    lengths, offsets = counts[query], offsets_from_counts(counts[query])
-    place = np.repeat(offsets_from_counts(counts)[query] - offsets[:-1], lengths)
-    version = rest.version[place + np.arange(offsets[-1])]
-    list_ = np.repeat(np.arange(log.n_lists), lengths)
-    at = pair_codes(list_, log.doc_of_version[version], log.n_docs)
-    others = ~np.isin(at, pair_codes(log.list_, log.doc, log.n_docs))
-    version, list_ = version[others], list_[others]
+    lists = pd.DataFrame({"query": log.query_of_list, "list_": np.arange(log.n_lists)})
+    pairs = lists.merge(pd.DataFrame(log.candidates._asdict()), on="query")
+    at = pair_codes(pairs["list_"], log.doc_of_version[pairs["version"]], log.n_docs)
+    pairs = pairs[~np.isin(at, pair_codes(log.list_, log.doc, log.n_docs))]
+    version, list_ = pairs["version"].to_numpy(), pairs["list_"].to_numpy()
     # What else is known of them is that of the first row of the list.
     rows = log.take_rows(log.offsets[list_], list_)
     return replace(rows, version=version, clicks=np.zeros(len(version))), list_

@@ -46,6 +46,7 @@ from ._segments import (
     offsets_from_sorted,
     pair_codes,
     rank_in_segment,
+    rows_where,
     whole_if_close,
 )
 
@@ -357,8 +358,8 @@ class Rows:
         if "propensity" in self._values:
             self._check_propensity()
         if self.click is not None:
-            rate = self.rate[self.shown]  # warns where it has to be scaled
-            _faults.check_clicked(np.ones(len(rate)), rate)
+            rate = self.rate[rows_where(self.shown)]  # warns where it has to be scaled
+            _faults.check_clicked(np.broadcast_to(1.0, len(rate)), rate)
         if "position" in self._values and "session" in reads:
             self._warn_about_torn_pages()
         if self.click is not None or self.has_places:
@@ -371,20 +372,19 @@ class Rows:
 
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
-        rows = np.flatnonzero(self.shown)
-        same = _repeated(self.place[rows])
+        same = _repeated(self.place[rows_where(self.shown)])
         if same.any():
-            row = rows[np.argmax(same)]
+            row = np.flatnonzero(self.shown)[np.argmax(same)]
             where = f"query {python_value(self.query_ids[self.query[row]])!r}"
             where += f", row {row}" if numbered else ""
             _faults.ONE_ROW_PER_POSITION.report(int(same.sum()), int(self.position[row]), where)
 
     def _warn_about_torn_pages(self):
         """Warn if most lists lack positions that other lists have, as after a split of rows."""
-        rows = np.flatnonzero(self.position > 0)
-        place, _ = encode(self.position[rows])
-        n_rows = np.bincount(self.list_[rows])
-        whole = np.bincount(self.list_[rows], place) == n_rows * (n_rows - 1) // 2
+        rows = rows_where(self.position > 0)
+        place, list_ = encode(self.position[rows])[0], self.list_[rows]
+        n_rows = np.bincount(list_)
+        whole = np.bincount(list_, place) == n_rows * (n_rows - 1) // 2
         several = n_rows > 1  # a row alone may be all that was shown
         n_torn, n_lists = np.count_nonzero(several & ~whole), np.count_nonzero(several)
         # A split leaves lists of many lengths; lists of one length were made so.

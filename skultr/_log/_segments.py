@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._base._typing import Floats, Ints
+from .._base._typing import Bools, Floats, Ints
 
 #: Replaces 0 as a divisor or in a logarithm: smaller than any weight, with a finite inverse.
 TINY = 1e-300
@@ -80,6 +80,11 @@ def _encode_narrow(ids, low, high):
     used[offset] = True
     code = np.cumsum(used, dtype=np.intp) - 1
     return code[offset], np.flatnonzero(used).astype(ids.dtype) + low
+
+
+def rows_where(mask: Bools) -> slice | Ints:
+    """Index of the rows where a mask is True: a slice, which copies nothing, if all are."""
+    return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
 def pair_codes(first: Ints, second: Ints, n_second: int) -> NDArray[np.int64]:
