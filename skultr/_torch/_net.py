@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from skorch import NeuralNet
@@ -111,6 +112,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     verbose: int = 0
 
     net_ = NotPickled("the skorch net of the training, with the state of its optimizer")
+
+    #: Shift and scale of the outputs of the network that make them scores, or logits of scores.
+    _units = 0.0, 1.0
+    _gives_probabilities = False
 
     #: Log for early stopping that ``fit`` was given, while it runs.
     _validation = None
@@ -248,7 +253,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         *,
         click_only,
         task,
-        never_shown=False,
         param_groups=(),
         callbacks=(),
         held_out=None,
@@ -269,8 +273,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             Target of each row.
         click_only : bool
             Lists without clicks contribute nothing and may be left out.
-        never_shown : bool
-            Whether lists include candidates that were never shown.
         task : FitTask
             The fit that scikit-learn's callbacks are informed about.
         param_groups : list of (str, dict)
@@ -291,13 +293,13 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         scale = module.network[0]
         inputs = self._inputs(scale, log.features)
         if validation is None:
-            whole = ListDataset(log, inputs, click_only, never_shown)
+            whole = ListDataset(log, inputs, click_only)
             lists = [*map(whole.of_queries, self._split_queries(log, mass, held_out))]
         else:
             others = self._inputs(scale, validation.features)
             lists = [
-                ListDataset(log, inputs, click_only, never_shown),
-                ListDataset(validation, others, click_only, never_shown),
+                ListDataset(log, inputs, click_only),
+                ListDataset(validation, others, click_only),
             ]
         dataset, stopping = [*lists, None][:2]
         self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
@@ -410,7 +412,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         features = log.features
         if not features.flags.writeable:
             return log
-        scale = self._feature_scaling(log.shown_features()).cpu()  # partial_fit's may be on a GPU
+        scale = self._feature_scaling(log.features).cpu()  # partial_fit's may be on a GPU
         scaled = features
         if n_outputs_of(scale, features) > features.shape[1]:
             scaled = np.empty((len(features), n_outputs_of(scale, features)), dtype=np.float32)
@@ -443,7 +445,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         if not self.early_stopping:
             return held_out
         asked = np.zeros(len(held_out), dtype=bool)
-        asked[log.query[log.shown & (mass > 0)]] = True
+        asked[log.query[mass > 0]] = True
         queries = np.flatnonzero(asked)
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):
@@ -465,7 +467,13 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         """Scores of features by the trained network, shape (n_rows,)."""
-        return self._outputs(self.network_, features)[:, 0]
+        scores = self._line(features)
+        return expit(scores) if self._gives_probabilities else scores
+
+    def _line(self, features):
+        """Outputs of the trained network in the units of scores, shape (n_rows,)."""
+        shift, scale = self._units
+        return shift + scale * self._outputs(self.network_, features)[:, 0]
 
     def _outputs(self, network, features):
         """Network outputs for features, as float64 ndarray (n_rows, n_out)."""

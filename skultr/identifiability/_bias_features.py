@@ -13,9 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
-from .._log._counted import check_given, count_cells_of
 from .._log._faults import IDS
-from .._log._roles import is_frame
 from ..exceptions import ClickDataWarning, python_value, warn_user
 
 #: Largest number of factors and documents that a message names.
@@ -58,8 +56,13 @@ class FactorVectors:
 
     def known(self, rows: tuple[Any, Ints] | None) -> Floats:
         """Vector of each factor of the log; an error if one is missing or not finite."""
-        if rows is not None:
-            self._check_columns(rows[0])
+        columns = [] if rows is None else nw.from_native(rows[0], eager_only=True).columns
+        lacking = [] if rows is None else [n for n in self._column_names() if n not in columns]
+        if lacking:
+            raise ValueError(
+                f"X lacks the bias features {lacking}; found {columns}. Expected names of "
+                "columns, a mapping from factor to vector, or a callable."
+            )
         vectors = self.of(self.factors, rows)
         bad = np.flatnonzero(~(np.abs(vectors) < _LARGEST).all(axis=1))
         if len(bad):
@@ -71,15 +74,6 @@ class FactorVectors:
                 "shown; complete bias_features, or drop the rows of the factor."
             )
         return vectors
-
-    def _check_columns(self, frame):
-        columns = list(nw.from_native(frame, eager_only=True).columns)
-        lacking = [name for name in self._column_names() if name not in columns]
-        if lacking:
-            raise ValueError(
-                f"X lacks the bias features {lacking}; found {columns}. Expected names of "
-                "columns, a mapping from factor to vector, or a callable."
-            )
 
     def _column_names(self):
         given = self.bias_features
@@ -257,22 +251,6 @@ def plain(value: Any) -> Any:
     """A value as messages show it: whole floats (positions, if some are missing) as integers."""
     value = python_value(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def count_pairs_of(
-    X: Any, y: str | None, sample_weight: Any, repair: Any
-) -> tuple[Any, Floats | None]:
-    """The pairs of document and bias factor of a log in an engine, as a log in memory."""
-    if repair.strategy == "intervene":  # it looks for lists that can carry out swaps
-        is_frame(X)  # raises the error
-    check_given(X, "" if y is None else y, sample_weight, {}, "IdentifiabilityRepair")
-    bias, bias_features = repair.bias, repair.bias_features
-    if bias is None:
-        bias = "bias" if "bias" in nw.from_native(X).collect_schema() else "position"
-    columns = [[each] if isinstance(each, str) else each for each in (bias, bias_features)]
-    columns = [name for each in columns if isinstance(each, list | tuple) for name in each]
-    X, rate = count_cells_of(X, y, columns, in_order=True)
-    return X, None if y is None else rate
 
 
 def name_some(names: Iterable[Any], total: int | None = None) -> str:

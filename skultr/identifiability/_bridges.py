@@ -168,16 +168,11 @@ def n_clique_edges(doc: Ints, factor: Ints, factor_labels: Ints) -> int:
     complete = np.unique(of_doc[degree == size[of_doc]])
     n_edges = int((size[complete] * (size[complete] - 1) // 2).sum())
     rest = ~np.isin(of_doc[doc], complete)
-    return n_edges + _count_products(doc[rest], factor[rest], len(kept), len(factor_labels))
-
-
-def _count_products(doc, factor, n_docs, n_factors):
-    """Half the number of off-diagonal entries of AᵀA, for the matrix A of documents by factors."""
-    if not len(doc):
-        return 0
+    # Half the number of off-diagonal entries of AᵀA, for the matrix A of documents by factors.
+    doc, factor, n_factors = doc[rest], factor[rest], len(factor_labels)
     # Only the sparsity pattern matters; integers could overflow to an entry of zero.
     ones = np.ones(len(doc), dtype=np.float32)
-    by_doc = csr_array(coo_array((ones, (doc, factor)), (n_docs, n_factors)))
+    by_doc = csr_array(coo_array((ones, (doc, factor)), (len(kept), n_factors)))
     by_factor = csr_array(by_doc.T)
     work = np.bincount(factor, np.bincount(doc)[doc], minlength=n_factors)
     number = (np.cumsum(work) // _BLOCK).astype(np.intp)
@@ -185,7 +180,7 @@ def _count_products(doc, factor, n_docs, n_factors):
     n_entries = sum(
         (by_factor[first:last] @ by_doc).nnz for first, last in pairwise(bounds.tolist())
     )
-    return (n_entries - len(np.unique(factor))) // 2
+    return n_edges + (n_entries - len(np.unique(factor))) // 2
 
 
 #: Resistances are exact in components of up to so many factors (a dense matrix of 32 MB).
@@ -221,9 +216,12 @@ def weak_links(
     trees.append(_links_between(labels, n_components, strength))
     a, b, variance = (np.concatenate(columns) for columns in zip(*trees, strict=True))
     order = np.argsort(variance, kind="stable")
-    a, b, variance = a[order], b[order], variance[order]
-    n_smaller = _smaller_sides(a, b, n_factors)
-    return a[::-1], b[::-1], variance[::-1], n_smaller[::-1]
+    sides, n_smaller = DisjointSet(range(n_factors)), []
+    for ends in zip(a[order].tolist(), b[order].tolist(), strict=True):
+        n_smaller.append(min(map(sides.subset_size, ends)))
+        sides.merge(*ends)
+    weakest = order[::-1]
+    return a[weakest], b[weakest], variance[weakest], np.array(n_smaller[::-1], dtype=np.intp)
 
 
 def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats:
@@ -290,15 +288,6 @@ def _links_between(labels, n_components, strength):
     hub = int(np.argmax(mass))
     others = np.delete(strongest, hub)
     return np.full(len(others), strongest[hub]), others, np.full(len(others), np.inf)
-
-
-def _smaller_sides(a, b, n_factors):
-    """Number of factors on the smaller side of each link, when links are added in this order."""
-    sides, smaller = DisjointSet(range(n_factors)), []
-    for ends in zip(a.tolist(), b.tolist(), strict=True):
-        smaller.append(min(map(sides.subset_size, ends)))
-        sides.merge(*ends)
-    return np.array(smaller, dtype=np.intp)
 
 
 # Many factors: random projections -----------------------------------------------------

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
@@ -341,13 +340,12 @@ class ExaminationInformation:
 
 def information_of_log(log: ClickLog, random_state: RandomState = 0) -> ExaminationInformation:
     """The information in a log; see :func:`examination_information`."""
-    rows = np.flatnonzero(log.shown)
     return examination_information(
-        lambda chosen: log.features[log.version[rows[chosen]]],
-        log.list_[rows],
-        log.query[rows],
-        log.bias[rows],
-        log.weight[rows],
+        lambda chosen: log.features[log.version[chosen]],
+        log.list_,
+        log.query,
+        log.bias,
+        log.weight,
         random_state,
     )
 
@@ -389,8 +387,8 @@ def examination_information(
     rest = _rest(inputs, target, weight, fold)
     return ExaminationInformation(
         factors=factors,
-        full=_product(target, weight),
-        left=_product(rest, weight),
+        full=_moments(target, target, weight)[0],
+        left=_moments(rest, rest, weight)[0],
         n_rows=len(rows),
     )
 
@@ -466,10 +464,6 @@ def _moments(inputs, target, weight):
 
 
 # Matrices -----------------------------------------------------------------------------
-def _product(values: NDArray[Any], weight: Floats) -> Floats:
-    return (values * weight[:, None]).T @ values
-
-
 def _of_contrasts(matrix, groups):
     """The matrix on contrasts of groups, vectors that sum to zero; (0, 0) for one group."""
     if groups is not None:

@@ -28,7 +28,7 @@ from .._log._cells import weighted_graph
 from .._log._clicklog import make_click_log
 from .._log._faults import count_of
 from .._log._pairs import Pairs, read_documents
-from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
+from ..exceptions import ClickDataWarning, warn_user
 from ._bias_features import MAX_NAMED, column_values, factor_codes, plain
 
 #: Merge plans that take longer, in hours, are refused.
@@ -400,18 +400,6 @@ def warn_about_impossible(impossible: list[int], interventions: pd.DataFrame) ->
     )
 
 
-def warn_until_served(graph: Any, *, served: bool) -> None:
-    """Warn that a repair by interventions takes effect when its lists were served."""
-    what = "the lists of intervened_lists_" if served else "the swaps of interventions_"
-    warn_user(
-        f"The log is not identifiable: its {graph.n_factors} bias factors fall into "
-        f"{graph.n_components} components, and strategy='intervene' merges nothing. Serve {what}, "
-        "append their clicks to the log and fit again; until then a ranker that is trained on "
-        "this log compares documents of different components by chance.",
-        NotIdentifiableWarning,
-    )
-
-
 class ServedLists:
     """Distinct lists of a log, indexed by a document and the factor it was shown under."""
 
@@ -423,13 +411,10 @@ class ServedLists:
         self.log = make_click_log(X, nothing, 0.5 * shown, roles=roles).fold()
         self.factors = factors
         self._others = [name for name in factors if name not in ("qid", "doc", "position")]
-        # The log codes documents anew, and -1 as the first of them.
-        self._shift = int((doc < 0).any())
         self._length = np.maximum.reduceat(self.log.position, self.log.offsets[:-1])
-        rows = np.flatnonzero(self.log.shown)
-        key = self._key(self.log.doc[rows] - self._shift, self.log.bias[rows])
-        order = np.lexsort((-self.log.weight[rows], key))
-        self._rows, self._keys = rows[order], key[order]
+        key = self._key(self.log.doc, self.log.bias)
+        self._rows = np.lexsort((-self.log.weight, key))
+        self._keys = key[self._rows]
 
     def longest(self, doc: Ints, factor: Ints) -> Ints:
         """Last position of the longest list that shows each document under each factor."""
@@ -468,7 +453,6 @@ class ServedLists:
             found = found[self._length[self.log.list_[found]] >= position]
         for row in found:
             rows = np.arange(*self.log.offsets[self.log.list_[row] + np.arange(2)])
-            rows = rows[self.log.shown[rows]]
             at = self.log.position[rows] == position if placed else self.log.bias[rows] == to
             if at.any():
                 return rows, row, rows[int(at.argmax())]
@@ -481,7 +465,7 @@ class ServedLists:
         ends = np.searchsorted(rows, [moved, partner])
         swapped = np.arange(len(rows))
         swapped[ends] = ends[::-1]
-        documents = pairs.name_documents(log.doc[rows] - self._shift)
+        documents = pairs.name_documents(log.doc[rows])
         columns = {
             "qid": log.query_ids[log.query[rows]],
             "doc": documents.iloc[:, -1].to_numpy(),

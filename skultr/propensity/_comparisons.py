@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import minimize
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -57,7 +58,9 @@ class Comparisons:
         first, second = _cells_together(cells.doc, group[cells.factor])
         own, other = np.concatenate([[first, second], [second, first]], axis=1)
         if cells.factors.user is None:
-            bias, n_bias = _compressed(bias, np.unique(bias[cells.factor[own]]))
+            # If nothing is compared, the first one stands for itself.
+            compared = np.unique(bias[cells.factor[own]]) if len(own) else np.zeros(1, np.intp)
+            n_bias, bias = len(compared), pd.Index(compared).get_indexer(bias)
         else:  # a user whose documents did not move has the common curve, whoever compares it
             n_bias = int(bias.max(initial=-1)) + 1
         place = np.where(bias >= 0, group * n_bias + bias, -1)
@@ -143,7 +146,10 @@ class Curves:
         log = comparisons
         kept = self.clicks.ravel()[log.key] > 0
         pull = log.weight * lost[log.key] * kept
-        of_added = self._noise_of_added(lost)
+        # Covariance of the gradient of the half clicks.
+        added = np.flatnonzero(self.added)
+        size = self.added.ravel()[added] / 0.5 * lost[added] * 0.5**0.5
+        of_added = gradient_noise(added // b.shape[1], added, size, b.shape)
         of_docs = of_added + gradient_noise(log.doc, log.key, pull * log.clicks, b.shape)
         of_clicks = of_added + gradient_noise(log.cell, log.key, pull * log.clicks**0.5, b.shape)
         inverse = np.linalg.inv(curvature(self.clicks, b) + _anchors(self.clicks))
@@ -156,13 +162,6 @@ class Curves:
         )
         noise[:, self.first] = 0.0  # exactly, without rounding
         return np.where(np.isnan(self.log_examination), np.nan, np.sqrt(np.maximum(noise, 0.0)))
-
-    def _noise_of_added(self, lost):
-        """Covariance of the gradient of the half clicks, shape (n_groups, n_bias, n_bias)."""
-        key = np.flatnonzero(self.added)
-        pull = self.added.ravel()[key] / 0.5 * lost[key]
-        factor = key // self.clicks.shape[-1]
-        return gradient_noise(factor, key, pull * 0.5**0.5, self.clicks.shape[:2])
 
 
 def solve(totals, method, weight):
@@ -188,18 +187,6 @@ def _codes(factors):
         return bias, np.zeros(len(bias), dtype=np.intp), 1
     group, users = encode(factors.user)
     return bias, group, len(users)
-
-
-def _compressed(bias, compared):
-    """Codes of the bias factors among those that are compared (-1 for others), and their number.
-
-    If nothing is compared, the first one stands for itself.
-    """
-    if not len(compared):
-        compared = np.zeros(1, dtype=np.intp)
-    number = np.full(int(bias.max(initial=0)) + 1, -1)
-    number[compared] = np.arange(len(compared))
-    return number[bias], len(compared)
 
 
 def _cells_together(doc, group):
