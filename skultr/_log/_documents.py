@@ -25,12 +25,12 @@ class KnownDocuments:
     doc_of_version: np.ndarray  # (n_versions,)
 
     @classmethod
-    def of_log(cls, log: Any, known: Bools) -> KnownDocuments:
-        """The documents of a log for which ``known``, a bool array by document code, is True."""
+    def of_log(cls, log: Any, known: Bools | None = None) -> KnownDocuments:
+        """The documents of a log, or those for which ``known``, by document code, is True."""
+        if known is None:
+            return cls(log.doc_ids, log.features, log.doc_of_version)
         ids = None if log.doc_ids is None else log.doc_ids[known]
         versions = np.flatnonzero(known[log.doc_of_version])
-        if len(versions) == len(log.doc_of_version):
-            return cls(ids, log.features, log.doc_of_version)
         place = np.cumsum(known) - 1
         return cls(ids, log.features[versions], place[log.doc_of_version[versions]])
 

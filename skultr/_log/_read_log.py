@@ -55,13 +55,12 @@ class ReadLog(FramesOfLog):
     def to_arrays(self) -> tuple[np.ndarray, Floats, dict[str, Any]]:
         """Features by row, click rates and roles as codes, for rankers that are not skultr's."""
         log = self._log
-        factor = np.where(log.shown, log.bias_values[log.bias], np.nan)
         roles = {
             "qid": log.query,
             "session": log.list_,
             "doc": log.doc,
-            "position": np.where(log.shown, log.position, np.nan),
-            "bias": factor,
+            "position": log.position,
+            "bias": log.bias_values[log.bias],
             "user": log.user,
             "propensity": log.propensity,
             "impressions": log.weight,

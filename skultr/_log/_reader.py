@@ -541,12 +541,11 @@ class Rows:
 
     @cached_property
     def place(self) -> Ints:
-        """Key of each row that sorts by list, then position; rows not shown are last in a list."""
+        """Key of each row that sorts by list, then position."""
         position = self.position
         if position.max(initial=0) >= 2**20:  # or the number could overflow
             position = encode(position)[0]
-        last = int(position.max(initial=0)) + 1
-        return pair_codes(self.list_, np.where(self.shown, position, last), last + 1)
+        return pair_codes(self.list_, position, int(position.max(initial=0)) + 1)
 
     @cached_property
     def bias(self) -> tuple[Ints, NDArray[Any]]:

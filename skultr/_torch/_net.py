@@ -248,7 +248,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         *,
         click_only,
         task,
-        never_shown=False,
         param_groups=(),
         callbacks=(),
         held_out=None,
@@ -269,8 +268,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             Target of each row.
         click_only : bool
             Lists without clicks contribute nothing and may be left out.
-        never_shown : bool
-            Whether lists include candidates that were never shown.
         task : FitTask
             The fit that scikit-learn's callbacks are informed about.
         param_groups : list of (str, dict)
@@ -291,13 +288,13 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         scale = module.network[0]
         inputs = self._inputs(scale, log.features)
         if validation is None:
-            whole = ListDataset(log, inputs, click_only, never_shown)
+            whole = ListDataset(log, inputs, click_only)
             lists = [*map(whole.of_queries, self._split_queries(log, mass, held_out))]
         else:
             others = self._inputs(scale, validation.features)
             lists = [
-                ListDataset(log, inputs, click_only, never_shown),
-                ListDataset(validation, others, click_only, never_shown),
+                ListDataset(log, inputs, click_only),
+                ListDataset(validation, others, click_only),
             ]
         dataset, stopping = [*lists, None][:2]
         self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
@@ -410,7 +407,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         features = log.features
         if not features.flags.writeable:
             return log
-        scale = self._feature_scaling(log.shown_features()).cpu()  # partial_fit's may be on a GPU
+        scale = self._feature_scaling(log.features).cpu()  # partial_fit's may be on a GPU
         scaled = features
         if n_outputs_of(scale, features) > features.shape[1]:
             scaled = np.empty((len(features), n_outputs_of(scale, features)), dtype=np.float32)
@@ -443,7 +440,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         if not self.early_stopping:
             return held_out
         asked = np.zeros(len(held_out), dtype=bool)
-        asked[log.query[log.shown & (mass > 0)]] = True
+        asked[log.query[mass > 0]] = True
         queries = np.flatnonzero(asked)
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):

@@ -423,13 +423,10 @@ class ServedLists:
         self.log = make_click_log(X, nothing, 0.5 * shown, roles=roles).fold()
         self.factors = factors
         self._others = [name for name in factors if name not in ("qid", "doc", "position")]
-        # The log codes documents anew, and -1 as the first of them.
-        self._shift = int((doc < 0).any())
         self._length = np.maximum.reduceat(self.log.position, self.log.offsets[:-1])
-        rows = np.flatnonzero(self.log.shown)
-        key = self._key(self.log.doc[rows] - self._shift, self.log.bias[rows])
-        order = np.lexsort((-self.log.weight[rows], key))
-        self._rows, self._keys = rows[order], key[order]
+        key = self._key(self.log.doc, self.log.bias)
+        self._rows = np.lexsort((-self.log.weight, key))
+        self._keys = key[self._rows]
 
     def longest(self, doc: Ints, factor: Ints) -> Ints:
         """Last position of the longest list that shows each document under each factor."""
@@ -468,7 +465,6 @@ class ServedLists:
             found = found[self._length[self.log.list_[found]] >= position]
         for row in found:
             rows = np.arange(*self.log.offsets[self.log.list_[row] + np.arange(2)])
-            rows = rows[self.log.shown[rows]]
             at = self.log.position[rows] == position if placed else self.log.bias[rows] == to
             if at.any():
                 return rows, row, rows[int(at.argmax())]
@@ -481,7 +477,7 @@ class ServedLists:
         ends = np.searchsorted(rows, [moved, partner])
         swapped = np.arange(len(rows))
         swapped[ends] = ends[::-1]
-        documents = pairs.name_documents(log.doc[rows] - self._shift)
+        documents = pairs.name_documents(log.doc[rows])
         columns = {
             "qid": log.query_ids[log.query[rows]],
             "doc": documents.iloc[:, -1].to_numpy(),

@@ -263,7 +263,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         criterion = ListLoss(LOSSES["softmax"], loss_scale(log, log.clicks))
         with self._seeded():
             n_factors = len(reference)
-            module = CellLogits(self._network(log.shown_features(), n_factors), n_factors)
+            module = CellLogits(self._network(log.features, n_factors), n_factors)
             self._train(module, criterion, log, log.clicks, click_only=True, task=task)
         self._offset = _offsets(log, self._outputs(self.network_, contexts))
 
@@ -374,7 +374,6 @@ def _documents_as_lists(cells, contexts):
         bias=bias[factor],
         clicks=cells.clicks[rows],
         weight=cells.weight[rows],
-        shown=np.ones(len(rows), dtype=bool),
         propensity=None,
         offsets=offsets,
         query_ids=np.arange(cells.doc_query.max() + 1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -321,9 +321,9 @@ class DualLearningPropensity(_LearnedPropensity):
         log = make_click_log(X, features, y, sample_weight, {**roles, "bias": bias})
 
         def estimate(cells):
-            found = fit_dual(self._learner(), _drawn_queries(log, cells).fold())
+            drawn = _drawn_queries(log, cells)
             log_examination = np.full(len(cells.factors), np.nan)
-            log_examination[log.bias_values] = found
+            log_examination[drawn.bias_values] = fit_dual(self._learner(), drawn)
             return Estimate(log_examination)
 
         return estimate
@@ -367,15 +367,9 @@ def _factors_of_training(cells):
 
 
 def _drawn_queries(log, cells):
-    """The log with each query weighted by its number of draws in a resample."""
+    """The merged log with each query weighted by its number of draws in a resample."""
     if cells.doc_weight is None:
-        return log
+        return log.fold()
     times = np.zeros(len(log.query_ids))
     times[cells.doc_query] = cells.doc_weight
-    times = times[log.query]
-    return replace(
-        log,
-        clicks=log.clicks * times,
-        weight=log.weight * times,
-        shown=log.shown & (times > 0),
-    )
+    return log.times(times).fold().part_of(np.flatnonzero(times))

@@ -220,15 +220,16 @@ def _of_click_model(model, given, X, y, sample_weight, clip):
 def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
     table = label_table(log, log.clicks)
-    rows, propensity = log.shown_rows, log.propensity
-    assert propensity is not None
+    assert log.propensity is not None
     places = logged_places(log)
-    n_rows, clicks, weight = len(places.pair), log.clicks[rows], log.weight[rows]
+    n_rows = log.n_rows
     # Each row has an examination of its own.
-    cells = Cells(places.pair, np.arange(n_rows), clicks, weight, len(places.query), n_rows)
+    cells = Cells(
+        places.pair, np.arange(n_rows), log.clicks, log.weight, len(places.query), n_rows
+    )
     found = document_posterior(
         cells,
-        np.maximum(propensity[rows], clip or 0.0),
+        np.maximum(log.propensity, clip or 0.0),
         query=places.query,
         place=places.place,
     )

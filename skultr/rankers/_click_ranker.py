@@ -234,12 +234,11 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _calibrate(self, log, log_examination):
         """Set shift and scale so that relevance times examination is the chance of a click."""
         log = log.sample()
-        rows = log.shown
         self._shift, self._scale = fit_affine(
-            NeuralEstimator._score(self, log.features)[log.version[rows]],
-            np.exp(log_examination)[log.bias[rows]],
-            log.clicks[rows],
-            log.weight[rows],
+            NeuralEstimator._score(self, log.features)[log.version],
+            np.exp(log_examination)[log.bias],
+            log.clicks,
+            log.weight,
         )
 
     def _fit_factors_again(self, log, link="product"):
@@ -248,13 +247,12 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
         part = log.sample()
-        rows = part.shown
-        score = self._logits(part.features)[part.version[rows]]
+        score = self._logits(part.features)[part.version]
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
-            part.bias[rows],
-            part.clicks[rows],
-            part.weight[rows],
+            part.bias,
+            part.clicks,
+            part.weight,
             link=link,
             n_factors=len(log.bias_values),
         )
@@ -268,7 +266,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         fit = self._fit_table(cells, start)
         self.n_iter_, relevance = fit.n_iter, fit.relevance
         if of_outcome is not log:  # the outcome per examination
-            examined = np.where(log.shown, np.exp(fit.factor_logits)[log.bias], 0.0) * log.weight
+            examined = np.exp(fit.factor_logits)[log.bias] * log.weight
             total, examined = (
                 np.bincount(log.doc, of_rows, minlength=log.n_docs)
                 for of_rows in (of_outcome.clicks, examined)

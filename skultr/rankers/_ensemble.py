@@ -374,7 +374,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             known = _is_precise(table, clicks)
             curve = np.exp(table.combined(_network_curve(clicks, seed)).log_examination)
             curve = np.clip(curve / curve.max(), _LEAST_PROPENSITY, 1.0)
-            log = replace(log, propensity=np.where(log.shown, curve[log.bias], 1.0))
+            log = replace(log, propensity=curve[log.bias])
         self.examination_ = examination_table(clicks, log.propensity)
         return known, log
 
@@ -466,7 +466,7 @@ def _is_precise(table, log):
     """Whether comparisons within documents determine examination where the clicks are."""
     if not table.is_connected:
         return False
-    clicks = np.bincount(log.bias[log.shown], log.clicks[log.shown], len(log.bias_values))
+    clicks = np.bincount(log.bias, log.clicks, len(log.bias_values))
     if not clicks.any():
         return False
     error = table.standard_error(int(np.argmax(clicks)))
@@ -475,7 +475,7 @@ def _is_precise(table, log):
 
 def _parts_of_queries(log, n_parts, random):
     """Part of each query, with as many queries with clicks in each; None if these are few."""
-    clicked = np.bincount(log.query[log.shown], log.clicks[log.shown], len(log.query_ids)) > 0
+    clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
     order = np.argsort(_content_of_queries(log), kind="stable")[random.permutation(len(clicked))]
     if clicked.sum() < max(_LEAST_QUERIES, n_parts):
         warn_user(
@@ -493,8 +493,7 @@ def _parts_of_queries(log, n_parts, random):
 
 def _content_of_queries(log):
     """A hash of what each query showed where, so that parts do not depend on ids."""
-    shown = log.shown
-    vector = equal_rows(log.features)[0][log.version[shown]]
+    vector = equal_rows(log.features)[0][log.version]
     content = np.zeros(len(log.query_ids), dtype=np.uint64)
-    np.add.at(content, log.query[shown], hash_columns([vector, log.position[shown]]))
+    np.add.at(content, log.query, hash_columns([vector, log.position]))
     return content

@@ -555,14 +555,15 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         rows = read(X, of_clicks, sample_weight, roles, reads=self._roles_read)
         if table is None:
             rows.warn_about_features(features, names)
+        settings = {"table": table, "candidates": self._learns_from_never_shown}
         if clicks is None:
-            log = sort_into_lists(rows, features, reuse=own, table=table)
+            log = sort_into_lists(rows, features, reuse=own, **settings)
             del rows  # whose codes take more memory than the log
             return self._merged(log)
         clicked = None
         if self._learns_examination:
-            clicked = self._merged(sort_into_lists(rows, features, table=table))
-        log = sort_into_lists(rows.of_outcome(y), features, reuse=own, table=table)
+            clicked = self._merged(sort_into_lists(rows, features, **settings))
+        log = sort_into_lists(rows.of_outcome(y), features, reuse=own, **settings)
         log = self._merged(log)
         if clicked is not None:
             self._click_log = replace(clicked, features=log.features)
@@ -571,8 +572,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     def _merged(self, log):
         """The log with equal lists merged."""
         if not self._learns_from_never_shown:
-            # Lists that differ only in what they did not show are then equal.
-            log = log.without_never_shown()
+            log = log.without_candidates()
         return self._fold(log)
 
     def _table_of(self, X, documents):

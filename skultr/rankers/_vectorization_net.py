@@ -233,9 +233,8 @@ def fit_base(
 
 def _documents(log, observation):
     """A list for each version that a query showed; mean and variance of its embeddings."""
-    rows = log.shown & (log.weight > 0)
-    weight, values, n_queries = log.weight[rows], observation[log.bias[rows]], len(log.query_ids)
-    place, key = encode(pair_codes(log.version[rows], log.query[rows], n_queries))
+    weight, values, n_queries = log.weight, observation[log.bias], len(log.query_ids)
+    place, key = encode(pair_codes(log.version, log.query, n_queries))
     version, query = np.divmod(key, n_queries)
     total = np.bincount(place, weight)
     mean, square = (
@@ -252,7 +251,6 @@ def _documents(log, observation):
         bias=n,
         clicks=np.zeros(len(n)),
         weight=total,
-        shown=np.ones(len(n), dtype=bool),
         propensity=None,
         production=None,
         offsets=np.arange(len(n) + 1),
@@ -262,8 +260,7 @@ def _documents(log, observation):
 
 def _start_at_marginal(layer, log, observation):
     """Set the last layer so that every document starts with the Gaussian of all impressions."""
-    rows = log.shown
-    values, weight = observation[log.bias[rows]], log.weight[rows]
+    values, weight = observation[log.bias], log.weight
     mean = np.average(values, axis=0, weights=weight)
     variance = np.average((values - mean) ** 2, axis=0, weights=weight)
     start = np.concatenate([mean, np.log(np.maximum(variance, 1e-6))])
