@@ -27,7 +27,7 @@ class KnownDocuments:
     @classmethod
     def of_log(cls, log: Any, known: Bools | None = None) -> KnownDocuments:
         """The documents of a log, or those for which ``known``, by document code, is True."""
-        if known is None:
+        if known is None or known.all():
             return cls(log.doc_ids, log.features, log.doc_of_version)
         ids = None if log.doc_ids is None else log.doc_ids[known]
         versions = np.flatnonzero(known[log.doc_of_version])

@@ -221,9 +221,12 @@ def weak_links(
     trees.append(_links_between(labels, n_components, strength))
     a, b, variance = (np.concatenate(columns) for columns in zip(*trees, strict=True))
     order = np.argsort(variance, kind="stable")
-    a, b, variance = a[order], b[order], variance[order]
-    n_smaller = _smaller_sides(a, b, n_factors)
-    return a[::-1], b[::-1], variance[::-1], n_smaller[::-1]
+    sides, n_smaller = DisjointSet(range(n_factors)), []
+    for ends in zip(a[order].tolist(), b[order].tolist(), strict=True):
+        n_smaller.append(min(map(sides.subset_size, ends)))
+        sides.merge(*ends)
+    weakest = order[::-1]
+    return a[weakest], b[weakest], variance[weakest], np.array(n_smaller[::-1], dtype=np.intp)
 
 
 def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats:
@@ -290,15 +293,6 @@ def _links_between(labels, n_components, strength):
     hub = int(np.argmax(mass))
     others = np.delete(strongest, hub)
     return np.full(len(others), strongest[hub]), others, np.full(len(others), np.inf)
-
-
-def _smaller_sides(a, b, n_factors):
-    """Number of factors on the smaller side of each link, when links are added in this order."""
-    sides, smaller = DisjointSet(range(n_factors)), []
-    for ends in zip(a.tolist(), b.tolist(), strict=True):
-        smaller.append(min(map(sides.subset_size, ends)))
-        sides.merge(*ends)
-    return np.array(smaller, dtype=np.intp)
 
 
 # Many factors: random projections -----------------------------------------------------

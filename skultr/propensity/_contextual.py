@@ -194,6 +194,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         return pd.DataFrame(examination, index, self.examination_.index)
 
     _predicts_from_features = True
+    _reads_rows = True  # the contexts
 
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
@@ -204,10 +205,6 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         contexts = feature_names(names, {self._click_column})
         contexts = contexts if self.context is None else self._names()
         return ["bias" if "bias" in names else "position", *contexts]
-
-    @property
-    def _reads_rows(self):
-        return True  # the contexts
 
     def _n_subtasks(self):
         return super()._n_subtasks() * (1 + self.n_bootstrap)

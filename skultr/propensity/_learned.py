@@ -128,9 +128,12 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
     def _estimate(self, cells):
         cells = cells.with_half_clicks()
         fit = self._fit_table(cells)
+        # Of those factors alone that documents connect to the first one, of any user.
+        bias, component = cells.factors.bias, cells.component_of_factors
+        linked = np.isin(component, component[bias == bias.min()])
         own = cells.factors.user is not None
         return Estimate(
-            np.where(_linked_to_first(cells), fit.factor_logits, np.nan),
+            np.where(linked, fit.factor_logits, np.nan),
             fit.own_error() if own else fit.standard_error(0),
         )
 
@@ -327,12 +330,6 @@ class DualLearningPropensity(_LearnedPropensity):
             return Estimate(log_examination)
 
         return estimate
-
-
-def _linked_to_first(cells):
-    """Mask of the factors that documents connect to the first bias factor (of any user)."""
-    bias, component = cells.factors.bias, cells.component_of_factors
-    return np.isin(component, component[bias == bias.min()])
 
 
 def _features_of(X, not_features, why, rows=None):

@@ -147,7 +147,12 @@ def relevance_labels(
     >>> labels["effective_sample"].tolist()
     [100.0, 50.0]
     """
-    X, y = counted(X, y, sample_weight, {}, "relevance_labels", _count_by(propensity, interval))
+
+    def count(X, y):
+        by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
+        return count_cells_of(X, y, by, mean=["production"] * interval)
+
+    X, y = counted(X, y, sample_weight, {}, "relevance_labels", count)
     given = X, y
     X, y, _, clicks, scale = take_target(X, y, "relevance_labels")
     if not is_frame(X) or read_role(X, "doc") is None:
@@ -185,16 +190,6 @@ def relevance_labels(
     name = "clicks" if clicks is None else "outcome"
     table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
     return table.rename(columns={"clicks": name})
-
-
-def _count_by(propensity, interval):
-    """How the cells of a log in an engine are counted."""
-
-    def count(X, y):
-        by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
-        return count_cells_of(X, y, by, mean=["production"] * interval)
-
-    return count
 
 
 def _of_click_model(model, given, X, y, sample_weight, clip):
