@@ -337,7 +337,7 @@ class _Copy:
             low, high, dtype = min(lows), max(highs), np.result_type(*types)
             if name in n_codes:
                 high = n_codes[name] - 1
-                dtype = _narrowest(low, high, np.int16 if name == "bias" else np.int32)
+                dtype = _narrowest(high, np.int16 if name == "bias" else np.int32)
             if low < high:
                 path = scratch / f"{self.name}_{name}.array"
                 self.columns[name] = _scratch_array(path, dtype, (int(self.first_row[-1]),))
@@ -356,7 +356,7 @@ class _Copy:
     def write(self, manifest: Manifest) -> dict[str, Any]:
         """Write the tables; returns facts about them."""
         manifest.save(f"{self.name}_rows", self.columns)
-        narrow = _narrowest(0, self.lengths.max(), np.int16)
+        narrow = _narrowest(self.lengths.max(), np.int16)
         manifest.save(f"{self.name}_lists", {"n_rows": self.lengths.astype(narrow)})
         return {"n_rows": int(self.first_row[-1]), "constants": self.constants}
 
@@ -365,14 +365,14 @@ def _range_of(column):
     """Smallest and largest value of a column, and the narrowest type that holds all exactly."""
     low, high = column.min(), column.max()
     if column.dtype.kind == "i":
-        return low, high, _narrowest(low, high, np.int16)
+        return low, high, _narrowest(high, np.int16)
     exact = low == high or (column.astype(np.float32) == column).all()
     return low, high, np.dtype(np.float32 if exact else np.float64)
 
 
-def _narrowest(low, high, least):
-    """The narrowest type of whole numbers between two, with a sign, from ``least`` on."""
-    return np.result_type(least, np.min_scalar_type(low), np.min_scalar_type(high))
+def _narrowest(high, least):
+    """The narrowest type of whole numbers up to one, with a sign, from ``least`` on."""
+    return np.result_type(least, np.min_scalar_type(-1 - int(high)))
 
 
 def _places(sorted_query, first):
