@@ -15,7 +15,7 @@ from ._cells import Cells, distinct
 from ._clicklog import NOBODY, ClickLog, NeverShown
 from ._dataset_files import Manifest
 from ._hashing import row_hashes
-from ._on_disk import LogOnDisk
+from ._roles import LogOnDisk
 from ._segments import offsets_from_counts, pair_codes
 
 

@@ -151,7 +151,7 @@ class _SpreadRows:
     def close(self) -> list[Path]:
         """Close the files; returns those that have rows."""
         if not self._files:
-            NO_ROWS.report(0, None, None)
+            NO_ROWS.report()
         for file in self._files.values():
             file.close()
         self.scale = max(1.0, 0.0 if "impressions" in self.roles else self.largest)

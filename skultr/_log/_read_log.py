@@ -12,8 +12,7 @@ import pandas as pd
 from .._base._typing import Floats
 from ._clicklog import ClickLog
 from ._dataset_frames import FramesOfLog
-from ._on_disk import LogOnDisk, refuse_arguments
-from ._roles import read_values
+from ._roles import LogOnDisk, read_values, refuse_arguments
 
 
 class ReadLog(FramesOfLog):

@@ -24,7 +24,6 @@ from .._log._dataset import ClickDataset
 from .._log._documents import FeatureTable
 from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
 from .._log._joined_logs import AddsLogs, Kept, counts_of, with_bias_values
-from .._log._on_disk import log_and_clicks, refuse_dataset
 from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_target, warn_about_names
@@ -38,8 +37,10 @@ from .._log._roles import (
     is_checked,
     is_frame,
     knows_names,
+    log_and_clicks,
     read_role,
     read_values,
+    refuse_dataset,
     refuse_missing,
     role_columns,
     take_off,
