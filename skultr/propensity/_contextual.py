@@ -370,7 +370,7 @@ def _documents_as_lists(cells, contexts):
         features=contexts,
         version=cells.factors.user[factor],
         doc_of_version=np.arange(len(contexts)),
-        query=cells.doc_query[cells.doc[rows]],
+        query_of_list=cells.doc_query[cells.doc[rows[offsets[:-1]]]],
         user=zeros,
         position=zeros + 1,
         bias=bias[factor],
