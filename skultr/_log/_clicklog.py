@@ -319,20 +319,13 @@ class ClickLog:
         factor = of_queries[self.query]
         return replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
 
-    def comparable(self) -> tuple[ClickLog, Floats | None]:
-        r"""The log with the pages of one row joined, query by query, and the exposure of rows.
+    def comparable(self) -> ClickLog:
+        r"""The log with the pages of one row joined, query by query, and exposure as weight.
 
         Nothing can be compared within a page of one row. Where most clicks of a query fell on
         such pages, all its rows become one list. They differ in their impressions :math:`n`, and
         :math:`\mathrm{E}[c] = n\,o\,r`: a listwise loss has its optimum at relevance if
-        :math:`\log n` is added to the scores.
-
-        Returns
-        -------
-        log : ClickLog
-            The same rows, in fewer lists.
-        exposure : ndarray of shape (n_rows,) or None
-            Impressions of the rows of joined lists, 1 for others; None if nothing was joined.
+        :math:`\log n` is added to the scores. Exposure is :math:`n` in joined lists, 1 in others.
         """
         sums = [np.bincount(part.list_, part.clicks, part.n_lists) for part in self.chunks()]
         clicks = np.concatenate([np.zeros(0), *sums])
@@ -341,11 +334,11 @@ class ClickLog:
         joined = 2 * alone > np.bincount(query, clicks, n_queries)
         joined &= np.bincount(query, minlength=n_queries) > 1
         if not joined.any():
-            return self, None
+            return replace(self, weight=np.broadcast_to(np.float32(1), self.n_rows))
         begins = (np.diff(query, prepend=-1) != 0) | ~joined[query]
         offsets = np.append(self.offsets[:-1][begins], self.n_rows)
-        log = replace(self, offsets=offsets, all_lists_differ=False)
-        return log, np.where(joined[self.query], self.weight, 1.0)
+        weight = np.where(joined[self.query], self.weight, 1.0)
+        return replace(self, offsets=offsets, weight=weight, all_lists_differ=False)
 
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""

@@ -8,7 +8,7 @@ log n + log o, it determines examination whatever relevance is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,6 +47,8 @@ class ClickChoice:
         (Weighted) number of clicks of each of these rows.
     total : ndarray of shape (n_lists,)
         The same of each list.
+    offset : ndarray of shape (n_used,), default=None
+        What is added to all logits: log exposure, see :meth:`of_log`.
     """
 
     rows: Ints | slice
@@ -54,6 +56,7 @@ class ClickChoice:
     starts: Ints
     clicks: Floats
     total: Floats
+    offset: Floats | None = None
 
     @classmethod
     def from_rows(cls, list_: Ints, clicks: Floats, shown: Bools | None = None) -> ClickChoice:
@@ -69,16 +72,11 @@ class ClickChoice:
         return cls(rows, np.repeat(np.arange(len(starts)), sizes), starts, clicks, total)
 
     @classmethod
-    def of_log(cls, log: ClickLog) -> tuple[ClickChoice, Floats]:
-        """The clicked lists of a log, with pages of one row joined, and log exposure by row.
-
-        Log exposure belongs to the logits of all methods; it is 0 where nothing was joined.
-        """
-        log, exposure = log.comparable()
+    def of_log(cls, log: ClickLog) -> ClickChoice:
+        """The clicked lists of a log, with pages of one row joined, and log exposure as offset."""
+        log = log.comparable()
         choice = cls.from_rows(log.list_, log.clicks)
-        if exposure is None:
-            return choice, np.broadcast_to(0.0, log.n_rows)
-        return choice, np.log(np.maximum(exposure, TINY))
+        return replace(choice, offset=np.log(np.maximum(log.weight[choice.rows], TINY)))
 
     @property
     def n_clicks(self) -> float:
@@ -166,11 +164,10 @@ class ClickChoice:
         factor: Ints,
         start: Floats,
         weight: float | None = 1.0,
-        log_exposure: Floats | float = 0.0,
     ) -> Floats:
         r"""Maximum-likelihood log examination by bias factor, given relevance.
 
-        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h + \log n)_i` in :math:`h`.
+        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h)_i` in :math:`h`.
 
         Parameters
         ----------
@@ -182,8 +179,6 @@ class ClickChoice:
             Log examination to start from.
         weight : float or None, default=1.0
             :math:`w`; None estimates it too, at least 0.
-        log_exposure : ndarray of shape (n_rows,) or float, default=0.0
-            :math:`\log n`, see :meth:`of_log`.
 
         Returns
         -------
@@ -196,11 +191,10 @@ class ClickChoice:
         g, factor, n = relevance[self.rows], factor[self.rows], len(start)
         # The scale of the scores does not matter, only that they do not overflow.
         g = g - np.maximum.reduceat(g, self.starts)[self.list_]
-        exposure = np.broadcast_to(log_exposure, len(relevance))[self.rows]
 
         def objective(point):
             scaled = g * (point[n] if weight is None else weight)
-            log_shares = self.log_shares(scaled + point[:n][factor] + exposure)
+            log_shares = self.log_shares(scaled + point[:n][factor])
             surplus = self.expected(np.exp(log_shares)) - self.clicks
             gradient = np.bincount(factor, surplus, minlength=n)
             if weight is None:
@@ -214,6 +208,7 @@ class ClickChoice:
 
     def log_shares(self, logits: Floats) -> Floats:
         """Log probability that a click of the list falls on each used row, given their logits."""
+        logits = logits if self.offset is None else logits + self.offset
         highest = np.maximum.reduceat(logits, self.starts)[self.list_]
         logits = logits - highest
         return logits - np.log(np.add.reduceat(np.exp(logits), self.starts))[self.list_]

@@ -57,7 +57,7 @@ def test_dual_loss_by_hand():
     h = torch.tensor([[0.0, -1.0]], dtype=torch.float64, requires_grad=True)
 
     class Batch:
-        mask = torch.ones(1, 2, dtype=torch.bool)
+        mask, weight = torch.ones(1, 2, dtype=torch.bool), torch.ones(1, 2)
 
         def __len__(self):
             return 1
