@@ -10,12 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
-from ._cells import Cells, distinct
+from ._cells import Cells
 from ._clicklog import ClickLog
 from ._dataset_files import Manifest
 from ._hashing import row_hashes
 from ._on_disk import LogOnDisk
-from ._segments import offsets_from_counts
+from ._segments import encode, offsets_from_counts
 
 
 class FramesOfLog(LogOnDisk):
@@ -142,8 +142,7 @@ def places_of(log: ClickLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Ints]:
         tables["bias"] = (log.bias + 1, np.append(np.nan, log.bias_values))
     if "user" in roles:
         tables["user"] = (log.user, log.user_ids)
-    code, n_codes = _combined(tables)
-    found, number = distinct(code, n_codes)
+    number, found = encode(_combined(tables)[0])
     return pd.DataFrame(_split(tables, found)), number
 
 

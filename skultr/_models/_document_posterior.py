@@ -11,7 +11,7 @@ from scipy.special import gammainc, gammaincinv, gammaln
 from sklearn.isotonic import isotonic_regression
 
 from .._base._typing import Floats, Ints
-from .._log._cells import Cells, distinct
+from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, encode, pair_codes
 
@@ -70,7 +70,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     """
     rows = log.shown_rows
     n_docs, n_queries = log.n_docs, len(log.query_ids)
-    key, pair = distinct(pair_codes(log.query[rows], log.doc[rows], n_docs), n_queries * n_docs)
+    pair, key = encode(pair_codes(log.query[rows], log.doc[rows], n_docs))
     query, doc = np.divmod(key, n_docs)
     weight, position = log.weight[rows], log.position[rows]
     impressions = np.bincount(pair, weight, minlength=len(key))
@@ -81,7 +81,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
         return LoggedPlaces(query, doc, impressions, mean[query] - score, pair)
     # The number of lists: of impressions at the position where most of them have a document.
     depth = int(position.max(initial=0)) + 1
-    cells, cell = distinct(pair_codes(log.query[rows], position, depth), n_queries * depth)
+    cell, cells = encode(pair_codes(log.query[rows], position, depth))
     lists = np.zeros(n_queries)
     np.maximum.at(lists, cells // depth, np.bincount(cell, weight, minlength=len(cells)))
     below = np.zeros(n_queries)

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from .._base._typing import Bools, Floats, Ints
-from .._log._factors import loss_scale
+from .._log._cells import loss_scale
 from .._log._segments import TINY
 from .._models._click_choice import ClickChoice
 from ._losses import CLICK_ONLY, LOSSES, ListLoss, exposure_loss

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .._log._hashing import hash_columns, mix
-from .._log._segments import offsets_from_counts, rectangles
+from .._log._segments import equal_keys, offsets_from_counts, rectangles
 from .._models._browsing import (
     chain_click_probability,
     chain_conditional_click_probability,
@@ -537,12 +537,8 @@ def _tails(log, last, key, n_keys):
 def _fold(tails):
     """Distinct tails: first row, number of rows, key, and the sum of the weights of equal ones."""
     begin, lengths, head, weight, *hashes = (np.concatenate(of) for of in zip(*tails, strict=True))
-    order = np.lexsort(hashes)
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = np.any([of[order[1:]] != of[order[:-1]] for of in hashes], axis=0)
-    group = np.cumsum(new) - 1
-    first = order[new]
-    return begin[first], lengths[first], head[first], np.bincount(group, weight[order])
+    group, first = equal_keys(hashes)
+    return begin[first], lengths[first], head[first], np.bincount(group, weight)
 
 
 def _blocks(doc, n_docs, begin, lengths, head, weight):

@@ -18,7 +18,7 @@ from torch.nn.functional import logsigmoid
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Column, Floats, Ints, Table
-from .._log._factors import (
+from .._log._cells import (
     examination_table,
     factor_codes,
     loss_scale,

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base._sklearn import Interval, seeded_clone
 from .._base._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from .._log import _faults
-from .._log._factors import examination_table
+from .._log._cells import examination_table
 from .._log._hashing import equal_rows, hash_columns
 from .._log._pickles import NotPickled
 from .._log._roles import is_frame, read_role, without_columns

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from .._base._typing import Floats
-from .._log._factors import examination_table
+from .._log._cells import examination_table
 from .._models._table_curve import TableCurve, table_curve
 from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 
