@@ -18,9 +18,8 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 from ._base._sklearn import safe_indexing
 from ._base._typing import Column, Ints, RandomState, Table
 from ._log._dataset import ClickDataset
-from ._log._on_disk import refuse_dataset
 from ._log._reader import queries_of
-from ._log._roles import count_rows, is_frame, role_columns
+from ._log._roles import count_rows, is_frame, refuse_dataset, role_columns
 from .exceptions import ClickDataWarning, warn_user
 
 __all__ = ["OffPolicySelection", "QueryKFold", "QueryShuffleSplit", "train_test_queries"]

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
 from skultr._base._threads import ALL, few_threads, share_of_worker, threads_of
-from skultr._torch._loop import OPTIMIZERS
+from skultr._torch._net import OPTIMIZERS
 from skultr.click_models import NCMModel
 from skultr.propensity import ContextualPropensity
 from skultr.rankers import CLDRanker, DLARanker, NaiveRanker, VectorizationRanker

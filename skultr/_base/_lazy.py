@@ -12,17 +12,9 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package that imports on demand.
 
-    The ``__init__`` of the package repeats the names as imports under ``TYPE_CHECKING``, for
-    editors and type checkers; ``tests/test_layers.py`` compares the two.
-
-    Parameters
-    ----------
-    package : str
-        ``__name__`` of the package.
-    homes : mapping of str to iterable of str
-        Module of the package (without the leading dot) to the names that it defines.
-    submodules : iterable of str
-        Modules that are themselves attributes of the package.
+    ``homes`` are modules of the package and the names that each defines, and ``submodules`` are
+    themselves attributes. The ``__init__`` of the package repeats the names as imports under
+    ``TYPE_CHECKING``, for editors and type checkers; ``tests/test_layers.py`` compares the two.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
     submodules = set(submodules)

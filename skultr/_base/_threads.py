@@ -30,17 +30,10 @@ def few_threads(work: float = 0.0, *, blas: bool = True) -> Iterator[None]:
     """Context in which small work runs on one thread, and large work on as many as the caller set.
 
     It holds for torch in the calling thread, and for BLAS (NumPy, SciPy) in the whole process. The
-    innermost context decides; each restores what was set before it.
+    innermost context decides; each restores what was set before it. ``work`` are multiplications
+    of the largest single step, such as n³ / 6 of a Cholesky factor. Without ``blas`` it is for
+    torch alone, which costs 2 microseconds rather than 10.
 
-    Parameters
-    ----------
-    work : float, default=0.0
-        Multiplications of the largest single step, such as n³ / 6 of a Cholesky factor.
-    blas : bool, default=True
-        False for work of torch alone, which costs 2 microseconds rather than 10.
-
-    Examples
-    --------
     >>> from threadpoolctl import threadpool_info
     >>> from skultr._base._threads import few_threads
     >>> with few_threads():
@@ -61,13 +54,6 @@ def few_threads(work: float = 0.0, *, blas: bool = True) -> Iterator[None]:
 def threads_of(n_jobs: int | None) -> int:
     """Number of threads of a learner with this ``n_jobs``; in a worker, no more than its share.
 
-    Parameters
-    ----------
-    n_jobs : int or None
-        As in scikit-learn: None is 1, and -1 all cores.
-
-    Examples
-    --------
     >>> from skultr._base._threads import threads_of
     >>> threads_of(None), threads_of(3)
     (1, 3)

@@ -27,8 +27,8 @@ from ._counted import (
     with_hashes,
     with_versions,
 )
+from ._documents import FeatureTable
 from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION
-from ._feature_table import FeatureTable
 from ._hashing import hash_columns
 from ._reader import name_documents
 from ._roles import ROLES, feature_names, is_role

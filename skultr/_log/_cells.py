@@ -508,9 +508,8 @@ def examination_table(
     log: Any, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
 ) -> pd.DataFrame:
     """Examination by bias factor, relative to the first known one, with impressions and clicks."""
-    rows = log.shown_rows
     count = {
-        name: np.bincount(log.bias[rows], values[rows], minlength=len(log.bias_values))
+        name: np.bincount(log.bias, values, minlength=len(log.bias_values))
         for name, values in (
             ("examination", examination * log.weight),
             ("impressions", log.weight),

@@ -6,7 +6,7 @@ the rows that it was read from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints
 from ._cells import Cells
-from ._feature_table import FeatureTable
+from ._documents import FeatureTable
 from ._hashing import equal_rows, hash_columns, mix
 from ._reader import Rows, first_rows, read
 from ._segments import (
@@ -35,8 +35,33 @@ _CHUNK_VALUES = 1 << 20
 _COLUMNS = 16
 #: Rows to which a few numbers that all documents share are fitted.
 SAMPLE = 1 << 21
-BY_ROW = ("version", "query", "user", "position", "bias", "clicks", "weight", "shown")
+BY_ROW = ("version", "query", "user", "position", "bias", "clicks", "weight")
 _MAY_BE_NONE = ("propensity", "production")
+
+
+class NeverShown(NamedTuple):
+    """Candidates of queries: versions of documents in rows that were not shown.
+
+    Each pair is there once, sorted: how often a log repeats a candidate carries no information,
+    because every page of the query could have shown it. Other rows may show it nevertheless.
+    """
+
+    query: Ints  # (n_candidates,)
+    version: Ints  # (n_candidates,)
+
+    @classmethod
+    def of_rows(cls, query: Ints, version: Ints, n_versions: int) -> NeverShown:
+        """The distinct pairs among rows."""
+        pairs = np.unique(pair_codes(query, version, n_versions))
+        return cls(*(each.astype(np.int32) for each in np.divmod(pairs, n_versions)))
+
+    def of_queries(self, keep: Bools) -> NeverShown:
+        """Those of the queries for which ``keep``, a bool array by query code, is True."""
+        rows = keep[self.query]
+        return NeverShown(self.query[rows], self.version[rows])
+
+
+NOBODY = NeverShown(*np.zeros((2, 0), dtype=np.int32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +75,8 @@ class ClickLog:
     between rows: a version is one feature vector of one document, and equal vectors of a document
     are one version. Where features never change, versions are documents.
 
-    Rows of candidates that were never shown are last in their list, with ``shown`` False and
-    ``bias`` and ``position`` -1.
+    All rows were shown. Candidates that were not are a table of their own; where it is read, the
+    log has their versions and documents, too.
 
     Parameters
     ----------
@@ -69,7 +94,6 @@ class ClickLog:
         Weighted number of clicks: click rate times ``weight``.
     weight : ndarray of shape (n_rows,)
         Impressions times sample weight.
-    shown : ndarray of shape (n_rows,), bool
     propensity : ndarray of shape (n_rows,) or None
         Known examination probabilities.
     offsets : ndarray of shape (n_lists + 1,)
@@ -81,6 +105,8 @@ class ClickLog:
         is one query; None if documents are equal rows of features.
     production : ndarray of shape (n_rows,) or None
         Score of the ranker that served the list; only for readers that ask for the role.
+    candidates : NeverShown
+        Candidates of the queries, for models of which documents are shown.
     all_lists_differ : bool
         True if no two lists are equal but for users and clicks: there is nothing to merge.
     """
@@ -94,7 +120,6 @@ class ClickLog:
     bias: np.ndarray
     clicks: np.ndarray
     weight: np.ndarray
-    shown: np.ndarray
     propensity: np.ndarray | None
     offsets: np.ndarray
     query_ids: np.ndarray
@@ -102,6 +127,7 @@ class ClickLog:
     user_ids: np.ndarray
     doc_ids: pd.Index | None
     production: np.ndarray | None = None
+    candidates: NeverShown = NOBODY
     all_lists_differ: bool = False
 
     @property
@@ -142,56 +168,36 @@ class ClickLog:
         return self.query[self.offsets[:-1]]
 
     @property
-    def shown_rows(self) -> slice | Ints:
-        """Index of the rows that were shown: a slice (no copy) if all were shown."""
-        return slice(None) if self.shown.all() else np.flatnonzero(self.shown)
-
-    @property
     def n_impressions(self) -> float:
-        """Impressions of the rows that were shown, times sample weights."""
-        return float(self.weight[self.shown_rows].sum(dtype=float))
-
-    @property
-    def shown_docs(self) -> Bools:
-        """True for a document that was shown at least once, shape (n_docs,)."""
-        return np.bincount(self.doc[self.shown_rows], minlength=self.n_docs) > 0
+        """Impressions of all rows, times sample weights."""
+        return float(self.weight.sum(dtype=float))
 
     @cached_property
     def click_rate(self) -> Floats:
-        """Clicks over impressions, shape (n_rows,); 0 where nothing was shown."""
-        weight = np.where(self.shown, self.weight, np.inf)
-        return self.clicks / weight.astype(np.float64, copy=False)
-
-    def shown_features(self) -> NDArray[Any]:
-        """Features of the versions that were shown at least once."""
-        seen = np.zeros(self.n_versions, dtype=bool)
-        seen[self.version[self.shown_rows]] = True
-        return self.features if seen.all() else self.features[seen]
+        """Clicks over impressions, shape (n_rows,)."""
+        return self.clicks / self.weight.astype(np.float64, copy=False)
 
     def by_document(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values (n_versions, ...) as means by document, weighted by impressions."""
         if self.n_versions == self.n_docs:
             return values
-        rows = self.shown_rows
-        weight = np.bincount(self.version[rows], self.weight[rows], minlength=self.n_versions)
+        weight = np.bincount(self.version, self.weight, minlength=self.n_versions)
         weight = np.maximum(weight, TINY)
         first = np.flatnonzero(np.diff(self.doc_of_version, prepend=-1))
         weight /= np.add.reduceat(weight, first)[self.doc_of_version]
         weight = weight.reshape(-1, *[1] * (values.ndim - 1))
         return np.add.reduceat(values * weight, first)
 
-    def versions_of(self, query: Ints, doc: Ints, weight: Floats) -> tuple[Ints, Ints, Floats]:
+    def versions_of(self, query: Ints, doc: Ints) -> tuple[Ints, Ints, Floats]:
         """The versions of (query, document) pairs, and how a pair's weight divides among them.
 
-        The pairs are those of all rows with positive ``weight`` (n_rows,), sorted. Returns the
-        place of the pair, the version, and its share of the weight of the pair.
+        The pairs are those of all rows, sorted. Returns the place of the pair, the version, and
+        its share of the impressions of the pair.
         """
         if self.n_versions == self.n_docs:
             return np.arange(len(doc)), doc, np.ones(len(doc))
-        rows = np.flatnonzero(weight > 0)
-        key = pair_codes(self.query[rows], self.version[rows], self.n_versions)
-        place, key = encode(key)
-        total = np.bincount(place, weight[rows])
+        place, key = encode(pair_codes(self.query, self.version, self.n_versions))
+        total = np.bincount(place, self.weight)
         of_query, version = np.divmod(key, self.n_versions)
         pair = np.searchsorted(
             pair_codes(query, doc, self.n_docs),
@@ -211,15 +217,9 @@ class ClickLog:
 
     @cached_property
     def cells(self) -> Cells:
-        """Clicks and impressions by document and bias factor, of the rows that were shown."""
-        rows = self.shown_rows
+        """Clicks and impressions by document and bias factor."""
         return Cells.from_rows(
-            self.doc[rows],
-            self.bias[rows],
-            self.clicks[rows],
-            self.weight[rows],
-            self.n_docs,
-            len(self.bias_values),
+            self.doc, self.bias, self.clicks, self.weight, self.n_docs, len(self.bias_values)
         )
 
     def sample(self, max_rows: int = SAMPLE) -> ClickLog:
@@ -259,22 +259,12 @@ class ClickLog:
         log = self._columns(rows, offsets_from_sorted(list_))
         return replace(log, all_lists_differ=False)
 
-    def without_never_shown(self) -> ClickLog:
-        """The log without the candidates that were never shown."""
-        if self.shown.all():
+    def without_candidates(self) -> ClickLog:
+        """The log without its table of candidates, and the documents that no row shows."""
+        if not len(self.candidates.query):
             return self
-        log = self._columns(rows := np.flatnonzero(self.shown), np.zeros(1, dtype=int))
-        versions, version = np.unique(log.version, return_inverse=True)
-        docs, doc_of_version = np.unique(self.doc_of_version[versions], return_inverse=True)
-        return replace(
-            log,
-            features=self.features[versions],
-            version=version,
-            doc_of_version=doc_of_version,
-            doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
-            offsets=offsets_from_sorted(self.list_[rows]),
-            all_lists_differ=False,
-        )
+        log = replace(self, candidates=NOBODY)._with_versions_that_occur()
+        return replace(log, all_lists_differ=False)  # their order depends on the codes
 
     def without_propensity(self) -> ClickLog:
         """The log without propensities, by which equal lists may have differed."""
@@ -292,7 +282,7 @@ class ClickLog:
             return self
         group, first = self._identical_lists(users, patterns)
         if len(first) == self.n_lists:
-            return self._take_lists(first)
+            return self.take_lists(first)
         lengths = np.diff(self.offsets)
         # Cell of a row: the row at its place in the first list of its group.
         new_offsets = np.concatenate(([0], np.cumsum(lengths[first])))
@@ -304,7 +294,7 @@ class ClickLog:
             for name in ("clicks", "weight")
         }
         del cell
-        return replace(replace(self, **sums)._take_lists(first, but=sums), **sums)
+        return replace(replace(self, **sums).take_lists(first, but=sums), **sums)
 
     def tempered(self, exponent: float) -> tuple[ClickLog, Floats]:
         """The log with the traffic of each query (its impressions) raised to a power.
@@ -327,10 +317,7 @@ class ClickLog:
 
     def traffic_factors(self, exponent: float) -> Floats:
         """The factors of :meth:`tempered` by query, shape (n_queries,)."""
-        rows = self.shown_rows
-        traffic = np.bincount(
-            self.query[rows], weights=self.weight[rows], minlength=len(self.query_ids)
-        )
+        traffic = np.bincount(self.query, self.weight, minlength=len(self.query_ids))
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         return factor * (traffic.sum() / (factor * traffic).sum())
 
@@ -354,13 +341,10 @@ class ClickLog:
         exposure : ndarray of shape (n_rows,) or None
             Impressions of the rows of joined lists, 1 for others; None if nothing was joined.
         """
-        sums = [
-            [np.bincount(part.list_, each, part.n_lists) for each in (part.shown, part.clicks)]
-            for part in self.chunks()
-        ]
-        n_shown, clicks = np.concatenate(sums or np.zeros((1, 2, 0)), axis=1)
+        sums = [np.bincount(part.list_, part.clicks, part.n_lists) for part in self.chunks()]
+        clicks = np.concatenate([np.zeros(0), *sums])
         query, n_queries = self.query_of_list, len(self.query_ids)
-        alone = np.bincount(query, np.where(n_shown <= 1, clicks, 0.0), n_queries)
+        alone = np.bincount(query, np.where(np.diff(self.offsets) == 1, clicks, 0.0), n_queries)
         joined = 2 * alone > np.bincount(query, clicks, n_queries)
         joined &= np.bincount(query, minlength=n_queries) > 1
         if not joined.any():
@@ -372,7 +356,8 @@ class ClickLog:
 
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
-        return self._take_lists(np.flatnonzero(keep[self.query_of_list]))
+        log = self.take_lists(np.flatnonzero(keep[self.query_of_list]))
+        return replace(log, candidates=self.candidates.of_queries(keep))
 
     def with_values(self, role: str, known: NDArray[Any], values: NDArray[Any]) -> ClickLog:
         """The log with other bias factors or users: ``values`` in place of the ``known`` ones.
@@ -382,12 +367,10 @@ class ClickLog:
         column, names = getattr(self, role), f"{role}_{'values' if role == 'bias' else 'ids'}"
         found, code = np.unique(values, return_inverse=True)
         place = pd.Index(known).get_indexer(pd.Index(getattr(self, names)))
-        # A row that was not shown has the bias factor -1, which is the last.
-        table = np.append(np.where(place < 0, -1, code[place]), -1).astype(np.int32)
         merges = role == "bias" and len(found) < len(values)
         return replace(
             self,
-            **{role: table[column], names: found},
+            **{role: code[place].astype(np.int32)[column], names: found},
             all_lists_differ=self.all_lists_differ and not merges,
         )
 
@@ -396,36 +379,45 @@ class ClickLog:
         keep = np.zeros(len(self.query_ids), dtype=bool)
         keep[queries] = True
         lists = np.flatnonzero(keep[self.query_of_list])
-        log = self._part_of_lists(lists)
+        log = self._part_of_lists(lists, keep)
         if not log.all_lists_differ:
             return log
         # The order of the lists of a query is that of their hashes, which depend on the codes.
         order = np.lexsort([*log._list_hashes()[::-1], log.query_of_list])
         del log
-        return self._part_of_lists(lists[order])
+        return self._part_of_lists(lists[order], keep)
 
-    def _part_of_lists(self, lists):
-        """The log of some lists, with codes without gaps."""
-        log = self._take_lists(lists)
-        versions, version = _codes_that_occur(log.version, self.n_versions)
-        docs, doc_of_version = np.unique(self.doc_of_version[versions], return_inverse=True)
-        found, query = _codes_that_occur(log.query, len(self.query_ids))
-        factors, bias = _codes_that_occur(log.bias, len(self.bias_values))
-        users, user = _codes_that_occur(log.user, len(self.user_ids))
-        features = self.features[versions]
-        features.flags.writeable = False  # no fit may scale in place what the next one reads
+    def _part_of_lists(self, lists, keep):
+        """The log of some lists, and of the candidates of their queries; codes have no gaps."""
+        rest = self.candidates.of_queries(keep)
+        log = replace(self.take_lists(lists), candidates=rest)._with_versions_that_occur()
+        log.features.flags.writeable = False  # no fit may scale in place what the next one reads
+        queries, of_query = _codes_that_occur(len(self.query_ids), log.query, rest.query)
+        factors, of_factor = _codes_that_occur(len(self.bias_values), log.bias)
+        users, of_user = _codes_that_occur(len(self.user_ids), log.user)
         return replace(
             log,
-            features=features,
-            version=version,
-            doc_of_version=doc_of_version,
-            query=query,
-            bias=bias,
-            user=user,
-            query_ids=self.query_ids[found],
+            query=of_query[log.query],
+            bias=of_factor[log.bias],
+            user=of_user[log.user],
+            query_ids=self.query_ids[queries],
             bias_values=self.bias_values[factors],
             user_ids=self.user_ids[users],
+            candidates=log.candidates._replace(query=of_query[rest.query]),
+        )
+
+    def _with_versions_that_occur(self):
+        """The log with the versions, and the documents, of its rows and candidates only."""
+        rest = self.candidates
+        versions, number = _codes_that_occur(self.n_versions, self.version, rest.version)
+        docs, doc_of_version = np.unique(self.doc_of_version[versions], return_inverse=True)
+        return replace(
+            self,
+            features=self.features[versions],
+            version=number[self.version],
+            doc_of_version=doc_of_version,
             doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
+            candidates=rest._replace(version=number[rest.version]),
         )
 
     def _identical_lists(self, users, patterns):
@@ -449,7 +441,7 @@ class ClickLog:
             return _joined_hashes(replace(self, user=column), ("user",))
         return _joined_hashes(self, ())
 
-    def _take_lists(self, lists, but=()):
+    def take_lists(self, lists: Ints, but: Container[str] = ()) -> ClickLog:
         """The lists of these numbers; ``but`` names columns that are left as they are."""
         if len(lists) == self.n_lists and (lists == np.arange(self.n_lists)).all():
             return self
@@ -489,7 +481,7 @@ def _taken(column, rows):
     """Rows of a column; a constant one stays without memory."""
     if isinstance(rows, slice) or column.strides != (0,):
         return column[rows]
-    return np.broadcast_to(column[:1].reshape(()), len(rows))
+    return np.broadcast_to(column[:1], len(rows))
 
 
 def _narrow(column):
@@ -505,15 +497,12 @@ def _narrow_type(column):
     return column.astype(np.int32)
 
 
-def _codes_that_occur(column, n_codes):
-    """The codes of a column, sorted, and the column with their numbers; -1 stays."""
-    seen = np.zeros(n_codes + 1, dtype=bool)
-    seen[column] = True
-    seen[-1] = False
-    codes = np.flatnonzero(seen)
-    number = np.full(n_codes + 1, -1, dtype=np.int32)
-    number[codes] = np.arange(len(codes))
-    return codes, number[column]
+def _codes_that_occur(n_codes, *columns):
+    """The codes that occur in columns, sorted, and the number of each code among them."""
+    seen = np.zeros(n_codes, dtype=bool)
+    for column in columns:
+        seen[column] = True
+    return np.flatnonzero(seen), np.cumsum(seen, dtype=np.int32) - np.int32(1)
 
 
 def make_click_log(
@@ -555,6 +544,7 @@ def sort_into_lists(
     *,
     reuse: bool = False,
     table: FeatureTable | None = None,
+    candidates: bool = False,
 ) -> ClickLog:
     """The :class:`ClickLog` of rows that were checked.
 
@@ -565,42 +555,51 @@ def sort_into_lists(
     reuse : bool, default=False
         Whether the memory of ``features`` may hold the features of the log, so that both are never
         in memory; otherwise the array stays as it is.
+    table : FeatureTable, default=None
+        Features of the documents, in place of those of the rows.
+    candidates : bool, default=False
+        Whether the log has the candidates that were not shown.
 
     Returns
     -------
     log : ClickLog
     """
-    production = rows["production"]
+    shown = slice(None) if rows.shown.all() else np.flatnonzero(rows.shown)
+    known = slice(None) if candidates else shown  # rows whose documents the log has
     if table is None:
-        documents = rows.documents(features)
+        documents = rows.documents(features, known)
+        reuse = reuse or not isinstance(known, slice)
+        features = features[known]
         versions = _versions_of(documents, features)
         first = versions.first
     else:
-        documents = rows.documents(np.empty((rows.n_rows, 0), dtype=np.float32))
+        documents = rows.documents(np.empty((rows.n_rows, 0), dtype=np.float32), known)
         first = table.places(documents.ids)
         versions = _Versions(documents.code, first, np.arange(len(first)))
         reuse = False
-        if production is None and table.production is not None:
-            production = table.production[first][documents.code]
-    shown, (bias, bias_values), (user, user_ids) = rows.shown, rows.bias, rows.user
-    all_shown = bool(shown.all())
+    version, never = versions.code, NOBODY
+    if known is not shown:
+        rest = ~rows.shown
+        never = NeverShown.of_rows(rows.query[rest], version[rest], len(first))
+        version = version[shown]
+    (bias, bias_values), (user, user_ids) = rows.bias, rows.user
     columns = {
-        "version": versions.code,
         "query": rows.query,
         "user": user,
-        "position": rows.position if all_shown else np.where(shown, rows.position, -1),
+        "position": rows.position,
         "bias": bias,
-        "clicks": rows.clicks if all_shown else np.where(shown, rows.clicks, 0.0),
+        "clicks": rows.clicks,
         "weight": rows.weight,
-        "shown": shown,
+        "propensity": rows["propensity"],
+        "production": rows["production"],
     }
-    if rows["propensity"] is not None:
-        columns["propensity"] = np.where(shown, rows["propensity"], 1.0)
-    if production is not None:
-        columns["production"] = production
-    order = _sorting_order(rows.place, versions.code, all_shown)
+    columns = {name: of[shown] for name, of in columns.items() if of is not None}
+    columns["version"] = version
+    if table is not None and table.production is not None:
+        columns.setdefault("production", table.production[first][version])
+    order = _sorting_order(rows.place[shown])
     del rows.place  # twice as large as a column
-    offsets = offsets_from_sorted(rows.list_[order])
+    offsets = offsets_from_sorted(rows.list_[shown][order])
     for name in columns:  # one by one, so that the log is never held twice in memory
         columns[name] = _narrow(columns[name][order])
     columns.setdefault("propensity", None)
@@ -613,13 +612,12 @@ def sort_into_lists(
         bias_values=bias_values,
         user_ids=user_ids,
         doc_ids=documents.ids,
+        candidates=never,
     )
 
 
-def _sorting_order(place, doc, all_shown):
-    """Order of the rows by list and position; rows that were not shown by document."""
-    if not all_shown:
-        return np.lexsort((doc, place))
+def _sorting_order(place):
+    """Order of the rows by list and position."""
     if (place[1:] >= place[:-1]).all():
         return slice(None)
     return np.argsort(place, kind="stable")

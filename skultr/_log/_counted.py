@@ -231,7 +231,7 @@ def _check_rows(frame, columns, schema, called, more):
     counts = frame.select(nw.len().alias("n"), largest.alias("largest"), *counts)
     n_rows, largest, *counts = collect(counts).row(0)
     if not n_rows:
-        NO_ROWS.report(0, None, None)
+        NO_ROWS.report()
     ids = [name for name in ("qid", "doc") if name in schema]
     found = []
     for fault, rows, count in zip(faults, wrong, counts, strict=True):
@@ -329,7 +329,7 @@ def check_counts(
     ``called`` is the name of the column of numbers of clicks; None if it held click rates.
     """
     if not len(weight):
-        NO_ROW_SHOWN.report(0, None, None)
+        NO_ROW_SHOWN.report()
     if clicks is None:
         return
     if called is not None and look_like_rates(weight, clicks):
@@ -401,7 +401,7 @@ class CellCount:
     def _as_log(self, count, is_whole):
         table, weight, clicks = count.table, count.weight, count.clicks
         if is_whole and not len(weight):
-            NO_ROW_SHOWN.report(0, None, None)
+            NO_ROW_SHOWN.report()
         new = {"impressions": weight, "session": np.arange(len(weight))}
         if self.scope is not None:
             new["doc_scope"] = np.full(len(weight), self.scope, dtype=object)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Version of the files; a folder of another version is refused.
-FORMAT = 2
+FORMAT = 3
 #: Sums of files up to this size are compared whenever a log is opened.
 _SMALL = 1 << 24
 _PART = 1 << 22

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
 from ._cells import Cells
-from ._clicklog import ClickLog
+from ._clicklog import NOBODY, ClickLog, NeverShown
 from ._dataset_files import Manifest
 from ._hashing import row_hashes
-from ._on_disk import LogOnDisk
-from ._segments import encode, offsets_from_counts
+from ._roles import LogOnDisk
+from ._segments import encode, offsets_from_counts, pair_codes
 
 
 class FramesOfLog(LogOnDisk):
@@ -32,11 +33,22 @@ class FramesOfLog(LogOnDisk):
         -------
         X : DataFrame of shape (n_rows, n_columns)
             Roles and features, one row per document of each distinct list. ``session`` is the
-            number of the list, ``impressions`` how often it was served.
+            number of the list, ``impressions`` how often it was served. Lists end with those
+            candidates of their query that they do not show.
         click_rate : ndarray of shape (n_rows,)
             Clicks per impression.
         """
-        return rows_of(self.log(), self.roles, self.feature_names)
+        log = self.log()
+        X, rate = rows_of(log, self.roles, self.feature_names)
+        if not len(log.candidates.query):
+            return X, rate
+        others, list_ = _candidates_of_lists(log)
+        rest, none = rows_of(others, self.roles, self.feature_names)
+        rest["session"] = list_
+        rest[rest.columns.intersection(["position", "bias"])] = np.nan
+        order = np.argsort(np.append(X["session"], rest["session"]), kind="stable")
+        X = pd.concat([X, rest]).iloc[order].reset_index(drop=True)
+        return X, np.append(rate, none)[order]
 
     def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
         """Clicks and impressions of each document, as a log of one row per cell."""
@@ -61,19 +73,19 @@ def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
         for key, value in constants.items()
     }
     columns = {"propensity": None, "production": None, **columns, **rows}
-    bias, n_versions = columns["bias"], len(versions["doc"])
-    all_shown = "bias" in constants or bool(bias.min() >= 0)
+    n_versions = len(versions["doc"])
+    rest = manifest.load("candidates") if "candidates.arrow" in manifest.files else {}
     features = versions.get("features", np.empty((n_versions, 0), dtype=np.float32))
     return ClickLog(
         **columns,
         features=features,
         doc_of_version=versions["doc"],
-        shown=np.broadcast_to(np.array(True), n_rows) if all_shown else bias >= 0,
         offsets=offsets_from_counts(manifest.load(f"{name}_lists")["n_rows"]),
         query_ids=manifest.load("queries")["id"],
         bias_values=manifest.load("factors")["bias"],
         user_ids=manifest.load("users")["id"],
         doc_ids=load_doc_ids(manifest),
+        candidates=NeverShown(**rest) if rest else NOBODY,
         all_lists_differ=name == "merged",
     )
 
@@ -99,9 +111,9 @@ def rows_of(
         columns["doc"] = log.doc_ids.get_level_values(-1).to_numpy()[log.doc]
         if not isinstance(log.doc_ids, pd.MultiIndex):
             columns["doc_scope"] = "global"
-    columns["position"] = _where_shown(log.position, log.shown)
+    columns["position"] = log.position
     if "bias" in roles:
-        columns["bias"] = _where_shown(log.bias_values[log.bias], log.shown)
+        columns["bias"] = log.bias_values[log.bias]
     if "user" in roles:
         columns["user"] = log.user_ids[log.user]
     columns["impressions"] = log.weight
@@ -112,6 +124,22 @@ def rows_of(
     return pd.concat([pd.DataFrame(columns), features], axis=1), log.click_rate
 
 
+def _candidates_of_lists(log):
+    """The candidates that each list does not show, as rows without clicks, and their lists."""
+    rest, query = log.candidates, log.query_of_list
+    counts = np.bincount(rest.query, minlength=len(log.query_ids))
+    lengths, offsets = counts[query], offsets_from_counts(counts[query])
+    place = np.repeat(offsets_from_counts(counts)[query] - offsets[:-1], lengths)
+    version = rest.version[place + np.arange(offsets[-1])]
+    list_ = np.repeat(np.arange(log.n_lists), lengths)
+    at = pair_codes(list_, log.doc_of_version[version], log.n_docs)
+    others = ~np.isin(at, pair_codes(log.list_, log.doc, log.n_docs))
+    version, list_ = version[others], list_[others]
+    # What else is known of them is that of the first row of the list.
+    rows = log.take_rows(log.offsets[list_], list_)
+    return replace(rows, version=version, clicks=np.zeros(len(version))), list_
+
+
 def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     """One row per cell of a log: a document under values of the columns ``by``.
 
@@ -119,7 +147,6 @@ def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     ``doc`` is a hash of the features where documents have no ids, and ``session`` the number of
     the row: a cell is no result page.
     """
-    log = log.without_never_shown()
     tables = {name: _codes(log, name) for name in by}
     factor, n_factors = _combined(tables)
     cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, n_factors)
@@ -135,13 +162,8 @@ def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
 
 def places_of(log: ClickLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Ints]:
     """The distinct positions, bias factors and users of a log, and the place of each row."""
-    # The first value stands for rows that were not shown.
-    tables = {"position": _codes(log, "position")}
-    tables["position"][1][0] = np.nan
-    if "bias" in roles:
-        tables["bias"] = (log.bias + 1, np.append(np.nan, log.bias_values))
-    if "user" in roles:
-        tables["user"] = (log.user, log.user_ids)
+    names = [name for name in ("position", "bias", "user") if name == "position" or name in roles]
+    tables = {name: _codes(log, name) for name in names}
     number, found = encode(_combined(tables)[0])
     return pd.DataFrame(_split(tables, found)), number
 
@@ -163,17 +185,13 @@ def _split(tables, code):
     return columns
 
 
-def _where_shown(values, shown):
-    return values if shown.all() else np.where(shown, values, np.nan)
-
-
 def _codes(log: ClickLog, name: str) -> tuple[Any, NDArray[Any]]:
     """Codes of a column by row, and the values that they stand for."""
     if name == "user":
         return log.user, log.user_ids
     if name == "bias":
         return log.bias, log.bias_values
-    return np.maximum(log.position, 0), np.arange(int(log.position.max(initial=0)) + 1.0)
+    return log.position, np.arange(int(log.position.max(initial=0)) + 1.0)
 
 
 def _names_of_docs(log: ClickLog) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from .._base._progress import progress
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._clicklog import ClickLog, sort_into_lists
+from ._clicklog import NOBODY, ClickLog, NeverShown, sort_into_lists
 from ._counted import EngineLog, check_counts, check_numbers, look_like_rates, warn_about_rates
 from ._dataset_files import Manifest, import_pyarrow
 from ._faults import GRADES, IDS, NO_ROWS, count_of
@@ -86,6 +86,10 @@ def write_log(
     manifest = Manifest(out, {"click": click}, {})
     copies = {copy.name: copy.write(manifest) for copy in copies}
     manifest.save("queries", {"id": union.query_ids, "impressions": n_raw})
+    rest = [union.recoded(file.log, number).candidates for number, file in enumerate(files)]
+    rest = NeverShown.of_rows(*np.concatenate(rest, axis=1), n_versions)
+    if len(rest.query):
+        manifest.save("candidates", rest._asdict())
     manifest.save("factors", {"bias": union.bias_values})
     manifest.save("users", {"id": union.user_ids})
     doc = union.doc_of_version.astype(np.int32)
@@ -147,7 +151,7 @@ class _SpreadRows:
     def close(self) -> list[Path]:
         """Close the files; returns those that have rows."""
         if not self._files:
-            NO_ROWS.report(0, None, None)
+            NO_ROWS.report()
         for file in self._files.values():
             file.close()
         self.scale = max(1.0, 0.0 if "impressions" in self.roles else self.largest)
@@ -177,7 +181,7 @@ class _SpreadRows:
             features = table["features"].combine_chunks().flatten().to_numpy()
             features = features.reshape(len(table), -1)
         del table
-        log = sort_into_lists(rows, features)
+        log = sort_into_lists(rows, features, candidates=True)
         return log, np.bincount(rows.query)
 
     def check_counts(self, files: list[_File]) -> None:
@@ -260,9 +264,8 @@ class _File:
     """The log of a file of queries, merged, in a file; and what its codes stand for."""
 
     def __init__(self, path: Path, log: ClickLog, n_raw: Ints) -> None:
-        shown = log.shown_rows
-        sums = [float(each[shown].sum(dtype=float)) for each in (log.weight, log.clicks)]
-        self.sums = [float(np.count_nonzero(log.shown)), *sums]
+        sums = [float(each.sum(dtype=float)) for each in (log.weight, log.clicks)]
+        self.sums = [float(log.n_rows), *sums]
         self.path, self.n_raw = path, n_raw
         logs = [log.fold()]
         self.differs = logs[0].n_lists < log.n_lists
@@ -279,7 +282,7 @@ class _File:
         self.counts = [_Counts.of(each) for each in (logs[0], logs[-1])]
         logs[1:] = [replace(each, features=self.log.features) for each in logs[1:]]
         with path.open("wb") as file:
-            pickle.dump([replace(each, doc_ids=None) for each in logs], file)
+            pickle.dump([replace(each, doc_ids=None, candidates=NOBODY) for each in logs], file)
 
     def load(self) -> list[ClickLog]:
         """The merged log, and the detailed one if it is another; the file is deleted."""
@@ -300,7 +303,7 @@ class _Counts:
     def of(cls, log: ClickLog) -> _Counts:
         """Those of a log."""
         n = len(log.query_ids)
-        columns = {name: getattr(log, name) for name in _ON_DISK}
+        columns = {name: getattr(log, name) for name in _ON_DISK if log.n_rows}
         return cls(
             np.bincount(log.query, minlength=n),
             np.bincount(log.query_of_list, minlength=n),
@@ -324,12 +327,13 @@ class _Copy:
             n_rows[query], n_lists[query] = each.n_rows, each.n_lists
         self.first_row, self.first_list = map(offsets_from_counts, (n_rows, n_lists))
         self.lengths = np.empty(int(self.first_list[-1]), dtype=np.int32)
-        # Codes are those of the union, and -1 for the bias factor of rows that were not shown.
+        # Codes are those of the union.
         n_codes = {"version": len(union.doc_of_version), "query": len(union.query_ids)}
         n_codes |= {"bias": len(union.bias_values), "user": len(union.user_ids)}
         self.columns, self.constants = {}, {}
-        for name in counts[0].columns:
-            lows, highs, types = zip(*(each.columns[name] for each in counts), strict=True)
+        columns = [each.columns for each in counts if each.columns]
+        for name in columns[0]:
+            lows, highs, types = zip(*(each[name] for each in columns), strict=True)
             low, high, dtype = min(lows), max(highs), np.result_type(*types)
             if name in n_codes:
                 high = n_codes[name] - 1

@@ -1,9 +1,9 @@
-"""Which document of the training log a row to predict refers to."""
+"""Documents by their ids: those of a training log, and features in a frame of their own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +11,9 @@ from numpy.typing import NDArray
 
 from .._base._typing import Bools, Column, Ints, Table
 from ..exceptions import python_value
-from ._faults import check
+from ._faults import check, count_of
 from ._hashing import equal_rows, match_rows
-from ._roles import read_role
-
-if TYPE_CHECKING:
-    from ._clicklog import ClickLog
+from ._roles import as_pandas, column_names, feature_columns, is_frame, read_role
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +25,12 @@ class KnownDocuments:
     doc_of_version: np.ndarray  # (n_versions,)
 
     @classmethod
-    def of_log(cls, log: ClickLog, known: Bools) -> KnownDocuments:
-        """The documents of a log for which ``known``, a bool array by document code, is True."""
+    def of_log(cls, log: Any, known: Bools | None = None) -> KnownDocuments:
+        """The documents of a log, or those for which ``known``, by document code, is True."""
+        if known is None or known.all():
+            return cls(log.doc_ids, log.features, log.doc_of_version)
         ids = None if log.doc_ids is None else log.doc_ids[known]
         versions = np.flatnonzero(known[log.doc_of_version])
-        if len(versions) == len(log.doc_of_version):
-            return cls(ids, log.features, log.doc_of_version)
         place = np.cumsum(known) - 1
         return cls(ids, log.features[versions], place[log.doc_of_version[versions]])
 
@@ -56,11 +53,10 @@ class KnownDocuments:
         """Place of the document of each row, -1 where it is not known."""
         if self.ids is not None:
             reads = ("doc",) if self.ids.nlevels == 1 else ("qid", "doc")
-            ids = {role: read_role(X, role, {"qid": qid, "doc": doc}[role]) for role in reads}
-            ids = {role: values for role, values in ids.items() if values is not None}
+            ids = _ids_of(X, reads, qid, doc)
             check(ids)
             if "doc" in ids:
-                return self._places_by_ids(ids["doc"], ids.get("qid"))
+                return self._places_by_ids(ids)
         if features is None:
             return None, None
         qid = ids.get("qid") if self.ids is not None else None
@@ -68,12 +64,10 @@ class KnownDocuments:
         # A row without a match has the place -1, the last element, which is -1.
         return np.append(self.doc_of_version, -1)[version], range(len(features))
 
-    def _places_by_ids(self, doc, qid):
-        if self.ids.nlevels == 1:
-            return self.ids.get_indexer(_as_index(doc)), doc
-        if qid is not None:
-            names = pd.MultiIndex.from_arrays([_as_index(qid), _as_index(doc)])
-            return self.ids.get_indexer(names), names
+    def _places_by_ids(self, ids):
+        index = _index_of(ids)
+        if index.nlevels == self.ids.nlevels:
+            return self.ids.get_indexer(index), index
         alone = self.ids.get_level_values("doc")
         if alone.has_duplicates:
             raise ValueError(
@@ -82,7 +76,7 @@ class KnownDocuments:
                 f"{python_value(alone[alone.duplicated()][0])!r}): a document is the pair of "
                 "query and id. Add the column 'qid', or pass qid=."
             )
-        return alone.get_indexer(_as_index(doc)), doc
+        return alone.get_indexer(index), index
 
     def _places_by_features(self, features, qid):
         place, n_equal = match_rows(self.features, features)
@@ -107,10 +101,99 @@ class KnownDocuments:
         of_query = self.ids.get_level_values("qid")[self.doc_of_version]
         known = pd.MultiIndex.from_arrays([of_query, code[:n_known]])
         alone = np.flatnonzero(~known.duplicated(keep=False))
-        rows = pd.MultiIndex.from_arrays([_as_index(qid), code[n_known:]])
+        rows = pd.MultiIndex.from_arrays([pd.Index(qid, tupleize_cols=False), code[n_known:]])
         # A row without a match has the index -1, the last element, which is -1.
         return np.append(alone, -1)[known[alone].get_indexer(rows)]
 
 
-def _as_index(ids):
-    return pd.Index(ids, tupleize_cols=False)
+class FeatureTable:
+    """One row of features per document, by ``doc`` or by the pair (``qid``, ``doc``)."""
+
+    #: Rows of ``frame`` as the estimator reads them, once it has.
+    features: NDArray[np.float32]
+
+    def __init__(self, frame: Any) -> None:
+        if not is_frame(frame):
+            raise TypeError(
+                f"documents is a {type(frame).__name__}; expected a frame with the column 'doc' "
+                "(and 'qid', where ids are unique within a query only) and the features."
+            )
+        self.frame = frame
+        self.ids = self._index(frame)
+        self.production = read_role(frame, "production")
+        if self.ids.has_duplicates:
+            example = python_value(self.ids[self.ids.duplicated()][0])
+            raise ValueError(
+                f"documents has {int(self.ids.duplicated().sum())} rows whose "
+                f"{' and '.join(self.ids.names)} another row has too, such as {example!r}; "
+                "expected one row for each document."
+            )
+
+    def places(self, ids: pd.Index | None) -> Ints:
+        """Row of the frame of each document of a log; an error if one is missing."""
+        if ids is None:
+            raise ValueError(
+                "documents= was passed, but X has no column 'doc' and no doc was passed: nothing "
+                "links the rows to their features. Add the ids of the documents as 'doc'."
+            )
+        if ids.nlevels > self.ids.nlevels:
+            ids = ids.get_level_values("doc")
+        if ids.nlevels < self.ids.nlevels:
+            raise ValueError(
+                "documents has the column 'qid', but the documents of X are named by 'doc' alone "
+                "(X has no queries, or doc_scope is 'global'). Drop 'qid' from documents, or add "
+                "it to X."
+            )
+        place = self.ids.get_indexer(ids)
+        lost = np.flatnonzero(place < 0)
+        if len(lost):
+            types = [str(each.get_level_values("doc").dtype) for each in (ids, self.ids)]
+            differ = f" 'doc' holds {types[0]} values in X, and {types[1]} values in documents."
+            raise ValueError(
+                f"documents is missing {len(lost)} of {count_of(len(ids), 'document')} of the log "
+                f"(such as {python_value(ids[lost[0]])!r}); expected one row for each."
+                f"{differ if types[0] != types[1] else ''} (In a search, scikit-learn splits a "
+                "frame that has as many rows as X: add a row to documents then.)"
+            )
+        return place
+
+    def covers(self, X: Any) -> bool:
+        """True if a frame names documents, and has none of the features of the table."""
+        columns = column_names(X)
+        return "doc" in columns and not {*columns} & {*feature_columns(self.frame)}
+
+    def rows_of(self, X: Any, qid: Column | None = None, doc: Column | None = None) -> Ints:
+        """Row of the frame of the document of each row of X."""
+        return self.places(self._index(X, qid, doc))
+
+    def joined(self, X: Any, qid: Column | None = None, doc: Column | None = None) -> Any:
+        """The role columns of X and the features of each row, as a frame of pandas."""
+        table = as_pandas(self.frame, feature_columns(self.frame))
+        columns = as_pandas(X, [name for name in column_names(X) if name not in table.columns])
+        features = table.iloc[self.rows_of(X, qid, doc)].reset_index(drop=True)
+        return pd.concat([columns, features], axis=1)
+
+    def _index(self, X, qid=None, doc=None):
+        """Index of the rows of a frame by (qid, doc), or by doc where there is no qid."""
+        found = _ids_of(X, ("qid", "doc"), qid, doc)
+        if "doc" not in found:
+            raise ValueError(
+                f"documents has the columns {column_names(X)[:10]}; expected 'doc', the ids that "
+                "the log has too. Rename the column of the ids."
+            )
+        return _index_of(found)
+
+
+def _ids_of(X, reads, qid, doc):
+    """Those of the roles ``reads`` that X has, or that were passed."""
+    given = {"qid": qid, "doc": doc}
+    ids = {role: read_role(X, role, given[role]) for role in reads}
+    return {role: values for role, values in ids.items() if values is not None}
+
+
+def _index_of(ids):
+    """Index of ids by (qid, doc), or by one of them."""
+    levels = [pd.Index(values, tupleize_cols=False) for values in ids.values()]
+    if len(levels) == 1:
+        return levels[0].rename(*ids)
+    return pd.MultiIndex.from_arrays(levels, names=[*ids])

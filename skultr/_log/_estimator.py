@@ -23,21 +23,20 @@ from ..exceptions import ClickDataWarning, saying_once, warn_user
 from ._counted import is_in_engine
 from ._faults import all_at_once
 from ._lookalikes import LOOKS_LIKE, is_no_click, is_no_grade, is_no_score
-from ._on_disk import LogOnDisk, refuse_arguments
 from ._reader import as_clicks, attempt, read
 from ._roles import (
     FIT_ROLES,
     OUTCOME,
-    ROLES,
+    LogOnDisk,
     column_names,
     feature_columns,
-    feature_plan,
+    feature_names,
     is_frame,
     is_role,
     knows_names,
     read_column,
     read_role,
-    without_roles,
+    refuse_arguments,
 )
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
@@ -154,9 +153,6 @@ class ReadsLogs:
             self.roles_ |= dict.fromkeys(feature_columns(documents), "feature")
         if "click" in self.roles_ and _names_outcome(y):
             self.roles_["click"] = "click"
-        # Columns that are combined to one bias factor.
-        combined = self.roles_.keys() & getattr(self, "_columns", ())
-        self.roles_ |= dict.fromkeys(combined, "bias")
         if _is_in_memory(X):
             _warn_of_unread(X, y, self.roles_, given)
 
@@ -303,7 +299,7 @@ def _is_text(column):
     return not (column.dtype.is_numeric() or column.dtype in (nw.Boolean, nw.Object, nw.Unknown))
 
 
-# Transformers --------------------------------------------------------------------------
+# Frames that transformers return --------------------------------------------------------
 class FrameOutput:
     """``set_output`` of transformers that by default return the kind of frame they receive.
 
@@ -333,6 +329,12 @@ class FrameOutput:
             self._sklearn_output_config = {"transform": transform}
         return self
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
     def _output_kind(self):
         config = getattr(self, "_sklearn_output_config", {})
         return config.get("transform", get_config()["transform_output"])
@@ -346,13 +348,9 @@ class FrameOutput:
             return validate_data(
                 self, X, reset=reset, accept_sparse=True, ensure_all_finite="allow-nan"
             )
-        plan = feature_plan(X, {*ROLES, *not_features})
-        if not reset and plan is not None and knows_names(self, plan.names):
-            return X
-        frame = nw.from_native(X, eager_only=True)
-        head = without_roles(frame[:1, :], not_features)
-        head = head.to_pandas() if frame.implementation.is_pyarrow() else head.to_native()
-        validate_data(self, head, reset=reset, skip_check_array=True)
+        names = feature_names(column_names(X), not_features)
+        if reset or not knows_names(self, names):
+            validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
         return X
 
     def _transformed(self, X):

@@ -33,7 +33,6 @@ _HANDFUL = 100
 class Fault:
     """One fault that rows of a log can have."""
 
-    name: str
     #: Columns that the predicate reads; the first is the one that the message is about. Besides
     #: the roles: ``click`` (``y``: clicks or click rates), ``n_clicks`` (number of clicks of
     #: several impressions), ``shown``, ``served`` (shown, for any sample weight) and
@@ -45,7 +44,7 @@ class Fault:
     #: row 5"), ``{value}`` (the value found there) and ``{column}`` (the name of the column).
     sentence: str
     #: From the columns to one condition per row: True where the row has the fault.
-    wrong: Callable
+    wrong: Callable | None = None
     #: Kinds of values (of NumPy) that may have it; columns of other kinds are not looked at.
     kinds: str = ""
     #: The line of code that mends it, for pandas and for Polars.
@@ -72,7 +71,11 @@ class Fault:
         )
 
     def report(
-        self, n_rows: int, value: Any, where: str | None, column: str | None = None
+        self,
+        n_rows: int = 0,
+        value: Any = None,
+        where: str | None = None,
+        column: str | None = None,
     ) -> None:
         """Raise the error, or warn at the line of the user's code."""
         self.tell(self.message(n_rows, value, where, column))
@@ -86,7 +89,6 @@ class Fault:
 
 def _missing_id(role):
     return Fault(
-        f"{role} missing",
         (role,),
         ValueError,
         "The role '{column}' is missing in {rows}, {where}; expected an id in every row. Fill it, "
@@ -98,7 +100,6 @@ def _missing_id(role):
 
 def _looks_like_padding(role):
     return Fault(
-        f"{role} is -1",
         (role,),
         ClickDataWarning,
         "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is read "
@@ -110,7 +111,6 @@ def _looks_like_padding(role):
 
 def _fractional_id(role):
     return Fault(
-        f"{role} is no id",
         (role,),
         ValueError,
         "The role '{column}' holds {value} in {rows}, {where}; expected ids, which are text or "
@@ -124,7 +124,6 @@ def _fractional_id(role):
 def missing_value(name: str) -> Fault:
     """The fault that a column without a role lacks a value in a row that was shown."""
     return Fault(
-        f"{name} missing",
         (name, "shown"),
         ValueError,
         f"The column {name!r} is missing in {{rows}}, {{where}}; expected a value in every row "
@@ -138,7 +137,6 @@ FAULTS = (
     *(_fractional_id(role) for role in ("qid", "doc", "user")),
     *(_looks_like_padding(role) for role in IDS),
     Fault(
-        "click not finite",
         ("click",),
         ValueError,
         "Input {column} contains NaN or infinity: found {value} in {rows}, {where}. Expected a "
@@ -147,7 +145,6 @@ FAULTS = (
         lambda c: c.missing("click") | (c.click == np.inf) | (c.click == -np.inf),
     ),
     Fault(
-        "click negative",
         ("click",),
         ValueError,
         "{column} holds negative values: found {value} in {rows}, {where}. Expected clicks (0 or "
@@ -156,7 +153,6 @@ FAULTS = (
     ),
     *(
         Fault(
-            name,
             ("position",),
             ValueError,
             "position must be a whole number from 1, or missing where a row was not shown: found "
@@ -164,10 +160,9 @@ FAULTS = (
             wrong,
             mend=mend,
         )
-        for name, wrong, mend in (
-            ("position 0", lambda c: c.position == 0, ADD_ONE),
+        for wrong, mend in (
+            (lambda c: c.position == 0, ADD_ONE),
             (
-                "position no rank",
                 lambda c: (
                     ~c.missing("position")
                     & (c.position != 0)
@@ -179,7 +174,6 @@ FAULTS = (
     ),
     *(
         Fault(
-            f"{weight} no weight",
             (weight,),
             ValueError,
             "{column} must be finite and at least 0: found {value} in {rows}, {where}.",
@@ -190,7 +184,6 @@ FAULTS = (
         for weight in ("impressions", "sample_weight")
     ),
     Fault(
-        "clicks no count",
         ("n_clicks", "impressions"),
         ValueError,
         "{column} is missing, or is not between 0 and 'impressions': found {value} in {rows}, "
@@ -201,7 +194,6 @@ FAULTS = (
         ),
     ),
     Fault(
-        "relevance no grade",
         ("relevance",),
         ValueError,
         "relevance must be finite and at least 0, or missing where a row is not annotated: found "
@@ -210,7 +202,6 @@ FAULTS = (
         lambda c: ~c.missing("relevance") & ~((c.relevance >= 0) & (c.relevance < np.inf)),
     ),
     Fault(
-        "outcome no value",
         ("outcome",),
         ValueError,
         "{column} holds {value} in {rows}, {where}; expected outcomes: finite numbers of at least "
@@ -218,7 +209,6 @@ FAULTS = (
         lambda c: c.missing("outcome") | ~((c.outcome >= 0) & (c.outcome < np.inf)),
     ),
     Fault(
-        "bias missing",
         ("bias", "shown"),
         ValueError,
         "bias is missing in {rows}, {where}; expected the code of a bias factor in every row that "
@@ -226,7 +216,6 @@ FAULTS = (
         lambda c: c.shown & c.missing("bias"),
     ),
     Fault(
-        "bias no code",
         ("bias", "shown"),
         ValueError,
         "bias must hold whole numbers below 2**53, the codes of bias factors: found {value} in "
@@ -238,7 +227,6 @@ FAULTS = (
         ),
     ),
     Fault(
-        "propensity no probability",
         ("propensity", "shown"),
         ValueError,
         "propensity must lie in [0, 1] where a row was shown: found {value} in {rows}, {where}. A "
@@ -249,7 +237,6 @@ FAULTS = (
         ),
     ),
     Fault(
-        "click not examined",
         ("propensity", "click", "served"),
         ValueError,
         "propensity is 0 in {rows} with a click, {where}: who clicked a row has examined it. "
@@ -258,7 +245,6 @@ FAULTS = (
         lambda c: c.served & (c.propensity <= 0) & (c.click > 0),
     ),
     Fault(
-        "production no score",
         ("production",),
         ValueError,
         "production must be a finite score, higher is better: found {value} in {rows}, {where}. "
@@ -267,7 +253,6 @@ FAULTS = (
         lambda c: c.missing("production") | (c.production == np.inf) | (c.production == -np.inf),
     ),
     Fault(
-        "click not shown",
         ("click", "served"),
         ClickDataWarning,
         "{rows} {have} a click but no position or 0 impressions, {where}: these clicks cannot be "
@@ -277,68 +262,52 @@ FAULTS = (
 )
 
 # Faults of a log as a whole, reported by whatever finds them -----------------------------
-NO_ROWS = Fault(
-    "no rows", (), ValueError, "X has no rows; expected at least one row of a click log.", None
-)
+NO_ROWS = Fault((), ValueError, "X has no rows; expected at least one row of a click log.")
 NO_ROW_SHOWN = Fault(
-    "no row shown",
     (),
     ValueError,
     "No row was shown: every position is missing, or every impression count is 0. Expected at "
     "least one shown row to learn from.",
-    None,
 )
 NO_CLICKS = Fault(
-    "no clicks",
     (),
     ClickDataWarning,
     "The log has no click: whatever is learned from it is arbitrary. Check that y holds "
     "the clicks.",
-    None,
 )
 ONLY_CLICKED = Fault(
-    "only clicked rows",
     (),
     ValueError,
     "Every shown row is clicked ({rows}): the log lacks what was shown and not clicked, and "
     "nothing can be learned from clicks alone. Add all rows of the pages that were shown, with "
     "y = 0 where nobody clicked.",
-    None,
 )
 GRADES = Fault(
-    "grades",
     ("click",),
     ClickDataWarning,
     "{column} has values above 1 (up to {value}): it is read as graded relevance and divided by "
     "its maximum. If these are click counts, pass clicks / impressions as y and the impressions "
     "in the column or keyword 'impressions'.",
-    None,
 )
 ONE_ROW_PER_POSITION = Fault(
-    "two rows at one position",
     ("position",),
     ValueError,
     "Two rows of one list stand at position {value} ({where}); expected at most one row per "
     "position. If a query was served several times, name each result page in a column 'session' "
     "(or pass session=), or reduce the log with skultr.aggregate_clicks.",
-    None,
 )
 ONE_USER_PER_SESSION = Fault(
-    "several users in a session",
     ("user",),
     ValueError,
     "Some sessions have rows of several users ({where}); expected one user per session. Add the "
     "user to the session id.",
-    None,
 )
 ACTION_PROBABILITIES = Fault(
-    "propensity no examination",
     ("propensity",),
     AssumptionWarning,
     "propensity is at most {value} and does not depend on the position: this looks like the "
     "probability with which a policy chose the document, not like the probability that a user "
     "examined the row. Pass examination probabilities, or drop the column to have them estimated.",
-    None,
 )
 
 
@@ -411,9 +380,9 @@ def faults_in(
 def check_clicked(weight: NDArray[Any], clicks: NDArray[Any]) -> None:
     """Report a log without clicks, and one of clicked rows only; both arrays are of shown rows."""
     if not clicks.any():
-        NO_CLICKS.report(0, None, None)
+        NO_CLICKS.report()
     elif (clicks >= weight).all() and weight.sum() > _HANDFUL:
-        ONLY_CLICKED.report(len(weight), None, None)
+        ONLY_CLICKED.report(len(weight))
 
 
 def all_at_once(messages: Iterable[str], code: str = "") -> str:

@@ -18,7 +18,7 @@ from .._base._sklearn import safe_indexing
 from .._base._typing import Floats, Ints
 from ..exceptions import python_value
 from ._cells import READS, Cells, count_cells
-from ._clicklog import BY_ROW, ClickLog
+from ._clicklog import BY_ROW, ClickLog, NeverShown
 from ._hashing import row_hashes
 from ._pickles import NotPickled, SlimPickles
 from ._reader import features_of, read
@@ -54,19 +54,21 @@ class Union:
 
     def recoded(self, log: ClickLog, number: int) -> ClickLog:
         """One of the logs, by its number, with the codes and ids of the union."""
-        # Rows that were not shown have the bias factor -1, which is the last.
-        bias = np.append(self._bias[number], np.int32(-1))
         return replace(
             log,
             version=self._version[number][log.version],
             query=self._query[number][log.query],
             user=self._user[number][log.user],
-            bias=bias[log.bias],
+            bias=self._bias[number][log.bias],
             doc_of_version=self.doc_of_version,
             query_ids=self.query_ids,
             bias_values=self.bias_values,
             user_ids=self.user_ids,
             doc_ids=self.doc_ids,
+            candidates=NeverShown(
+                self._query[number][log.candidates.query],
+                self._version[number][log.candidates.version],
+            ),
         )
 
 
@@ -87,7 +89,7 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
         all_lists_differ=False,
         offsets=offsets_from_counts(np.concatenate([np.diff(part.offsets) for part in parts])),
     )
-    return log._take_lists(np.argsort(log.query[log.offsets[:-1]], kind="stable"))
+    return log.take_lists(np.argsort(log.query[log.offsets[:-1]], kind="stable"))
 
 
 def _encoded(values: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], list[Ints]]:
@@ -232,5 +234,4 @@ def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:
             "to, which has no examination for them. Fit to a log that shows all bias factors, or "
             "leave out these rows."
         )
-    # Rows that were not shown have the code -1, the last element.
-    return replace(log, bias=np.append(code, -1)[log.bias], bias_values=known)
+    return replace(log, bias=code[log.bias], bias_values=known)

@@ -20,9 +20,8 @@ from ._cells import Cells
 from ._counted import EngineLog, require_columns
 from ._faults import NO_ROW_SHOWN, check, missing_value
 from ._hashing import equal_rows
-from ._on_disk import LogOnDisk, refuse_arguments
 from ._reader import as_clicks, first_rows, name_documents, warn_without_queries
-from ._roles import is_frame, read_features, without_roles
+from ._roles import LogOnDisk, is_frame, read_features, refuse_arguments, without_roles
 from ._segments import as_array, encode, pair_codes
 
 #: Names of columns that are added for arrays.
@@ -142,7 +141,7 @@ def pairs_from_arrays(
     _check_arrays(doc, bias, weight, clicks)
     rows = weight > 0
     if not rows.any():
-        NO_ROW_SHOWN.report(0, None, None)
+        NO_ROW_SHOWN.report()
     bias = {name: encode(values[rows]) for name, values in bias.items()}
     doc, ids = name_documents(encode(doc[rows]), None)
     return _combine(doc, bias, weight[rows], None if clicks is None else clicks[rows], ids)

@@ -12,8 +12,7 @@ import pandas as pd
 from .._base._typing import Floats
 from ._clicklog import ClickLog
 from ._dataset_frames import FramesOfLog
-from ._on_disk import LogOnDisk, refuse_arguments
-from ._roles import read_values
+from ._roles import LogOnDisk, read_values, refuse_arguments
 
 
 class ReadLog(FramesOfLog):
@@ -55,13 +54,12 @@ class ReadLog(FramesOfLog):
     def to_arrays(self) -> tuple[np.ndarray, Floats, dict[str, Any]]:
         """Features by row, click rates and roles as codes, for rankers that are not skultr's."""
         log = self._log
-        factor = np.where(log.shown, log.bias_values[log.bias], np.nan)
         roles = {
             "qid": log.query,
             "session": log.list_,
             "doc": log.doc,
-            "position": np.where(log.shown, log.position, np.nan),
-            "bias": factor,
+            "position": log.position,
+            "bias": log.bias_values[log.bias],
             "user": log.user,
             "propensity": log.propensity,
             "impressions": log.weight,

@@ -26,10 +26,10 @@ from . import _faults
 from ._faults import Fault, count_of
 from ._hashing import equal_columns, equal_rows
 from ._lookalikes import LOOKS_LIKE, misnamed, outcomes_among
-from ._on_disk import LogOnDisk, refuse_arguments
 from ._roles import (
     FIT_ROLES,
     OUTCOME,
+    LogOnDisk,
     check_container,
     count_rows,
     is_frame,
@@ -37,6 +37,7 @@ from ._roles import (
     read_features,
     read_role,
     read_scope,
+    refuse_arguments,
     without_column,
 )
 from ._segments import (
@@ -72,35 +73,9 @@ def read(
 ) -> Rows:
     """Checked rows of a log; every fault of the table of faults is reported.
 
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    y : array-like of shape (n_rows,), default=None
-        Clicks or click rates; None if the caller does not use clicks.
-    sample_weight : array-like of shape (n_rows,), default=None
-        Multiplies ``impressions``.
-    roles : dict of str to array-like, default=None
-        Keyword metadata, which takes precedence over columns.
-    reads : iterable of str
-        The roles to read; other columns are not checked. With ``session``, rows form lists with at
-        most one row per position.
-    need : dict of str to str, default=None
-        Required roles, each with its purpose for the message. If ``qid`` or ``position`` is absent
-        and not required, a default is used, with a warning.
-    caller : str, default=None
-        Name in the message about a missing required role.
-    errors : list, default=None
-        Where all errors are added. By default the first is raised.
-
-    Returns
-    -------
-    rows : Rows
-        As far as they can be read, where there are errors.
-
-    Raises
-    ------
-    ValueError
-        If the log has a fault.
+    ``reads`` are the roles to read, and with ``session`` a list has at most one row per position.
+    ``need`` are required roles, each with its purpose, which the message gives to ``caller``. The
+    first error is raised, unless ``errors`` is there to take all of them.
     """
     n_rows, given = _check_rows(X), roles or {}
     found = [] if errors is None else errors
@@ -169,17 +144,7 @@ def queries_of(X: Any, groups: Any, qid: Any) -> tuple[Ints, Ints]:
 
 
 def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Floats, str | None]:
-    """X and its clicks as numbers; if ``y`` names a column, X without this column.
-
-    A log on disk is read into memory, with its own clicks.
-
-    Returns
-    -------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    y : ndarray of shape (n_rows,)
-    name : str or None
-        Name of the column that was taken from X.
-    """
+    """X without the column that ``y`` names, the clicks, and the name of this column, or None."""
     if isinstance(X, LogOnDisk):
         refuse_arguments({"y": y})
         return *X.to_frame(), None
@@ -299,17 +264,7 @@ def _values_of(X, name):
 
 
 def warn_about_names(X: Any, names: Iterable[Any], roles: Mapping[str, Any]) -> None:
-    """Warn of features whose names resemble a role that X lacks, or the clicks.
-
-    To be called before the log is read, where a missing role may be an error.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    names : sequence of shape (n_features,)
-    roles : dict of str to array-like
-        Keyword metadata, which takes precedence over columns.
-    """
+    """Warn (before the log is read) of features called like the clicks, or a role X lacks."""
     for name in names:
         role = LOOKS_LIKE.get(str(name).lower())
         if role is None or (role != "y" and read_role(X, role, roles.get(role)) is not None):
@@ -390,7 +345,7 @@ class Rows:
     def _check_sound(self, reads, suspicious):
         """Report what can be found where the columns have no error."""
         if self.click is not None and not self.shown.any():
-            _faults.NO_ROW_SHOWN.report(0, None, None)
+            _faults.NO_ROW_SHOWN.report()
         for fault, message in suspicious:
             fault.tell(message)
         if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
@@ -541,12 +496,11 @@ class Rows:
 
     @cached_property
     def place(self) -> Ints:
-        """Key of each row that sorts by list, then position; rows not shown are last in a list."""
+        """Key of each row that sorts by list, then position."""
         position = self.position
         if position.max(initial=0) >= 2**20:  # or the number could overflow
             position = encode(position)[0]
-        last = int(position.max(initial=0)) + 1
-        return pair_codes(self.list_, np.where(self.shown, position, last), last + 1)
+        return pair_codes(self.list_, position, int(position.max(initial=0)) + 1)
 
     @cached_property
     def bias(self) -> tuple[Ints, NDArray[Any]]:
@@ -567,19 +521,7 @@ class Rows:
     def documents(
         self, features: NDArray[Any] | None = None, rows: Any = slice(None)
     ) -> Documents:
-        """The document of each row: the pair (query, id), or equal features without ids.
-
-        Parameters
-        ----------
-        features : ndarray of shape (n_rows, n_features), default=None
-            By default read from X if they are needed.
-        rows : index, default=all
-            Rows whose documents are returned.
-
-        Returns
-        -------
-        documents : Documents
-        """
+        """The document of each row: the pair (query, id), or equal features without ids."""
         doc = self._values.get("doc")
         if doc is None:
             features = features_of(self._X) if features is None else features
@@ -612,20 +554,12 @@ class Rows:
 
 
 class Documents(NamedTuple):
-    """Documents of rows.
+    """Documents of rows."""
 
-    Parameters
-    ----------
-    code : ndarray of shape (n_rows,), int
-    first : ndarray of shape (n_docs,), int
-        First row of each document.
-    ids : Index of shape (n_docs,) or None
-        Index of (qid, doc), or of doc if the ids are global or there is one query; None if
-        documents are equal rows of features.
-    """
-
-    code: np.ndarray
-    first: np.ndarray
+    code: np.ndarray  # (n_rows,), int
+    first: np.ndarray  # (n_docs,), first row of each document
+    #: (n_docs,), by (qid, doc), or by doc if the ids are global or there is one query; None if
+    #: documents are equal rows of features.
     ids: pd.Index | None
 
 
@@ -634,7 +568,7 @@ def _check_rows(X):
     check_container(X)
     n_rows = count_rows(X)
     if not n_rows:
-        _faults.NO_ROWS.report(0, None, None)
+        _faults.NO_ROWS.report()
     return n_rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from numbers import Real
@@ -16,8 +16,39 @@ from scipy import sparse
 
 from .._base._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._on_disk import LogOnDisk
 from ._segments import as_array
+
+
+class LogOnDisk:
+    """Base of :class:`~skultr.ClickDataset`, below the readers that take rows from it."""
+
+
+def refuse_dataset(X: Any, why: str) -> None:
+    """Raise an error that says why a method does not take a dataset, if X is one."""
+    if isinstance(X, LogOnDisk):
+        raise TypeError(why)
+
+
+def log_and_clicks(given: Any, called: str) -> tuple[Any, Any]:
+    """X and y of a pair (X, y) or of a dataset, which has its own clicks."""
+    if isinstance(given, LogOnDisk):
+        return given, None
+    if not (isinstance(given, tuple | list) and len(given) == 2):
+        raise TypeError(
+            f"{called} is of type {type(given).__name__}; expected a pair (X, y) or a "
+            "ClickDataset."
+        )
+    return given[0], given[1]
+
+
+def refuse_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse clicks, weights and roles that are passed beside a dataset, which has its own."""
+    found = [name for name, value in given.items() if value is not None]
+    if found:
+        raise TypeError(
+            f"Got a ClickDataset and {', '.join(found)} too; a dataset holds the clicks and roles "
+            "of its log. Pass the dataset alone, or make another one from a log with these values."
+        )
 
 
 def read_column(X: Any, name: str) -> NDArray[Any]:
@@ -135,21 +166,7 @@ def feature_names(names: Iterable[str], not_features: Iterable[Any] = ()) -> lis
 
 
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
-    """Values of a role: the keyword ``value`` if given, else the column of a frame.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    role : str
-        One of :data:`ROLES`.
-    value : array-like of shape (n_rows,), default=None
-        The keyword metadata, which takes precedence over a column.
-
-    Returns
-    -------
-    values : ndarray of shape (n_rows,) or None
-        None if the role is absent. Numeric roles are float64, with NaN for missing values.
-    """
+    """Values of a role (numbers as float64): the keyword ``value``, else a column, else None."""
     if value is None:
         if not is_frame(X) or role not in column_names(X):
             return None
@@ -167,18 +184,7 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
 
 
 def read_scope(X: Any, value: Any = None) -> str:
-    """Scope of the ids of documents: "query" if they are unique within a query only, or "global".
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    value : str or array-like of shape (n_rows,), default=None
-        The keyword metadata, which takes precedence over a column ``doc_scope``.
-
-    Returns
-    -------
-    scope : {"query", "global"}
-    """
+    """Scope of the ids of documents: "query" if they are unique only within one, or "global"."""
     if value is None:
         if not is_frame(X) or "doc_scope" not in column_names(X):
             return "query"
@@ -220,23 +226,7 @@ def count_rows(X: Any) -> int:
 
 
 def read_features(X: Any, takes: Takes = "numbers") -> Any:
-    """The features of X, for scikit-learn's ``validate_data``.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix
-    takes : {"numbers", "categories", "anything"}
-        What columns of a frame may hold; of all but numbers the codes are returned.
-
-    Returns
-    -------
-    features : pandas.DataFrame of float32 (from a frame), else X as it came
-
-    Raises
-    ------
-    ValueError
-        If a frame has no feature column, or one that holds something else or infinity.
-    """
+    """Features for scikit-learn's ``validate_data``: of a frame in float32, else X itself."""
     if not is_frame(X):
         return X
     found = read_values(X, takes)
@@ -286,9 +276,19 @@ def read_values(
 def _read_numbers(chosen, names):
     values = np.empty((chosen.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
-        rows = slice(start, start + CHUNK)
-        part = chosen if len(values) <= CHUNK else _rows_of(chosen, rows)
-        _copy_rows(part, values[rows], names, start)
+        part, out = chosen, values[start : start + CHUNK]
+        if len(out) < len(values):
+            part = nw.from_native(chosen, eager_only=True, pass_through=True)
+            part = part[start : start + CHUNK, :]
+        try:
+            with np.errstate(over="ignore"):  # values beyond the range of float32 become infinite
+                out[:] = part.to_numpy()
+        except (TypeError, ValueError):
+            # Slower, column by column: it succeeds, or names the column that cannot be converted.
+            part = nw.from_native(part, eager_only=True, pass_through=True)
+            for place, name in enumerate(names):
+                out[:, place] = _as_floats(part[:, place].to_numpy(), name)
+        _refuse_infinity(out, names, start)
     return values
 
 
@@ -333,24 +333,6 @@ def without_columns(frame: Any, names: Iterable[Any]) -> Any:
 def without_roles(frame: Any, not_features: Collection[Any] = ()) -> Any:
     """A frame of Narwhals without its role columns, and without those in ``not_features``."""
     return without_columns(frame, {*filter(is_role, frame.columns), *not_features})
-
-
-def _rows_of(frame, rows):
-    return frame.iloc[rows] if isinstance(frame, pd.DataFrame) else frame[rows, :]
-
-
-def _copy_rows(frame, out, names, start):
-    """Fill ``out`` with the part of a frame that begins at row ``start``."""
-    try:
-        # Values beyond the range of float32 become infinite.
-        with np.errstate(over="ignore"):
-            out[:] = frame.to_numpy()
-    except (TypeError, ValueError):
-        # Slower, column by column: it succeeds, or names the column that cannot be converted.
-        frame = nw.from_native(frame, eager_only=True, pass_through=True)
-        for place, name in enumerate(names):
-            out[:, place] = _as_floats(frame[:, place].to_numpy(), name)
-    _refuse_infinity(out, names, start)
 
 
 def _refuse_infinity(values, names, start=0):
@@ -466,106 +448,10 @@ def _numeric_role(role, value):
     return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)
 
 
-# Offsets ----------------------------------------------------------------------------------
-# float32 has 24 bits: of a time stamp of 1.7e9 seconds it keeps 128 seconds, and the logarithm
-# that networks take of their input keeps less. Offsets are taken off in float64 before.
-#: A column has an offset if its values are this many times larger than their range.
-_RATIO = 100.0
-#: Offsets are rounded to this part of the range, so that subtracting them loses no digits.
-_STEPS = 1024
+# Plans of columns ------------------------------------------------------------------------
+# Which columns are features, and of which kind, is kept by schema: a request of 100 rows costs
+# less to score than its columns cost to look at one by one.
 
-
-class FeatureOffsets(NamedTuple):
-    """What is taken off some columns."""
-
-    columns: Ints  # (n_columns,)
-    values: Floats  # (n_columns,)
-
-
-#: For features without offsets.
-NO_OFFSETS = FeatureOffsets(np.empty(0, dtype=int), np.empty(0))
-
-
-def find_offsets(
-    X: Any, features: NDArray[np.float32], names: Sequence[Any] | None = None
-) -> FeatureOffsets:
-    """Offsets of the features whose values are much larger than their range.
-
-    Columns without an offset keep their values to the bit. An offset is about the smallest value
-    of its column: where the logarithm of a network resolves most, and many features have their
-    mode. It does not depend on how often a row occurs.
-    """
-    columns, values = [], []
-    if not features.size:
-        return NO_OFFSETS
-    for place in np.flatnonzero(is_far(np.fmin.reduce(features), np.fmax.reduce(features))):
-        raw = _feature(X, place, names)
-        if raw is None:
-            continue
-        exact = as_numbers(raw)
-        least, most = np.nanmin(exact), np.nanmax(exact)
-        if least == most:
-            _warn_if_varying(raw, place)
-        elif is_far(least, most):
-            unit = 2.0 ** np.floor(np.log2(most - least)) / _STEPS
-            columns.append(place)
-            values.append(np.rint(least / unit) * unit)
-    return FeatureOffsets(np.array(columns, dtype=int), np.array(values, dtype=float))
-
-
-def take_off(
-    offsets: FeatureOffsets,
-    X: Any,
-    features: NDArray[np.float32],
-    names: Sequence[Any] | None = None,
-) -> NDArray[np.float32]:
-    """The features without their offsets; the same array if there are none."""
-    if not len(offsets.columns):
-        return features
-    features = features.copy()
-    for place, value in zip(*offsets, strict=True):
-        features[:, place] = as_numbers(_feature(X, place, names)) - value
-    return features
-
-
-def is_far(low, high):
-    """Whether values between these are much larger than their range, by column."""
-    low, high = np.float64(low), np.float64(high)
-    return (low != 0) & (low * high > 0) & (np.abs(low) > _RATIO * (high - low))
-
-
-def as_numbers(raw: NDArray[Any]) -> Floats:
-    """Numbers as float64, NaN where they are missing."""
-    if raw.dtype.kind != "O":
-        return raw.astype(float)
-    return pd.to_numeric(pd.Series(raw)).to_numpy(dtype=float, na_value=np.nan)
-
-
-def _feature(X, place, names):
-    """A feature of X in its own precision, shape (n_rows,); None if it is part of a list."""
-    if is_frame(X):
-        frame = _frame_of(X)
-        name = (feature_columns(X) if names is None else names)[place]
-        if name not in frame.columns:
-            return None
-        return frame[:, frame.columns.index(name)].to_numpy()
-    if sparse.issparse(X):
-        return X.tocsc()[:, [place]].toarray()[:, 0]
-    return np.asarray(X)[:, place]
-
-
-def _warn_if_varying(raw, place):
-    raw = raw[~pd.isna(raw)]
-    if (raw != raw[0]).any():
-        warn_user(
-            f"Feature {place} varies, but its values differ by less than float64 resolves "
-            f"(they begin {raw[0]}): it is constant for the ranker. If it is an id, drop it; "
-            "otherwise subtract its smallest value first.",
-            ClickDataWarning,
-        )
-
-
-# Plans of columns, and what they hold ------------------------------------------------
 #: Plans that are kept; one takes some kilobytes.
 _N_PLANS = 128
 
@@ -574,6 +460,8 @@ class FeaturePlan(NamedTuple):
     """What the names and types of a frame's columns determine."""
 
     names: list[str]
+    index: pd.Index  # (n_features,)
+    places: NDArray[np.intp]  # (n_features,)
     others: list[str]
     is_plain: bool
     is_floating: bool
@@ -595,7 +483,9 @@ def feature_plan(X: Any, left_out: Collection[Any]) -> FeaturePlan | None:
 
 def only_features(X: Any, plan: FeaturePlan) -> Any:
     """The features as a frame of the same kind; the same object if X has no other columns."""
-    return X[plan.names] if plan.others else X
+    if not plan.others:
+        return X
+    return X.iloc[:, plan.places] if isinstance(X, pd.DataFrame) else X.drop(plan.others)
 
 
 def knows_names(estimator: Any, names: list[Any]) -> bool:
@@ -718,13 +608,119 @@ def _plan(columns, types, left_out):
     if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
         return None
     # With roles go the outcomes, whose names are many.
-    others = [n for n in columns if n in left_out or (left_out and n.startswith(OUTCOME))]
-    kinds = {name: each for name, each in zip(columns, types, strict=True) if name not in others}
-    is_plain = all(_is_plain(each) for each in kinds.values())
-    found = set(map(str, kinds.values()))
-    is_floating = is_plain and len(found) == 1 and found.pop().lower().startswith("float")
-    return FeaturePlan([*kinds], others, is_plain, is_floating)
+    left_out = {n for n in columns if n in left_out or (left_out and n.startswith("outcome_"))}
+    places = [i for i, name in enumerate(columns) if name not in left_out]
+    names = [columns[i] for i in places]
+    found = {str(types[i]) for i in places if _is_plain(types[i])}
+    is_plain = all(_is_plain(types[i]) for i in places)
+    return FeaturePlan(
+        names,
+        pd.Index(names),
+        np.array(places, dtype=np.intp),
+        [name for name in columns if name in left_out],
+        is_plain,
+        is_plain and len(found) == 1 and found.pop().lower().startswith("float"),
+    )
 
 
 def _is_plain(dtype):
     return isinstance(dtype, str) or (dtype is not None and dtype.kind in "iufb")
+
+
+# Offsets ----------------------------------------------------------------------------------
+# float32 has 24 bits: of a time stamp of 1.7e9 seconds it keeps 128 seconds, and the logarithm
+# that networks take of their input keeps less. Offsets are taken off in float64 before.
+#: A column has an offset if its values are this many times larger than their range.
+_RATIO = 100.0
+#: Offsets are rounded to this part of the range, so that subtracting them loses no digits.
+_STEPS = 1024
+
+
+class FeatureOffsets(NamedTuple):
+    """What is taken off some columns."""
+
+    columns: Ints  # (n_columns,)
+    values: Floats  # (n_columns,)
+
+
+#: For features without offsets.
+NO_OFFSETS = FeatureOffsets(np.empty(0, dtype=int), np.empty(0))
+
+
+def find_offsets(
+    X: Any, features: NDArray[np.float32], names: Sequence[Any] | None = None
+) -> FeatureOffsets:
+    """Offsets of the features whose values are much larger than their range.
+
+    Columns without an offset keep their values to the bit. An offset is about the smallest value
+    of its column: where the logarithm of a network resolves most, and many features have their
+    mode. It does not depend on how often a row occurs.
+    """
+    columns, values = [], []
+    if not features.size:
+        return NO_OFFSETS
+    for place in np.flatnonzero(is_far(np.fmin.reduce(features), np.fmax.reduce(features))):
+        raw = _feature(X, place, names)
+        if raw is None:
+            continue
+        exact = as_numbers(raw)
+        least, most = np.nanmin(exact), np.nanmax(exact)
+        if least == most:
+            _warn_if_varying(raw, place)
+        elif is_far(least, most):
+            unit = 2.0 ** np.floor(np.log2(most - least)) / _STEPS
+            columns.append(place)
+            values.append(np.rint(least / unit) * unit)
+    return FeatureOffsets(np.array(columns, dtype=int), np.array(values, dtype=float))
+
+
+def take_off(
+    offsets: FeatureOffsets,
+    X: Any,
+    features: NDArray[np.float32],
+    names: Sequence[Any] | None = None,
+) -> NDArray[np.float32]:
+    """The features without their offsets; the same array if there are none."""
+    if not len(offsets.columns):
+        return features
+    features = features.copy()
+    for place, value in zip(*offsets, strict=True):
+        features[:, place] = as_numbers(_feature(X, place, names)) - value
+    return features
+
+
+def is_far(low, high):
+    """Whether values between these are much larger than their range, by column."""
+    low, high = np.float64(low), np.float64(high)
+    return (low != 0) & (low * high > 0) & (np.abs(low) > _RATIO * (high - low))
+
+
+def as_numbers(raw: NDArray[Any]) -> Floats:
+    """Numbers as float64, NaN where they are missing."""
+    if raw.dtype.kind != "O":
+        return raw.astype(float)
+    return pd.to_numeric(pd.Series(raw)).to_numpy(dtype=float, na_value=np.nan)
+
+
+def _feature(X, place, names):
+    """A feature of X in its own precision, shape (n_rows,); None if it is part of a list."""
+    if is_frame(X):
+        frame = _frame_of(X)
+        name = (feature_columns(X) if names is None else names)[place]
+        if name not in frame.columns:
+            return None
+        return frame[:, frame.columns.index(name)].to_numpy()
+    if sparse.issparse(X):
+        return X.tocsc()[:, [place]].toarray()[:, 0]
+    return np.asarray(X)[:, place]
+
+
+def _warn_if_varying(raw, place):
+    raw = raw[~pd.isna(raw)]
+    if (raw != raw[0]).any():
+        warn_user(
+            f"Feature {place} varies, but its values differ by less than float64 resolves "
+            f"(they begin {raw[0]}): it is constant for the ranker. If it is an id, drop it; "
+            "otherwise subtract its smallest value first.",
+            ClickDataWarning,
+        )

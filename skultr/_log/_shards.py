@@ -47,10 +47,10 @@ def log_of_count(
             if len(rate):
                 logs.append(read(X, rate))
     if not logs:
-        NO_ROW_SHOWN.report(0, None, None)
+        NO_ROW_SHOWN.report()
     log = joined(logs)
     if not log.clicks.any():
-        NO_CLICKS.report(0, None, None)
+        NO_CLICKS.report()
     return log, X, rate
 
 

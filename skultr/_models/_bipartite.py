@@ -6,7 +6,7 @@ its Hessian, as at the head of ``_solve.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,6 +32,18 @@ _MAX_INNER = 40
 _LONGEST_STEP = 4.0
 
 
+class System(NamedTuple):
+    """Value and derivatives of a problem with respect to the factors, documents at their best."""
+
+    value: float
+    gradient: Floats
+    curvature: Eliminated
+
+    def plus(self, other: System) -> System:
+        """The system of the parts of both."""
+        return System(*(mine + more for mine, more in zip(self, other, strict=True)))
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """The sum over cells of a loss of a[doc] + b[factor], with bounds on every a and b.
@@ -55,30 +67,25 @@ class Problem:
     @property
     def bounds(self) -> tuple[float, float]:
         """Least and largest value of every a and b."""
-        return _BOUNDS[self.link, self.loss]
+        return _LOSSES[self.link, self.loss][1]
 
     @cached_property
     def largest_weight(self) -> float:
         """Impressions of the cell that has the most."""
         return max(float(part.weight.max(initial=0.0)) for _, part in self.cells.parts())
 
-    @cached_property
-    def _in_memory(self):
-        return CellLoss(self.cells, self.link, self.loss)
-
     def _parts(self):
+        """Documents of each part of the cells, a slice, and the problem of these cells."""
         if self.cells.n_parts == 1:  # it keeps its smallest loss
-            return [(slice(None), self._in_memory)]
-        parts = self.cells.parts()
-        return ((docs, CellLoss(part, self.link, self.loss)) for docs, part in parts)
+            return [(slice(None), self)]
+        return ((docs, replace(self, cells=part)) for docs, part in self.cells.parts())
 
-    def solved(self, b: Floats, a: Floats | None) -> tuple[Floats, System]:
+    def solved(self, b: Floats, a: Floats) -> tuple[Floats, System]:
         """The best documents given the factors, found from ``a``, and the system there."""
-        a = np.full(self.cells.n_docs, -1.0) if a is None else a
         best, systems = [], None
         for docs, part in self._parts():
             best.append(part.best_documents(b, a[docs]))
-            system = System.of(part, best[-1], b)
+            system = part._system(best[-1], b)
             systems = system if systems is None else systems.plus(system)
         assert systems is not None
         return np.concatenate(best), systems
@@ -97,20 +104,7 @@ class Problem:
         # A gradient below a hundredth of its own noise counts as 0.
         return np.isin(x, self.bounds) & (np.abs(gradient) > 0.01 * np.sqrt(curvature))
 
-
-@dataclass(frozen=True, eq=False)
-class CellLoss:
-    """The losses of cells in memory as functions of documents and factors."""
-
-    cells: Cells
-    link: str
-    loss: str
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Least and largest value of every a and b."""
-        return _BOUNDS[self.link, self.loss]
-
+    # Of cells in memory ------------------------------------------------------------------
     @cached_property
     def saturated(self) -> Floats | float:
         """The smallest loss that each cell can have by itself, shape (n_cells,).
@@ -130,7 +124,7 @@ class CellLoss:
     def at(self, a: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
         """Loss, gradient and curvature of each cell, three arrays of shape (n_cells,)."""
         cells = self.cells
-        function = _LOSSES[self.link, self.loss]
+        function, _ = _LOSSES[self.link, self.loss]
         value, *slopes = function(a[cells.doc] + b[cells.factor], cells.clicks, cells.weight)
         return value - self.saturated, *slopes
 
@@ -167,29 +161,16 @@ class CellLoss:
                 break
         return a
 
-
-class System(NamedTuple):
-    """Value and derivatives of a problem with respect to the factors, documents at their best."""
-
-    value: float
-    gradient: Floats
-    curvature: Eliminated
-
-    @classmethod
-    def of(cls, part: CellLoss, a: Floats, b: Floats) -> System:
-        """The system of a part at its documents and all factors."""
-        value, gradient, curvature = part.at(a, b)
-        cells, (low, high) = part.cells, part.bounds
+    def _system(self, a, b):
+        """The system at documents and factors."""
+        value, gradient, curvature = self.at(a, b)
+        cells, (low, high) = self.cells, self.bounds
         total = cells.by_doc(curvature)
         # A document on a bound does not move.
         moves = (a > low) & (a < high) & (total > 0)
         inverse = np.divide(1.0, total, out=np.zeros(len(total)), where=moves)
         left = Eliminated(cells.by_factor(curvature), cells.matrix(curvature), inverse)
-        return cls(float(value.sum()), cells.by_factor(gradient), left)
-
-    def plus(self, other: System) -> System:
-        """The system of the parts of both."""
-        return System(*(mine + more for mine, more in zip(self, other, strict=True)))
+        return System(float(value.sum()), cells.by_factor(gradient), left)
 
 
 def newton(
@@ -197,7 +178,7 @@ def newton(
 ) -> tuple[Floats, Floats, int, bool]:
     """Minimise a problem by damped Newton steps of the factors."""
     b = np.clip(b, *problem.bounds)
-    a, here = problem.solved(b, None)
+    a, here = problem.solved(b, np.full(problem.cells.n_docs, -1.0))
     damping = _LEAST_DAMPING
     # The loss has the size of the noise, about one half per cell; it is 0 for noise-free clicks.
     least_gain = _LEAST_GAIN * min(1.0, problem.largest_weight)
@@ -244,7 +225,8 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
         # If only one or two documents hold a factor, the quadratic is a poor model far away.
         step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
         if problem.gauge is not None:
-            step -= _means(step, problem.gauge)
+            total = np.bincount(problem.gauge, step)
+            step -= (total / np.bincount(problem.gauge))[problem.gauge]
         # Factors that would cross a bound stop there, and the others are solved for again.
         crossing = free & ((b + step < low) | (b + step > high))
         if not crossing.any():
@@ -252,11 +234,6 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
         step[crossing] = np.clip(b + step, low, high)[crossing] - b[crossing]
         free &= ~crossing
     return step
-
-
-def _means(values: Floats, labels: Ints) -> Floats:
-    """The mean of the values of each label, shape of ``values``."""
-    return (np.bincount(labels, values) / np.bincount(labels))[labels]
 
 
 # The loss of a cell as a function of its logit: value, gradient and a positive curvature ----
@@ -303,16 +280,11 @@ def _additive_likelihood(
     return value, weight * p - clicks, np.maximum(weight * p * (1 - p), 1e-12 * weight)
 
 
-_LOSSES = {
-    ("product", "likelihood"): _product_likelihood,
-    ("product", "poisson"): _product_poisson,
-    ("product", "squares"): _product_squares,
-    ("additive", "likelihood"): _additive_likelihood,
-}
 _LOWEST = float(np.log(SMALLEST))
-_BOUNDS = {
-    ("product", "likelihood"): (_LOWEST, 0.0),
-    ("product", "poisson"): (_LOWEST, -_LOWEST),
-    ("product", "squares"): (_LOWEST, 0.0),
-    ("additive", "likelihood"): (-_MAX_LOGIT, _MAX_LOGIT),
+#: By link and loss: the function, and least and largest value of every a and b.
+_LOSSES = {
+    ("product", "likelihood"): (_product_likelihood, (_LOWEST, 0.0)),
+    ("product", "poisson"): (_product_poisson, (_LOWEST, -_LOWEST)),
+    ("product", "squares"): (_product_squares, (_LOWEST, 0.0)),
+    ("additive", "likelihood"): (_additive_likelihood, (-_MAX_LOGIT, _MAX_LOGIT)),
 }

@@ -75,7 +75,7 @@ class ClickChoice:
         Log exposure belongs to the logits of all methods; it is 0 where nothing was joined.
         """
         log, exposure = log.comparable()
-        choice = cls.from_rows(log.list_, log.clicks, log.shown)
+        choice = cls.from_rows(log.list_, log.clicks)
         if exposure is None:
             return choice, np.broadcast_to(0.0, log.n_rows)
         return choice, np.log(np.maximum(exposure, TINY))

@@ -68,25 +68,23 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     by the mean position over the lists of the query, with the position below the deepest for
     lists without the document: a document that was rarely shown stood low.
     """
-    rows = log.shown_rows
     n_docs, n_queries = log.n_docs, len(log.query_ids)
-    pair, key = encode(pair_codes(log.query[rows], log.doc[rows], n_docs))
+    pair, key = encode(pair_codes(log.query, log.doc, n_docs))
     query, doc = np.divmod(key, n_docs)
-    weight, position = log.weight[rows], log.position[rows]
-    impressions = np.bincount(pair, weight, minlength=len(key))
+    impressions = np.bincount(pair, log.weight, minlength=len(key))
     if log.production is not None:
         count = np.bincount(pair, minlength=len(key))
-        score = np.bincount(pair, log.production[rows], minlength=len(key)) / count
+        score = np.bincount(pair, log.production, minlength=len(key)) / count
         mean = np.bincount(query, score, n_queries) / np.maximum(np.bincount(query), 1)
         return LoggedPlaces(query, doc, impressions, mean[query] - score, pair)
     # The number of lists: of impressions at the position where most of them have a document.
-    depth = int(position.max(initial=0)) + 1
-    cell, cells = encode(pair_codes(log.query[rows], position, depth))
+    depth = int(log.position.max(initial=0)) + 1
+    cell, cells = encode(pair_codes(log.query, log.position, depth))
     lists = np.zeros(n_queries)
-    np.maximum.at(lists, cells // depth, np.bincount(cell, weight, minlength=len(cells)))
+    np.maximum.at(lists, cells // depth, np.bincount(cell, log.weight, minlength=len(cells)))
     below = np.zeros(n_queries)
-    np.maximum.at(below, log.query[rows], position + 1.0)
-    total = np.bincount(pair, weight * position, minlength=len(key))
+    np.maximum.at(below, log.query, log.position + 1.0)
+    total = np.bincount(pair, log.weight * log.position, minlength=len(key))
     lists, below = np.maximum(lists[query], impressions), below[query]
     place = (total + (lists - impressions) * below) / np.maximum(lists, TINY)
     return LoggedPlaces(query, doc, impressions, np.where(lists > 0, place, below), pair)

@@ -24,7 +24,7 @@ from .._base._typing import Bools, Floats, Ints
 from .._log._cells import Cells
 from .._log._segments import TINY
 from ..exceptions import warn_user
-from ._bipartite import SMALLEST, CellLoss, Problem, newton
+from ._bipartite import SMALLEST, Problem, newton
 from ._solve import MAX_DENSE, gram
 
 #: Standard errors have their nominal coverage from this mean number of clicks per document.
@@ -273,7 +273,7 @@ def fit_factors(
     if link == "product":
         logits = np.minimum(logits, -1e-6)  # at probability 1, a missing click costs infinity
     start = np.full(n_factors, -1.0)
-    best = CellLoss(rows, link, "likelihood").best_documents(logits, start)
+    best = Problem(rows, link, "likelihood").best_documents(logits, start)
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
 
 

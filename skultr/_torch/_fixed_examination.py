@@ -77,7 +77,7 @@ def fit_listwise(
     """
     log, is_joined = target.on(log, learner.traffic_exponent)
     click_only = target.loss in CLICK_ONLY
-    scale = loss_scale(log, log.clicks if click_only else np.where(log.shown, log.weight, 0.0))
+    scale = loss_scale(log, log.clicks if click_only else log.weight)
     validation = None
     if target.validation is not None:
         validation, more = target.validation.on(learner._validation, learner.traffic_exponent)
@@ -85,7 +85,7 @@ def fit_listwise(
     # Within a page all weights are equal, and no offset.
     with_offset = is_joined or target.examination is not None
     loss = exposure_loss if with_offset else LOSSES[target.loss]
-    module = ListScores(learner._network(log.shown_features(), constant=not click_only))
+    module = ListScores(learner._network(log.features, constant=not click_only))
     learner._train(
         module,
         ListLoss(loss, scale),

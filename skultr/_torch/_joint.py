@@ -60,15 +60,14 @@ def fit_dual(
         The most likely one given the learned relevance: the logits after training have the noise
         of the last batches.
     """
-    rows = log.shown
-    impressions = np.bincount(log.bias[rows], weights=log.weight[rows])
+    impressions = np.bincount(log.bias, log.weight)
     training, is_joined = _with_exposure(log.tempered(learner.traffic_exponent)[0])
     validation = learner._tempered_validation()
     if validation is not None:
         validation, more = _with_exposure(validation)
         is_joined |= more
     with learner._seeded():
-        network = learner._network(log.shown_features(), constant=False)
+        network = learner._network(log.features, constant=False)
         module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
         learner._train(
             module,
@@ -120,7 +119,7 @@ def fit_towers(
     training, _ = log.tempered(learner.traffic_exponent)
     by_steps = learning_rate is not None
     with learner._seeded():
-        network = learner._network(log.shown_features())
+        network = learner._network(log.features)
         learner._train(
             TowersModule(network, len(log.bias_values), trained=by_steps),
             TowersLoss(loss_scale(training, training.weight), link),

@@ -38,7 +38,6 @@ class ListBatch:
     features: torch.Tensor  # (n_rows, n_features)
     bias: torch.Tensor  # (n_rows,)
     mask: torch.Tensor  # (n_lists, width)
-    shown: torch.Tensor  # (n_lists, width); else padding or never shown
     clicks: torch.Tensor  # (n_lists, width)
     weight: torch.Tensor  # (n_lists, width)
 
@@ -82,26 +81,18 @@ class ListDataset(Dataset):
         log: ClickLog,
         features: torch.Tensor | ScaledRows,
         click_only: bool = False,
-        never_shown: bool = False,
     ) -> None:
         device = features.device
-        # Keep or drop whole lists: without some of its rows, a list would have another softmax.
-        # Rows that were not shown are the last of their list.
-        lengths = np.diff(log.offsets)
-        if not (never_shown or log.shown.all()):
-            lengths = np.bincount(log.list_, log.shown, log.n_lists).astype(np.int64)
-        keep = lengths > 0
+        keep = np.ones(log.n_lists, dtype=bool)
         if click_only:
-            keep &= np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
+            keep = np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
         self.features = features
-        self.version, self.bias, self.shown = (
-            _tensor(column).to(device) for column in (log.version, log.bias, log.shown)
-        )
+        self.version, self.bias = (_tensor(each).to(device) for each in (log.version, log.bias))
         self.clicks, self.weight = (
             _tensor(column).to(device, torch.float32) for column in (log.clicks, log.weight)
         )
         self._query = log.query_of_list[keep]
-        self.lengths = torch.from_numpy(lengths[keep]).to(device)
+        self.lengths = torch.from_numpy(np.diff(log.offsets)[keep]).to(device)
         self.starts = torch.from_numpy(log.offsets[:-1][keep]).to(device)
 
     @cached_property
@@ -140,7 +131,7 @@ class ListDataset(Dataset):
             mask=torch.ones((), dtype=torch.bool, device=lists.device).expand(shape),
             **{
                 name: getattr(self, name).index_select(0, cells).view(shape)
-                for name in ("shown", "clicks", "weight")
+                for name in ("clicks", "weight")
             },
         )
 
@@ -154,7 +145,7 @@ class ListDataset(Dataset):
         cells = cells.view(-1).clamp_(max=len(self.version) - 1)
         rectangles = {
             name: getattr(self, name).index_select(0, cells).view_as(mask).masked_fill_(padding, 0)
-            for name in ("shown", "clicks", "weight")
+            for name in ("clicks", "weight")
         }
         return ListBatch(
             features=self.features.index_select(0, self.version.index_select(0, rows)),

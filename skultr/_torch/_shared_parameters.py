@@ -136,7 +136,7 @@ def _entries(cls, shared, group):
             lines += f", default={_shown(getattr(cls, name))}"
         lines += "\n"
         if meaning:
-            lines += textwrap.indent(textwrap.fill(meaning, 91), " " * 4) + "\n"
+            lines += textwrap.indent(textwrap.fill(meaning, 90), " " * 4) + "\n"
         lines, remark = lines + remark, ""
     return lines
 

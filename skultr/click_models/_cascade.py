@@ -6,7 +6,7 @@ and the same key of the last click are folded into one with a weight, whatever w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._log._hashing import hash_columns, mix
-from .._log._segments import equal_keys, offsets_from_counts, rectangles
+from .._log._segments import rectangles
 from .._models._browsing import (
     chain_click_probability,
     chain_conditional_click_probability,
@@ -490,61 +489,36 @@ def _all_or_none(click, after_click):
 
 def count_chain(log, key=attrgetter("doc"), n_keys=None):
     """Counts of a log of :func:`click_patterns`; ``key`` maps it to one code per row."""
-    n_docs = log.n_docs
-    n_keys = n_docs if n_keys is None else n_keys
-    counts = {
-        "clicks": np.zeros(n_docs),
-        "skips": np.zeros(n_docs),
-        "clicks_above": np.zeros(n_keys),
-        "last_clicks": np.zeros(n_keys),
-    }
-    tails, first_row = [], 0
+    n_keys = log.n_docs if n_keys is None else n_keys
+    counts = [np.zeros(n) for n in (log.n_docs, log.n_docs, n_keys, n_keys)]
+    tails = []
     for part in log.chunks():
         keys = key(part)
         place, last = last_clicks(part)
         clicked, above = part.clicks > 0, place < last
-        bottom = np.repeat(np.diff(part.offsets), np.diff(part.offsets))
-        for name, rows, codes in (
-            ("clicks", clicked, part.doc),
-            ("skips", above & ~clicked, part.doc),
-            ("clicks_above", above & clicked, keys),
-            ("last_clicks", clicked & (place == last) & (last < bottom), keys),
-        ):
-            total = counts[name]
+        lengths = np.diff(part.offsets)
+        bottom, top = (np.repeat(of, lengths) for of in (lengths, part.offsets[:-1]))
+        at_last = clicked & (place == last) & (last < bottom)
+        rows_and_codes = (
+            (clicked, part.doc),
+            (above & ~clicked, part.doc),
+            (above & clicked, keys),
+            (at_last, keys),
+        )
+        for total, (rows, codes) in zip(counts, rows_and_codes, strict=True):
             total += np.bincount(codes[rows], part.weight[rows], minlength=len(total))
-        found = _tails(part, last[part.offsets[:-1]], keys, n_keys)
-        tails.append((found[0] + first_row, *found[1:]))
-        first_row += part.n_rows
-    return ChainCounts(**counts, tails=list(_blocks(log.doc, n_docs, *_fold(tails))))
+        # Lists without a click have the key n_keys.
+        head = np.where(last > 0, keys[top + last - 1], n_keys)
+        tails += _tails(part, place - last, head)
+    return ChainCounts(*counts, tails)
 
 
-def _tails(log, last, key, n_keys):
-    """Per tail: first row, number of rows, key of the last click, weight, and two hashes."""
-    starts = log.offsets[:-1]
-    lengths = np.diff(log.offsets) - last
-    some = lengths > 0
-    begin, lengths = (starts + last)[some], lengths[some]
-    # Tails of lists without a click have the key n_keys.
-    head = np.where(last[some] > 0, key[begin - 1], n_keys)
-    offsets = offsets_from_counts(lengths)
-    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    row = hash_columns([place, log.doc[place + np.repeat(begin, lengths)]])
-    hashes = np.array([np.add.reduceat(of, offsets[:-1]) for of in (row, mix(row))])
-    hashes[0] ^= hash_columns([head])
-    return begin, lengths, head, log.weight[starts[some]], *hashes
-
-
-def _fold(tails):
-    """Distinct tails: first row, number of rows, key, and the sum of the weights of equal ones."""
-    begin, lengths, head, weight, *hashes = (np.concatenate(of) for of in zip(*tails, strict=True))
-    group, first = equal_keys(hashes)
-    return begin[first], lengths[first], head[first], np.bincount(group, weight)
-
-
-def _blocks(doc, n_docs, begin, lengths, head, weight):
-    """Blocks of tails (doc, key, weight), padded with the document ``n_docs``."""
-    for chosen, place in rectangles(offsets_from_counts(lengths)):
-        inside = place >= 0
-        rows = begin[chosen, None] + np.arange(place.shape[1])
-        block = np.where(inside, doc[np.where(inside, rows, 0)], n_docs)
-        yield np.ascontiguousarray(block.T), head[chosen], weight[chosen]
+def _tails(log, place, head):
+    """Blocks (doc, key, weight) of the distinct tails of lists, rows of a ``place`` above 0."""
+    below = place > 0
+    # Rows of a list have one weight, the number of sessions.
+    tails = log.take_rows(below, log.list_[below])
+    tails = replace(tails, position=place[below], bias=head[below]).fold()
+    for chosen, rows in rectangles(tails.offsets):
+        doc, first = np.where(rows >= 0, tails.doc[rows], log.n_docs), tails.offsets[chosen]
+        yield np.ascontiguousarray(doc.T), tails.bias[first], tails.weight[first]

@@ -74,10 +74,9 @@ class DCTRModel(CountingModel):
     """
 
     def _fit(self, log, task):
-        rows = log.shown_rows
         n_docs = log.n_docs
-        clicks = np.bincount(log.doc[rows], log.clicks[rows], minlength=n_docs)
-        shown = np.bincount(log.doc[rows], log.weight[rows], minlength=n_docs)
+        clicks = np.bincount(log.doc, log.clicks, minlength=n_docs)
+        shown = np.bincount(log.doc, log.weight, minlength=n_docs)
         self._remember_rates(log, clicks, shown)
 
     def _probability(self, parameters, position, bias, clicks):

@@ -136,7 +136,7 @@ class DBNModel(ChainMixin, GradientClickModel):
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
             self._train(
-                ChainModule(self._network(log.shown_features(), n_out=2), self.continuation),
+                ChainModule(self._network(log.features, n_out=2), self.continuation),
                 ChainLoss(loss_scale(training, training.weight)),
                 training,
                 training.clicks,

@@ -311,10 +311,9 @@ class TableClickModel(BaseClickModel):
 
     def _remember_documents(self, log, prior, **tables):
         """Keep tables by document code, and the ``prior`` of each for unseen documents."""
-        shown = log.shown_docs
-        self._documents = KnownDocuments.of_log(log, shown)
+        self._documents = KnownDocuments.of_log(log)
         # The prior is the last entry, which the place -1 of an unseen document selects.
-        self._tables = {name: np.append(of[shown], prior[name]) for name, of in tables.items()}
+        self._tables = {name: np.append(of, prior[name]) for name, of in tables.items()}
         columns = {name: of[:-1] for name, of in self._tables.items()}
         columns.setdefault("relevance", self._relevance(columns))
         self.documents_ = pd.DataFrame(columns, index=self._documents.index)
@@ -358,9 +357,8 @@ class KnownFactors:
 
     @classmethod
     def of_log(cls, log):
-        """The bias factors of the shown rows of a log."""
-        rows = log.shown_rows
-        same = log.bias_values[log.bias[rows]] == log.position[rows]
+        """The bias factors of a log."""
+        same = log.bias_values[log.bias] == log.position
         return cls(log.bias_values, bool(same.all()))
 
     def codes(self, bias, inside):
@@ -401,7 +399,6 @@ def click_patterns(log):
     rates is split into 17 patterns: rows with neighbouring rates get their mean, which preserves
     the clicks of the list, and those of a row approximately.
     """
-    log = _shown_rows(log)
     weight = _list_weights(log)
     clicked = log.clicks > 0
     partly = clicked & (log.clicks < log.weight)
@@ -433,10 +430,6 @@ def last_clicks(log):
     clicked = np.where(log.clicks > 0, place, 0)
     last = np.maximum.reduceat(clicked, log.offsets[:-1])
     return place, np.repeat(last, lengths)
-
-
-def _shown_rows(log):
-    return log if log.shown.all() else log.take_rows(log.shown, log.list_[log.shown])
 
 
 def _list_weights(log):

@@ -66,7 +66,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
                     module, criterion, training, training.clicks, click_only=False, task=task
                 )
         self.reader_ = module.reader
-        self._deepest = int(log.position[log.shown].max())
+        self._deepest = int(log.position.max())
         if self.relevance == "embedding":
             self._remember_vectors(log)
 
@@ -81,7 +81,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
 
     def _encoder(self, log, n_out):
         if self.relevance == "network":
-            return self._network(log.shown_features(), n_out)
+            return self._network(log.features, n_out)
         return nn.Sequential(nn.Identity(), DocumentTable(log.n_docs, n_out))
 
     # Training of embeddings ----------------------------------------------------------------
@@ -132,9 +132,8 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
 
     def _remember_vectors(self, log):
         vectors = self._vectors(log)
-        shown = np.unique(log.doc[log.shown])
         # Unseen documents get the mean vector of the shown ones.
-        prior = self._parameters_of(vectors[shown].mean(axis=0, keepdims=True))
+        prior = self._parameters_of(vectors.mean(axis=0, keepdims=True))
         self._remember_documents(
             log,
             {name: float(value[0]) for name, value in prior.items()},
@@ -439,10 +438,8 @@ def _part(log, codes, share):
     """Data set of a share of the sessions of each list, with the mean weight of the log."""
     rows = share[log.list_]
     mean = log.weight.mean() / np.average(log.weight * rows, weights=rows > 0)
-    part = replace(
-        log, clicks=log.clicks * rows * mean, weight=log.weight * rows * mean, shown=rows > 0
-    )
-    return ListDataset(part, codes)
+    part = replace(log, clicks=log.clicks * rows * mean, weight=log.weight * rows * mean)
+    return ListDataset(part.take_lists(np.flatnonzero(share)), codes)
 
 
 def _in_parts(function, n_lists, *lists):

@@ -72,8 +72,7 @@ class ProductModel(GradientClickModel):
             "effective_sample": found.effective_sample / first,
             "prior_mean": found.prior_mean * first,
         }
-        shown = log.shown_docs
-        unseen = {name: of[shown].mean() for name, of in tables.items()}
+        unseen = {name: of.mean() for name, of in tables.items()}
         self._remember_documents(log, unseen, **tables)
 
     def _solve_cells(self, log, cells, examination, prior, known):
@@ -253,10 +252,7 @@ class PBMModel(ProductModel):
         if self._factors.are_positions:
             # A rare rank is examined like its neighbours.
             group = factor_groups(weight, min(GROUP_IMPRESSIONS, weight.max() / 2))
-        rows = log.shown_rows
-        positions = np.bincount(
-            log.bias[rows], log.weight[rows] * log.position[rows], minlength=cells.n_factors
-        )
+        positions = np.bincount(log.bias, log.weight * log.position, minlength=cells.n_factors)
         depth = np.bincount(group, positions) / np.maximum(np.bincount(group, weight), TINY)
         prior, pooled = unknown_curve(np.maximum(depth, 1.0)), cells.pooled(group)
         table = table_of_cells(pooled)

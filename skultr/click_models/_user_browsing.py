@@ -212,10 +212,8 @@ class UBMModel(ProductModel):
 
 
 def _by_rank(log):
-    """The log with the ranks of its shown rows as bias factors."""
-    ranks, code = np.unique(log.position[log.shown_rows], return_inverse=True)
-    bias = np.zeros_like(log.bias)
-    bias[log.shown_rows] = code
+    """The log with the ranks of its rows as bias factors."""
+    ranks, bias = np.unique(log.position, return_inverse=True)
     return replace(log, bias=bias, bias_values=ranks)
 
 

@@ -92,45 +92,19 @@ _OF_MODEL = {
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What the command found, in the order of the page.
+    """What the command found, in the order of the page."""
 
-    Parameters
-    ----------
-    source : str
-        What was read, as the user named it.
-    level : {"yes", "barely", "level", "no"}
-        Whether the log supports judgments; "level" if all of them have one grade.
-    read : list of str
-        What was read and left out; a line with blanks in front belongs to the one before it.
-    graph : str
-        The summary of the identifiability graph.
-    examination : DataFrame
-        By position from 1: ``examination``, ``lower`` and ``upper``, NaN where unknown.
-    grades : Series
-        Number of judgments by grade.
-    remarks : list of str
-        What was not judged, and why.
-    model : list of str
-        What the model is, or why there is none.
-    better : bool or None
-        Whether held-out clicks prefer the model to the order served; None if unknown.
-    files : list of (str, str)
-        Name of each file and what it is for.
-    warnings : list of str
-        Warnings of the steps.
-    """
-
-    source: str
-    level: str
-    read: list[str]
-    graph: str
-    examination: pd.DataFrame
-    grades: pd.Series
-    remarks: list[str]
-    model: list[str]
-    better: bool | None
-    files: list[tuple[str, str]]
-    warnings: list[str]
+    source: str  # what was read, as the user named it
+    level: str  # a key of _VERDICTS
+    read: list[str]  # and left out; a line with blanks in front belongs to the one before it
+    graph: str  # the summary of the identifiability graph
+    examination: pd.DataFrame  # by position: examination, lower and upper, NaN where unknown
+    grades: pd.Series  # number of judgments by grade
+    remarks: list[str]  # what was not judged, and why
+    model: list[str]  # what the model is, or why there is none
+    better: bool | None  # whether held-out clicks prefer the model; None if unknown
+    files: list[tuple[str, str]]  # name of each file and what it is for
+    warnings: list[str]  # of the steps
 
     @property
     def headline(self) -> str:

@@ -3,7 +3,7 @@ to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from .._base._sklearn import safe_indexing
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from .._log._hashing import mix
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
@@ -19,6 +18,7 @@ from .._log._roles import read_role
 from .._log._segments import TINY, as_array, encode, pair_codes
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
+from ..propensity._source import RowsOfLog, propensities
 
 #: What a log may pass as keywords.
 ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
@@ -119,6 +119,11 @@ class LoggedPages:
         variance += n_queries / (n_queries - 1) * (residual**2).sum()
         return float(value), float(np.sqrt(variance) / pages.sum())
 
+    def propensities(self, source: Any, default: Callable[[], Any] | None = None) -> Floats:
+        """Examination of each row of X, by a parameter ``propensity``."""
+        rows = RowsOfLog(self.X, self.y, self.sample_weight, self.roles)
+        return propensities(source, rows, default=default)[0]
+
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""
         keys, cell = self.cells
@@ -204,20 +209,6 @@ class Pages:
         place = np.minimum(np.searchsorted(keys, self.key), len(keys) - 1)
         return place, keys[place] == self.key
 
-    def predicted(self, model: Any) -> Floats:
-        """P(click) of each row by a click model."""
-        log = self.log
-        row = first_rows(log.pair, len(log.pair_query))[self.pair]
-        doc = log.rows["doc"]
-        return model.predict_click(
-            safe_indexing(log.X, row),
-            conditional=False,
-            qid=log.rows["qid"][row],
-            session=self.ranking,
-            doc=None if doc is None else doc[row],
-            position=log.slot_position[self.slot],
-        )
-
 
 _ROUNDS, _STEPS, _NEWTON = 5, 30, 5
 _DIFFERENCE = 1e-4  # of numeric derivatives
@@ -252,7 +243,10 @@ class ClickTable:
         keys, self._cell = log.cells
         self._log = log
         self._pair, slot = np.divmod(keys, len(log.slot_query))
-        self._slot_place, _ = encode(_place_of(log.slot_position))
+        # Deep positions in blocks: each costs time, and few clicks tell their curve.
+        position = log.slot_position
+        deep = np.ceil(_BLOCKS * np.log2(np.maximum(position / _SINGLE, 1)))
+        self._slot_place, _ = encode(np.minimum(position, _SINGLE) + deep.astype(int))
         self._place = self._slot_place[slot]
         self._shown = np.bincount(self._cell, log.weight)
         self._clicks = np.bincount(self._cell, log.weight * log.rate)
@@ -502,12 +496,6 @@ class ClickTable:
         page = pages.ranking * len(self._stops) + query
         above = _sum_above(self._read[pages.pair], page, pages.slot)
         return p * np.exp(-curve.context * (above - self._above[place]))
-
-
-def _place_of(position: Ints) -> Ints:
-    """Positions, deep ones in blocks: each costs time, and few clicks tell their curve."""
-    deep = np.ceil(_BLOCKS * np.log2(np.maximum(position / _SINGLE, 1)))
-    return np.minimum(position, _SINGLE) + deep.astype(int)
 
 
 def _sum_above(quality: Floats, page: Ints, slot: Ints) -> Floats:

@@ -334,8 +334,6 @@ _PROBABILITY = [Interval(Real, 0, 1, closed="neither")]
 
 @validate_params(
     {
-        "X": "no_validation",
-        "y": "no_validation",
         "cluster": [str],
         "effect": [Interval(Real, 0, 0.5, closed="neither"), None],
         "confidence_level": _PROBABILITY,

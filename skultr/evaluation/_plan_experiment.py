@@ -13,8 +13,8 @@ from scipy.stats import t as student
 from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._base._typing import ArrayLike, Column, Estimator, Floats, Predictor, Table
 from .._log._roles import read_role
-from .._log._segments import TINY
-from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
+from .._log._segments import TINY, pair_codes
+from ..propensity._source import PROPENSITY_CONSTRAINT
 from ..propensity._swap_plans import SwapModel, cheapest_shares, layouts, moves_of, sessions_for
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
@@ -133,7 +133,6 @@ def _text(table):
 
 @validate_params(
     {
-        "X": "no_validation",
         "y": ["array-like", str, None],
         "target": [StrOptions({"examination", "difference"})],
         "half_width": [Interval(Real, 0, None, closed="neither")],
@@ -534,7 +533,7 @@ def read_model(log, k, propensity):
         )
     place = log.slot_position[log.slot].astype(int) - 1
     inside = place < n
-    cell = (log.pair[log.row] * n + place)[inside]
+    cell = pair_codes(log.pair[log.row], place, n)[inside]
     shown, clicks = (
         np.bincount(cell, of[inside], minlength=len(log.pair_query) * n).reshape(-1, n)
         for of in (log.weight, log.weight * log.rate)
@@ -553,10 +552,8 @@ def read_model(log, k, propensity):
 
 def _given(log, source, n):
     """Examination relative to the first position: means of propensities over impressions."""
-    given, _ = propensities(source, RowsOfLog(log.X, log.y, log.sample_weight, log.roles))
-    place = log.slot_position[log.slot].astype(int) - 1
-    given = np.asarray(given, dtype=float)[log.row] * log.weight
-    known = (np.bincount(place, given) / np.bincount(place, log.weight))[:n]
+    given = log.by_position(np.asarray(log.propensities(source), dtype=float)[log.row])
+    known = given[np.unique(log.slot_position, return_index=True)[1]][:n]
     if not (known > 0).all():
         raise ValueError("A propensity is 0 or missing; expected numbers above 0.")
     return known / known[0]

@@ -11,12 +11,13 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
+from .._base._sklearn import HasMethods, Interval, StrOptions, safe_indexing, validate_params
 from .._base._typing import ArrayLike, Bools, Column, Estimator, Floats, Predictor, Table
+from .._log._reader import first_rows
 from .._log._segments import TINY
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._scorers import Scorer
-from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
+from ..propensity._source import PROPENSITY_CONSTRAINT
 from ._click_table import ROLES, ClickTable, LoggedPages, Pages
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _METHODS = {
     "item-position": ("probability", "a click depends on the document and its position only"),
 }
 _CONSTRAINTS = {
-    "X": "no_validation",
     "y": ["array-like", str, None],
     "method": [StrOptions({*_METHODS})],
     "model": [HasMethods(["predict_click"]), None],
@@ -210,11 +210,9 @@ def policy_value(
     >>> round(found.value, 2), found.support, round(found.logged, 2)
     (0.6, 1.0, 0.55)
     """
-    log = _read(X, y, sample_weight, roles, k)
-    pages, gains = log.rank_by(scores, k, "scores"), _gains(log, gain, k)
-    changed = np.ones(len(pages.slot), dtype=bool)
     given = {"model": model, "propensity": propensity, "probability": probability}
-    return _judge(pages, changed, gains, ("the ranking", "the log"), method, given)
+    log, rankings = (X, y, sample_weight, roles), {"scores": scores}
+    return _estimate(log, rankings, gain, k, method, given)
 
 
 @validate_params(
@@ -272,34 +270,33 @@ def policy_difference(
     >>> found.verdict.split(":")[0], found.p_value < 0.001
     ('a gets more than b', True)
     """
-    log = _read(X, y, sample_weight, roles, k)
-    a, b = log.rank_by(scores_a, k, "scores_a"), log.rank_by(scores_b, k, "scores_b")
-    changed = a.changed(b)
-    gains = _gains(log, gain, k)
+    given = {"model": model, "propensity": propensity, "probability": probability}
+    log, rankings = (X, y, sample_weight, roles), {"scores_a": scores_a, "scores_b": scores_b}
+    return _estimate(log, rankings, gain, k, method, given)
+
+
+def _estimate(log, rankings, gain, k, method, given):
+    """The estimate of a ranking, or of the difference of two."""
+    log = LoggedPages(*log, "policy_value")
+    position = log.slot_position
+    if k is not None and not position.min() <= k <= position.max():
+        raise ValueError(
+            f"k={k}, but the log has positions {int(position.min())} to {int(position.max())}, "
+            "and tells clicks there only. Pass k in this range."
+        )
+    gains = np.ones(len(position)) if gain == "clicks" else 1 / np.log2(1 + position)
+    if k is not None:
+        gains = gains * (position <= k)
+    pages, *others = (log.rank_by(scores, k, name) for name, scores in rankings.items())
+    if not others:
+        changed = np.ones(len(pages.slot), dtype=bool)
+        return _judge(pages, changed, gains, ("the ranking", "the log"), method, given)
+    changed = pages.changed(others[0])
     if not changed.any():
         of_log, _ = log.mean_per_page(_logged(log, gains))
         same = "no difference: both rankings show the same pages."
         return PolicyEstimate(0.0, 0.0, (0.0, 0.0), 1.0, of_log, 0.0, 1.0, same)
-    given = {"model": model, "propensity": propensity, "probability": probability}
-    return _judge(a.and_of(b), changed, gains, ("a", "b"), method, given)
-
-
-def _read(X, y, sample_weight, roles, k):
-    log = LoggedPages(X, y, sample_weight, roles, "policy_value")
-    first, deepest = int(log.slot_position.min()), int(log.slot_position.max())
-    if k is not None and not first <= k <= deepest:
-        raise ValueError(
-            f"k={k}, but the log has positions {first} to {deepest}, and tells clicks there only. "
-            "Pass k in this range."
-        )
-    return log
-
-
-def _gains(log, gain, k):
-    """Value of a click in each slot."""
-    position = log.slot_position
-    worth = np.ones(len(position)) if gain == "clicks" else 1 / np.log2(1 + position)
-    return worth if k is None else worth * (position <= k)
+    return _judge(pages.and_of(others[0]), changed, gains, ("a", "b"), method, given)
 
 
 def _logged(log, gains):
@@ -373,7 +370,9 @@ def _clicks(pages, due, table, method, given):
         clicks = _by_model(pages, given["model"])
     elif method != "dr":
         if method == "pbm":
-            exposure = _examination(log, given["propensity"])
+            values = log.propensities(given["propensity"], _refuse_to_assume)
+            values = log.rows.replace("propensity", values)["propensity"]
+            exposure = _positive(values, log.row, "propensity")
             slope = log.by_position(exposure)
         else:
             shown = log.weight / _probability(log, given["probability"])
@@ -404,6 +403,7 @@ def _effective(log, row_unit, shown, exposed, carried):
 
 
 def _by_model(pages, model):
+    """P(click) of each row by a click model, fitted to the log if it is not."""
     log = pages.log
     if hasattr(model, "fit"):
         try:
@@ -411,20 +411,21 @@ def _by_model(pages, model):
         except NotFittedError:
             roles = {name: of for name, of in log.roles.items() if of is not None}
             model = clone(model).fit(log.X, log.y, log.sample_weight, **roles)
-    predicted = np.asarray(pages.predicted(model), dtype=float)
+    row = first_rows(log.pair, len(log.pair_query))[pages.pair]
+    predicted = model.predict_click(
+        safe_indexing(log.X, row),
+        conditional=False,
+        qid=log.rows["qid"][row],
+        session=pages.ranking,
+        doc=None if log.rows["doc"] is None else log.rows["doc"][row],
+        position=log.slot_position[pages.slot],
+    )
+    predicted = np.asarray(predicted, dtype=float)
     if not ((predicted >= 0) & (predicted <= 1)).all():  # also NaN
         raise ValueError(
             f"{type(model).__name__}.predict_click returned values that are no probabilities."
         )
     return predicted
-
-
-def _examination(log, source):
-    """Examination of each shown row."""
-    rows = RowsOfLog(log.X, log.y, log.sample_weight, log.roles)
-    propensity, _ = propensities(source, rows, default=_refuse_to_assume)
-    values = log.rows.replace("propensity", propensity)["propensity"]
-    return _positive(values, log.row, "propensity")
 
 
 def _refuse_to_assume():

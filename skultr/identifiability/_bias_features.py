@@ -13,9 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
-from .._log._counted import check_given, count_cells_of
 from .._log._faults import IDS
-from .._log._roles import is_frame
 from ..exceptions import ClickDataWarning, python_value, warn_user
 
 #: Largest number of factors and documents that a message names.
@@ -257,22 +255,6 @@ def plain(value: Any) -> Any:
     """A value as messages show it: whole floats (positions, if some are missing) as integers."""
     value = python_value(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def count_pairs_of(
-    X: Any, y: str | None, sample_weight: Any, repair: Any
-) -> tuple[Any, Floats | None]:
-    """The pairs of document and bias factor of a log in an engine, as a log in memory."""
-    if repair.strategy == "intervene":  # it looks for lists that can carry out swaps
-        is_frame(X)  # raises the error
-    check_given(X, "" if y is None else y, sample_weight, {}, "IdentifiabilityRepair")
-    bias, bias_features = repair.bias, repair.bias_features
-    if bias is None:
-        bias = "bias" if "bias" in nw.from_native(X).collect_schema() else "position"
-    columns = [[each] if isinstance(each, str) else each for each in (bias, bias_features)]
-    columns = [name for each in columns if isinstance(each, list | tuple) for name in each]
-    X, rate = count_cells_of(X, y, columns, in_order=True)
-    return X, None if y is None else rate
 
 
 def name_some(names: Iterable[Any], total: int | None = None) -> str:

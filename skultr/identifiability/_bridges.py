@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from scipy.cluster.hierarchy import DisjointSet
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
+from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
 from .._base._threads import few_threads
 from .._base._typing import Bools, Floats, Ints
 from .._log._cells import factor_components, weighted_graph
 from .._log._hashing import mix
+from .._models._solve import gram
 from ..exceptions import warn_user
 
 #: Products per block of the clique graph; this bounds the memory and does not change the result.
@@ -195,8 +197,7 @@ _N_PROJECTIONS = 64
 _MAX_ITER = 1000
 _MAX_PRODUCTS = 200_000_000_000
 _TOLERANCE = 1e-6
-#: Number of products up to which a sparse product is faster than dense blocks; cells of a block.
-_SPARSE_WORK = 1 << 29
+#: Numbers of a block of differences.
 _CELLS = 1 << 24
 
 
@@ -220,9 +221,12 @@ def weak_links(
     trees.append(_links_between(labels, n_components, strength))
     a, b, variance = (np.concatenate(columns) for columns in zip(*trees, strict=True))
     order = np.argsort(variance, kind="stable")
-    a, b, variance = a[order], b[order], variance[order]
-    n_smaller = _smaller_sides(a, b, n_factors)
-    return a[::-1], b[::-1], variance[::-1], n_smaller[::-1]
+    sides, n_smaller = DisjointSet(range(n_factors)), []
+    for ends in zip(a[order].tolist(), b[order].tolist(), strict=True):
+        n_smaller.append(min(map(sides.subset_size, ends)))
+        sides.merge(*ends)
+    weakest = order[::-1]
+    return a[weakest], b[weakest], variance[weakest], np.array(n_smaller[::-1], dtype=np.intp)
 
 
 def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats:
@@ -237,7 +241,8 @@ def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats
     L = diag(sum_t' w_tt') - W and its inverse M on all factors but one (where M is 0), the
     resistance is R_ab = M_aa + M_bb - 2 M_ab.
     """
-    joined = _eliminate_documents(doc, factor, conductance)
+    matrix = csr_array((conductance, (doc, factor)))
+    joined = gram(matrix, 1.0 / matrix.sum(axis=1))
     np.fill_diagonal(joined, 0.0)
     # Sums of conductances, because differences of large numbers would lose the weak links.
     laplacian = np.diag(joined.sum(axis=1)) - joined
@@ -290,30 +295,6 @@ def _links_between(labels, n_components, strength):
     return np.full(len(others), strongest[hub]), others, np.full(len(others), np.inf)
 
 
-def _smaller_sides(a, b, n_factors):
-    """Number of factors on the smaller side of each link, when links are added in this order."""
-    sides, smaller = DisjointSet(range(n_factors)), []
-    for ends in zip(a.tolist(), b.tolist(), strict=True):
-        smaller.append(min(map(sides.subset_size, ends)))
-        sides.merge(*ends)
-    return np.array(smaller, dtype=np.intp)
-
-
-def _eliminate_documents(doc, factor, conductance):
-    """Dense matrix W of the conductances between factors after eliminating the documents."""
-    scaled = conductance / np.sqrt(np.bincount(doc, conductance))[doc]
-    n_docs, n_factors = int(doc.max()) + 1, int(factor.max()) + 1
-    matrix = csr_array(coo_array((scaled, (doc, factor)), (n_docs, n_factors)))
-    degree = np.diff(matrix.indptr).astype(float)
-    if degree @ degree < _SPARSE_WORK:
-        return (matrix.T @ matrix).toarray()
-    result, step = np.zeros((n_factors, n_factors)), max(1, _CELLS // n_factors)
-    for first in range(0, n_docs, step):
-        block = matrix[first : first + step].toarray()
-        result += block.T @ block
-    return result
-
-
 # Many factors: random projections -----------------------------------------------------
 def _resistance_of_candidates(doc, factor, conductance, rng):
     """Approximate resistances between each document's strongest factor and its others, sparse.
@@ -357,32 +338,20 @@ def _projected(doc, factor, conductance, rng):
         right[:, column] = back @ np.bincount(doc, current) - np.bincount(factor, current)
 
     def laplacian(vectors):
-        return of_factor[:, None] * vectors - back @ (matrix @ vectors)
+        """The Laplacian times all columns at once: they are one system for SciPy."""
+        vectors = vectors.reshape(right.shape)
+        return (of_factor[:, None] * vectors - back @ (matrix @ vectors)).ravel()
 
+    operator = LinearOperator((right.size, right.size), matvec=laplacian, dtype=float)
+    scaling = diags_array(np.repeat(1.0 / diagonal, _N_PROJECTIONS))
     affordable = _MAX_PRODUCTS // (2 * _N_PROJECTIONS * len(conductance))
-    return _conjugate_gradients(laplacian, right, diagonal[:, None], min(affordable, _MAX_ITER))
-
-
-def _conjugate_gradients(laplacian, right, diagonal, max_iter):
-    """Solve for all columns at once, each with its own step sizes (SciPy's takes one column)."""
-    solution, residual = np.zeros_like(right), right.copy()
-    direction = scaled = residual / diagonal
-    product = (residual * scaled).sum(axis=0)
-    goal = _TOLERANCE**2 * product
-    for _ in range(max_iter):
-        image = laplacian(direction)
-        step = product / np.maximum((direction * image).sum(axis=0), np.finfo(float).tiny)
-        solution += step * direction
-        residual -= step * image
-        scaled = residual / diagonal
-        before, product = product, (residual * scaled).sum(axis=0)
-        if (product <= goal).all():
-            return solution
-        direction = scaled + product / np.maximum(before, np.finfo(float).tiny) * direction
-    warn_user(
-        f"The resistances of {len(right)} bias factors did not converge within {max_iter} steps: "
-        "the standard errors of weak links are inexact. The bias factors are connected through "
-        "long chains of documents; log rankings that vary more.",
-        ConvergenceWarning,
-    )
-    return solution
+    max_iter = min(affordable, _MAX_ITER)
+    solution, failed = cg(operator, right.ravel(), rtol=_TOLERANCE, maxiter=max_iter, M=scaling)
+    if failed:
+        warn_user(
+            f"The resistances of {n_factors} bias factors did not converge within {max_iter} "
+            "steps: the standard errors of weak links are inexact. The bias factors are connected "
+            "through long chains of documents; log rankings that vary more.",
+            ConvergenceWarning,
+        )
+    return solution.reshape(right.shape)

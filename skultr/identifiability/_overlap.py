@@ -341,13 +341,12 @@ class ExaminationInformation:
 
 def information_of_log(log: ClickLog, random_state: RandomState = 0) -> ExaminationInformation:
     """The information in a log; see :func:`examination_information`."""
-    rows = np.flatnonzero(log.shown)
     return examination_information(
-        lambda chosen: log.features[log.version[rows[chosen]]],
-        log.list_[rows],
-        log.query[rows],
-        log.bias[rows],
-        log.weight[rows],
+        lambda chosen: log.features[log.version[chosen]],
+        log.list_,
+        log.query,
+        log.bias,
+        log.weight,
         random_state,
     )
 

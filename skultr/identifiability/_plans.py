@@ -7,6 +7,7 @@ between their members. The matrix of these costs is never held: Prim's algorithm
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -145,7 +146,6 @@ def neighbour_inside(
     """For each chosen factor, the factor of its component nearest to a given distance from it, or
     -1, and its distance, or NaN, where no factor of the component has other features."""
     neighbour = np.full(len(chosen), -1)
-    found = np.full(len(chosen), np.nan)
     order = np.argsort(labels, kind="stable")
     bounds = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
     asked = np.argsort(labels[chosen], kind="stable")
@@ -153,17 +153,17 @@ def neighbour_inside(
     for component in np.flatnonzero((np.diff(bounds) > 1) & (np.diff(first) > 0)):
         members = order[bounds[component] : bounds[component + 1]]
         places = asked[first[component] : first[component + 1]]
-        step = max(1, _CHUNK // len(members))
-        for start in range(0, len(places), step):
-            part = places[start : start + step]
-            apart = cdist(vectors[chosen[part]], vectors[members])
-            off = np.where(apart > 0, np.abs(apart - distance[part, None]), np.inf)
-            best = off.argmin(axis=1)
-            row = np.arange(len(part))
-            elsewhere = np.isfinite(off[row, best])
-            neighbour[part] = np.where(elsewhere, members[best], -1)
-            found[part] = np.where(elsewhere, apart[row, best], np.nan)
-    return neighbour, found
+        off = partial(_off, vectors, vectors[chosen[places]], distance[places])
+        least, nearest = _least(off, members, len(places))
+        neighbour[places] = np.where(np.isfinite(least), nearest, -1)
+    apart = np.linalg.norm(vectors[chosen] - vectors[neighbour], axis=1)
+    return neighbour, np.where(neighbour < 0, np.nan, apart)
+
+
+def _off(vectors, there, distance, rows):
+    """How far the distances of some factors are from given ones; infinite at the same place."""
+    apart = cdist(vectors[rows], there)
+    return np.where(apart > 0, np.abs(apart - distance), np.inf)
 
 
 def tree_diameter(n_nodes: int, a: Ints, b: Ints, cost: Floats) -> float:
@@ -219,22 +219,30 @@ def _nearest(vectors, labels):
 
         def cost_from(component):
             members = order[bounds[component] : bounds[component + 1]]
-            cost, origin = cdist(vectors[members[:1]], there, "sqeuclidean")[0], members[0]
-            step = max(1, _CHUNK // max(1, len(there)))
-            if len(members) > 1:
-                origin = np.full(len(there), origin)
-            for start in range(1, len(members), step):
-                part = members[start : start + step]
-                distance = cdist(vectors[part], there, "sqeuclidean")
-                least = distance.argmin(axis=0)
-                distance = distance[least, np.arange(len(there))]
-                nearer = distance < cost
-                cost[nearer], origin[nearer] = distance[nearer], part[least[nearer]]
-            return cost, origin
+            return _least(
+                lambda part: cdist(vectors[part], there, "sqeuclidean"), members, len(there)
+            )
 
         return cost_from
 
     return prepare
+
+
+def _least(costs, rows, n_columns):
+    """Least cost at each column (infinite without rows), and the row that has it (one for all if
+    there is one); ``costs(rows)`` is computed in chunks."""
+    if len(rows) == 1:
+        return costs(rows)[0], rows[0]
+    least, which = np.full(n_columns, np.inf), np.zeros(n_columns, dtype=np.intp)
+    step = max(1, _CHUNK // max(1, n_columns))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        cost = costs(part)
+        line = cost.argmin(axis=0)
+        cost = cost[line, np.arange(n_columns)]
+        lower = cost < least
+        least[lower], which[lower] = cost[lower], part[line[lower]]
+    return least, which
 
 
 def _merge_on_a_line(values, labels):
@@ -318,16 +326,9 @@ class _Swaps:
 
     def cheapest(self, component, targets):
         """Least cost of the candidates of a component at each target, and the pair that has it."""
-        least, which = np.full(len(targets), np.inf), np.zeros(len(targets), dtype=np.intp)
-        first, last = self.bounds[component : component + 2]
-        step = max(1, _CHUNK // max(1, len(targets)))
-        for start in range(first, last, step):
-            cost = self.costs(np.arange(start, min(start + step, last))[:, None], targets)
-            line = cost.argmin(axis=0)
-            cost = cost[line, np.arange(len(targets))]
-            lower = cost < least
-            least[lower], which[lower] = cost[lower], self.pair[start + line[lower]]
-        return least, which
+        lines = np.arange(*self.bounds[component : component + 2])
+        least, line = _least(lambda part: self.costs(part[:, None], targets), lines, len(targets))
+        return least, np.broadcast_to(self.pair[line], len(targets))
 
     def from_and_to(self, outside):
         """Costs for :func:`_prim`: the least of swaps from a component to others and back."""
@@ -422,13 +423,10 @@ class ServedLists:
         self.log = make_click_log(X, nothing, 0.5 * shown, roles=roles).fold()
         self.factors = factors
         self._others = [name for name in factors if name not in ("qid", "doc", "position")]
-        # The log codes documents anew, and -1 as the first of them.
-        self._shift = int((doc < 0).any())
         self._length = np.maximum.reduceat(self.log.position, self.log.offsets[:-1])
-        rows = np.flatnonzero(self.log.shown)
-        key = self._key(self.log.doc[rows] - self._shift, self.log.bias[rows])
-        order = np.lexsort((-self.log.weight[rows], key))
-        self._rows, self._keys = rows[order], key[order]
+        key = self._key(self.log.doc, self.log.bias)
+        self._rows = np.lexsort((-self.log.weight, key))
+        self._keys = key[self._rows]
 
     def longest(self, doc: Ints, factor: Ints) -> Ints:
         """Last position of the longest list that shows each document under each factor."""
@@ -467,7 +465,6 @@ class ServedLists:
             found = found[self._length[self.log.list_[found]] >= position]
         for row in found:
             rows = np.arange(*self.log.offsets[self.log.list_[row] + np.arange(2)])
-            rows = rows[self.log.shown[rows]]
             at = self.log.position[rows] == position if placed else self.log.bias[rows] == to
             if at.any():
                 return rows, row, rows[int(at.argmax())]
@@ -480,7 +477,7 @@ class ServedLists:
         ends = np.searchsorted(rows, [moved, partner])
         swapped = np.arange(len(rows))
         swapped[ends] = ends[::-1]
-        documents = pairs.name_documents(log.doc[rows] - self._shift)
+        documents = pairs.name_documents(log.doc[rows])
         columns = {
             "qid": log.query_ids[log.query[rows]],
             "doc": documents.iloc[:, -1].to_numpy(),

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import Interval, StrOptions, check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
+from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
 from .._log._estimator import FrameOutput, ReadsLogs, afresh, names_of
 from .._log._faults import count_of
@@ -30,7 +31,6 @@ from ._bias_features import (
     MAX_NAMED,
     FactorVectors,
     column_values,
-    count_pairs_of,
     factor_codes,
     factor_label,
     factor_labels,
@@ -50,7 +50,7 @@ from ._plans import (
 )
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags
+    pass
 
 BiasFeatures: TypeAlias = (
     str
@@ -298,20 +298,30 @@ class IdentifiabilityRepair(
 
     def _read_dataset(self, dataset, *, reset):
         self._check_columns(dataset, names_of(dataset), reset)
-        named = isinstance(self.bias_features, str | list | tuple)  # columns of the rows
-        rows = dataset.to_frame()[0] if named or self.strategy == "intervene" else None
+        reads_rows = self._feature_columns is not None or self.strategy == "intervene"
+        rows = dataset.to_frame()[0] if reads_rows else None
         self._plan(rows, read_pairs(dataset, bias=self._columns))
 
     def _read_engine(self, X, y, sample_weight, roles, *, reset):
-        table, clicks = count_pairs_of(X, y, sample_weight, self)
+        if self.strategy == "intervene":  # it looks for lists that can carry out swaps
+            is_frame(X)  # raises the error
+        check_given(X, "" if y is None else y, sample_weight, {}, type(self).__name__)
         names = names_of(X)
         self._check_columns(pd.DataFrame(columns=names), names, reset)
-        self._plan_rows(table, clicks, sample_weight)
+        by = [*self._columns, *(self._feature_columns or [])]
+        table, rate = count_cells_of(X, y, by, in_order=True)
+        self._plan_rows(table, None if y is None else rate, sample_weight)
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
         X = self._check_columns(X, names_of(X), reset)
         clicks = None if y is None else clicks_of(X, y, type(self).__name__)[1]
         self._plan_rows(X, clicks, sample_weight)
+
+    @property
+    def _feature_columns(self):
+        """Columns of the log that are bias features; None if the features are given otherwise."""
+        given = [self.bias_features] if isinstance(self.bias_features, str) else self.bias_features
+        return given if isinstance(given, list | tuple) else None
 
     def _check_columns(self, X, names, reset):
         self._columns = [self.bias] if isinstance(self.bias, str) else [*(self.bias or [])]
@@ -369,12 +379,6 @@ class IdentifiabilityRepair(
             out = nw.from_native(out, eager_only=True).drop(own).to_native()
         return out
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        return tags
-
     def _plan(self, X, pairs):
         self.graph_ = graph = IdentifiabilityGraph._from_pairs(pairs)
         self.is_identifiable_ = graph.is_connected
@@ -383,7 +387,7 @@ class IdentifiabilityRepair(
             graph.factors, self.bias_features, self.position_weight, merging
         )
         rows = None
-        if isinstance(self.bias_features, str | list | tuple):
+        if self._feature_columns is not None:
             rows = X, factor_codes(graph.factors, self._shown_values(X)[0])
         self._vectors = self._space.known(rows)
         self._most_frequent = int(np.bincount(pairs.factor, pairs.impressions).argmax())

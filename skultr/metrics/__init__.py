@@ -6,7 +6,6 @@ Metrics take flat arrays: one relevance, one score and one query id per row, in 
 from ._click_scorers import CMIPScorer, PerplexityScorer, click_log_likelihood, perplexity_score
 from ._dependence import CMIPResult, cmip_score
 from ._held_out import ClickLikelihoodEstimate, ClickLikelihoodScorer, IPSEstimate, IPSScorer
-from ._ir_measures import to_ir_measures, to_trec
 from ._ranking import (
     average_precision_score,
     dcg_score,
@@ -15,7 +14,7 @@ from ._ranking import (
     precision_score,
     reciprocal_rank_score,
 )
-from ._scorers import RankingScorer
+from ._scorers import RankingScorer, to_ir_measures, to_trec
 
 __all__ = [
     "CMIPResult",

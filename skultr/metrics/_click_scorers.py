@@ -10,8 +10,6 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from scipy.special import xlogy
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 
 from .._base._sklearn import validate_params
 from .._base._typing import Column, Floats, Predictor, RandomState, Scope, Table
@@ -21,7 +19,7 @@ from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, warn_user
 from ._dependence import CMIPEstimator, cmip_score
 from ._ranking import as_numbers, flat_columns, refuse_where
-from ._scorers import AnnotatedDocuments, Scorer, one_per_row
+from ._scorers import AnnotatedDocuments, Scorer, model_and_input, one_per_row
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
@@ -330,14 +328,7 @@ def _logged(X, logging, rows):
 
 def _predict_click(estimator, X, y, conditional, roles):
     """P(click) of each row, by the ``predict_click`` inside pipelines, searches and wrappers."""
-    if isinstance(estimator, Pipeline):
-        # A Pipeline exposes methods of scikit-learn only.
-        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-        return _predict_click(estimator[-1], X, y, conditional, roles)
-    if isinstance(estimator, FrozenEstimator):
-        return _predict_click(estimator.estimator, X, y, conditional, roles)
-    if hasattr(estimator, "best_estimator_"):
-        return _predict_click(estimator.best_estimator_, X, y, conditional, roles)
+    estimator, X = model_and_input(estimator, X)
     predict_click = getattr(estimator, "predict_click", None)
     if predict_click is None:
         raise TypeError(

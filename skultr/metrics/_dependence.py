@@ -269,8 +269,13 @@ def cmip_score(
     True
     """
     pred, logging, relevance = _check_documents(y_pred=y_pred, y_logging=y_logging, y_true=y_true)
+    if len(np.unique(relevance)) == len(relevance):
+        raise ValueError(
+            f"No two of the {len(relevance)} documents share a grade of y_true; expected grades "
+            "with at least 2 documents, because CMIP compares documents of equal relevance. "
+            "Annotate more documents, or cut a continuous relevance into a few grades."
+        )
     rng = check_random_state(random_state)
-    _check_shared_grades(relevance)
     _warn_about_constants(pred, logging)
     # Sorted, so that the value does not depend on the order of the rows.
     order = np.lexsort((logging, pred, relevance))
@@ -449,15 +454,6 @@ def _check_documents(**given):
     return columns
 
 
-def _check_shared_grades(relevance):
-    if len(np.unique(relevance)) == len(relevance):
-        raise ValueError(
-            f"No two of the {len(relevance)} documents share a grade of y_true; expected grades "
-            "with at least 2 documents, because CMIP compares documents of equal relevance. "
-            "Annotate more documents, or cut a continuous relevance into a few grades."
-        )
-
-
 def _warn_about_constants(pred, logging):
     for name, values, what in (
         ("y_pred", pred, "a constant copies nobody, and ranks nothing"),
@@ -505,10 +501,8 @@ def rows_that_vary(pred: Floats, logging: Floats, grade: Ints) -> Bools:
 
     In the other grades the information is 0, and an estimate would be noise.
     """
-    varies = np.zeros(len(grade), dtype=bool)
-    for part in grade_slices(grade):
-        varies[part] = all(of[part].min() < of[part].max() for of in (pred, logging))
-    return varies
+    by_grade = pd.DataFrame({"pred": pred, "logging": logging}).groupby(grade)
+    return (by_grade.transform("nunique") > 1).all(axis=1).to_numpy()
 
 
 # Nearest neighbours -------------------------------------------------------------------
@@ -697,7 +691,8 @@ def _fit_log_odds(x, y, cell, trained: Bools, stops: Bools, rng):
         "max_bin": 63,
     }
     model = _boosted(_MAX_TREES, rng, train, stop, start, **settings)
-    improves = model.best_score["valid_0"]["binary_logloss"] < _log_loss(start, *stop)
+    losses = np.logaddexp(0, -start(stop[0])), np.logaddexp(0, start(stop[1]))
+    improves = model.best_score["valid_0"]["binary_logloss"] < np.concatenate(losses).mean()
 
     def log_odds(features):
         value = start(features)
@@ -734,12 +729,6 @@ def _boosted(n_trees, rng, train, stop=None, start=None, **settings):
         held_out["valid_sets"] = [labelled(stop, reference=data)]
         held_out["callbacks"] = [lgb.early_stopping(_PATIENCE, verbose=False)]
     return lgb.train(settings, data, num_boost_round=n_trees, **held_out)
-
-
-def _log_loss(log_odds, documents, independent):
-    """Mean log loss of documents and as many independent pairs."""
-    losses = np.logaddexp(0, -log_odds(documents)), np.logaddexp(0, log_odds(independent))
-    return np.concatenate(losses).mean()
 
 
 def _donsker_varadhan(log_odds, documents, independent):

@@ -247,7 +247,7 @@ class IPSScorer(EstimateScorer):
         clicks, sessions = _served(rows)
         if not clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
-        weight = self._click_weights(held_out.examination(self.propensity))
+        weight = 1 / np.maximum(held_out.examination(self.propensity), self.clip or 0.0)
         credit = self._credits(rows.list_, held_out.predict(estimator))
         debiased = clicks * weight
         total = debiased if self.normalize else sessions
@@ -260,9 +260,6 @@ class IPSScorer(EstimateScorer):
             largest_weight=float(weight[clicks > 0].max() * n_clicks / carried),
             n_clicks=float(n_clicks),
         )
-
-    def _click_weights(self, propensity):
-        return 1 / (propensity if self.clip is None else np.maximum(propensity, self.clip))
 
     def _credits(self, list_, scores):
         """Value of a relevant document at the rank of each row, averaged over ties."""

@@ -354,17 +354,14 @@ def average_runs(values: Floats, leads: Bools) -> Floats:
 
 def _expected_inverse_stop(stop, leads, cutoffs):
     """Expected 1 / rank of the stop of a user who scans down; 0 without a stop."""
-    survival = np.cumprod(1 - stop, axis=1)
+    survival, width = np.cumprod(1 - stop, axis=1), stop.shape[1]
     if not leads.all():
-        survival = _average_survival(stop, survival, leads, _widest(cutoffs, stop.shape[1]))
+        widest = max(width if k is None else min(k, width) for k in cutoffs)
+        survival = _average_survival(stop, survival, leads, widest)
     before = np.ones_like(survival)
     before[:, 1:] = survival[:, :-1]
-    ranks = np.arange(1, stop.shape[1] + 1)
+    ranks = np.arange(1, width + 1)
     return _sum_to_cutoffs(before - survival, 1 / ranks, cutoffs)
-
-
-def _widest(cutoffs, width):
-    return min(width, max(width if k is None else k for k in cutoffs))
 
 
 def _average_survival(stop, survival, leads, k):

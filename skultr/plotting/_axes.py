@@ -8,11 +8,14 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from .._base._shared_text import with_shared_text
+from .._log._pickles import if_fitted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
     from matplotlib.legend import Legend
@@ -93,7 +96,8 @@ def method_colors(names: Iterable[str]) -> dict[str, str]:
     if isinstance(names, str):
         raise TypeError(f"names is the string {names!r}; expected a list of names.")
     others = cycle(_OF_OTHERS)
-    return {name: _OF_METHODS.get(_method(name)) or next(others) for name in names}
+    methods = {name: str(name).lower().removesuffix("ranker").strip() for name in names}
+    return {name: _OF_METHODS.get(method) or next(others) for name, method in methods.items()}
 
 
 class Display:
@@ -160,6 +164,26 @@ def palette(n: int) -> list[str]:
     return [_PALETTE[i % len(_PALETTE)] for i in range(n)]
 
 
+def shades(cmap: str | Colormap, n: int, end: float) -> Any:
+    """``n`` colours from the beginning of a colour map to a share of it."""
+    from matplotlib import colormaps
+
+    return colormaps.get_cmap(cmap)(np.linspace(0, end, n))
+
+
+def factor_text(factor: Any) -> str:
+    """A bias factor, which is a tuple where it has several columns."""
+    return " · ".join(map(str, factor)) if isinstance(factor, tuple) else str(factor)
+
+
+def fitted_value(estimator: Any, name: str) -> Any:
+    """A fitted attribute of the model inside searches and pipelines; None if it has none."""
+    model = steps_of(estimator)[-1]
+    if not hasattr(model, name) and hasattr(model, "fit"):
+        check_is_fitted(model)
+    return if_fitted(model, name)
+
+
 def steps_of(estimator: Any) -> list[Any]:
     """The estimators inside a search and its pipelines; the model itself is last."""
     if hasattr(estimator, "best_estimator_"):
@@ -167,7 +191,3 @@ def steps_of(estimator: Any) -> list[Any]:
     if hasattr(estimator, "steps"):
         return [inner for _, step in estimator.steps for inner in steps_of(step)]
     return [estimator]
-
-
-def _method(name):
-    return str(name).lower().removesuffix("ranker").strip()

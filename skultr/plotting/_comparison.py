@@ -10,7 +10,7 @@ import pandas as pd
 from .._base._typing import Column, Frame, Predictor, RandomState
 from ..metrics._click_scorers import annotated_documents
 from ..metrics._dependence import CMIPEstimator, cmip_score
-from ._axes import Display, draw_legend, palette
+from ._axes import Display, draw_legend, palette, shades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,10 +110,13 @@ class ComparisonDisplay(Display):
             _draw_interval(left, place, row, color)
             for place, (row, color) in enumerate(zip(rows, colors, strict=True))
         ]
-        self.lines_ = [
-            self._draw_queries(right, row, name, color)
-            for row, name, color in zip(rows, names, colors, strict=True)
-        ]
+        self.lines_ = []
+        for row, name, color in zip(rows, names, colors, strict=True):
+            difference = np.sort(self.per_query[row.ranker] - self.per_query[row.baseline])
+            place = np.arange(1, len(difference) + 1)
+            self.lines_ += right.plot(
+                place, difference, color=color, drawstyle="steps-mid", label=name
+            )
         left.axvline(0, color="0.6", linewidth=0.8, zorder=0)
         left.set_yticks(range(len(rows)), names, parse_math=False)
         left.set_ylim(len(rows) - 0.5, -0.5)
@@ -125,12 +128,6 @@ class ComparisonDisplay(Display):
         for ax in self.axes_:
             ax.spines[["top", "right"]].set_visible(False)
         return self
-
-    def _draw_queries(self, ax, row, name, color):
-        difference = np.sort(self.per_query[row.ranker] - self.per_query[row.baseline])
-        place = np.arange(1, len(difference) + 1)
-        (line,) = ax.plot(place, difference, color=color, drawstyle="steps-mid", label=name)
-        return line
 
 
 def _draw_interval(ax: Axes, place: int, row: Any, color: Any) -> ErrorbarContainer:
@@ -323,7 +320,7 @@ class DebiasednessDisplay(Display):
         grades = np.unique(self.documents["grade"])
         self.points_, self.lines_ = {}, {}
         # The best grade is drawn last, on top.
-        for grade, color in zip(grades, _colors(cmap, len(grades)), strict=True):
+        for grade, color in zip(grades, shades(cmap, len(grades), 0.9), strict=True):
             of = self.documents[self.documents["grade"] == grade]
             self.points_[grade] = self.ax_.scatter(
                 of["logged"], of["score"], s=s, alpha=alpha, color=color, linewidths=0
@@ -346,10 +343,3 @@ def _means_along(x, y):
     order = np.argsort(x, kind="stable")
     groups = np.array_split(order, min(_N_POINTS, len(x) // _FEWEST))
     return np.array([[x[g].mean(), y[g].mean()] for g in groups]).T
-
-
-def _colors(cmap, n):
-    from matplotlib import colormaps
-
-    cmap = colormaps[cmap] if isinstance(cmap, str) else cmap
-    return cmap(np.linspace(0, 0.9, n))

@@ -11,10 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.isotonic import isotonic_regression
-from sklearn.utils.validation import check_is_fitted
 
 from .._base._typing import ArrayLike, Floats
-from ._axes import TRUTH, Display, method_colors, steps_of
+from ._axes import TRUTH, Display, factor_text, fitted_value, method_colors, shades, steps_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -268,7 +267,7 @@ class ExaminationDisplay(Display):
             top = max(top, given.max())
         self._label_factors(place, reference)
         # One huge interval must not flatten the curves.
-        self.ax_.set_ylim(0, 1.06 * min(top, 3.0 if top > 3 else top))
+        self.ax_.set_ylim(0, 1.06 * min(top, 3.0))
 
     def _plot_interval(self, name, index, x, relative, quantile, color):
         """Draw the interval of a curve; returns its upper end."""
@@ -288,12 +287,12 @@ class ExaminationDisplay(Display):
             self.ax_.plot(x, y, label="_" * (label in labels) + label, zorder=4, **style)
 
     def _label_factors(self, place, reference):
-        positions = _are_positions(place.index)
+        positions = pd.api.types.is_integer_dtype(place.index) and place.index.min() == 1
         self.ax_.set_xlabel("position" if positions else "bias factor")
-        reference = f"position {reference}" if positions else _text(reference)
+        reference = f"position {reference}" if positions else factor_text(reference)
         self.ax_.set_ylabel(f"examination relative to {reference}")
         if len(place) <= 15 or not _is_numeric(place.index):
-            labels = [_text(factor) for factor in place.index]
+            labels = [factor_text(factor) for factor in place.index]
             crowded = sum(map(len, labels)) > 70
             rotation = (
                 {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
@@ -311,8 +310,20 @@ class ExaminationDisplay(Display):
             shift = np.log(known) - np.log(estimate)
             # The median, because some factors are off by orders of magnitude.
             estimate = estimate * np.exp(shift.median())
-            label = f"{name} (correlation of logs {_correlation(known, estimate):.2f})"
-            self.lines_[name] = self._plot_points(known, estimate, colors[name], label)
+            correlation = np.corrcoef(np.log(known), np.log(estimate))[0, 1]
+            label = f"{name} (correlation of logs {correlation:.2f})"
+            # Rasterised and transparent: 50,000 points overlap, and a PDF stays small.
+            (self.lines_[name],) = self.ax_.plot(
+                known,
+                estimate,
+                "o",
+                color=colors[name],
+                alpha=float(np.clip(300 / len(known), 0.08, 0.7)),
+                markersize=float(np.clip(60 / np.sqrt(len(known)), 1.0, 5.0)),
+                markeredgewidth=0,
+                rasterized=True,
+                label=label,
+            )
             low, high = min(low, estimate.quantile(0.001)), max(high, estimate.quantile(0.999))
         style = {"color": TRUTH, "linestyle": "--", "zorder": 3, "label": "truth"}
         (self.truth_line_,) = self.ax_.plot(ends, ends, **style)
@@ -336,16 +347,6 @@ class ExaminationDisplay(Display):
             ylabel="examination relative to the most examined",
         )
 
-    def _plot_points(self, x, y, color, label):
-        # Rasterised and transparent: 50,000 points overlap, and a PDF stays small.
-        size = float(np.clip(60 / np.sqrt(len(x)), 1.0, 5.0))
-        alpha = float(np.clip(300 / len(x), 0.08, 0.7))
-        style = {"linestyle": "", "marker": "o", "markersize": size, "markeredgewidth": 0}
-        (line,) = self.ax_.plot(
-            x, y, color=color, alpha=alpha, rasterized=True, label=label, **style
-        )
-        return line
-
 
 # Input --------------------------------------------------------------------------------
 def _by_factor(table, steps):
@@ -367,9 +368,7 @@ def _table_of(estimator):
     table = estimator
     if not isinstance(estimator, pd.DataFrame):
         *before, model = steps_of(estimator)
-        if not hasattr(model, "examination_") and hasattr(model, "fit"):
-            check_is_fitted(model)
-        table = getattr(model, "examination_", None)
+        table = fitted_value(model, "examination_")
         if isinstance(table, pd.DataFrame) and not is_of_users(table):
             table = _by_factor(table, before)
         elif hasattr(model, "cluster_curves_"):
@@ -426,21 +425,9 @@ def _is_numeric(index):
     return pd.api.types.is_numeric_dtype(index)
 
 
-def _are_positions(index):
-    return bool(pd.api.types.is_integer_dtype(index) and index.min() == 1)
-
-
 def _places(factors):
     """Coordinate of each factor: its value if factors are numbers, else 0, 1, 2, ..."""
     return pd.Series(factors if _is_numeric(factors) else np.arange(len(factors)), index=factors)
-
-
-def _text(factor):
-    return " · ".join(map(str, factor)) if isinstance(factor, tuple) else str(factor)
-
-
-def _correlation(known, estimate):
-    return np.corrcoef(np.log(known), np.log(estimate))[0, 1]
 
 
 #: Up to this number of users, curves have names and intervals.
@@ -483,7 +470,9 @@ def draw_user_curves(
         )
     depth = _mean_position(curves).sort_values(kind="stable")
     few = len(depth) <= _MAX_NAMED
-    colors = _colors_by_rank(depth) if few else _colors_by_depth(ax, depth)
+    # The bright end of the colour map is hard to see on white.
+    colors = shades("viridis", len(depth), 0.82) if few else _colors_by_depth(ax, depth)
+    colors = dict(zip(depth.index, colors, strict=True))
     x = curves.columns.to_numpy()
     style = {"marker": "o", "markersize": 3} if few else {"linewidth": 0.8, "alpha": 0.5}
     lines, top = {}, 1.0
@@ -499,7 +488,7 @@ def draw_user_curves(
         truth = _scaled_to(table, truth.reindex(curves.index))
         drawn = _draw_truth(ax, truth, few)
         top = max(top, truth.to_numpy()[~truth.isna()].max())
-    ax.set_ylim(0, 1.06 * min(top, 3.0 if top > 3 else top))
+    ax.set_ylim(0, 1.06 * min(top, 3.0))
     if few:
         _name_curves(ax, curves.loc[depth.index], colors)
     ax.set_xlabel("position" if x.min() == 1 else "bias factor")
@@ -541,22 +530,13 @@ def _mean_position(curves):
     return examined.mul(curves.columns.to_numpy(), axis=1).sum(axis=1) / total
 
 
-def _colors_by_rank(depth):
-    from matplotlib import colormaps
-
-    # The bright end of the colour map is hard to see on white.
-    return dict(
-        zip(depth.index, colormaps["viridis"](np.linspace(0, 0.82, len(depth))), strict=True)
-    )
-
-
 def _colors_by_depth(ax, depth):
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     scale = ScalarMappable(Normalize(depth.min(), depth.max()), "viridis")
     ax.figure.colorbar(scale, ax=ax, label=f"mean position that a {depth.index.name} examines")
-    return dict(zip(depth.index, scale.to_rgba(depth.to_numpy()), strict=True))
+    return scale.to_rgba(depth.to_numpy())
 
 
 def _scaled_to(table, truth):

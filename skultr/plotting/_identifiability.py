@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from .._base._typing import ArrayLike, Column, Frame
 from ..identifiability._factor_rank import factor_rank
 from ..identifiability._graph import IdentifiabilityGraph
-from ._axes import Display, palette, write_cells
+from ._axes import Display, factor_text, palette, write_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,7 +148,7 @@ class IdentifiabilityDisplay(Display):
             if weak_links and graph.pairs.clicks is not None and graph.n_factors > 1:
                 weak = _by_code(graph.weak_links(), graph.factors)
         display = cls(
-            names=[" · ".join(map(str, row)) for row in graph.factors.itertuples(index=False)],
+            names=[factor_text(row) for row in graph.factors.itertuples(index=False, name=None)],
             labels=graph.labels,
             components=graph.components,
             links=links,
@@ -352,7 +352,10 @@ def _bar_rows(components):
         own &= (table["n_factors"] > 1) | (table["impressions_share"] >= 0.01)
     rows = [
         table[own].assign(
-            name=[f"component {i}:\n{_factors(n)}" for i, n in table.loc[own, "n_factors"].items()]
+            name=[
+                f"component {i}:\n{n:,} factor{'s' * (n != 1)}"
+                for i, n in table.loc[own, "n_factors"].items()
+            ]
         ),
         *_size_classes(table[~own], own.any()),
     ]
@@ -381,7 +384,9 @@ class _Layout:
     def __init__(self, labels, names):
         length = np.array([len(_short(name)) for name in names])
         self.outside = length.max() > 3  # longer names do not fit into a disc
-        radii = np.array([_ring_radius(n) for n in np.bincount(labels)])
+        sizes = np.bincount(labels)
+        # Neighbours on a ring have the distance 1.
+        radii = np.where(sizes == 1, 0.0, 0.5 / np.sin(np.pi / sizes))
         name_room = np.zeros(len(radii))
         if self.outside:
             np.maximum.at(name_room, labels, _LETTER * length + 0.1)
@@ -423,11 +428,6 @@ class _Layout:
         return float(np.clip(0.38 * self.points_per_unit(ax), 3.5, 11))
 
 
-def _ring_radius(n):
-    """Radius of a ring of ``n`` factors whose neighbours have distance 1."""
-    return 0.0 if n == 1 else 0.5 / np.sin(np.pi / n)
-
-
 def _lay_out(sizes, caption):
     """Centers of squares of the given sizes in rows, for the most compact layout found."""
 
@@ -450,10 +450,6 @@ def _lay_in_rows(sizes, caption, width):
             top, row = top - sizes[row].max() - caption, []
         row.append(i)
     return centers
-
-
-def _factors(n):
-    return f"{n:,} factor" + "s" * (n != 1)
 
 
 def _short(name):
@@ -615,7 +611,10 @@ class RankDisplay(Display):
         self._open_two(axes, (10.5, 4.0), parts, width_ratios=[1, 1.5])
         self.line_, self.floor_ = self._draw_values(self.axes_[0])
         self.im_ = self._draw_matrix(self.axes_[1], cmap)
-        self.text_ = self._write_rates(self.axes_[1])
+        self.text_ = []
+        if self.result.matrix.size <= _MAX_WRITTEN:
+            texts = write_cells(self.axes_[1], self.im_, _short_rate, fontsize=7)
+            self.text_ = [text for text in texts.flat if text]
         return self
 
     def _draw_values(self, ax):
@@ -678,16 +677,11 @@ class RankDisplay(Display):
         ax.set_facecolor("0.9")  # cells without impressions
         _name_ticks(ax.set_xticks, matrix.columns)
         _name_ticks(ax.set_yticks, matrix.index)
-        ax.set_xlabel(" · ".join(map(str, matrix.columns.names)))
+        ax.set_xlabel(factor_text((*matrix.columns.names,)))
         ax.set_ylabel(matrix.index.name)
         ax.set_title("click rate", loc="left", fontsize="medium")
         ax.figure.colorbar(im, ax=ax)
         return im
-
-    def _write_rates(self, ax):
-        if self.result.matrix.size > _MAX_WRITTEN:
-            return []
-        return [text for text in write_cells(ax, self.im_, _short_rate, fontsize=7).flat if text]
 
 
 def _title(result):
@@ -697,9 +691,7 @@ def _title(result):
 
 
 def _name_ticks(set_ticks, labels):
-    names = [
-        " · ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels
-    ]
+    names = [*map(factor_text, labels)]
     step = -(-len(names) // _MAX_NAMED)
     set_ticks(range(0, len(names), step), names[::step])
 

@@ -12,9 +12,9 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._base._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
-from .._log._pickles import if_fitted
 from .._log._roles import read_role
-from ._axes import TRUTH, Display, steps_of, write_cells
+from ..metrics._scorers import model_and_input
+from ._axes import TRUTH, Display, factor_text, fitted_value, shades, write_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -215,10 +215,7 @@ def _labels_of(estimator):
     """The table of relevance labels of a fitted ranker."""
     labels = estimator
     if not isinstance(estimator, pd.DataFrame):
-        model = steps_of(estimator)[-1]
-        if not hasattr(model, "labels_") and hasattr(model, "fit"):
-            check_is_fitted(model)
-        labels = if_fitted(model, "labels_")
+        labels = fitted_value(estimator, "labels_")
     if not isinstance(labels, pd.DataFrame) or not {"doc", "label"} <= set(labels.columns):
         raise TypeError(
             f"{type(estimator).__name__} has no labels of documents; expected a fitted IPSRanker "
@@ -406,7 +403,7 @@ class EmbeddingDisplay(Display):
         """
         relevance = _read_grades(X, relevance)
         qid = read_role(X, "qid", qid)
-        model, X = _model_and_input(estimator, X)
+        model, X = _embedding_model(estimator, X)
         observation = model.observation_embedding_
         documents, factors, bases = _canonical(
             model.relevance_embedding(X),
@@ -505,9 +502,8 @@ class EmbeddingDisplay(Display):
 
         x, y = tip - tail
         length = np.hypot(x, y) or 1.0
-        text = " · ".join(map(str, name)) if isinstance(name, tuple) else str(name)
         return self.ax_.annotate(
-            text,
+            factor_text(name),
             tip,
             (8 * x / length, 8 * y / length),
             textcoords="offset points",
@@ -527,16 +523,14 @@ class EmbeddingDisplay(Display):
             self.ax_.set_yticks([])
             self.ax_.set_ylabel("documents by relevance, above the bias factors")
         else:
-            self.ax_.set_ylabel(_second_label(n_axes, self._share_of_second()))
+            spread = np.var(self.relevance_embedding, axis=0)[1:]
+            share = f"({spread[0] / (spread.sum() or 1.0):.0%} of their spread)"
+            more = f", first of {n_axes - 1} principal axes {share}" if n_axes > 2 else ""
+            self.ax_.set_ylabel(f"across it{more}")
             self.ax_.set_aspect("equal", adjustable="datalim")
         self.ax_.autoscale_view()
         self.ax_.spines[["top", "right"]].set_visible(False)
         self.ax_.legend(frameon=False, fontsize=9, loc="best")
-
-    def _share_of_second(self):
-        """Share of the second axis in the variance of all axes except the first."""
-        spread = np.var(self.relevance_embedding, axis=0)[1:]
-        return spread[0] / (spread.sum() or 1.0)
 
 
 # Places in the plot -------------------------------------------------------------------
@@ -576,14 +570,8 @@ def _colors(grades, cmap):
         return cmap, Normalize(grades[0], grades[-1]), None
     middle = (grades[1:] + grades[:-1]) / 2
     bounds = [2 * grades[0] - middle[0], *middle, 2 * grades[-1] - middle[-1]]
-    colors = ListedColormap(cmap(np.linspace(0, 1, len(grades))))
+    colors = ListedColormap(shades(cmap, len(grades), 1.0))
     return colors, BoundaryNorm(bounds, len(grades)), grades
-
-
-def _second_label(n_axes, share):
-    if n_axes == 2:
-        return "across it"
-    return f"across it, first of {n_axes - 1} principal axes ({share:.0%} of their spread)"
 
 
 # Embeddings on axes that are determined -----------------------------------------------
@@ -630,18 +618,14 @@ def _read_grades(X, relevance):
     return relevance
 
 
-def _model_and_input(estimator, X):
-    """The model inside a search and a pipeline, and X as the steps before it transform it."""
-    estimator = getattr(estimator, "best_estimator_", estimator)
-    if hasattr(estimator, "steps"):
-        if len(estimator.steps) > 1:
-            X = estimator[:-1].transform(X)
-        return _model_and_input(estimator[-1], X)
-    if not (hasattr(estimator, "relevance_embedding") and hasattr(estimator, "base_vectors")):
+def _embedding_model(estimator, X):
+    """The fitted model inside searches and pipelines, and its input."""
+    model, X = model_and_input(estimator, X)
+    if not (hasattr(model, "relevance_embedding") and hasattr(model, "base_vectors")):
         raise TypeError(
-            f"{type(estimator).__name__} has no embeddings; expected a fitted ranker with "
+            f"{type(model).__name__} has no embeddings; expected a fitted ranker with "
             "relevance_embedding(X), base_vectors(X) and observation_embedding_, such as "
             "VectorizationRanker."
         )
-    check_is_fitted(estimator)
-    return estimator, X
+    check_is_fitted(model)
+    return model, X

@@ -217,12 +217,6 @@ class UserClusters(
         code = np.where(place < 0, self._nearest, self.labels_.to_numpy()[place])
         return code.astype(np.int64)
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        return tags
-
     # Fitting ------------------------------------------------------------------------------
     def _read_dataset(self, X, *, reset):
         self._checked(X, reset=reset)

@@ -143,7 +143,10 @@ class Curves:
         log = comparisons
         kept = self.clicks.ravel()[log.key] > 0
         pull = log.weight * lost[log.key] * kept
-        of_added = self._noise_of_added(lost)
+        # Covariance of the gradient of the half clicks.
+        added = np.flatnonzero(self.added)
+        size = self.added.ravel()[added] / 0.5 * lost[added] * 0.5**0.5
+        of_added = gradient_noise(added // b.shape[1], added, size, b.shape)
         of_docs = of_added + gradient_noise(log.doc, log.key, pull * log.clicks, b.shape)
         of_clicks = of_added + gradient_noise(log.cell, log.key, pull * log.clicks**0.5, b.shape)
         inverse = np.linalg.inv(curvature(self.clicks, b) + _anchors(self.clicks))
@@ -156,13 +159,6 @@ class Curves:
         )
         noise[:, self.first] = 0.0  # exactly, without rounding
         return np.where(np.isnan(self.log_examination), np.nan, np.sqrt(np.maximum(noise, 0.0)))
-
-    def _noise_of_added(self, lost):
-        """Covariance of the gradient of the half clicks, shape (n_groups, n_bias, n_bias)."""
-        key = np.flatnonzero(self.added)
-        pull = self.added.ravel()[key] / 0.5 * lost[key]
-        factor = key // self.clicks.shape[-1]
-        return gradient_noise(factor, key, pull * 0.5**0.5, self.clicks.shape[:2])
 
 
 def solve(totals, method, weight):

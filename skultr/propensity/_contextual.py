@@ -193,6 +193,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         return pd.DataFrame(examination, index, self.examination_.index)
 
     _predicts_from_features = True
+    _reads_rows = True  # the contexts
 
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
@@ -200,13 +201,12 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     def columns_of_cells(self, names: list[str]) -> list[str] | None:
         """Columns of a log in an engine whose values tell cells apart, beside the document."""
+        return self._factor_columns(names)
+
+    def _factor_columns(self, names):
         contexts = feature_names(names, {self._click_column})
         contexts = contexts if self.context is None else self._names()
         return ["bias" if "bias" in names else "position", *contexts]
-
-    @property
-    def _reads_rows(self):
-        return True  # the contexts
 
     def _n_subtasks(self):
         return super()._n_subtasks() * (1 + self.n_bootstrap)
@@ -262,7 +262,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         criterion = ListLoss(LOSSES["softmax"], loss_scale(log, log.clicks))
         with self._seeded():
             n_factors = len(reference)
-            module = CellLogits(self._network(log.shown_features(), n_factors), n_factors)
+            module = CellLogits(self._network(log.features, n_factors), n_factors)
             self._train(module, criterion, log, log.clicks, click_only=True, task=task)
         self._offset = _offsets(log, self._outputs(self.network_, contexts))
 
@@ -373,7 +373,6 @@ def _documents_as_lists(cells, contexts):
         bias=bias[factor],
         clicks=cells.clicks[rows],
         weight=cells.weight[rows],
-        shown=np.ones(len(rows), dtype=bool),
         propensity=None,
         offsets=offsets,
         query_ids=np.arange(cells.doc_query.max() + 1),

@@ -174,6 +174,8 @@ class RandomizedPropensity(_PairwisePropensity):
 
     arm: str | None = None
 
+    _reads_rows = True  # the lists
+
     _parameter_constraints = {
         **CurvePropensity._parameter_constraints,
         "arm": [str, None],
@@ -194,10 +196,6 @@ class RandomizedPropensity(_PairwisePropensity):
                 f"{self.user!r} to 'user', or name a column of arms with arm=."
             )
         return count_lists_of(X, click)
-
-    @property
-    def _reads_rows(self):
-        return True  # the lists
 
     def _fit(self, X, y, sample_weight, roles):
         users = self._users(X, roles)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -128,9 +128,12 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
     def _estimate(self, cells):
         cells = cells.with_half_clicks()
         fit = self._fit_table(cells)
+        # Of those factors alone that documents connect to the first one, of any user.
+        bias, component = cells.factors.bias, cells.component_of_factors
+        linked = np.isin(component, component[bias == bias.min()])
         own = cells.factors.user is not None
         return Estimate(
-            np.where(_linked_to_first(cells), fit.factor_logits, np.nan),
+            np.where(linked, fit.factor_logits, np.nan),
             fit.own_error() if own else fit.standard_error(0),
         )
 
@@ -321,18 +324,12 @@ class DualLearningPropensity(_LearnedPropensity):
         log = make_click_log(X, features, y, sample_weight, {**roles, "bias": bias})
 
         def estimate(cells):
-            found = fit_dual(self._learner(), _drawn_queries(log, cells).fold())
+            drawn = _drawn_queries(log, cells)
             log_examination = np.full(len(cells.factors), np.nan)
-            log_examination[log.bias_values] = found
+            log_examination[drawn.bias_values] = fit_dual(self._learner(), drawn)
             return Estimate(log_examination)
 
         return estimate
-
-
-def _linked_to_first(cells):
-    """Mask of the factors that documents connect to the first bias factor (of any user)."""
-    bias, component = cells.factors.bias, cells.component_of_factors
-    return np.isin(component, component[bias == bias.min()])
 
 
 def _features_of(X, not_features, why, rows=None):
@@ -367,15 +364,9 @@ def _factors_of_training(cells):
 
 
 def _drawn_queries(log, cells):
-    """The log with each query weighted by its number of draws in a resample."""
+    """The merged log with each query weighted by its number of draws in a resample."""
     if cells.doc_weight is None:
-        return log
+        return log.fold()
     times = np.zeros(len(log.query_ids))
     times[cells.doc_query] = cells.doc_weight
-    times = times[log.query]
-    return replace(
-        log,
-        clicks=log.clicks * times,
-        weight=log.weight * times,
-        shown=log.shown & (times > 0),
-    )
+    return log.times(times).fold().part_of(np.flatnonzero(times))

@@ -13,8 +13,8 @@ from .._base._typing import AnyFrame, Column, Floats, Frame, Scope, Table
 from .._log._cells import bias_values
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
+from .._log._documents import FeatureTable
 from .._log._estimator import ReadsLogs, afresh, names_of
-from .._log._feature_table import FeatureTable
 from .._log._reader import clicks_of
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 
@@ -38,6 +38,10 @@ class BasePropensity(ReadsLogs, BaseEstimator):
     _click_column = None
     #: Whether ``predict`` depends on the role ``user``.
     _reads_users = False
+    #: Why missing values of features are an error, if they are.
+    _refuses_missing: str | None = None
+    #: True if more is read than clicks and impressions of documents by bias factor.
+    _reads_rows = False
 
     #: True if ``predict`` reads more of a row than where and to whom it was shown.
     _predicts_from_features = False
@@ -182,11 +186,6 @@ class BasePropensity(ReadsLogs, BaseEstimator):
         return None if self._reads_rows else self._factor_columns(names)
 
     # What comes in ------------------------------------------------------------------------
-    @property
-    def _refuses_missing(self) -> str | None:
-        """Why missing values of features are an error, if they are."""
-        return None
-
     def _read_dataset(self, dataset, *, reset):
         """The cells of a log on disk, or all its rows, as a log in memory with click rates."""
         self._checked(pd.DataFrame(columns=dataset.feature_names), reset=reset)
@@ -217,11 +216,6 @@ class BasePropensity(ReadsLogs, BaseEstimator):
     def _factor_columns(self, names):
         """Columns that make the bias factors, among all columns of a log."""
         return ["bias" if "bias" in names else "position"]
-
-    @property
-    def _reads_rows(self) -> bool:
-        """True if more is read than clicks and impressions of documents by bias factor."""
-        return False
 
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""

@@ -147,7 +147,12 @@ def relevance_labels(
     >>> labels["effective_sample"].tolist()
     [100.0, 50.0]
     """
-    X, y = counted(X, y, sample_weight, {}, "relevance_labels", _count_by(propensity, interval))
+
+    def count(X, y):
+        by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
+        return count_cells_of(X, y, by, mean=["production"] * interval)
+
+    X, y = counted(X, y, sample_weight, {}, "relevance_labels", count)
     given = X, y
     X, y, _, clicks, scale = take_target(X, y, "relevance_labels")
     if not is_frame(X) or read_role(X, "doc") is None:
@@ -187,16 +192,6 @@ def relevance_labels(
     return table.rename(columns={"clicks": name})
 
 
-def _count_by(propensity, interval):
-    """How the cells of a log in an engine are counted."""
-
-    def count(X, y):
-        by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
-        return count_cells_of(X, y, by, mean=["production"] * interval)
-
-    return count
-
-
 def _of_click_model(model, given, X, y, sample_weight, clip):
     """Relevance of each document of a query by a click model that has intervals."""
     if clip is not None:
@@ -220,15 +215,16 @@ def _of_click_model(model, given, X, y, sample_weight, clip):
 def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
     table = label_table(log, log.clicks)
-    rows, propensity = log.shown_rows, log.propensity
-    assert propensity is not None
+    assert log.propensity is not None
     places = logged_places(log)
-    n_rows, clicks, weight = len(places.pair), log.clicks[rows], log.weight[rows]
+    n_rows = log.n_rows
     # Each row has an examination of its own.
-    cells = Cells(places.pair, np.arange(n_rows), clicks, weight, len(places.query), n_rows)
+    cells = Cells(
+        places.pair, np.arange(n_rows), log.clicks, log.weight, len(places.query), n_rows
+    )
     found = document_posterior(
         cells,
-        np.maximum(propensity[rows], clip or 0.0),
+        np.maximum(log.propensity, clip or 0.0),
         query=places.query,
         place=places.place,
     )

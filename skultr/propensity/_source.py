@@ -14,7 +14,7 @@ from .._base._sklearn import HasMethods, StrOptions, seeded_clone
 from .._base._typing import Floats, RandomState
 from .._log._cells import Cells, read_cells
 from .._log._dataset_frames import places_of, rows_of
-from .._log._feature_table import FeatureTable
+from .._log._documents import FeatureTable
 from .._log._reader import read as read_rows
 from .._log._roles import as_pandas, column_names, is_frame, read_role
 
@@ -102,7 +102,7 @@ class RowsOfLog:
 
 
 class RowsOfDataset:
-    """The same of a log on disk, with propensity 1 where a row was not shown."""
+    """The same of a log on disk, whose rows were shown."""
 
     def __init__(self, dataset: Any, log: Any) -> None:
         self.dataset, self.log = dataset, log
@@ -122,7 +122,7 @@ class RowsOfDataset:
 
     def by_position(self, curve: Any) -> Floats:
         """The values of a curve by position."""
-        return _at_positions(curve, np.maximum(self.log.position, 0))
+        return _at_positions(curve, self.log.position)
 
     def fit(self, estimator: Any) -> None:
         """Fit an estimator of examination to the rows."""
@@ -150,7 +150,7 @@ class RowsOfDataset:
             found = np.asarray(estimator.predict(X), dtype=float)
             if not is_own:
                 found = read_rows(X, roles={"propensity": found})["propensity"]
-        return np.where(log.shown, found, 1.0)
+        return found
 
 
 def propensities(

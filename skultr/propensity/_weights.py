@@ -44,13 +44,10 @@ def average_propensities(log):
     of all users and at all positions. Single propensities may be 0, as for a user who never looks
     that far.
     """
-    rows = log.shown_rows
-    place, n_places = _documents_of(log, rows)[1:]
-    weight = log.weight[rows]
-    mean = np.bincount(place, log.propensity[rows] * weight, minlength=n_places)
-    mean /= np.bincount(place, weight, minlength=n_places)
-    propensity = np.ones(log.n_rows)
-    propensity[rows] = np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
+    place, n_places = _documents_of(log)[1:]
+    mean = np.bincount(place, log.propensity * log.weight, minlength=n_places)
+    mean /= np.bincount(place, log.weight, minlength=n_places)
+    propensity = np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
     log = replace(log, propensity=propensity, all_lists_differ=False)
     require_positive(log, "The mean propensity over all impressions of a document in its query")
     return log
@@ -58,7 +55,7 @@ def average_propensities(log):
 
 def require_positive(log, what="propensity"):
     """Raise if a propensity is 0, which no click can be divided by."""
-    zero = np.flatnonzero(log.shown & (log.propensity <= 0))
+    zero = np.flatnonzero(log.propensity <= 0)
     if len(zero):
         query = python_value(log.query_ids[log.query[zero[0]]])
         where = f"first at position {log.position[zero[0]]} of query {query!r}"
@@ -96,11 +93,10 @@ def debias_clicks(log, *, clip=None, normalize=False):
 
 def document_labels(log, clicks, propensity=None):
     """Labels of the documents that were shown: (debiased) clicks per impression."""
-    rows = log.shown_rows
-    (query, doc), place, n_places = _documents_of(log, rows)
+    (query, doc), place, n_places = _documents_of(log)
 
     def total(values):
-        return np.bincount(place, values[rows], minlength=n_places)
+        return np.bincount(place, values, minlength=n_places)
 
     impressions = total(log.weight)
     weight = impressions
@@ -115,8 +111,7 @@ def examples_of(log, labels):
     A document that was shown with several feature vectors is several rows with its label, which
     divide its weight by their impressions.
     """
-    weight = np.where(log.shown, log.weight, 0.0)
-    pair, version, share = log.versions_of(labels.query, labels.doc, weight)
+    pair, version, share = log.versions_of(labels.query, labels.doc)
     return version, DocumentLabels(
         labels.query[pair], labels.doc[pair], labels.label[pair], labels.weight[pair] * share
     )
@@ -139,9 +134,9 @@ def label_table(log, clicks):
     )
 
 
-def _documents_of(log, rows):
-    """Distinct (query, doc) pairs of some rows, the place of each row among them, their number."""
-    pair = pair_codes(log.query[rows], log.doc[rows], log.n_docs)
+def _documents_of(log):
+    """Distinct (query, doc) pairs, the place of each row among them, and their number."""
+    pair = pair_codes(log.query, log.doc, log.n_docs)
     key = np.unique(pair)  # in less memory than by hashes
     place = np.searchsorted(key, pair)
     return np.divmod(key, log.n_docs), place, len(key)

@@ -225,7 +225,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         return expit(scores) if self.loss == "likelihood" else scores
 
     def _fit_clicks(self, log, task):
-        module = AffineModule(self._network(log.shown_features()), len(log.bias_values))
+        module = AffineModule(self._network(log.features), len(log.bias_values))
         loss = AffineLoss(loss_scale(log, log.weight))
         # The gradient of the likelihood equals that of the expected complete-data likelihood
         # (Fisher's identity), so that no E-step is needed.
@@ -235,13 +235,12 @@ class AffineRanker(NeuralEstimator, BaseRanker):
 
     def _remember_trust(self, log):
         """Refit the coefficients on all queries; those of the last epoch lack held-out queries."""
-        rows = log.shown
         relevance = self._relevance(log.features)[log.version]
         low, high = fit_trust(
-            relevance[rows],
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
+            relevance,
+            log.bias,
+            log.clicks,
+            log.weight,
             n_factors=len(log.bias_values),
         )
         alpha = high - low
@@ -251,11 +250,10 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         self._warn_if_only_trust(log, relevance)
 
     def _warn_if_only_trust(self, log, relevance):
-        rows = log.shown
-        weight, clicks = log.weight[rows], log.clicks[rows].sum()
-        alpha = self.trust_["alpha"].to_numpy()[log.bias[rows]]
+        weight, clicks = log.weight, log.clicks.sum()
+        alpha = self.trust_["alpha"].to_numpy()[log.bias]
         moved = weight @ (  # expected clicks that deviations of relevance from its mean move
-            alpha * np.abs(relevance[rows] - np.average(relevance[rows], weights=weight))
+            alpha * np.abs(relevance - np.average(relevance, weights=weight))
         )
         if 0 < clicks < weight.sum() and moved < _LEAST_EFFECT * clicks:
             warn_user(
@@ -268,10 +266,10 @@ class AffineRanker(NeuralEstimator, BaseRanker):
 
     def _fit_ranking(self, log, task):
         relevance = self._relevance(log.features)[log.version]
-        labels = np.where(log.shown, self._labels(log, relevance), 0.0)
+        labels = self._labels(log, relevance)
         # The sum of debiased clicks may be 0 or negative; that of modelled clicks is positive.
-        unit = np.where(log.shown, log.weight * relevance, 0.0)
-        module = ListScores(self._network(log.shown_features()))
+        unit = log.weight * relevance
+        module = ListScores(self._network(log.features))
         lists, loss = listwise(log)
         loss = ListLoss(loss, loss_scale(lists, unit))
         self._train(module, loss, lists, labels, click_only=False, task=task)

@@ -58,23 +58,22 @@ class Candidates(NamedTuple):
     def as_log(self, log: ClickLog) -> ClickLog:
         """The candidates of each query as one list of a click log, for training in batches.
 
-        Click rates are the labels, and all rows that were shown have one bias factor.
+        Click rates are the labels. Rows have their number in place of a bias factor, by which
+        losses find what else is known of them.
         """
         offsets = offsets_from_sorted(self.query)
-        first = np.repeat(offsets[:-1], np.diff(offsets))
+        rows = np.arange(len(self.query))
         return replace(
             log,
             version=self.version,
             query=self.query,
             user=np.zeros_like(self.query),
-            position=np.where(self.shown, np.arange(len(self.query)) - first + 1, -1),
-            bias=np.where(self.shown, 0, -1),
+            position=rows - np.repeat(offsets[:-1], np.diff(offsets)) + 1,
+            bias=rows,
             clicks=self.label * self.weight,
             weight=self.weight,
-            shown=self.shown,
             propensity=None,
             offsets=offsets,
-            bias_values=np.zeros(1, dtype=int),
         )
 
 
@@ -86,33 +85,39 @@ def find_candidates(
 ) -> Candidates:
     """The candidates of the queries with at least one impression."""
     place, key = encode(pair_codes(log.query, log.doc, log.n_docs))
-    query, doc = np.divmod(key, log.n_docs)
 
     def total(values):
-        return np.bincount(place, np.where(log.shown, values, 0.0), minlength=len(key))
+        return np.bincount(place, values, minlength=len(key))
 
-    impressions = total(log.weight)
-    shown = impressions > 0
-    # How often the log repeats a candidate that was never shown carries no information: every
-    # page could have shown it, and a log may list it only once per query.
+    rest = log.candidates
+    pair_of_rest = pair_codes(rest.query, log.doc_of_version[rest.version], log.n_docs)
+    never = ~np.isin(pair_of_rest, key)
+    n_never = np.count_nonzero(never)
+    query, doc = np.divmod(key, log.n_docs)
+    pair, version, share = log.versions_of(query, doc)
+    query = np.concatenate([query[pair], rest.query[never]])
+    version = np.concatenate([version, rest.version[never]])
+    shown = np.arange(len(query)) < len(pair)
+
+    def values_of(documents, others):
+        return np.concatenate([documents[pair], np.broadcast_to(others, n_never)])
+
+    propensity = np.ones(log.n_rows) if propensity is None else propensity
+    of_doc = total(log.weight)
+    impressions = values_of(of_doc, 0.0)
+    examination = values_of(of_doc / total(log.weight / propensity), 1.0)
+    label = values_of(total(clicks) / of_doc, 0.0)
+    # Every page of a query could have shown a candidate that was never shown.
     pages = _pages(log)
     weight = np.where(shown, impressions, pages[query])
     # By page impressions, not row impressions: selection decides how many rows are shown.
     weight *= np.maximum(pages, TINY)[query] ** (traffic_exponent - 1.0)
-    label = np.divide(total(clicks), impressions, out=np.zeros(len(key)), where=shown)
-    propensity = np.ones(log.n_rows) if propensity is None else propensity
-    examination = np.divide(
-        impressions, total(log.weight / propensity), out=np.ones(len(key)), where=shown
-    )
-    # A document that was never shown divides its weight among all of its versions.
-    counts = np.where(shown[place], np.where(log.shown, log.weight, 0.0), 1.0)
-    pair, version, share = log.versions_of(query, doc, counts)
-    query, shown, label, weight = query[pair], shown[pair], label[pair], weight[pair] * share
-    impressions, examination = impressions[pair], examination[pair]
+    # Versions of a document divide its weight.
+    place = encode(pair_of_rest[never])[0]
+    weight *= np.concatenate([share, 1 / np.bincount(place)[place]])
     order = np.lexsort((version, ~shown, query))
     order = order[weight[order] > 0]
-    seen = log.shown
-    rate = log.clicks[seen].sum() / max(log.weight[seen] @ propensity[seen], TINY)
+    rate = log.clicks.sum() / max(log.weight @ propensity, TINY)
     chance = ClickChance(impressions[order], examination[order], float(rate))
     return Candidates(
         query[order], version[order], shown[order], label[order], weight[order], chance
@@ -121,6 +126,6 @@ def find_candidates(
 
 def _pages(log):
     """Page impressions per query; a page counts as often as its most frequent row."""
-    of_list = np.maximum.reduceat(np.where(log.shown, log.weight, 0.0), log.offsets[:-1])
+    of_list = np.maximum.reduceat(log.weight, log.offsets[:-1])
     query = log.query[log.offsets[:-1]]
     return np.bincount(query, of_list, minlength=len(log.query_ids))

@@ -22,7 +22,7 @@ from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
 
 from .._base._sklearn import Interval, StrOptions
-from .._base._typing import Floats, Table
+from .._base._typing import Bools, Floats, Table
 from .._log._cells import loss_scale
 from .._log._pickles import NotPickled
 from .._torch._losses import list_log_softmax
@@ -401,10 +401,10 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         center = float(np.average(label, weights=weight))
         spread = float(np.sqrt(np.average((label - center) ** 2, weights=weight))) or 1.0
         self._units = center, spread
-        # Rows have a code of their own in place of a bias factor, by which they find their noise.
-        batches = replace(rows.as_log(log), bias=np.arange(len(rows.label)))
+        batches = rows.as_log(log)
         criterion = TobitLoss(
             loss_scale(batches, batches.weight),
+            rows.shown,
             self.gamma_,
             None if scale == "estimate" else scale,
             center,
@@ -495,9 +495,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             self._fit_linear(log, rows, network[0], self._scale(rows))
         unit = loss_scale(batches, batches.weight)
         if self.loss == "listwise":
-            criterion = ListwiseLoss(unit, self._selects, self.gamma_)
+            criterion = ListwiseLoss(unit, rows.shown, self._selects, self.gamma_)
         else:
-            criterion = PairLoss(unit, self.variant, self._selects, self.gamma_)
+            criterion = PairLoss(unit, rows.shown, self.variant, self._selects, self.gamma_)
         self._train_by_gradient(SelectionModule(network, selection), criterion, batches, task)
 
     def _train_by_gradient(self, module, criterion, batches, task):
@@ -508,7 +508,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             batches,
             batches.clicks,
             click_only=False,
-            never_shown=True,
             task=task,
             param_groups=[("log_scale", {"weight_decay": 0.0})],
             callbacks=[("terms", terms)],
@@ -570,15 +569,18 @@ class SelectionModule(nn.Module):
 class _TermLoss(nn.Module):
     """Base of losses that are sums of terms, which it adds up until the epoch is recorded.
 
+    ``shown`` tells of each row of the log whether it was shown.
+
     ``terms`` returns four sums: the three of the likelihood, and the second one for gamma = 0. On
     validation lists the loss is that of the labels *given* that the rows were shown: minus the
     first two terms, plus the fourth. The terms of selection alone are left out, because they are
     larger: with them, training went on while selection improved and relevance overfitted.
     """
 
-    def __init__(self, scale):
+    def __init__(self, scale, shown):
         super().__init__()
         self.scale = scale
+        self.register_buffer("shown", torch.from_numpy(shown))
         self.sums, self.n_lists = 0.0, 0
 
     def forward(self, outputs, batch):
@@ -590,6 +592,10 @@ class _TermLoss(nn.Module):
         self.n_lists += len(batch)
         return -(labels + shown + not_shown) / len(batch)
 
+    def shown_in(self, batch):
+        """True for rows that were shown, a rectangle."""
+        return batch.pad(self.shown[batch.bias])
+
     def take_means(self):
         """Mean terms per row since the last call."""
         means = (self.sums / self.n_lists).tolist()
@@ -600,19 +606,20 @@ class _TermLoss(nn.Module):
 class TobitLoss(_TermLoss):
     """Minus the Type-II Tobit likelihood (``rankers/_tobit.py``) of labels, standardised.
 
-    ``noise`` is the known variance of each label; batches have a row's place as its bias factor.
+    ``noise`` is the known variance of each label.
     """
 
     def __init__(
         self,
         scale: float,
+        shown: Bools,
         gamma: float,
         fixed: float | Literal["published"] | None,
         center: float,
         spread: float,
         noise: Floats | None = None,
     ) -> None:
-        super().__init__(scale)
+        super().__init__(scale, shown)
         self.gamma, self.fixed, self.center, self.spread = gamma, fixed, center, spread
         noise = None if noise is None else torch.from_numpy(noise / spread**2).float()
         self.register_buffer("noise", noise)
@@ -621,7 +628,7 @@ class TobitLoss(_TermLoss):
         """Sums over rows: labels, selection if shown, if not shown, and if shown for gamma = 0."""
         relevance, selection, log_scale = outputs
         label = (batch.clicks / batch.weight.clamp(min=1e-12) - self.center) / self.spread
-        shown = batch.shown
+        shown = self.shown_in(batch)
         published = self.fixed == "published"
         if self.fixed is not None:
             scale = 1.0 if published else self.fixed
@@ -671,14 +678,16 @@ class ListwiseLoss(_TermLoss):
     :class:`IPSRanker`.
     """
 
-    def __init__(self, scale: float, selection: bool = True, gamma: float = 0.0) -> None:
-        super().__init__(scale)
+    def __init__(
+        self, scale: float, shown: Bools, selection: bool = True, gamma: float = 0.0
+    ) -> None:
+        super().__init__(scale, shown)
         self.selection, self.gamma = selection, gamma
 
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over rows: clicks, selection if shown, if not shown, and if shown for gamma = 0."""
         relevance, selection, _ = outputs
-        shown = batch.shown & batch.mask
+        shown = self.shown_in(batch)
         clicks = batch.clicks.masked_fill(~shown, 0.0)
         log_share = list_log_softmax(relevance + batch.weight.clamp(min=1e-12).log(), shown)
         total = clicks.sum(dim=1, keepdim=True)
@@ -718,15 +727,20 @@ class PairLoss(_TermLoss):
     """
 
     def __init__(
-        self, scale: float, variant: str, selection: bool = True, gamma: float = 0.0
+        self,
+        scale: float,
+        shown: Bools,
+        variant: str,
+        selection: bool = True,
+        gamma: float = 0.0,
     ) -> None:
-        super().__init__(scale)
+        super().__init__(scale, shown)
         self.variant, self.selection, self.gamma = variant, selection, gamma
 
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over drawn pairs: preferences, selection if shown, if not shown, and for h = 0."""
         relevance, selection, _ = outputs
-        shown = batch.shown
+        shown = self.shown_in(batch)
         label = batch.clicks / batch.weight.clamp(min=1e-12)
         n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
         sessions = batch.weight.amax(dim=1) / (n_rows - 1).clamp(min=1)

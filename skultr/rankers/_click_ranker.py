@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,13 @@ from .._log._cells import examination_table, factor_codes, factor_table
 from .._log._documents import KnownDocuments
 from .._log._roles import read_role
 from .._log._segments import TINY
+from .._models._table_curve import TableCurve, table_curve
 from .._models._tabular import LearnsRelevance, fit_factors
 from .._torch._fixed_examination import fit_affine, fit_best_of, fit_listwise
 from .._torch._net import NeuralEstimator
-from ..exceptions import python_value
+from ..exceptions import AssumptionWarning, NotIdentifiableError, python_value, warn_user
 from ..identifiability._graph import warn_unless_identifiable
 from ._corrections import NAIVE, corrections, that_differ
-from ._final_curve import final_curve
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -234,12 +234,11 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _calibrate(self, log, log_examination):
         """Set shift and scale so that relevance times examination is the chance of a click."""
         log = log.sample()
-        rows = log.shown
         self._shift, self._scale = fit_affine(
-            NeuralEstimator._score(self, log.features)[log.version[rows]],
-            np.exp(log_examination)[log.bias[rows]],
-            log.clicks[rows],
-            log.weight[rows],
+            NeuralEstimator._score(self, log.features)[log.version],
+            np.exp(log_examination)[log.bias],
+            log.clicks,
+            log.weight,
         )
 
     def _fit_factors_again(self, log, link="product"):
@@ -248,13 +247,12 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
         part = log.sample()
-        rows = part.shown
-        score = self._logits(part.features)[part.version[rows]]
+        score = self._logits(part.features)[part.version]
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
-            part.bias[rows],
-            part.clicks[rows],
-            part.weight[rows],
+            part.bias,
+            part.clicks,
+            part.weight,
             link=link,
             n_factors=len(log.bias_values),
         )
@@ -268,7 +266,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         fit = self._fit_table(cells, start)
         self.n_iter_, relevance = fit.n_iter, fit.relevance
         if of_outcome is not log:  # the outcome per examination
-            examined = np.where(log.shown, np.exp(fit.factor_logits)[log.bias], 0.0) * log.weight
+            examined = np.exp(fit.factor_logits)[log.bias] * log.weight
             total, examined = (
                 np.bincount(log.doc, of_rows, minlength=log.n_docs)
                 for of_rows in (of_outcome.clicks, examined)
@@ -348,3 +346,108 @@ def _check_start(start, factors):
             f"examination_start must hold probabilities above 0 and at most 1, got {start}."
         )
     return start
+
+
+#: A difference of two curves is worth a warning if chance explains it with this probability at
+#: most, and if log examination differs by this much on average over the clicks.
+_RARE, _RELEVANT = 1e-3, np.log(1.15)
+#: Digits of log examination that are kept.
+_DIGITS = 5
+
+
+class FinalCurve(NamedTuple):
+    """Examination by bias factor, and where it comes from."""
+
+    log_examination: Floats  # (n_factors,)
+    table: pd.DataFrame
+    comparison: pd.DataFrame | None
+    is_determined: bool
+    is_compared: bool
+
+
+def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = True) -> FinalCurve:
+    """Examination by comparisons within documents, and by a network where the log has none."""
+    if network is None:
+        table = table_curve(log)
+        _refuse_unconnected(table, log)
+        return _of_table(log, table)
+    table = table_curve(log)
+    combined = table.combined(network)
+    if is_converged and combined.p_value < _RARE:
+        _warn_if_confounded(log, table, network)
+    known = np.isfinite(network)
+    found = combined.log_examination - combined.log_examination[known].max()
+    # The last digits depend on the order of the rows, and would change the training.
+    found = np.round(found, _DIGITS)
+    shown = np.where(known, found, np.nan)
+    # The network learned from the clicks of the table: its agreement with it is no evidence.
+    error = np.maximum(combined.standard_error, _counting_error(log))
+    result = examination_table(log, np.exp(shown)[log.bias], error)
+    on_one_scale = table.component == table.component[0]
+    comparison = pd.DataFrame(
+        {
+            "table": np.where(on_one_scale, _relative(table.log_examination), np.nan),
+            "standard_error": table.standard_error(0),
+            "network": _relative(network),
+            "combined": _relative(shown),
+        },
+        index=result.index,
+    )
+    is_compared = len(np.unique(table.component)) < len(network)
+    return FinalCurve(found, result, comparison, table.is_connected, is_compared)
+
+
+def _of_table(log, table):
+    found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
+    result = examination_table(log, np.exp(found)[log.bias], table.standard_error(0))
+    return FinalCurve(found, result, None, True, True)
+
+
+def _counting_error(log):
+    """Standard error of log examination relative to the first factor, if relevance were known."""
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(log.bias_values))
+    variance = 1 / np.maximum(clicks, 0.5)
+    return np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
+
+
+def _relative(log_examination):
+    """Examination relative to the first known factor."""
+    known = log_examination[np.isfinite(log_examination)]
+    return np.exp(log_examination - known[0])
+
+
+def _refuse_unconnected(table, log):
+    if table.is_connected:
+        return
+    n_components = len(np.unique(table.component))
+    raise NotIdentifiableError(
+        f"examination='table', but no clicked document connects all {len(log.bias_values)} bias "
+        f"factors: they fall into {n_components} components, which comparisons within documents "
+        "leave open. Serve some documents at several positions, as IdentifiabilityRepair plans "
+        "it, or use examination='auto', which asks the network there."
+    )
+
+
+def _warn_if_confounded(log, table: TableCurve, network):
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
+    clicks = np.where(np.isfinite(network), clicks, 0.0)
+    gap = np.where(clicks > 0, network - table.log_examination, 0.0)
+    total = np.maximum(np.bincount(table.component, clicks), 1e-12)
+    gap -= (np.bincount(table.component, clicks * gap) / total)[table.component]
+    spread = np.sqrt((clicks @ gap**2) / clicks.sum())
+    if spread < _RELEVANT:
+        return
+    least, most = np.argmin(np.where(clicks > 0, gap, 0)), np.argmax(np.where(clicks > 0, gap, 0))
+    names = log.bias_values
+    ratios = [np.exp(curve[least] - curve[most]) for curve in (table.log_examination, network)]
+    warn_user(
+        "Production knew more than the features: the network explains clicks by examination that "
+        "differs from examination by comparing the same documents at several positions, by "
+        f"{np.expm1(spread):.0%} on average and by more than chance. Bias factor {names[least]:g} "
+        f"is examined {ratios[0]:.2g} times as often as {names[most]:g} by the documents that "
+        f"moved, and {ratios[1]:.2g} times by the network. The ranker uses the former where "
+        "documents moved, and the network elsewhere. Both are in examination_comparison_; see "
+        "ExaminationDisplay. The same happens if examination depends on more than the bias factor "
+        "(such as clicks above): then add what it depends on to the role 'bias'.",
+        AssumptionWarning,
+    )

@@ -39,8 +39,7 @@ def told_curve(log: ClickLog) -> Floats | None:
 
     None if rows of one factor differ, or if one is never examined: it has no ratio to others.
     """
-    rows = log.shown
-    propensity, bias = log.propensity[rows], log.bias[rows]
+    propensity, bias = log.propensity, log.bias
     curve = np.ones(len(log.bias_values))
     curve[bias] = propensity
     if not curve.all():
@@ -62,7 +61,7 @@ def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> Implied:
 
 
 def _by_documents(log, table, told):
-    clicks = np.bincount(log.bias[log.shown], log.clicks[log.shown], minlength=len(told))
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(told))
     gap = _centered(table.log_examination - told, clicks)
     surplus = gap @ (table.information @ gap)
     n_compared = np.count_nonzero(clicks) - 1
@@ -109,9 +108,8 @@ def warn_about_one_row_pages(log: ClickLog, subject: str, instead: str) -> None:
     """Warn if most clicks of some queries fell on pages of one row, where nothing is compared."""
     if log.comparable()[1] is None:
         return
-    n_shown = np.bincount(log.list_, log.shown, minlength=log.n_lists)
     clicks = np.bincount(log.list_, log.clicks, minlength=log.n_lists)
-    share = clicks[n_shown == 1].sum() / clicks.sum()
+    share = clicks[np.diff(log.offsets) == 1].sum() / clicks.sum()
     warn_user(
         f"{share:.0%} of the clicks fell on pages of one row, from which {subject} learns "
         "nothing: it compares rows of the same page. Expected pages of several rows. If pages "

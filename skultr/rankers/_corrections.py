@@ -61,7 +61,7 @@ def corrections(form: str, clip: str | float | None) -> list[Correction]:
 
 def that_differ(found: list[Correction], log: ClickLog) -> list[Correction]:
     """Those of some corrections that train different networks on this log."""
-    least, largest = log.propensity[log.shown].min(), log.propensity[log.shown].max()
+    least, largest = log.propensity.min(), log.propensity.max()
     if least == largest:
         # Nothing to correct. Division then trains the very network of the naive ranker.
         return [Correction(found[-1].form, None if len(found) > 1 else found[0].clip)]

@@ -180,13 +180,13 @@ class DLARanker(ClickRanker):
     def _fit_intercepts(self, log):
         """One intercept per bias factor, with which scores are logits of click probabilities."""
         log = log.sample()
-        rows, scores = log.shown, self._score(log.features)[log.version]
+        scores = self._score(log.features)[log.version]
         self._bias_values = log.bias_values
         self._factor_logits = fit_factors(
-            scores[rows],
-            log.bias[rows],
-            log.clicks[rows],
-            log.weight[rows],
+            scores,
+            log.bias,
+            log.clicks,
+            log.weight,
             link="additive",
             n_factors=len(log.bias_values),
         )

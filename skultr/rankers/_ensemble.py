@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -20,8 +19,7 @@ from .._base._typing import ArrayLike, Column, Estimator, Floats, RandomState, T
 from .._log import _faults
 from .._log._cells import examination_table
 from .._log._hashing import equal_rows, hash_columns
-from .._log._pickles import NotPickled
-from .._log._roles import is_frame, read_role, without_columns
+from .._log._roles import read_role
 from .._log._segments import TINY, encode, pair_codes
 from .._models._table_curve import table_curve
 from ..exceptions import (
@@ -31,11 +29,6 @@ from ..exceptions import (
 )
 from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
-    RowsOfDataset,
-    RowsOfLog,
-    columns_of_source,
-    has_users,
-    propensities,
 )
 from ._dual_learning import DLARanker
 from ._ensemble_weights import (
@@ -52,13 +45,12 @@ from ._lambdamart import LambdaMARTRanker
 from ._members import (
     DistinctCandidates,
     HoldsMembers,
-    check_member,
-    check_pairs,
     fit_members,
     fitted_elsewhere,
     scores_of,
 )
-from ._ranker import BaseRanker, fit_to_log
+from ._propensity_ranker import TakesPropensities
+from ._ranker import fit_to_log
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -80,7 +72,7 @@ _LEAST_QUERIES = 10
 
 
 @dataclass(eq=False, repr=False)
-class EnsembleRanker(HoldsMembers, BaseRanker):
+class EnsembleRanker(HoldsMembers, TakesPropensities):
     r"""Naive and debiased rankers and the one that served, weighted by held-out clicks.
 
     The recommended first choice. A debiased ranker is best where its assumptions hold and the
@@ -220,8 +212,6 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
     n_jobs: int | None = None
     random_state: RandomState = None
 
-    propensity_ = NotPickled("which may hold curves of users", when=has_users)
-
     _parameter_constraints = {
         "estimators": [list, None],
         "propensity": PROPENSITY_CONSTRAINT,
@@ -332,35 +322,19 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
 
     def _validate_params(self):
         super()._validate_params()
-        members = self._members()
-        check_pairs(members)
-        self._validate_names([name for name, _ in members])
-        for name, ranker in members:
-            check_member(name, ranker)
-            if name == _PRODUCTION:
-                raise ValueError(
-                    f"A member is called {_PRODUCTION!r}, which is the name of the role. Choose "
-                    "another name."
-                )
+        if _PRODUCTION in [name for name, _ in self._members()]:
+            raise ValueError(
+                f"A member is called {_PRODUCTION!r}, which is the name of the role. Choose "
+                "another name."
+            )
 
-    def _propensities(self, rows: RowsOfLog | RowsOfDataset, *, fit: bool) -> Floats | None:
-        if self.propensity is None:
-            return None
-        rows.place()
-        found, estimator = propensities(self.propensity, rows, random_state=self.random_state)
-        if estimator is not None:
-            self.propensity_ = estimator
-        return found
+    @property
+    def _uses_propensities(self):
+        return self.propensity is not None
 
     @property
     def _tells_users_apart(self) -> bool:
-        return self._reads_users or self.propensity is not None
-
-    def _read_features(self, X, *, reset):
-        read = columns_of_source(self.propensity)
-        if read and is_frame(X):
-            X = without_columns(nw.from_native(X, eager_only=True), read).to_native()
-        return super()._read_features(X, reset=reset)
+        return self._reads_users or self._uses_propensities
 
     def _members(self):
         if self.estimators is None:
@@ -400,7 +374,7 @@ class EnsembleRanker(HoldsMembers, BaseRanker):
             known = _is_precise(table, clicks)
             curve = np.exp(table.combined(_network_curve(clicks, seed)).log_examination)
             curve = np.clip(curve / curve.max(), _LEAST_PROPENSITY, 1.0)
-            log = replace(log, propensity=np.where(log.shown, curve[log.bias], 1.0))
+            log = replace(log, propensity=curve[log.bias])
         self.examination_ = examination_table(clicks, log.propensity)
         return known, log
 
@@ -492,7 +466,7 @@ def _is_precise(table, log):
     """Whether comparisons within documents determine examination where the clicks are."""
     if not table.is_connected:
         return False
-    clicks = np.bincount(log.bias[log.shown], log.clicks[log.shown], len(log.bias_values))
+    clicks = np.bincount(log.bias, log.clicks, len(log.bias_values))
     if not clicks.any():
         return False
     error = table.standard_error(int(np.argmax(clicks)))
@@ -501,7 +475,7 @@ def _is_precise(table, log):
 
 def _parts_of_queries(log, n_parts, random):
     """Part of each query, with as many queries with clicks in each; None if these are few."""
-    clicked = np.bincount(log.query[log.shown], log.clicks[log.shown], len(log.query_ids)) > 0
+    clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
     order = np.argsort(_content_of_queries(log), kind="stable")[random.permutation(len(clicked))]
     if clicked.sum() < max(_LEAST_QUERIES, n_parts):
         warn_user(
@@ -519,8 +493,7 @@ def _parts_of_queries(log, n_parts, random):
 
 def _content_of_queries(log):
     """A hash of what each query showed where, so that parts do not depend on ids."""
-    shown = log.shown
-    vector = equal_rows(log.features)[0][log.version[shown]]
+    vector = equal_rows(log.features)[0][log.version]
     content = np.zeros(len(log.query_ids), dtype=np.uint64)
-    np.add.at(content, log.query[shown], hash_columns([vector, log.position[shown]]))
+    np.add.at(content, log.query, hash_columns([vector, log.position]))
     return content

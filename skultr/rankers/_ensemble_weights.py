@@ -197,10 +197,9 @@ def shown_depth(log: ClickLog) -> int:
 
     It is at least the number of rows of the longest page.
     """
-    rows = log.shown_rows
-    key = np.unique(pair_codes(log.query[rows], log.doc[rows], log.n_docs))
+    key = np.unique(pair_codes(log.query, log.doc, log.n_docs))
     n_shown = np.bincount(key // log.n_docs)
-    impressions = np.bincount(log.query[rows], log.weight[rows])
+    impressions = np.bincount(log.query, log.weight)
     order = np.argsort(n_shown, kind="stable")
     share = np.cumsum(impressions[order]) / impressions.sum()
     median = n_shown[order][np.searchsorted(share, 0.5)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -237,15 +237,15 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         return _least_squares(design, rows.label[shown], weight[shown], self.alpha)
 
     def _fit_network(self, log, rows, mills, known, task):
-        # Rows have a code of their own in place of a bias factor, by which they find their ratio.
-        batches = replace(rows.as_log(log), bias=np.arange(len(mills)))
+        batches = rows.as_log(log)
         label = np.average(rows.label[rows.shown], weights=rows.weight[rows.shown])
         given = max(self.mills_coef_, 0.0) / max(label, TINY) * mills
         with self._seeded():
             unit = loss_scale(batches, batches.weight)
+            batches = batches.take_rows(rows.shown, batches.list_[rows.shown])
             self._train(
                 _ScoresGivenShown(self._network(known, constant=False), given),
-                ListwiseLoss(unit, selection=False),
+                ListwiseLoss(unit, rows.shown, selection=False),
                 batches,
                 batches.clicks,
                 click_only=True,

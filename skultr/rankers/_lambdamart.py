@@ -423,19 +423,18 @@ def _held_out_loss(scores, data):
 
 def _listed(log, columns):
     """The distinct lists with their click rates, as a dataset for LightGBM's debiasing."""
-    rows = np.flatnonzero(log.shown)
-    sizes = np.unique(log.list_[rows], return_counts=True)[1]
+    sizes = np.diff(log.offsets)
     if sizes.max() > 10_000:
         raise ValueError(
             f"debiasing='lightgbm' takes lists of at most 10,000 documents, and one of the log "
             f"has {sizes.max():,d}. Use debiasing='user-aware' or 'ips'."
         )
     return lgb.Dataset(
-        log.features[log.version[rows]],
-        np.rint(log.click_rate[rows] * _RATE_STEPS),
-        weight=log.weight[rows],
+        log.features[log.version],
+        np.rint(log.click_rate * _RATE_STEPS),
+        weight=log.weight,
         group=sizes,
-        position=log.bias[rows],
+        position=log.bias,
         **columns,
     )
 

@@ -78,6 +78,24 @@ class HoldsMembers(BaseComposition):
                 return f"of the member {name!r} it is true that {why}"
         return None
 
+    def _validate_params(self):
+        super()._validate_params()
+        members = self._members()
+        names = [
+            member[0]
+            for member in members
+            if isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
+        ]
+        if not members or len({*names}) < len(members):
+            raise ValueError(
+                f"estimators is {members!r}; expected at least one (name, ranker) pair, with "
+                "names that are different strings, such as [('ips', IPSRanker()), ('heckman', "
+                "HeckmanRanker())]."
+            )
+        self._validate_names(names)
+        for name, ranker in members:
+            _check_member(name, ranker)
+
     def _any_member(self, flag):
         return any(getattr(ranker, flag, False) for _, ranker in self._members())
 
@@ -89,22 +107,7 @@ def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
     return -ranker.rank(features, qid=query)  # other rankers need not have scores
 
 
-def check_pairs(members: Any) -> None:
-    """Refuse what is no list of (name, ranker) with different names."""
-    pairs = all(
-        isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
-        for member in members
-    )
-    names = [member[0] for member in members] if pairs else []
-    if not names or len(set(names)) < len(names):
-        raise ValueError(
-            f"estimators is {members!r}; expected at least one (name, ranker) pair, with names "
-            "that are different strings, such as [('ips', IPSRanker()), ('heckman', "
-            "HeckmanRanker())]."
-        )
-
-
-def check_member(name: str, ranker: Any) -> None:
+def _check_member(name: str, ranker: Any) -> None:
     """Refuse what is no ranker, or reads columns that members do not get."""
     if isinstance(ranker, type):
         raise ValueError(

@@ -178,11 +178,10 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
 
     def _fit_ratios(self, log, task, known=None):
         """Train, with the ``known`` ratios if there are any."""
-        rows = log.shown
-        reference = int(np.bincount(log.bias[rows], log.weight[rows]).argmax())
+        reference = int(np.bincount(log.bias, log.weight).argmax())
         training, _ = log.tempered(self.traffic_exponent)
         with self._seeded():
-            network = self._network(log.shown_features(), constant=False)
+            network = self._network(log.features, constant=False)
             module = PairDebiasModule(network, len(log.bias_values), reference, self.p)
             module.fix(known)
             loss = PairDebiasLoss(loss_scale(training, _pairs_won(training)))
@@ -208,7 +207,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
 
 def _pairs_won(log):
     """Expected number of pairs that each row wins by its clicks."""
-    missing = np.where(log.shown, 1 - log.click_rate, 0.0)
+    missing = 1 - log.click_rate
     others = np.bincount(log.list_, missing, minlength=log.n_lists)[log.list_] - missing
     return log.clicks * others
 

@@ -45,26 +45,13 @@ if TYPE_CHECKING:
 _LEAST_CLICKS, _LARGEST_ERROR = 10, 0.4
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class PropensityRanker(BaseRanker):
-    """Base class of rankers that need the examination probability of every row."""
-
-    propensity: ArrayLike | Estimator | None = None
-    clip: float | None = None
+class TakesPropensities(BaseRanker):
+    """Base class of rankers with a parameter ``propensity``."""
 
     propensity_ = NotPickled("which may hold curves of users", when=has_users)
 
-    #: True if the fit divides clicks by propensities.
-    _divides = True
     #: True if propensities are read at all.
     _uses_propensities = True
-    #: True if rows of a document have the mean of their propensities.
-    _averages = False
-
-    _parameter_constraints = {
-        "propensity": PROPENSITY_CONSTRAINT,
-        "clip": [Interval(Real, 0, 1, closed="right"), None],
-    }
 
     def _read_features(self, X, *, reset):
         read = columns_of_source(self.propensity)
@@ -88,6 +75,24 @@ class PropensityRanker(BaseRanker):
         if estimator is not None:
             self.propensity_ = estimator
         return found
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PropensityRanker(TakesPropensities):
+    """Base class of rankers that need the examination probability of every row."""
+
+    propensity: ArrayLike | Estimator | None = None
+    clip: float | None = None
+
+    #: True if the fit divides clicks by propensities.
+    _divides = True
+    #: True if rows of a document have the mean of their propensities.
+    _averages = False
+
+    _parameter_constraints = {
+        "propensity": PROPENSITY_CONSTRAINT,
+        "clip": [Interval(Real, 0, 1, closed="right"), None],
+    }
 
     @property
     def _tells_users_apart(self) -> bool:

@@ -115,7 +115,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         scale = loss_scale(log, hits)
         log = replace(log, weight=misses)
         with self._seeded():
-            module = ListScores(self._network(log.shown_features(), constant=False))
+            module = ListScores(self._network(log.features, constant=False))
             criterion = ListLoss(propensity_ratio_loss, scale)
             self._train(module, criterion, log, hits, click_only=True, task=task)
 
@@ -139,7 +139,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         clicks = self._debiased_clicks(log)
         _, factor = log.tempered(self.traffic_exponent)
         hits = clicks * factor / _ideal_dcg(log)[log.list_]
-        return log, hits, np.where(log.shown, (1 - log.click_rate) * self._divisors(log), 0.0)
+        return log, hits, (1 - log.click_rate) * self._divisors(log)
 
 
 def _ideal_dcg(log):
@@ -164,7 +164,7 @@ def _pairs_of_examples(log, hits, misses, query, version):
     place = np.searchsorted(key, pair_codes(log.query, log.version, n_versions))
     found = []
     for _, rows in rectangles(log.offsets):
-        there = (rows >= 0) & log.shown[rows]
+        there = rows >= 0
         weight = (hits[rows] * there)[:, :, None] * (misses[rows] * there)[:, None, :]
         weight[:, np.arange(rows.shape[1]), np.arange(rows.shape[1])] = 0.0
         used = weight > 0

@@ -17,7 +17,7 @@ from .._base._typing import ArrayLike, Column, Floats, RandomState, Table
 from .._log._segments import TINY, encode
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
-from ._members import DistinctCandidates, HoldsMembers, check_member, check_pairs, scores_of
+from ._members import DistinctCandidates, HoldsMembers, scores_of
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
@@ -136,12 +136,7 @@ class RankAggRanker(HoldsMembers, BaseRanker):
 
     def _validate_params(self):
         super()._validate_params()
-        members = self._members()
-        check_pairs(members)
-        self._validate_names([name for name, _ in members])
-        for name, ranker in members:
-            check_member(name, ranker)
-        _check_weights(self.weights, len(members))
+        _check_weights(self.weights, len(self._members()))
 
     def _members(self):
         if self.estimators is None:

@@ -21,10 +21,9 @@ from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Sc
 from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
+from .._log._documents import FeatureTable
 from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
-from .._log._feature_table import FeatureTable
 from .._log._joined_logs import AddsLogs, Kept, counts_of, with_bias_values
-from .._log._on_disk import log_and_clicks, refuse_dataset
 from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_target, warn_about_names
@@ -38,8 +37,10 @@ from .._log._roles import (
     is_checked,
     is_frame,
     knows_names,
+    log_and_clicks,
     read_role,
     read_values,
+    refuse_dataset,
     refuse_missing,
     role_columns,
     take_off,
@@ -555,14 +556,15 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         rows = read(X, of_clicks, sample_weight, roles, reads=self._roles_read)
         if table is None:
             rows.warn_about_features(features, names)
+        settings = {"table": table, "candidates": self._learns_from_never_shown}
         if clicks is None:
-            log = sort_into_lists(rows, features, reuse=own, table=table)
+            log = sort_into_lists(rows, features, reuse=own, **settings)
             del rows  # whose codes take more memory than the log
             return self._merged(log)
         clicked = None
         if self._learns_examination:
-            clicked = self._merged(sort_into_lists(rows, features, table=table))
-        log = sort_into_lists(rows.of_outcome(y), features, reuse=own, table=table)
+            clicked = self._merged(sort_into_lists(rows, features, **settings))
+        log = sort_into_lists(rows.of_outcome(y), features, reuse=own, **settings)
         log = self._merged(log)
         if clicked is not None:
             self._click_log = replace(clicked, features=log.features)
@@ -571,8 +573,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     def _merged(self, log):
         """The log with equal lists merged."""
         if not self._learns_from_never_shown:
-            # Lists that differ only in what they did not show are then equal.
-            log = log.without_never_shown()
+            log = log.without_candidates()
         return self._fold(log)
 
     def _table_of(self, X, documents):

@@ -23,7 +23,6 @@ from .._torch._losses import ListLoss, listwise
 from .._torch._net import NeuralEstimator
 from .._torch._networks import Linear, SideBySide
 from ..identifiability._graph import warn_unless_identifiable
-from ._hull import Hull
 from ._members import DistinctCandidates
 from ._ranker import BaseRanker
 from ._vectorization_formulas import (
@@ -37,6 +36,7 @@ from ._vectorization_formulas import (
 )
 from ._vectorization_net import (
     FreezeObservation,
+    Hull,
     PositiveVectorModule,
     VectorModule,
     binomial_loss,
@@ -438,12 +438,12 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     def _fit_one(self, log, task):
         click_only = self.link == "logit"
         unit = log.clicks if click_only else log.weight
-        network = self._network(log.shown_features(), self.n_components)
+        network = self._network(log.features, self.n_components)
         shape = len(log.bias_values), self.n_components
         if click_only:
             module = VectorModule(network, torch.ones(shape))
         else:
-            rate = log.clicks[log.shown].sum() / log.weight[log.shown].sum()
+            rate = log.clicks.sum() / log.weight.sum()
             module = PositiveVectorModule(network, rate, shape)
         lists, loss = listwise(log) if click_only else (log, binomial_loss)
         n_epochs = NeuralEstimator._n_subtasks(self) // 2
@@ -482,12 +482,11 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         versions, _ = impressions_of_versions(log)
         log_variance = self._parts(log.features[versions])[2]
         self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
-        rows = log.shown
-        products = self._training_products(log)[rows]
+        products = self._training_products(log)
         highest = products.max()
-        expected = log.weight[rows] @ np.exp(products - highest)
+        expected = log.weight @ np.exp(products - highest)
         with np.errstate(divide="ignore"):  # without clicks the scale is 0, and so is every rate
-            self._log_scale = np.log(log.clicks[rows].sum() / expected) - highest
+            self._log_scale = np.log(log.clicks.sum() / expected) - highest
 
     def _training_products(self, log):
         relevance = self._parts(log.features)[0][log.version]
@@ -506,21 +505,20 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             vars(self).update(of_vectors)
         self.student_network_ = nn.Sequential(self.network_[0], SideBySide(*students))
         self.student_history_ = histories[-1]
-        rows = log.shown
         scores = self._student_scores(log.features)[log.version]
-        self._spreads = self._spreads[0], spread_within(scores[rows], log.list_[rows])
+        self._spreads = self._spreads[0], spread_within(scores, log.list_)
 
     def _labels(self, log):
         relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
         relevance = relevance[log.version]
         if self.link == "logit":
-            relevance = relevance_of(relevance, np.where(log.shown, log.weight, 0.0))
+            relevance = relevance_of(relevance, log.weight)
         return doubly_robust_labels(log, relevance, self._rates(self._training_products(log)))
 
     def _spread_of_base(self, log):
         place, query, version = shown_candidates(log)
         scores = self._base_scores(log.features[version], query)
-        return spread_within(scores[place], log.list_[log.shown])
+        return spread_within(scores[place], log.list_)
 
     def _parts(self, features):
         """Relevance embedding, mean and log variance of the base of each row."""

@@ -36,12 +36,11 @@ def doubly_robust_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floa
     clicks are right, the mean label is :math:`\rho`; if only their ratio to relevance is, the mean
     label is the relevance that the clicks show, but for the bound on w.
     """
-    rows = log.shown & (log.weight > 0)
     rate = np.clip(rate, _LEAST, 1.0)
     ratio = relevance / rate
-    ratio = np.minimum(ratio, _LARGEST_WEIGHT * np.median(ratio[rows]))
+    ratio = np.minimum(ratio, _LARGEST_WEIGHT * np.median(ratio))
     labels = log.weight * relevance + ratio * (log.clicks - log.weight * rate)
-    return np.where(rows, np.maximum(labels, 0.0), 0.0)  # the last digits may be below 0
+    return np.maximum(labels, 0.0)  # the last digits may be below 0
 
 
 def spread_within(scores: Floats, segment: Ints) -> float:
@@ -66,9 +65,8 @@ def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance:
 
 def impressions_of_versions(log: ClickLog) -> tuple[Ints, Floats]:
     """The versions that were shown, and the impressions of each."""
-    rows = log.shown
-    impressions = np.bincount(log.version[rows], log.weight[rows], minlength=log.n_versions)
-    versions = np.unique(log.version[rows])
+    impressions = np.bincount(log.version, log.weight, minlength=log.n_versions)
+    versions = np.unique(log.version)
     return versions, impressions[versions]
 
 
@@ -78,9 +76,8 @@ def shown_candidates(log: ClickLog) -> tuple[Ints, Ints, Ints]:
     A candidate counts once, however many lists showed it. Queries are codes from 0 of those that
     showed any.
     """
-    rows, n_versions = log.shown, log.n_versions
-    place, key = encode(pair_codes(log.query[rows], log.version[rows], n_versions))
-    query, version = np.divmod(key, n_versions)
+    place, key = encode(pair_codes(log.query, log.version, log.n_versions))
+    query, version = np.divmod(key, log.n_versions)
     return place, encode(query)[0], version
 
 

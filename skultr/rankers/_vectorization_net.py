@@ -1,4 +1,5 @@
-"""Networks of click logits that are inner products of vectors of documents and bias factors."""
+"""Networks of click logits that are inner products of vectors of documents and bias factors, and
+the convex hull of the latter."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy.spatial import ConvexHull
 from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import softplus
 
 from .._base._typing import Floats
-from .._log._segments import encode, pair_codes
+from .._log._segments import TINY, encode, pair_codes
 from .._torch._net import NeuralEstimator
 from .._torch._networks import Linear, ListScores, SideBySide, n_outputs_of, scoring_network
 
@@ -231,9 +233,8 @@ def fit_base(
 
 def _documents(log, observation):
     """A list for each version that a query showed; mean and variance of its embeddings."""
-    rows = log.shown & (log.weight > 0)
-    weight, values, n_queries = log.weight[rows], observation[log.bias[rows]], len(log.query_ids)
-    place, key = encode(pair_codes(log.version[rows], log.query[rows], n_queries))
+    weight, values, n_queries = log.weight, observation[log.bias], len(log.query_ids)
+    place, key = encode(pair_codes(log.version, log.query, n_queries))
     version, query = np.divmod(key, n_queries)
     total = np.bincount(place, weight)
     mean, square = (
@@ -250,7 +251,6 @@ def _documents(log, observation):
         bias=n,
         clicks=np.zeros(len(n)),
         weight=total,
-        shown=np.ones(len(n), dtype=bool),
         propensity=None,
         production=None,
         offsets=np.arange(len(n) + 1),
@@ -260,11 +260,46 @@ def _documents(log, observation):
 
 def _start_at_marginal(layer, log, observation):
     """Set the last layer so that every document starts with the Gaussian of all impressions."""
-    rows = log.shown
-    values, weight = observation[log.bias[rows]], log.weight[rows]
+    values, weight = observation[log.bias], log.weight
     mean = np.average(values, axis=0, weights=weight)
     variance = np.average((values - mean) ** 2, axis=0, weights=weight)
     start = np.concatenate([mean, np.log(np.maximum(variance, 1e-6))])
     with torch.no_grad():
         layer.weight.mul_(0.1)
         layer.bias.copy_(torch.from_numpy(start))
+
+
+#: Largest number of cells (points times facets) in memory at a time.
+_MAX_CELLS = 1 << 22
+
+
+class Hull:
+    """The convex hull of points."""
+
+    def __init__(self, points: Floats) -> None:
+        self.center = points.mean(axis=0)
+        _, size, axes = np.linalg.svd(points - self.center, full_matrices=False)
+        self._axes = axes[size > 1e-6 * max(size[0], TINY)]
+        flat = (points - self.center) @ self._axes.T
+        if flat.shape[1] == 0:
+            self._normals, self._bounds = np.empty((0, 0)), np.empty(0)
+        elif flat.shape[1] == 1:  # Qhull begins at two dimensions
+            self._normals = np.array([[1.0], [-1.0]])
+            self._bounds = np.array([flat.max(), -flat.min()])
+        else:
+            facets = ConvexHull(flat, qhull_options="QJ Pp").equations
+            self._normals, self._bounds = facets[:, :-1], -facets[:, -1]
+
+    def pull_in(self, points: Floats) -> Floats:
+        """The points; those outside move to the surface, straight toward the center of the hull.
+
+        The center is the mean of the points that define the hull.
+        """
+        flat = (points - self.center) @ self._axes.T
+        excess = np.ones(len(flat))
+        chunk = max(1, _MAX_CELLS // max(len(self._bounds), 1))
+        for start in range(0, len(flat), chunk):
+            rows = slice(start, start + chunk)
+            reach = flat[rows] @ self._normals.T / self._bounds
+            excess[rows] = np.maximum(reach.max(axis=1, initial=0.0), 1.0)
+        return self.center + (flat / excess[:, None]) @ self._axes

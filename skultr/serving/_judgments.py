@@ -14,7 +14,7 @@ from .._base._sklearn import StrOptions, validate_params
 from .._base._typing import Frame
 from .._log._roles import is_frame
 from ..exceptions import ClickDataWarning, warn_user
-from ..metrics._ir_measures import id_text
+from ..metrics._scorers import id_text
 
 #: The label of the best documents: this quantile, over queries, of the highest label of a query.
 _BEST = 0.95

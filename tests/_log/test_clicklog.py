@@ -30,7 +30,7 @@ def tables(log):
     """(qid, session-free) content of a log: what must not depend on the container."""
     return {
         name: getattr(log, name)
-        for name in ("doc", "query", "list_", "bias", "clicks", "weight", "shown", "offsets")
+        for name in ("doc", "query", "list_", "bias", "clicks", "weight", "offsets")
     }
 
 
@@ -248,7 +248,7 @@ def test_zero_impressions_are_not_shown():
     clicks = clicks * impressions
     made = make(log.assign(impressions=impressions), clicks)
     gone = make(log.assign(position=log["position"].where(log["position"] < 4)), clicks)
-    np.testing.assert_array_equal(made.shown, gone.shown)
+    np.testing.assert_array_equal(made.doc, gone.doc)
     np.testing.assert_array_equal(made.clicks, gone.clicks)
 
 
@@ -361,7 +361,7 @@ def test_chunks_are_the_log(max_rows):
     log, clicks = random_lists(n_sessions=20)
     made = make(log.assign(propensity=0.5), clicks)
     chunks = list(made.chunks(max_rows))
-    for name in ("doc", "query", "position", "bias", "clicks", "weight", "shown", "propensity"):
+    for name in ("doc", "query", "position", "bias", "clicks", "weight", "propensity"):
         whole = np.concatenate([getattr(part, name) for part in chunks])
         np.testing.assert_array_equal(whole, getattr(made, name))
     lengths = np.concatenate([np.diff(part.offsets) for part in chunks])
@@ -428,8 +428,36 @@ def test_versions_of_pairs_divide_their_weight():
     made = make(log, clicks)
     key = np.unique(made.query * made.n_docs + made.doc)
     query, doc = np.divmod(key, made.n_docs)
-    pair, version, share = made.versions_of(query, doc, made.weight)
+    pair, version, share = made.versions_of(query, doc)
     np.testing.assert_array_equal(made.doc_of_version[version], doc[pair])
     np.testing.assert_allclose(np.bincount(pair, share), 1.0)
     bare = made.with_features(np.zeros((made.n_docs, 0), dtype=np.float32))
     assert bare.n_versions == bare.n_docs == made.n_docs
+
+
+# --------------------------------------------------------------------------- candidates
+def test_candidates_are_a_table_of_their_own():
+    """Distinct pairs of a query and a version, in as many rows as name them."""
+    log = pd.DataFrame(
+        {
+            "qid": [0, 0, 0, 0, 1, 1, 2],
+            "session": [0, 0, 1, 1, 2, 2, 3],
+            "doc": ["a", "b", "a", "b", "c", "d", "e"],
+            "position": [1, np.nan, 1, np.nan, 1, np.nan, np.nan],
+            "x": [0.0, 1.0, 0.0, 1.0, 2.0, 3.0, 4.0],
+        }
+    )
+    rows, features = read(log, [1, 0, 0, 0, 0, 0, 0]), log[["x"]].to_numpy(np.float32)
+    without = sort_into_lists(rows, features)
+    assert [doc for _, doc in without.doc_ids] == ["a", "c"]
+    assert without.features[:, 0].tolist() == [0, 2]
+    rows = read(log, [1, 0, 0, 0, 0, 0, 0])
+    made = sort_into_lists(rows, features, candidates=True)
+    assert made.n_rows == without.n_rows == 3
+    assert made.candidates.query.tolist() == [0, 1, 2]
+    assert made.features[made.candidates.version, 0].tolist() == [1, 3, 4]
+    part = made.part_of(np.array([1, 2]))
+    assert part.query_ids.tolist() == [1, 2]
+    assert part.candidates.query.tolist() == [0, 1]
+    assert part.features[part.candidates.version, 0].tolist() == [3, 4]
+    assert_same(made.without_candidates(), without)

@@ -21,11 +21,12 @@ from sklearn.base import clone
 from sklearn.preprocessing import FunctionTransformer
 
 from skultr import ClickDataset
-from skultr._log._clicklog import make_click_log
+from skultr._log._clicklog import sort_into_lists
+from skultr._log._reader import read
 from skultr.exceptions import ClickDataWarning
 from skultr.rankers import NaiveRanker
 
-ROWS = ("doc", "version", "query", "user", "position", "bias", "clicks", "weight", "shown")
+ROWS = ("doc", "version", "query", "user", "position", "bias", "clicks", "weight")
 FEATURES = ["bm25", "age"]
 
 
@@ -125,7 +126,8 @@ def in_memory(log, click="click"):
     values = np.ascontiguousarray(log[features].to_numpy(np.float32))
     roles = {"production": log.get("production")}
     X = log.drop(columns=[click])
-    return make_click_log(X, values, log[click], None, {k: v for k, v in roles.items() if k in X})
+    roles = {k: v for k, v in roles.items() if k in X}
+    return sort_into_lists(read(X, log[click], None, roles), values, candidates=True)
 
 
 def assert_equal_logs(found, expected):
@@ -138,6 +140,8 @@ def assert_equal_logs(found, expected):
         assert found.doc_ids is None
     else:
         assert found.doc_ids.tolist() == expected.doc_ids.tolist()
+        for some, others in zip(found.candidates, expected.candidates, strict=True):
+            np.testing.assert_array_equal(some, others)
     pd.testing.assert_frame_equal(rows_of(found), rows_of(expected), check_dtype=False)
 
 

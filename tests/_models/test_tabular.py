@@ -77,7 +77,7 @@ def test_gradient_of_a_cell_by_finite_differences(loss, link, share):
     weight = np.array([1.0, 7.0, 100.0, 3.0, 2.0])
     clicks = share * weight
     step = 1e-5
-    function = _LOSSES[link, loss]
+    function = _LOSSES[link, loss][0]
     low, high = (function(logits + d, clicks, weight)[0] for d in (-step, step))
     np.testing.assert_allclose(
         function(logits, clicks, weight)[1], (high - low) / (2 * step), rtol=1e-3, atol=1e-6
@@ -90,7 +90,7 @@ def test_curvature_of_a_cell_by_finite_differences_where_it_explains_its_clicks(
     weight = np.array([1.0, 7.0, 100.0, 3.0])
     clicks = weight * (np.exp(logits) if link == "product" else expit(logits))
     step = 1e-5
-    function = _LOSSES[link, loss]
+    function = _LOSSES[link, loss][0]
     low, high = (function(logits + d, clicks, weight)[1] for d in (-step, step))
     curvature = function(logits, clicks, weight)[2]
     np.testing.assert_allclose(curvature, (high - low) / (2 * step), rtol=1e-3)
@@ -100,7 +100,7 @@ def test_curvature_of_a_cell_by_finite_differences_where_it_explains_its_clicks(
 def test_curvature_is_never_negative(loss, link):
     logits = np.repeat([-13.0, -2.0, -1e-6, 0.0], 3)
     weight = np.full(12, 5.0)
-    curvature = _LOSSES[link, loss](logits, np.tile([0.0, 2.0, 5.0], 4), weight)[2]
+    curvature = _LOSSES[link, loss][0](logits, np.tile([0.0, 2.0, 5.0], 4), weight)[2]
     assert (curvature >= 0).all()
 
 
@@ -108,7 +108,7 @@ def test_cell_that_was_always_clicked_pulls_by_its_clicks_up_to_the_bound():
     """Its loss is linear in the logarithm: slope and curvature must not explode, or vanish."""
     weight = np.full(4, 5.0)
     logits = np.array([-1.0, -1e-6, -1e-13, 0.0])
-    _, gradient, curvature = _LOSSES["product", "likelihood"](logits, weight, weight)
+    _, gradient, curvature = _LOSSES["product", "likelihood"][0](logits, weight, weight)
     np.testing.assert_allclose(gradient, -5.0)
     assert (curvature <= weight).all()
 
@@ -142,7 +142,7 @@ def test_general_minimiser_finds_nothing_better(loss, link):
     fit = fit_tabular(*rows, loss=loss, link=link)
 
     def objective(x):
-        value, gradient, _ = _LOSSES[link, loss](x[doc] + x[30 + factor], clicks, weight)
+        value, gradient, _ = _LOSSES[link, loss][0](x[doc] + x[30 + factor], clicks, weight)
         return value.sum(), np.concatenate(
             [np.bincount(doc, gradient), np.bincount(factor, gradient)]
         )

@@ -10,7 +10,7 @@ from skorch.callbacks import Callback, GradientNormClipping
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from skultr._torch import _net
-from skultr._torch._loop import BatchLoader, ClipGradients, ListNet, as_is
+from skultr._torch._net import BatchLoader, ClipGradients, ListNet, as_is
 from skultr._torch._networks import global_stream
 from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker
 

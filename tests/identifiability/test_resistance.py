@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skultr._log._cells import factor_components
 from skultr._log._pairs import pairs_from_arrays
+from skultr._models import _solve
 from skultr.identifiability import _bridges
 from skultr.identifiability._bridges import effective_resistance, weak_links
 
@@ -47,8 +48,8 @@ def test_resistance_is_that_of_the_pseudoinverse(seed):
 def test_resistance_of_dense_blocks_is_that_of_the_sparse_product(monkeypatch):
     log = connected_log(0)
     expected = effective_resistance(*log)
-    monkeypatch.setattr(_bridges, "_SPARSE_WORK", 0)
-    monkeypatch.setattr(_bridges, "_CELLS", 20)
+    monkeypatch.setattr(_solve, "_SPARSE", 0)
+    monkeypatch.setattr(_solve, "_BLOCK", 20)
     np.testing.assert_allclose(effective_resistance(*log), expected, rtol=1e-10)
 
 

@@ -12,7 +12,7 @@ from skultr.metrics import (
     to_ir_measures,
     to_trec,
 )
-from skultr.metrics._ir_measures import id_text
+from skultr.metrics._scorers import id_text
 
 
 @pytest.fixture

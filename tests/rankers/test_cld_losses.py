@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -21,6 +21,15 @@ from skultr.rankers._cld import (
 from skultr.rankers._tobit import SelectedRows, TobitModel, tobit_likelihood
 
 
+@dataclass(frozen=True, eq=False)
+class Candidates(ListBatch):
+    shown: torch.Tensor
+
+    @property
+    def rows_shown(self):
+        return self.shown[self.mask].numpy()
+
+
 def batch_of(lists):
     """A batch of lists of (label, shown) rows of weight 1, those that were shown first."""
     width = max(map(len, lists))
@@ -32,8 +41,8 @@ def batch_of(lists):
         clicks[i, : len(rows)] = torch.tensor([float(label) for label, _ in rows])
         shown[i, : len(rows)] = torch.tensor([bool(each) for _, each in rows])
     n_rows = int(mask.sum())
-    bias = torch.zeros(n_rows, dtype=torch.long)
-    return ListBatch(torch.zeros(n_rows, 1), bias, mask, shown, clicks, mask.double())
+    rows = torch.arange(n_rows)
+    return Candidates(torch.zeros(n_rows, 1), rows, mask, clicks, mask.double(), shown)
 
 
 LISTS = [
@@ -53,17 +62,16 @@ def random_scores(batch, seed=0):
 @pytest.mark.parametrize("published", [False, True])
 def test_tobit_terms_are_those_of_newtons_method(published):
     batch = batch_of(LISTS)
-    batch = replace(batch, bias=torch.arange(len(batch.bias)))
     scores = random_scores(batch)
     scale = 1.0 if published else 0.6
     gamma, center, spread = 0.35, 0.2, 1.5
     fixed, noise = ("published", None) if published else (None, np.linspace(0, 2, 10))
-    loss = TobitLoss(1.0, gamma, fixed, center, spread, noise).double()
+    loss = TobitLoss(1.0, batch.rows_shown, gamma, fixed, center, spread, noise).double()
     relevance = (scores[0] - center) / spread
     log_scale = torch.tensor(np.log(scale / spread))
     terms = loss.terms((relevance, scores[1], log_scale), batch)
     mask = batch.mask
-    shown = batch.shown[mask].numpy()
+    shown = batch.rows_shown
     # One column a row, so that any scores are linear.
     n_rows = int(mask.sum())
     label = batch.clicks[mask].numpy()
@@ -127,7 +135,9 @@ def test_clicks_as_expected_leave_no_error():
 def test_listwise_without_gamma_has_the_gradient_of_the_softmax_loss():
     batch = batch_of(LISTS)
     relevance, selection = scores = random_scores(batch)
-    labels, shown, *_ = ListwiseLoss(1.0).terms((relevance, selection, None), batch)
+    labels, shown, *_ = ListwiseLoss(1.0, batch.rows_shown).terms(
+        (relevance, selection, None), batch
+    )
     found = torch.autograd.grad(-(labels + shown), scores)[0][0]
     softmax = softmax_loss(relevance, batch.clicks, batch.weight, batch.shown)
     np.testing.assert_allclose(found, torch.autograd.grad(softmax, scores)[0][0], atol=1e-12)
@@ -137,12 +147,13 @@ def test_listwise_terms_by_hand():
     """Scores of 0: shares are those of the weights, here 1 of each shown row."""
     batch = batch_of([[(0.5, 1), (0.0, 1), (0, 0)]])
     zeros = torch.zeros(1, 3, dtype=torch.float64)
-    found = ListwiseLoss(1.0, gamma=0.6).terms((zeros, zeros, None), batch)
+    found = ListwiseLoss(1.0, batch.rows_shown, gamma=0.6).terms((zeros, zeros, None), batch)
     error = np.sqrt(6) / np.pi * np.log(2)  # of the clicked row; the other has the opposite
     shown = sum(norm.logcdf(sign * 0.6 * error / 0.8) for sign in (1, -1))
     expected = [0.5 * np.log(0.5), shown, np.log(0.5), 2 * np.log(0.5)]
     np.testing.assert_allclose(found, expected)
-    alone = ListwiseLoss(1.0, selection=False, gamma=0.6).terms((zeros, zeros, None), batch)
+    alone = ListwiseLoss(1.0, batch.rows_shown, selection=False, gamma=0.6)
+    alone = alone.terms((zeros, zeros, None), batch)
     np.testing.assert_allclose(alone, [expected[0], 0, 0, 0])
 
 
@@ -190,7 +201,7 @@ def test_drawn_pairs_are_unbiased(variant):
     """Means over 1,000 draws against all pairs; the bound is five standard errors."""
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, variant, gamma=0.4)
+    loss = PairLoss(1.0, batch.rows_shown, variant, gamma=0.4)
     torch.manual_seed(0)
     outputs = (scores[0], scores[1], None)
     drawn = torch.stack([loss.terms(outputs, batch)[:3] for _ in range(1_000)])
@@ -249,7 +260,7 @@ def test_tobit_shift_is_that_of_drawn_errors():
 def test_partners_are_others_of_the_right_kind():
     batch = batch_of(LISTS)
     shown = batch.shown
-    loss = PairLoss(1.0, "default")
+    loss = PairLoss(1.0, batch.rows_shown, "default")
     n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
     for _ in range(50):
         for kind, (partner, count) in enumerate(loss._partners(batch.mask, n_shown, n_rows)):
@@ -263,7 +274,7 @@ def test_partners_are_others_of_the_right_kind():
 def test_validation_draws_the_same_pairs_each_time():
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, "default").eval()
+    loss = PairLoss(1.0, batch.rows_shown, "default").eval()
     first = loss((scores[0], scores[1], None), batch)
     torch.rand(7)
     assert loss((scores[0], scores[1], None), batch) == first

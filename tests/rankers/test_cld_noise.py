@@ -112,7 +112,8 @@ def test_chance_of_the_candidates_of_a_log():
             "x": [1.0, 2.0, 3.0, 2.0, 1.0],
         }
     )
-    log = sort_into_lists(read(frame, [0.5, 0.2, 0, 0.5, 0.1], None, {}), frame[["x"]].to_numpy())
+    rows = read(frame, [0.5, 0.2, 0, 0.5, 0.1], None, {})
+    log = sort_into_lists(rows, frame[["x"]].to_numpy(), candidates=True)
     propensity = np.where(log.position == 2, 0.5, 1.0)
     rows = find_candidates(log, log.clicks / propensity, 1.0, propensity)
     assert rows.chance.trials.tolist() == [40, 40, 0]

@@ -135,7 +135,7 @@ def test_likeliest_examination_is_where_no_step_helps():
     frame, clicks = random_lists()
     log = make_click_log(frame, read_features(frame).to_numpy(), clicks).fold()
     relevance = np.random.default_rng(0).normal(size=log.n_rows)
-    choice = ClickChoice.from_rows(log.list_, log.clicks, log.shown)
+    choice = ClickChoice.from_rows(log.list_, log.clicks)
     best = choice.likeliest_examination(relevance, log.bias, np.zeros(3))
 
     def likelihood(logits):

@@ -8,7 +8,7 @@ from skultr._log._clicklog import make_click_log
 from skultr._log._roles import read_features
 from skultr.exceptions import AssumptionWarning, NotIdentifiableError, NotIdentifiableWarning
 from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker
-from skultr.rankers._final_curve import final_curve
+from skultr.rankers._click_ranker import final_curve
 
 from .._worlds import random_lists, small_log
 

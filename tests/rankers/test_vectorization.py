@@ -196,13 +196,11 @@ def test_label_is_relevance_plus_weighted_residual():
     log = make_click_log(log, log[FEATURES].to_numpy(np.float32), np.ones(len(log)), roles={})
     relevance, rate = np.linspace(0.1, 0.9, log.n_rows), np.linspace(0.9, 0.05, log.n_rows)
     found = doubly_robust_labels(log, relevance, rate)
-    rows = log.shown
     ratio = relevance / rate
-    weight = np.minimum(ratio, 3 * np.median(ratio[rows]))
+    weight = np.minimum(ratio, 3 * np.median(ratio))
     assert (weight < ratio).any()
     expected = relevance + weight * (log.clicks - rate)
-    np.testing.assert_allclose(found[rows], expected[rows])
-    assert (found[~rows] == 0).all()
+    np.testing.assert_allclose(found, expected)
 
 
 def test_labels_without_clicks_are_not_negative():
@@ -257,7 +255,7 @@ def test_gradients_of_the_base_against_finite_differences():
     features = torch.from_numpy(rng.random((7, 3)))
     criterion = BaseLoss(rng.random((7, 2)), rng.random((7, 2))).double()
     weight = torch.from_numpy(rng.random((7, 1)))
-    batch = ListBatch(features, torch.arange(7), weight > 0, weight > 0, 0 * weight, weight)
+    batch = ListBatch(features, torch.arange(7), weight > 0, 0 * weight, weight)
     criterion(network(batch.features), batch).backward()
     assert_gradient(network[1].weight, lambda: criterion(network(batch.features), batch))
 
@@ -280,10 +278,9 @@ def test_base_loss_by_document_is_that_by_impression():
     rng = np.random.default_rng(1)
     observation = rng.normal(size=(3, 2))
     outputs = rng.normal(size=(len(log.features), 4))
-    rows = log.shown
-    mean, log_variance = outputs[log.doc[rows], :2], outputs[log.doc[rows], 2:]
-    error = (mean - observation[log.bias[rows]]) ** 2 / np.exp(log_variance) + log_variance
-    weight = log.weight[rows]
+    mean, log_variance = outputs[log.doc, :2], outputs[log.doc, 2:]
+    error = (mean - observation[log.bias]) ** 2 / np.exp(log_variance) + log_variance
+    weight = log.weight
     expected = 0.5 * (weight * error.sum(axis=1)).sum() / weight.sum()
     documents, mean, variance = _documents(log, observation)
     documents = dataclasses.replace(documents, weight=documents.weight / documents.weight.mean())
@@ -303,7 +300,7 @@ def test_one_component_is_the_scalar_product_of_logits():
     examination = np.array([1.0, 0.5, -0.2])
     loss = 0.0
     for start, stop in zip(log.offsets[:-1], log.offsets[1:], strict=True):
-        rows = np.arange(start, stop)[log.shown[start:stop]]
+        rows = np.arange(start, stop)
         logits = score[log.doc[rows]] * examination[log.bias[rows]]
         loss -= log.clicks[rows] @ log_softmax(logits)
     found = softmax_loss(module(batch), batch.clicks, batch.weight, batch.mask)
@@ -608,7 +605,7 @@ def test_base_model_begins_at_the_marginal():
         max_epochs=1, learning_rate=1e-12, early_stopping=False, hidden_layer_sizes=()
     )
     fit_base(base, torch.nn.Identity(), log, observation)
-    expected = np.average(observation[log.bias[log.shown]], axis=0, weights=log.weight[log.shown])
+    expected = np.average(observation[log.bias], axis=0, weights=log.weight)
     np.testing.assert_allclose(base.network_[1][-1].bias.detach()[:2], expected, rtol=1e-5)
 
 

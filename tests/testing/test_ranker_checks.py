@@ -12,7 +12,7 @@ from skultr.testing import check_ranker
 class IgnoresImpressions(NaiveRanker):
     def _read_log(self, X, y, sample_weight, roles, **reading):
         log = super()._read_log(X, y, sample_weight, roles, **reading)
-        return replace(log, weight=log.shown.astype(float), clicks=log.click_rate)
+        return replace(log, weight=np.ones(log.n_rows), clicks=log.click_rate)
 
 
 class IgnoresWeights(NaiveRanker):
@@ -28,7 +28,7 @@ class IgnoresKeywords(NaiveRanker):
 
 class IgnoresClicks(NaiveRanker):
     def _weighted_clicks(self, log):
-        return log.weight * log.shown
+        return log.weight
 
 
 class Constant(NaiveRanker):
