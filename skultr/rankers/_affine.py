@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 from skorch.callbacks import Callback
@@ -220,9 +219,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     def _n_subtasks(self) -> int:
         return super()._n_subtasks() * (2 if self.loss == "softmax" else 1)
 
-    def _score(self, features: NDArray[np.float32]) -> Floats:
-        scores = super()._score(features)
-        return expit(scores) if self.loss == "likelihood" else scores
+    @property
+    def _gives_probabilities(self):
+        return self.loss == "likelihood"
 
     def _fit_clicks(self, log, task):
         module = AffineModule(self._network(log.features), len(log.bias_values))
