@@ -73,7 +73,7 @@ def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
         for key, value in constants.items()
     }
     columns = {"propensity": None, "production": None, **columns, **rows}
-    n_versions = len(versions["doc"])
+    n_versions, queries = len(versions["doc"]), manifest.load("queries")
     rest = manifest.load("candidates") if "candidates.arrow" in manifest.files else {}
     features = versions.get("features", np.empty((n_versions, 0), dtype=np.float32))
     return ClickLog(
@@ -81,7 +81,10 @@ def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
         features=features,
         doc_of_version=versions["doc"],
         offsets=offsets_from_counts(manifest.load(f"{name}_lists")["n_rows"]),
-        query_ids=manifest.load("queries")["id"],
+        query_of_list=np.repeat(
+            np.arange(len(queries["id"]), dtype=np.int32), queries[f"{name}_lists"]
+        ),
+        query_ids=queries["id"],
         bias_values=manifest.load("factors")["bias"],
         user_ids=manifest.load("users")["id"],
         doc_ids=load_doc_ids(manifest),

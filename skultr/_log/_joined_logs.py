@@ -61,7 +61,7 @@ class Union:
         return replace(
             log,
             version=self._version[number][log.version],
-            query=self._query[number][log.query],
+            query_of_list=self._query[number][log.query_of_list],
             user=self._user[number][log.user],
             bias=self._bias[number][log.bias],
             doc_of_version=self.doc_of_version,
@@ -91,9 +91,10 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
         features=features,
         propensity=None,
         all_lists_differ=False,
+        query_of_list=np.concatenate([part.query_of_list for part in parts]),
         offsets=offsets_from_counts(np.concatenate([np.diff(part.offsets) for part in parts])),
     )
-    return log.take_lists(np.argsort(log.query[log.offsets[:-1]], kind="stable"))
+    return log.take_lists(np.argsort(log.query_of_list, kind="stable"))
 
 
 def _encoded(values: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], list[Ints]]:

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from skorch import NeuralNet
@@ -111,6 +112,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     verbose: int = 0
 
     net_ = NotPickled("the skorch net of the training, with the state of its optimizer")
+
+    #: Shift and scale of the outputs of the network that make them scores, or logits of scores.
+    _units = 0.0, 1.0
+    _gives_probabilities = False
 
     #: Log for early stopping that ``fit`` was given, while it runs.
     _validation = None
@@ -462,7 +467,13 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         """Scores of features by the trained network, shape (n_rows,)."""
-        return self._outputs(self.network_, features)[:, 0]
+        scores = self._line(features)
+        return expit(scores) if self._gives_probabilities else scores
+
+    def _line(self, features):
+        """Outputs of the trained network in the units of scores, shape (n_rows,)."""
+        shift, scale = self._units
+        return shift + scale * self._outputs(self.network_, features)[:, 0]
 
     def _outputs(self, network, features):
         """Network outputs for features, as float64 ndarray (n_rows, n_out)."""

@@ -140,10 +140,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
             **self._parameters_of(vectors),
         )
 
-    def _row_parameters(self, X, qid, doc):
-        if self.relevance == "embedding":
-            return super()._row_parameters(X, qid, doc)
-        features = self._read_features(X, reset=False)
+    def _network_parameters(self, features):
         return self._parameters_of(self._outputs(self.network_, features))
 
     def _parameters_of(self, vectors):

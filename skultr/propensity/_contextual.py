@@ -306,18 +306,20 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     def _chosen(self, X):
         """The columns of X that hold contexts; a frame may have roles too."""
-        columns, chosen = range(X.shape[1]), self._names()
-        what = f"is an array of {X.shape[1]} columns. Expected numbers of columns, from 0 to "
-        what += f"{X.shape[1] - 1}."
-        if is_frame(X):
-            columns = column_names(X)
-            what = f"has the columns {columns}. Expected columns of X that hold numbers and have "
-            what += "no role."
+        framed, chosen = is_frame(X), self._names()
+        columns = column_names(X) if framed else range(X.shape[1])
         bad = [name for name in chosen if name not in columns or name in ROLES]
         if bad:
+            what = (
+                f"has the columns {columns}. Expected columns of X that hold numbers and have no "
+                "role."
+                if framed
+                else f"is an array of {len(columns)} columns. Expected numbers of columns, from 0 "
+                f"to {len(columns) - 1}."
+            )
             raise ValueError(f"context names {bad}, and X {what}")
         places = [columns.index(name) for name in chosen]
-        if not is_frame(X):
+        if not framed:
             return X[:, places]
         return nw.from_native(X, eager_only=True)[:, places].to_native()
 
@@ -368,7 +370,7 @@ def _documents_as_lists(cells, contexts):
         features=contexts,
         version=cells.factors.user[factor],
         doc_of_version=np.arange(len(contexts)),
-        query=cells.doc_query[cells.doc[rows]],
+        query_of_list=cells.doc_query[cells.doc[rows[offsets[:-1]]]],
         user=zeros,
         position=zeros + 1,
         bias=bias[factor],

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -365,10 +364,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self.selection_network_ = nn.Sequential(self.network_[0], selection)
         self._keep_coefficients()
 
-    def _score(self, features: NDArray[np.float32]) -> Floats:
-        center, spread = self._units
-        return center + spread * super()._score(features)
-
     def _is_newton(self):
         linear = not len(self.hidden_layer_sizes) and not len(self.selection_hidden_layer_sizes)
         return self.loss == "pointwise" and linear and self.module is None
@@ -389,7 +384,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         if self.gamma_ == "estimate" or self._is_newton():
             fit = self._fit_linear(log, rows, network[0], scale)
         if self._is_newton():
-            self._units = 0.0, 1.0
             self.scale_, self.n_iter_ = fit.scale, fit.n_iter
             self._warn_if_all_is_chance(rows)
             self.network_ = network.to(self.device).double()
@@ -488,7 +482,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
     # Listwise and pairwise ----------------------------------------------------------------
     def _fit_ranking(self, log, rows, network, selection, task):
-        self._units = 0.0, 1.0
         batches = rows.as_log(log)
         self.gamma_ = self._gamma()
         if self.gamma_ == "estimate":

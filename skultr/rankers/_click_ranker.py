@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit, log_expit, logit
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
@@ -50,14 +50,11 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         "examination": [StrOptions({"auto", "table", "network"})],
         "examination_start": [StrOptions({"random", "ones"}), "array-like"],
     }
-    #: True if the network gives probabilities; False if its scores are only relative.
-    _network_gives_probabilities = True
+    _gives_probabilities = True
     #: Correction of the training that was the last, with its examination; None if the network
     #: learned examination too.
     _correction, _log_examination = None, None
     _learns_factors = _learns_examination = True
-    #: Logit of relevance = shift + scale * output of the network.
-    _shift, _scale = 0.0, 1.0
 
     __metadata_request__predict = {"qid": True, "doc": True}
 
@@ -182,13 +179,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         return self.relevance == "embedding"
 
     # The network -----------------------------------------------------------------------
-    def _score(self, features: NDArray[np.float32]) -> Floats:
-        logits = self._logits(features)
-        return expit(logits) if self._network_gives_probabilities else logits
-
-    def _logits(self, features):
-        return self._shift + self._scale * NeuralEstimator._score(self, features)
-
     def _refits_with(self, log):
         """True if the network is trained once more, with examination fixed."""
         fixed = self.examination != "network" or self._click_log is not None
@@ -234,8 +224,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _calibrate(self, log, log_examination):
         """Set shift and scale so that relevance times examination is the chance of a click."""
         log = log.sample()
-        self._shift, self._scale = fit_affine(
-            NeuralEstimator._score(self, log.features)[log.version],
+        self._units = fit_affine(
+            self._outputs(self.network_, log.features)[:, 0][log.version],
             np.exp(log_examination)[log.bias],
             log.clicks,
             log.weight,
@@ -247,7 +237,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
         part = log.sample()
-        score = self._logits(part.features)[part.version]
+        score = self._line(part.features)[part.version]
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
             part.bias,

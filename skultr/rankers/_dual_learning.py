@@ -15,7 +15,6 @@ from .._log._factors import examination_table
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
 from .._torch._joint import fit_dual
-from .._torch._net import NeuralEstimator
 from ..exceptions import ClickDataWarning, warn_user
 from ._click_ranker import ClickRanker
 
@@ -157,7 +156,7 @@ class DLARanker(ClickRanker):
 
     _published_loss = "squares"
     # Both parts are determined up to a constant each.
-    _network_gives_probabilities = False
+    _gives_probabilities = False
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
         logits = fit_dual(self, log, task, max_weight=self.max_weight)
@@ -169,10 +168,10 @@ class DLARanker(ClickRanker):
     def _calibrate(self, log, log_examination):
         """Set the scale of the scores so that the clicks of a list fall as they predict."""
         log = log.sample()
-        score = NeuralEstimator._score(self, log.features)[log.version]
+        score = self._outputs(self.network_, log.features)[:, 0][log.version]
         choice, log_exposure = ClickChoice.of_log(log)
         weight = choice.best_weights(score[:, None], log_examination[log.bias] + log_exposure)[0]
-        self._scale = max(float(weight), 0.01)
+        self._units = 0.0, max(float(weight), 0.01)
 
     def _fit_factors_again(self, log, link="product"):
         self._fit_intercepts(log)

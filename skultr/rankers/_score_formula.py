@@ -10,8 +10,6 @@ from sklearn.pipeline import Pipeline
 from torch import nn
 
 from .._torch._net import NeuralEstimator
-from ._affine import AffineRanker
-from ._cld import CLDRanker
 from ._click_ranker import ClickRanker
 from ._distilled import DistilledRanker
 from ._heckman import HeckmanRanker
@@ -22,8 +20,7 @@ from ._vectorization import VectorizationRanker
 #: What computes scores by the formula; a click model, or a class of the user, has its own.
 _KNOWN = {
     *(kind.predict for kind in (BaseRanker, ClickRanker, VectorizationRanker)),
-    *(kind._score for kind in (NeuralEstimator, LearnerRanker, ClickRanker, AffineRanker)),
-    *(kind._score for kind in (CLDRanker, HeckmanRanker, DistilledRanker)),
+    *(kind._score for kind in (NeuralEstimator, LearnerRanker, HeckmanRanker, DistilledRanker)),
 }
 
 
@@ -52,15 +49,7 @@ def score_formula(ranker: Any) -> ScoreFormula | None:
         return ScoreFormula(nn.Sequential(ranker._scaling, layer))
     if isinstance(ranker, VectorizationRanker):
         return ScoreFormula(ranker.student_network_)
-    shift, scale, is_probability = 0.0, 1.0, False
-    if isinstance(ranker, CLDRanker):
-        shift, scale = ranker._units
-    elif isinstance(ranker, ClickRanker):
-        shift, scale = ranker._shift, ranker._scale
-        is_probability = ranker._network_gives_probabilities
-    elif isinstance(ranker, AffineRanker):
-        is_probability = ranker.loss == "likelihood"
-    return ScoreFormula(ranker.network_, shift, scale, is_probability)
+    return ScoreFormula(ranker.network_, *ranker._units, ranker._gives_probabilities)
 
 
 def _of_estimator(estimator):
