@@ -3,7 +3,7 @@ to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from .._log._roles import read_role
 from .._log._segments import TINY, as_array, encode, pair_codes
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
-from ..propensity._source import RowsOfLog, propensities
+from ..propensity._source import RowsOfLog
 
 #: What a log may pass as keywords.
 ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
@@ -27,7 +27,7 @@ ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 _SAME = 1e-5
 
 
-class LoggedPages:
+class LoggedPages(RowsOfLog):
     """The shown rows of a log. A slot is a position of a query, a pair a document of a query.
 
     ``pair`` is that of each row of X, ``slot``, ``weight`` (impressions) and ``rate`` (clicks per
@@ -46,22 +46,22 @@ class LoggedPages:
         unknown = sorted({*roles} - {*ROLES})
         if unknown:
             raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {ROLES}.")
-        self.X, self.y, _ = take_clicks(X, y, caller)
-        self.sample_weight, self.roles = sample_weight, dict.fromkeys(ROLES) | dict(roles)
-        if read_role(self.X, "bias", None) is not None:
+        X, y, _ = take_clicks(X, y, caller)
+        super().__init__(X, y, sample_weight, dict.fromkeys(ROLES) | dict(roles))
+        if read_role(X, "bias", None) is not None:
             raise ValueError(
                 f"X has a column 'bias', and {caller} does not know which bias factors another "
                 "ranking would have; expected a log whose bias is its position. Drop the column."
             )
         reads = ["qid", "doc", "position", "impressions", "doc_scope"]
-        if read_role(self.X, "session", self.roles["session"]) is not None:
+        if read_role(X, "session", self.roles["session"]) is not None:
             reads.append("session")  # without, rows may be counts of several pages
         need = {
             "qid": "to rank the documents of a query",
             "position": "to compare where rankings put them",
         }
         self.rows = rows = read(
-            self.X, self.y, sample_weight, self.roles, reads=reads, need=need, caller=caller
+            X, y, sample_weight, self.roles, reads=reads, need=need, caller=caller
         )
         document = rows.documents().code
         self.pair, self.pair_query, _ = pairs_of_codes(
@@ -84,7 +84,7 @@ class LoggedPages:
         return pages
 
     @cached_property
-    def cells(self) -> tuple[Ints, Ints]:
+    def shown_cells(self) -> tuple[Ints, Ints]:
         """Sorted keys of the pairs at slots that the log has, and the cell of each shown row."""
         cell, keys = encode(self.key(self.pair[self.row], self.slot))
         return keys, cell
@@ -99,7 +99,7 @@ class LoggedPages:
         """One number per pair at a slot."""
         return pair_codes(pair, slot, len(self.slot_query))
 
-    def by_position(self, values: Floats) -> Floats:
+    def mean_by_position(self, values: Floats) -> Floats:
         """Mean of values of shown rows over the impressions at the position of each slot."""
         place, _ = encode(self.slot_position)
         total, weight = (np.bincount(place[self.slot], self.weight * of) for of in (values, 1.0))
@@ -119,14 +119,9 @@ class LoggedPages:
         variance += n_queries / (n_queries - 1) * (residual**2).sum()
         return float(value), float(np.sqrt(variance) / pages.sum())
 
-    def propensities(self, source: Any, default: Callable[[], Any] | None = None) -> Floats:
-        """Examination of each row of X, by a parameter ``propensity``."""
-        rows = RowsOfLog(self.X, self.y, self.sample_weight, self.roles)
-        return propensities(source, rows, default=default)[0]
-
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""
-        keys, cell = self.cells
+        keys, cell = self.shown_cells
         shown = np.bincount(cell, self.weight)
         usual = np.zeros(len(self.pair_query))
         np.maximum.at(usual, keys // len(self.slot_query), shown)
@@ -205,7 +200,7 @@ class Pages:
 
     def cell(self) -> tuple[Ints, Bools]:
         """Cell of the log of each row, and whether there is one."""
-        keys, _ = self.log.cells
+        keys, _ = self.log.shown_cells
         place = np.minimum(np.searchsorted(keys, self.key), len(keys) - 1)
         return place, keys[place] == self.key
 
@@ -240,7 +235,7 @@ class ClickTable:
     """
 
     def __init__(self, log: LoggedPages) -> None:
-        keys, self._cell = log.cells
+        keys, self._cell = log.shown_cells
         self._log = log
         self._pair, slot = np.divmod(keys, len(log.slot_query))
         # Deep positions in blocks: each costs time, and few clicks tell their curve.

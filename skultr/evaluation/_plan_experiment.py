@@ -14,7 +14,7 @@ from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._base._typing import ArrayLike, Column, Estimator, Floats, Predictor, Table
 from .._log._roles import read_role
 from .._log._segments import TINY, pair_codes
-from ..propensity._source import PROPENSITY_CONSTRAINT
+from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
 from ..propensity._swap_plans import SwapModel, cheapest_shares, layouts, moves_of, sessions_for
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
@@ -552,7 +552,8 @@ def read_model(log, k, propensity):
 
 def _given(log, source, n):
     """Examination relative to the first position: means of propensities over impressions."""
-    given = log.by_position(np.asarray(log.propensities(source), dtype=float)[log.row])
+    given, _ = propensities(source, log)
+    given = log.mean_by_position(np.asarray(given, dtype=float)[log.row])
     known = given[np.unique(log.slot_position, return_index=True)[1]][:n]
     if not (known > 0).all():
         raise ValueError("A propensity is 0 or missing; expected numbers above 0.")

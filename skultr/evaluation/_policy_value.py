@@ -17,7 +17,7 @@ from .._log._reader import first_rows
 from .._log._segments import TINY
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._scorers import Scorer
-from ..propensity._source import PROPENSITY_CONSTRAINT
+from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
 from ._click_table import ROLES, ClickTable, LoggedPages, Pages
 
 if TYPE_CHECKING:
@@ -370,14 +370,14 @@ def _clicks(pages, due, table, method, given):
         clicks = _by_model(pages, given["model"])
     elif method != "dr":
         if method == "pbm":
-            values = log.propensities(given["propensity"], _refuse_to_assume)
+            values, _ = propensities(given["propensity"], log, default=_refuse_to_assume)
             values = log.rows.replace("propensity", values)["propensity"]
             exposure = _positive(values, log.row, "propensity")
-            slope = log.by_position(exposure)
+            slope = log.mean_by_position(exposure)
         else:
             shown = log.weight / _probability(log, given["probability"])
             exposure, slope = 1.0, np.ones(len(slope))
-            (_, row_unit), (unit, there) = log.cells, pages.cell()
+            (_, row_unit), (unit, there) = log.shown_cells, pages.cell()
         exposed, total = (np.bincount(row_unit, shown * of) for of in (exposure, log.rate))
         unit = np.where(there, unit, row_unit[0])
         # Where the log has nothing, the formula of "dr" fills the gap.
@@ -594,6 +594,6 @@ def p_value_of(value: float, error: float, n_queries: float) -> float:
 
 def support_of(pages: Pages, due: Floats, there: Bools) -> float:
     """Share of the places, by their clicks, where the log is; of two rankings, the less."""
-    clicks = due * pages.log.by_position(pages.log.rate)[pages.slot]
+    clicks = due * pages.log.mean_by_position(pages.log.rate)[pages.slot]
     covered, whole = (np.bincount(pages.ranking, of) for of in (clicks * there, clicks))
     return float((covered / np.maximum(whole, TINY)).min())

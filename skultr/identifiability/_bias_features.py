@@ -56,8 +56,13 @@ class FactorVectors:
 
     def known(self, rows: tuple[Any, Ints] | None) -> Floats:
         """Vector of each factor of the log; an error if one is missing or not finite."""
-        if rows is not None:
-            self._check_columns(rows[0])
+        columns = [] if rows is None else nw.from_native(rows[0], eager_only=True).columns
+        lacking = [] if rows is None else [n for n in self._column_names() if n not in columns]
+        if lacking:
+            raise ValueError(
+                f"X lacks the bias features {lacking}; found {columns}. Expected names of "
+                "columns, a mapping from factor to vector, or a callable."
+            )
         vectors = self.of(self.factors, rows)
         bad = np.flatnonzero(~(np.abs(vectors) < _LARGEST).all(axis=1))
         if len(bad):
@@ -69,15 +74,6 @@ class FactorVectors:
                 "shown; complete bias_features, or drop the rows of the factor."
             )
         return vectors
-
-    def _check_columns(self, frame):
-        columns = list(nw.from_native(frame, eager_only=True).columns)
-        lacking = [name for name in self._column_names() if name not in columns]
-        if lacking:
-            raise ValueError(
-                f"X lacks the bias features {lacking}; found {columns}. Expected names of "
-                "columns, a mapping from factor to vector, or a callable."
-            )
 
     def _column_names(self):
         given = self.bias_features

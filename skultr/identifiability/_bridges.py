@@ -168,16 +168,11 @@ def n_clique_edges(doc: Ints, factor: Ints, factor_labels: Ints) -> int:
     complete = np.unique(of_doc[degree == size[of_doc]])
     n_edges = int((size[complete] * (size[complete] - 1) // 2).sum())
     rest = ~np.isin(of_doc[doc], complete)
-    return n_edges + _count_products(doc[rest], factor[rest], len(kept), len(factor_labels))
-
-
-def _count_products(doc, factor, n_docs, n_factors):
-    """Half the number of off-diagonal entries of AᵀA, for the matrix A of documents by factors."""
-    if not len(doc):
-        return 0
+    # Half the number of off-diagonal entries of AᵀA, for the matrix A of documents by factors.
+    doc, factor, n_factors = doc[rest], factor[rest], len(factor_labels)
     # Only the sparsity pattern matters; integers could overflow to an entry of zero.
     ones = np.ones(len(doc), dtype=np.float32)
-    by_doc = csr_array(coo_array((ones, (doc, factor)), (n_docs, n_factors)))
+    by_doc = csr_array(coo_array((ones, (doc, factor)), (len(kept), n_factors)))
     by_factor = csr_array(by_doc.T)
     work = np.bincount(factor, np.bincount(doc)[doc], minlength=n_factors)
     number = (np.cumsum(work) // _BLOCK).astype(np.intp)
@@ -185,7 +180,7 @@ def _count_products(doc, factor, n_docs, n_factors):
     n_entries = sum(
         (by_factor[first:last] @ by_doc).nnz for first, last in pairwise(bounds.tolist())
     )
-    return (n_entries - len(np.unique(factor))) // 2
+    return n_edges + (n_entries - len(np.unique(factor))) // 2
 
 
 #: Resistances are exact in components of up to so many factors (a dense matrix of 32 MB).

@@ -480,7 +480,6 @@ def bias_factors(X, bias):
             "expected a value in each. Use a separate value for unknown ones."
         )
     known = {name: encode(values[~missing]) for name, values in columns.items()}
-    known = {name: (own, _plain(ids)) for name, (own, ids) in known.items()}
     codes = np.full(len(missing), np.nan)
     codes[~missing], factors = code_factors(known)
     labels = pd.MultiIndex.from_frame(factors)

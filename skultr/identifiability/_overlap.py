@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
@@ -388,8 +387,8 @@ def examination_information(
     rest = _rest(inputs, target, weight, fold)
     return ExaminationInformation(
         factors=factors,
-        full=_product(target, weight),
-        left=_product(rest, weight),
+        full=_moments(target, target, weight)[0],
+        left=_moments(rest, rest, weight)[0],
         n_rows=len(rows),
     )
 
@@ -465,10 +464,6 @@ def _moments(inputs, target, weight):
 
 
 # Matrices -----------------------------------------------------------------------------
-def _product(values: NDArray[Any], weight: Floats) -> Floats:
-    return (values * weight[:, None]).T @ values
-
-
 def _of_contrasts(matrix, groups):
     """The matrix on contrasts of groups, vectors that sum to zero; (0, 0) for one group."""
     if groups is not None:

@@ -28,7 +28,7 @@ from .._log._cells import weighted_graph
 from .._log._clicklog import make_click_log
 from .._log._faults import count_of
 from .._log._pairs import Pairs, read_documents
-from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
+from ..exceptions import ClickDataWarning, warn_user
 from ._bias_features import MAX_NAMED, column_values, factor_codes, plain
 
 #: Merge plans that take longer, in hours, are refused.
@@ -397,18 +397,6 @@ def warn_about_impossible(impossible: list[int], interventions: pd.DataFrame) ->
         f"out by swapping two documents of a list of the log: {'; '.join(named)}{more}. "
         "intervened_lists_ leaves them out; serve longer lists for them.",
         ClickDataWarning,
-    )
-
-
-def warn_until_served(graph: Any, *, served: bool) -> None:
-    """Warn that a repair by interventions takes effect when its lists were served."""
-    what = "the lists of intervened_lists_" if served else "the swaps of interventions_"
-    warn_user(
-        f"The log is not identifiable: its {graph.n_factors} bias factors fall into "
-        f"{graph.n_components} components, and strategy='intervene' merges nothing. Serve {what}, "
-        "append their clicks to the log and fit again; until then a ranker that is trained on "
-        "this log compares documents of different components by chance.",
-        NotIdentifiableWarning,
     )
 
 

@@ -46,7 +46,6 @@ from ._plans import (
     read_lists,
     tree_diameter,
     warn_about_impossible,
-    warn_until_served,
 )
 
 if TYPE_CHECKING:
@@ -451,7 +450,14 @@ class IdentifiabilityRepair(
                 scope = column_values(X, "doc_scope")[0]
                 self.intervened_lists_ = self.intervened_lists_.assign(doc_scope=scope)
             warn_about_impossible(impossible, self.interventions_)
-        warn_until_served(graph, served=lists is not None)
+        what = "the swaps of interventions_" if lists is None else "the lists of intervened_lists_"
+        warn_user(
+            f"The log is not identifiable: its {graph.n_factors} bias factors fall into "
+            f"{graph.n_components} components, and strategy='intervene' merges nothing. Serve "
+            f"{what}, append their clicks to the log and fit again; until then a ranker that is "
+            "trained on this log compares documents of different components by chance.",
+            NotIdentifiableWarning,
+        )
 
     def _transform_dataset(self, dataset):
         """The dataset with the merged factors as its bias factors; nothing is written."""

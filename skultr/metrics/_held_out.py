@@ -3,7 +3,6 @@ fell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -24,7 +23,7 @@ from .._base._typing import (
 from .._log._aggregate import count_lists_of
 from .._log._counted import counted
 from .._log._faults import count_of
-from .._log._reader import Rows, read, take_clicks
+from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
 from .._log._segments import encode, offsets_from_sorted, sort_in_segment
 from .._models._click_choice import ClickChoice
@@ -242,13 +241,13 @@ class IPSScorer(EstimateScorer):
         """
         roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
         X, y = counted(X, y, sample_weight, roles, "IPSScorer", _count_lists)
-        held_out = HeldOut.read(X, y, sample_weight, roles, caller="IPSScorer")
+        held_out = HeldOut(X, y, sample_weight, roles, caller="IPSScorer")
         rows = held_out.rows
         clicks, sessions = _served(rows)
         if not clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
         weight = 1 / np.maximum(held_out.examination(self.propensity), self.clip or 0.0)
-        credit = self._credits(rows.list_, held_out.predict(estimator))
+        credit = self._credits(rows.list_, held_out.scores(estimator))
         debiased = clicks * weight
         total = debiased if self.normalize else sessions
         value, error = ratio_of_sums(debiased * credit, total, rows.query)
@@ -488,7 +487,7 @@ class ClickLikelihoodScorer(EstimateScorer):
         estimate : ClickLikelihoodEstimate
         """
         roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
-        held_out = HeldOut.read(X, y, sample_weight, roles, caller="ClickLikelihoodScorer")
+        held_out = HeldOut(X, y, sample_weight, roles, caller="ClickLikelihoodScorer")
         rows = held_out.rows
         if not rows.clicks[rows.shown].any():  # the reader warned
             return ClickLikelihoodEstimate(np.nan, np.nan, np.nan, 0.0)
@@ -505,7 +504,7 @@ class ClickLikelihoodScorer(EstimateScorer):
 
     def _gains(self, estimator, held_out, choice, log_examination):
         """Log-likelihood gained over examination alone in each list, and the scale."""
-        scores = _centered(held_out.predict(estimator), choice, estimator)
+        scores = _centered(held_out.scores(estimator), choice, estimator)
         scale = self.scale
         if isinstance(scale, str):
             scale = _likeliest_scale(scores, choice, log_examination)
@@ -558,41 +557,32 @@ def _likeliest_scale(scores, choice, log_examination):
     return scale / spread
 
 
-class HeldOut(NamedTuple):
-    """Rows of a log to score estimators by, and what they were read from."""
+class HeldOut(RowsOfLog):
+    """Rows of a log to score estimators by; ``caller`` is the scorer that errors name."""
 
-    X: Table
-    y: Floats
-    sample_weight: Column | None
-    roles: Mapping[str, Any]
-    rows: Rows
-    caller: str
-
-    @classmethod
-    def read(
-        cls,
+    def __init__(
+        self,
         X: Table,
         y: Column,
         sample_weight: Column | None,
-        roles: Mapping[str, Any],
+        roles: dict[str, Any],
         *,
         caller: str,
-    ) -> HeldOut:
-        """Checked rows; the ``caller`` is the scorer that errors name."""
+    ) -> None:
         X, y, _ = take_clicks(X, y, caller)
+        super().__init__(X, y, sample_weight, roles)
+        self.caller = caller
         need = {"qid": "to compare the rows of a query with each other"}
         reads = set(FIT_ROLES)
         if read_role(X, "position", roles.get("position")) is None:
             reads -= {"position"}  # rows with propensities need no place
-        rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
+        self.rows = rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
         if rows["position"] is not None:
             _warn_about_cut_lists(rows.list_[rows.shown], rows.position[rows.shown])
-        return cls(X, y, sample_weight, roles, rows, caller)
 
     def examination(self, source: ArrayLike | Estimator | None) -> Floats:
         """Examination probability of each row by the parameter ``propensity``; 1 if not shown."""
-        rows = RowsOfLog(self.X, self.y, self.sample_weight, self.roles)
-        propensity, _ = propensities(source, rows, default=self._refuse_to_assume)
+        propensity, _ = propensities(source, self, default=self._refuse_to_assume)
         checked = self.rows.replace("propensity", propensity)["propensity"]
         examination = np.where(self.rows.shown, checked, 1.0)
         if not examination.all():
@@ -604,7 +594,7 @@ class HeldOut(NamedTuple):
             )
         return examination
 
-    def predict(self, estimator: Predictor) -> Floats:
+    def scores(self, estimator: Predictor) -> Floats:
         """Scores of the rows by an estimator, which may request ids."""
         n_rows, name = self.rows.n_rows, type(estimator).__name__
         scores = predict_within(estimator, self.X, self.rows["qid"], self.rows["doc"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -17,8 +17,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from .._base._sklearn import validate_params
-from .._base._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
-from .._log._reader import read
+from .._base._typing import ArrayLike, Column, Floats, Predictor, Table
+from .._log._reader import pairs_of_codes, read
 from .._log._roles import (
     FIT_ROLES,
     is_frame,
@@ -27,7 +27,7 @@ from .._log._roles import (
     role_columns,
     without_columns,
 )
-from .._log._segments import as_array, encode, pair_codes
+from .._log._segments import as_array, encode
 from ._ranking import (
     as_numbers,
     average_precision_score,
@@ -37,10 +37,6 @@ from ._ranking import (
     precision_score,
     reciprocal_rank_score,
 )
-
-if TYPE_CHECKING:
-    from .._log._reader import Rows
-
 
 #: Name of a ranking metric to its function.
 RANKING_METRICS = {
@@ -208,10 +204,19 @@ class AnnotatedDocuments:
             X, None, sample_weight, given, reads=tuple(given), need=need, caller=caller
         )
         relevance, doc = rows["relevance"], rows["doc"]
-        self._annotated = annotated_rows(relevance)
+        self._annotated = np.flatnonzero(~np.isnan(relevance))
+        if not len(self._annotated):
+            raise ValueError(
+                f"None of the {rows.n_rows} rows is annotated: 'relevance' is missing throughout. "
+                "Expected some; split so that each fold has annotated queries, or score by clicks "
+                "instead."
+            )
         # Rows without annotation may show the same documents.
         self._seen = np.flatnonzero(np.isin(rows.query, rows.query[self._annotated]))
-        self._code = documents_within_queries(rows, X, self._seen)
+        features = _dense_features(X) if doc is None else None
+        code = rows.documents(features, self._seen).code
+        # A document of two queries has two codes.
+        self._code, _, _ = pairs_of_codes(rows.query[self._seen], code, int(code.max()) + 1)
         self._document = self._code[np.searchsorted(self._seen, self._annotated)]
         first = self._first(relevance, "with the relevance", "annotation")
         self.rows, self._own = self._annotated[first], self._document[first]
@@ -490,25 +495,6 @@ def one_per_row(values: ArrayLike, n_rows: int, method: str) -> NDArray[Any]:
             f"({n_rows},), one value per row."
         )
     return values
-
-
-def annotated_rows(relevance: Floats) -> Ints:
-    """Indices of the annotated rows; an error if there are none."""
-    rows = np.flatnonzero(~np.isnan(relevance))
-    if not len(rows):
-        raise ValueError(
-            f"None of the {len(relevance)} rows is annotated: 'relevance' is missing "
-            "throughout. Expected some; split so that each fold has annotated queries, or "
-            "score by clicks instead."
-        )
-    return rows
-
-
-def documents_within_queries(read_rows: Rows, X: Table, rows: Ints) -> Ints:
-    """Code of the document of each of the rows; a document of two queries has two codes."""
-    features = None if read_rows["doc"] is not None else _dense_features(X)
-    code = read_rows.documents(features, rows).code
-    return encode(pair_codes(read_rows.query[rows], code, int(code.max()) + 1))[0]
 
 
 def _dense_features(X):

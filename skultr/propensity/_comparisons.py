@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import minimize
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -57,7 +58,9 @@ class Comparisons:
         first, second = _cells_together(cells.doc, group[cells.factor])
         own, other = np.concatenate([[first, second], [second, first]], axis=1)
         if cells.factors.user is None:
-            bias, n_bias = _compressed(bias, np.unique(bias[cells.factor[own]]))
+            # If nothing is compared, the first one stands for itself.
+            compared = np.unique(bias[cells.factor[own]]) if len(own) else np.zeros(1, np.intp)
+            n_bias, bias = len(compared), pd.Index(compared).get_indexer(bias)
         else:  # a user whose documents did not move has the common curve, whoever compares it
             n_bias = int(bias.max(initial=-1)) + 1
         place = np.where(bias >= 0, group * n_bias + bias, -1)
@@ -184,18 +187,6 @@ def _codes(factors):
         return bias, np.zeros(len(bias), dtype=np.intp), 1
     group, users = encode(factors.user)
     return bias, group, len(users)
-
-
-def _compressed(bias, compared):
-    """Codes of the bias factors among those that are compared (-1 for others), and their number.
-
-    If nothing is compared, the first one stands for itself.
-    """
-    if not len(compared):
-        compared = np.zeros(1, dtype=np.intp)
-    number = np.full(int(bias.max(initial=0)) + 1, -1)
-    number[compared] = np.arange(len(compared))
-    return number[bias], len(compared)
 
 
 def _cells_together(doc, group):

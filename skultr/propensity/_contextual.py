@@ -17,10 +17,9 @@ from torch import nn
 
 from .._base._sklearn import Interval
 from .._base._typing import ArrayLike, Frame
-from .._log._cells import read_cells
+from .._log._cells import loss_scale, read_cells
 from .._log._clicklog import ClickLog
 from .._log._estimator import FitTask
-from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
 from .._log._roles import (
     ROLES,
@@ -305,18 +304,20 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     def _chosen(self, X):
         """The columns of X that hold contexts; a frame may have roles too."""
-        columns, chosen = range(X.shape[1]), self._names()
-        what = f"is an array of {X.shape[1]} columns. Expected numbers of columns, from 0 to "
-        what += f"{X.shape[1] - 1}."
-        if is_frame(X):
-            columns = column_names(X)
-            what = f"has the columns {columns}. Expected columns of X that hold numbers and have "
-            what += "no role."
+        framed, chosen = is_frame(X), self._names()
+        columns = column_names(X) if framed else range(X.shape[1])
         bad = [name for name in chosen if name not in columns or name in ROLES]
         if bad:
+            what = (
+                f"has the columns {columns}. Expected columns of X that hold numbers and have no "
+                "role."
+                if framed
+                else f"is an array of {len(columns)} columns. Expected numbers of columns, from 0 "
+                f"to {len(columns) - 1}."
+            )
             raise ValueError(f"context names {bad}, and X {what}")
         places = [columns.index(name) for name in chosen]
-        if not is_frame(X):
+        if not framed:
             return X[:, places]
         return nw.from_native(X, eager_only=True)[:, places].to_native()
 
@@ -367,7 +368,7 @@ def _documents_as_lists(cells, contexts):
         features=contexts,
         version=cells.factors.user[factor],
         doc_of_version=np.arange(len(contexts)),
-        query=cells.doc_query[cells.doc[rows]],
+        query_of_list=cells.doc_query[cells.doc[rows[offsets[:-1]]]],
         user=zeros,
         position=zeros + 1,
         bias=bias[factor],

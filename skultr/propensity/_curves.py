@@ -283,11 +283,10 @@ def resamples(cells, n_bootstrap, random_state):
     n_clusters = len(queries)
     if n_clusters < _LEAST_QUERIES:
         n_clusters, cluster = cells.n_docs, np.arange(cells.n_docs)
-    draws = (
-        np.bincount(rng.integers(n_clusters, size=n_clusters), minlength=n_clusters)
+    return cluster, (
+        np.bincount(rng.integers(n_clusters, size=n_clusters), minlength=n_clusters).astype(float)
         for _ in progress(range(n_bootstrap), "resample")
     )
-    return cluster, (times.astype(float) for times in draws)
 
 
 def places_of(values, bias_values, examination):

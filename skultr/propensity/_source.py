@@ -184,9 +184,7 @@ def has_users(propensity: Any) -> bool:
 
 def columns_of_source(source):
     """Names of columns without a role that the source reads: a ranker's features exclude them."""
-    if isinstance(source, type) or not hasattr(source, "columns_read"):
-        return set()
-    return source.columns_read()
+    return set() if isinstance(source, type) else getattr(source, "columns_read", set)()
 
 
 def columns_of_cells(source, names):
