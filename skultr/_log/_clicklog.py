@@ -20,7 +20,14 @@ from ._cells import Cells
 from ._documents import FeatureTable
 from ._hashing import equal_rows, hash_columns, mix
 from ._reader import Rows, first_rows, read
-from ._segments import TINY, encode, offsets_from_counts, offsets_from_sorted, pair_codes
+from ._segments import (
+    TINY,
+    encode,
+    equal_keys,
+    offsets_from_counts,
+    offsets_from_sorted,
+    pair_codes,
+)
 
 #: Values that are compared at a time.
 _CHUNK_VALUES = 1 << 20
@@ -278,7 +285,7 @@ class ClickLog:
         """
         if self.all_lists_differ:
             return self
-        first, group = self._identical_lists(users, patterns)
+        group, first = self._identical_lists(users, patterns)
         if len(first) == self.n_lists:
             return self.take_lists(first)
         lengths = np.diff(self.offsets)
@@ -420,7 +427,7 @@ class ClickLog:
         )
 
     def _identical_lists(self, users, patterns):
-        """First list and group number of each set of identical lists."""
+        """Group number of each list, and the first list of each set of identical ones."""
         # Lists that differ only in users or clicked rows stay side by side, in whatever way a
         # model tells lists apart.
         keys = [self.query_of_list.astype(np.uint64), *self._list_hashes()]
@@ -428,12 +435,7 @@ class ClickLog:
             keys += self._list_hashes(self.user)
         if patterns:
             keys += self._list_hashes(self.clicks > 0)
-        order = np.lexsort(keys[::-1])
-        new = np.ones(len(order), dtype=bool)
-        new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
-        group = np.empty(len(order), dtype=np.intp)
-        group[order] = np.cumsum(new) - 1
-        return order[new], group
+        return equal_keys(keys[::-1])
 
     def _list_hashes(self, column=None):
         """Two hashes of each list's versions and places; with 128 bits no collision is expected.

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from .._base._typing import Bools, Floats, Ints
-from .._log._factors import loss_scale
+from .._log._cells import loss_scale
 from .._log._segments import TINY
 from .._models._click_choice import ClickChoice
 from ._losses import CLICK_ONLY, LOSSES, ListLoss, exposure_loss
@@ -173,31 +173,29 @@ def fit_affine(
     center = weight @ scores / total
     spread = max(float(np.sqrt(weight @ (scores - center) ** 2 / total)), 1e-9)
     standard = (scores - center) / spread
+    powers = np.stack([np.ones(len(standard)), standard])
 
     def objective(point):
         relevance = expit(point[0] + point[1] * standard)
         chance = np.clip(examination * relevance, 1e-12, 1 - 1e-12)
         loss = -(clicks @ np.log(chance) + (weight - clicks) @ np.log1p(-chance))
         slope = (weight * chance - clicks) / (1 - chance) * (1 - relevance)
-        return loss / total, np.array([slope.sum(), slope @ standard]) / total
+        bend = weight * chance * (1 - relevance) ** 2 / (1 - chance)
+        information = powers * bend @ powers.T / total
+        return loss / total, powers @ slope / total, information
 
     rate = float(np.clip(clicks.sum() / (weight @ examination), 1e-6, 1 - 1e-6))
     start = [logit(rate), min(spread, 3.0)]
     bounds = [(-20.0, 20.0), (0.01, 20.0)]
-    point = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-
-    def fisher_step(point):
-        relevance = expit(point[0] + point[1] * standard)
-        chance = np.clip(examination * relevance, 1e-12, 1 - 1e-12)
-        curvature = weight * chance * (1 - relevance) ** 2 / (1 - chance) / total
-        first = curvature @ standard
-        information = np.array([[curvature.sum(), first], [first, curvature @ standard**2]])
-        return np.linalg.lstsq(information, objective(point)[1], rcond=1e-9)[0]
-
+    point = minimize(
+        lambda point: objective(point)[:2], start, jac=True, method="L-BFGS-B", bounds=bounds
+    ).x
     # Equal clicks in other rows must give an equal result, to more digits than L-BFGS has.
     for _ in range(_N_POLISHING):
-        better = np.clip(point - fisher_step(point), *np.transpose(bounds))
-        if objective(better)[0] > objective(point)[0] + 1e-12:
+        loss, gradient, information = objective(point)
+        step = np.linalg.lstsq(information, gradient, rcond=1e-9)[0]
+        better = np.clip(point - step, *np.transpose(bounds))
+        if objective(better)[0] > loss + 1e-12:
             break
         point = better
     shift, scale = point

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import logsigmoid
 
 from .._base._typing import Floats
-from .._log._factors import loss_scale
+from .._log._cells import loss_scale
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
 from ._losses import list_log_softmax

@@ -18,10 +18,9 @@ from torch import nn
 
 from .._base._sklearn import Interval
 from .._base._typing import ArrayLike, Frame
-from .._log._cells import read_cells
+from .._log._cells import loss_scale, read_cells
 from .._log._clicklog import ClickLog
 from .._log._estimator import FitTask
-from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
 from .._log._roles import (
     ROLES,

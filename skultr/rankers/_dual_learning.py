@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from .._base._sklearn import Interval
 from .._base._typing import Floats
-from .._log._factors import examination_table
+from .._log._cells import examination_table
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
 from .._torch._joint import fit_dual

@@ -16,7 +16,7 @@ from torch import nn
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Column, Floats, Table
-from .._log._factors import factor_codes, loss_scale
+from .._log._cells import factor_codes, loss_scale
 from .._log._segments import encode
 from .._torch._fixed_examination import ListTarget, fit_listwise
 from .._torch._losses import ListLoss, listwise

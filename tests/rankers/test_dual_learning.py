@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 import torch
 
+from skultr._log._cells import loss_scale
 from skultr._log._clicklog import make_click_log
-from skultr._log._factors import loss_scale
 from skultr._log._roles import read_features
 from skultr._models._click_choice import ClickChoice
 from skultr._torch._joint import DualLoss, DualModule
