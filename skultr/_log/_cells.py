@@ -318,7 +318,8 @@ def _mapped(file, dtype):
 
 def _rows_by_documents(doc, n_docs):
     """First document, number of documents and rows of each part; all rows of a document in one."""
-    ends = np.cumsum(np.bincount(doc, minlength=n_docs))
+    starts = range(0, len(doc), PART_ROWS)  # counting copies narrow codes
+    ends = np.cumsum(sum(np.bincount(doc[i : i + PART_ROWS], minlength=n_docs) for i in starts))
     first = 0
     while first < n_docs:
         before = ends[first - 1] if first else 0
