@@ -20,7 +20,14 @@ from ._cells import Cells
 from ._documents import FeatureTable
 from ._hashing import equal_rows, hash_columns, mix
 from ._reader import Rows, first_rows, read
-from ._segments import TINY, encode, offsets_from_counts, offsets_from_sorted, pair_codes
+from ._segments import (
+    TINY,
+    encode,
+    equal_keys,
+    offsets_from_counts,
+    offsets_from_sorted,
+    pair_codes,
+)
 
 #: Values that are compared at a time.
 _CHUNK_VALUES = 1 << 20
@@ -278,7 +285,7 @@ class ClickLog:
         """
         if self.all_lists_differ:
             return self
-        first, group = self._identical_lists(users, patterns)
+        group, first = self._identical_lists(users, patterns)
         if len(first) == self.n_lists:
             return self.take_lists(first)
         lengths = np.diff(self.offsets)
@@ -325,20 +332,13 @@ class ClickLog:
         factor = of_queries[self.query]
         return replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
 
-    def comparable(self) -> tuple[ClickLog, Floats | None]:
-        r"""The log with the pages of one row joined, query by query, and the exposure of rows.
+    def comparable(self) -> ClickLog:
+        r"""The log with the pages of one row joined, query by query, and exposure as weight.
 
         Nothing can be compared within a page of one row. Where most clicks of a query fell on
         such pages, all its rows become one list. They differ in their impressions :math:`n`, and
         :math:`\mathrm{E}[c] = n\,o\,r`: a listwise loss has its optimum at relevance if
-        :math:`\log n` is added to the scores.
-
-        Returns
-        -------
-        log : ClickLog
-            The same rows, in fewer lists.
-        exposure : ndarray of shape (n_rows,) or None
-            Impressions of the rows of joined lists, 1 for others; None if nothing was joined.
+        :math:`\log n` is added to the scores. Exposure is :math:`n` in joined lists, 1 in others.
         """
         sums = [np.bincount(part.list_, part.clicks, part.n_lists) for part in self.chunks()]
         clicks = np.concatenate([np.zeros(0), *sums])
@@ -347,11 +347,16 @@ class ClickLog:
         joined = 2 * alone > np.bincount(query, clicks, n_queries)
         joined &= np.bincount(query, minlength=n_queries) > 1
         if not joined.any():
-            return self, None
+            return replace(self, weight=np.broadcast_to(np.float32(1), self.n_rows))
         begins = (np.diff(query, prepend=-1) != 0) | ~joined[query]
         offsets = np.append(self.offsets[:-1][begins], self.n_rows)
-        log = replace(self, offsets=offsets, query_of_list=query[begins], all_lists_differ=False)
-        return log, np.where(joined[self.query], self.weight, 1.0)
+        return replace(
+            self,
+            offsets=offsets,
+            query_of_list=query[begins],
+            weight=np.where(joined[self.query], self.weight, 1.0),
+            all_lists_differ=False,
+        )
 
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
@@ -420,7 +425,7 @@ class ClickLog:
         )
 
     def _identical_lists(self, users, patterns):
-        """First list and group number of each set of identical lists."""
+        """Group number of each list, and the first list of each set of identical ones."""
         # Lists that differ only in users or clicked rows stay side by side, in whatever way a
         # model tells lists apart.
         keys = [self.query_of_list.astype(np.uint64), *self._list_hashes()]
@@ -428,12 +433,7 @@ class ClickLog:
             keys += self._list_hashes(self.user)
         if patterns:
             keys += self._list_hashes(self.clicks > 0)
-        order = np.lexsort(keys[::-1])
-        new = np.ones(len(order), dtype=bool)
-        new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
-        group = np.empty(len(order), dtype=np.intp)
-        group[order] = np.cumsum(new) - 1
-        return order[new], group
+        return equal_keys(keys[::-1])
 
     def _list_hashes(self, column=None):
         """Two hashes of each list's versions and places; with 128 bits no collision is expected.

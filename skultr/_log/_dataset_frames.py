@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
-from ._cells import Cells, distinct
+from ._cells import Cells
 from ._clicklog import NOBODY, ClickLog, NeverShown
 from ._dataset_files import Manifest
 from ._hashing import row_hashes
 from ._roles import LogOnDisk
-from ._segments import offsets_from_counts, pair_codes
+from ._segments import encode, offsets_from_counts, pair_codes
 
 
 class FramesOfLog(LogOnDisk):
@@ -167,8 +167,7 @@ def places_of(log: ClickLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Ints]:
     """The distinct positions, bias factors and users of a log, and the place of each row."""
     names = [name for name in ("position", "bias", "user") if name == "position" or name in roles]
     tables = {name: _codes(log, name) for name in names}
-    code, n_codes = _combined(tables)
-    found, number = distinct(code, n_codes)
+    number, found = encode(_combined(tables)[0])
     return pd.DataFrame(_split(tables, found)), number
 
 

@@ -22,7 +22,7 @@ from ._clicklog import BY_ROW, ClickLog, NeverShown
 from ._hashing import row_hashes
 from ._pickles import NotPickled, SlimPickles
 from ._reader import features_of, read
-from ._segments import encode, offsets_from_counts, pair_codes
+from ._segments import encode, equal_keys, offsets_from_counts, pair_codes
 
 
 class Union:
@@ -40,15 +40,11 @@ class Union:
         self.user_ids, self._user = _encoded([log.user_ids for log in logs])
         self.doc_ids, docs = _united_documents(logs)
         doc = np.concatenate([docs[i][log.doc_of_version] for i, log in enumerate(logs)])
-        keys = [doc] if hashes is None else [*np.concatenate(hashes, axis=1), doc]
-        order = np.lexsort(keys)
-        new = np.ones(len(order), dtype=bool)
-        if hashes is not None:
-            new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
-        code = np.empty(len(order), dtype=np.int32)
-        code[order] = np.cumsum(new) - 1
-        self._version = _split(code, [log.doc_of_version for log in logs])
-        self.doc_of_version = doc[order[new]]
+        # Versions of logs without a document in common all differ.
+        versions = [np.arange(len(doc))] if hashes is None else np.concatenate(hashes, axis=1)
+        code, first = equal_keys([*versions, doc])
+        self._version = _split(code.astype(np.int32), [log.doc_of_version for log in logs])
+        self.doc_of_version = doc[first]
         if self.doc_ids is None:
             self.doc_of_version = np.arange(len(self.doc_of_version), dtype=np.int32)
 

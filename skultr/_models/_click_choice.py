@@ -8,7 +8,7 @@ log n + log o, it determines examination whatever relevance is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +41,8 @@ class ClickChoice:
     starts: Ints  # (n_lists,), first of the used rows of each list
     clicks: Floats  # (n_used,), weighted
     total: Floats  # (n_lists,), clicks of each list
+    #: (n_used,), added to all logits: log exposure, see :meth:`of_log`.
+    offset: Floats | None = None
 
     @classmethod
     def from_rows(cls, list_: Ints, clicks: Floats, shown: Bools | None = None) -> ClickChoice:
@@ -56,16 +58,11 @@ class ClickChoice:
         return cls(rows, np.repeat(np.arange(len(starts)), sizes), starts, clicks, total)
 
     @classmethod
-    def of_log(cls, log: ClickLog) -> tuple[ClickChoice, Floats]:
-        """The clicked lists of a log, with pages of one row joined, and log exposure by row.
-
-        Log exposure belongs to the logits of all methods; it is 0 where nothing was joined.
-        """
-        log, exposure = log.comparable()
+    def of_log(cls, log: ClickLog) -> ClickChoice:
+        """The clicked lists of a log, with pages of one row joined, and log exposure as offset."""
+        log = log.comparable()
         choice = cls.from_rows(log.list_, log.clicks)
-        if exposure is None:
-            return choice, np.broadcast_to(0.0, log.n_rows)
-        return choice, np.log(np.maximum(exposure, TINY))
+        return replace(choice, offset=np.log(np.maximum(log.weight[choice.rows], TINY)))
 
     @property
     def n_clicks(self) -> float:
@@ -138,11 +135,10 @@ class ClickChoice:
         factor: Ints,  # (n_rows,)
         start: Floats,  # (n_factors,)
         weight: float | None = 1.0,  # w; None estimates it too, at least 0
-        log_exposure: Floats | float = 0.0,  # (n_rows,), log n; see of_log
     ) -> Floats:  # (n_factors,)
         r"""Maximum-likelihood log examination by bias factor, given relevance.
 
-        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h + \log n)_i` in :math:`h`, which
+        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h)_i` in :math:`h`, which
         is determined up to a constant, between -12 and 12; NaN for a factor that occurs in no
         list with a click.
         """
@@ -151,11 +147,10 @@ class ClickChoice:
         g, factor, n = relevance[self.rows], factor[self.rows], len(start)
         # The scale of the scores does not matter, only that they do not overflow.
         g = g - np.maximum.reduceat(g, self.starts)[self.list_]
-        exposure = np.broadcast_to(log_exposure, len(relevance))[self.rows]
 
         def objective(point):
             scaled = g * (point[n] if weight is None else weight)
-            log_shares = self.log_shares(scaled + point[:n][factor] + exposure)
+            log_shares = self.log_shares(scaled + point[:n][factor])
             surplus = self.expected(np.exp(log_shares)) - self.clicks
             gradient = np.bincount(factor, surplus, minlength=n)
             if weight is None:
@@ -169,6 +164,7 @@ class ClickChoice:
 
     def log_shares(self, logits: Floats) -> Floats:
         """Log probability that a click of the list falls on each used row, given their logits."""
+        logits = logits if self.offset is None else logits + self.offset
         highest = np.maximum.reduceat(logits, self.starts)[self.list_]
         logits = logits - highest
         return logits - np.log(np.add.reduceat(np.exp(logits), self.starts))[self.list_]

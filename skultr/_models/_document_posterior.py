@@ -11,7 +11,7 @@ from scipy.special import gammainc, gammaincinv, gammaln
 from sklearn.isotonic import isotonic_regression
 
 from .._base._typing import Floats, Ints
-from .._log._cells import Cells, distinct
+from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, encode, pair_codes
 
@@ -69,7 +69,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     lists without the document: a document that was rarely shown stood low.
     """
     n_docs, n_queries = log.n_docs, len(log.query_ids)
-    key, pair = distinct(pair_codes(log.query, log.doc, n_docs), n_queries * n_docs)
+    pair, key = encode(pair_codes(log.query, log.doc, n_docs))
     query, doc = np.divmod(key, n_docs)
     impressions = np.bincount(pair, log.weight, minlength=len(key))
     if log.production is not None:
@@ -79,7 +79,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
         return LoggedPlaces(query, doc, impressions, mean[query] - score, pair)
     # The number of lists: of impressions at the position where most of them have a document.
     depth = int(log.position.max(initial=0)) + 1
-    cells, cell = distinct(pair_codes(log.query, log.position, depth), n_queries * depth)
+    cell, cells = encode(pair_codes(log.query, log.position, depth))
     lists = np.zeros(n_queries)
     np.maximum.at(lists, cells // depth, np.bincount(cell, log.weight, minlength=len(cells)))
     below = np.zeros(n_queries)

@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._base._sklearn import safe_indexing
 from .._base._typing import Column, Floats, Ints, Table
+from .._log._cells import known_factor_codes
 from .._log._dataset import ClickDataset
 from .._log._documents import KnownDocuments
-from .._log._factors import known_factor_codes
 from .._log._faults import count_of
 from .._log._reader import read, read_lists, take_clicks
 from .._log._roles import count_rows, read_role

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .._base._sklearn import Interval, StrOptions
-from .._log._factors import examination_table, loss_scale
+from .._log._cells import examination_table, loss_scale
 from .._log._faults import count_of
 from .._log._segments import rectangles
 from .._torch._joint import TowersLoss

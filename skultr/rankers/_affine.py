@@ -17,14 +17,14 @@ from torch.nn.functional import logsigmoid
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Column, Floats, Ints, Table
-from .._log._factors import (
+from .._log._cells import (
     examination_table,
     factor_codes,
     loss_scale,
 )
 from .._log._segments import TINY
 from .._models._solve import maximise
-from .._torch._losses import ListLoss, listwise
+from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..exceptions import ClickDataWarning, warn_user
@@ -269,8 +269,8 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         # The sum of debiased clicks may be 0 or negative; that of modelled clicks is positive.
         unit = log.weight * relevance
         module = ListScores(self._network(log.features))
-        lists, loss = listwise(log)
-        loss = ListLoss(loss, loss_scale(lists, unit))
+        lists = log.comparable()
+        loss = ListLoss(softmax_loss, loss_scale(lists, unit))
         self._train(module, loss, lists, labels, click_only=False, task=task)
 
     def _labels(self, log, relevance):
