@@ -22,6 +22,7 @@ from ._log._estimator import FrameOutput, afresh
 from ._log._read_log import features_to_transform
 from ._log._roles import (
     ROLES,
+    count_rows,
     feature_plan,
     is_frame,
     is_role,
@@ -302,7 +303,7 @@ def _may_read_polars(transformer):
 
 def _check_rows(X, values, transformer):
     """Refuse features that would stand beside the roles of other rows."""
-    name, n_rows, n_out = type(transformer).__name__, _n_rows(X), _n_rows(values)
+    name, n_rows, n_out = type(transformer).__name__, count_rows(X), count_rows(values)
     if n_out != n_rows:
         raise ValueError(
             f"{name} gave {n_out} rows for the {n_rows} rows of X; expected one row "
@@ -320,10 +321,6 @@ def _check_rows(X, values, transformer):
             f"{values.index[:3].tolist()}, that of X {given[:3].tolist()}. Expected the rows in "
             "their order, because roles and clicks keep it."
         )
-
-
-def _n_rows(X):
-    return X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
 
 
 def _framed(values, transformer, roles, backend):

@@ -4,9 +4,12 @@ No lists are built and no rows are sorted here, and the features of the document
 where nothing else tells the documents apart: a log of ten million rows takes seconds.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import cached_property
 from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,8 +17,10 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from .._base._typing import Ints
+from .._base._typing import Column, Floats, Ints
+from ._faults import count_of
 from ._reader import first_rows, read
+from ._roles import read_role
 from ._segments import TINY, encode, pair_codes, rows_where
 
 #: Rows or cells that are held in memory at once, and rows of each part of more of them.
@@ -106,9 +111,7 @@ class Cells:
             )
             return cls.joined(counted, n_factors, **names)
         rows = rows_where(weight > 0)
-        key, cell = distinct(
-            doc[rows].astype(np.int64, copy=False) * n_factors + factor[rows], n_docs * n_factors
-        )
+        cell, key = encode(pair_codes(doc[rows], factor[rows], n_factors))
         return cls(
             doc=key // n_factors,
             factor=key % n_factors,
@@ -314,7 +317,8 @@ def _mapped(file, dtype):
 
 def _rows_by_documents(doc, n_docs):
     """First document, number of documents and rows of each part; all rows of a document in one."""
-    ends = np.cumsum(np.bincount(doc, minlength=n_docs))
+    starts = range(0, len(doc), PART_ROWS)  # counting copies narrow codes
+    ends = np.cumsum(sum(np.bincount(doc[i : i + PART_ROWS], minlength=n_docs) for i in starts))
     first = 0
     while first < n_docs:
         before = ends[first - 1] if first else 0
@@ -416,17 +420,6 @@ def _code_factors(bias, bias_values, user):
     return factor, Factors(bias_values[bias], user_ids[user])
 
 
-def distinct(key, n_keys):
-    """Distinct keys, sorted, and the number of each row's key among them."""
-    if n_keys > 4 * len(key) + 1_000_000:
-        codes, keys = encode(key)  # by hashing: sorting ten million rows would take longest of all
-        return keys, codes
-    # A table of all keys is far quicker than sorting.
-    seen = np.zeros(n_keys, dtype=bool)
-    seen[key] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[key]
-
-
 # Components ---------------------------------------------------------------------------
 def factor_components(doc: Ints, factor: Ints, n_factors: int) -> tuple[int, Ints]:
     """Component of each bias factor; a document links the factors it was shown under."""
@@ -460,3 +453,86 @@ def weighted_graph(n_nodes: int, a: Ints, b: Ints, weight: NDArray) -> csr_array
     """
     ends = a.astype(np.int32), b.astype(np.int32)
     return csr_array(coo_array((weight, ends), (n_nodes, n_nodes)))
+
+
+# Bias factors of rows -------------------------------------------------------------------
+def factor_codes(
+    known: NDArray[Any], X: Any, bias: Column | None, position: Column | None
+) -> Ints:
+    """Code of the bias factor of each row, -1 where it was not shown."""
+    return known_factor_codes(known, bias_values(X, bias, position))
+
+
+def bias_values(
+    X: Any, bias: Column | None = None, position: Column | None = None
+) -> NDArray[Any]:
+    """Bias factor of each row, NaN where it is not shown; an error if X has no bias factors."""
+    roles = {"bias": bias, "position": position}
+    if all(read_role(X, role, value) is None for role, value in roles.items()):
+        raise ValueError(
+            "X has neither a column 'bias' nor 'position', and neither was passed: expected the "
+            "bias factor that each row is shown under, as in fit."
+        )
+    rows = read(X, roles=roles, reads=("position", "bias"))
+    values = rows.position if rows["bias"] is None else rows["bias"]
+    return np.where(rows.position > 0, values, np.nan)
+
+
+def known_factor_codes(known: NDArray[Any], values: NDArray[Any]) -> Ints:
+    """Code of each value in an index of bias factors, -1 for NaN; an error for unknown values."""
+    codes = pd.Index(known).get_indexer(values)
+    unknown = (codes < 0) & ~np.isnan(values)
+    n_unknown = int(unknown.sum())
+    if n_unknown:
+        raise ValueError(
+            f"{count_of(n_unknown, 'row')} {'has' if n_unknown == 1 else 'have'} a bias factor "
+            f"that was not in the training log, such as {values[unknown][0]:g}: its examination "
+            "is unknown. Map it to a known factor first, as IdentifiabilityRepair does."
+        )
+    return codes
+
+
+def loss_scale(log: Any, mass: NDArray[Any]) -> float:
+    """Number of lists with positive ``mass``, divided by the total mass; multiplies a loss.
+
+    ``mass`` has one number per row. With this scale the loss of a mean list is of order one,
+    however often pages were served or clicked, so that a learning rate has the same effect on
+    every log.
+    """
+    total = mass.sum(dtype=float)
+    n_lists = np.count_nonzero(np.add.reduceat(mass, log.offsets[:-1]))
+    return float(n_lists / total) if total > 0 else 1.0
+
+
+def examination_table(
+    log: Any, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
+) -> pd.DataFrame:
+    """Examination by bias factor, relative to the first known one, with impressions and clicks."""
+    count = {
+        name: np.bincount(log.bias, values, minlength=len(log.bias_values))
+        for name, values in (
+            ("examination", examination * log.weight),
+            ("impressions", log.weight),
+            ("clicks", log.clicks),
+        )
+    }
+    mean = count.pop("examination") / count["impressions"]
+    return factor_table(log.bias_values, mean, **count, standard_error=standard_error)
+
+
+def factor_table(
+    values: NDArray[Any],
+    examination: Floats,
+    impressions: Floats,
+    clicks: Floats,
+    standard_error: Floats | None = None,
+) -> pd.DataFrame:
+    """The table of :func:`examination_table` from arrays of shape (n_factors,)."""
+    known = examination[np.isfinite(examination)]
+    if len(known):
+        examination = examination / known[0]
+    columns = {"examination": examination, "impressions": impressions, "clicks": clicks}
+    table = pd.DataFrame(columns, index=pd.Index(values, name="bias"))
+    if standard_error is not None:
+        table.insert(1, "standard_error", standard_error)
+    return table

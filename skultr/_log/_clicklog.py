@@ -23,6 +23,7 @@ from ._reader import Rows, first_rows, read
 from ._segments import (
     TINY,
     encode,
+    equal_keys,
     offsets_from_counts,
     offsets_from_sorted,
     pair_codes,
@@ -35,7 +36,7 @@ _CHUNK_VALUES = 1 << 20
 _COLUMNS = 16
 #: Rows to which a few numbers that all documents share are fitted.
 SAMPLE = 1 << 21
-BY_ROW = ("version", "query", "user", "position", "bias", "clicks", "weight")
+BY_ROW = ("version", "user", "position", "bias", "clicks", "weight")
 _MAY_BE_NONE = ("propensity", "production")
 
 
@@ -82,8 +83,10 @@ class ClickLog:
     ----------
     features : ndarray of shape (n_versions, n_features), float32
         One row per version.
-    version, query, user : ndarray of shape (n_rows,), int
+    version, user : ndarray of shape (n_rows,), int
         Codes of each row.
+    query_of_list : ndarray of shape (n_lists,), int
+        Code of the query of each list.
     doc_of_version : ndarray of shape (n_versions,), int
         Code of the document of each version, ascending.
     position : ndarray of shape (n_rows,), int
@@ -114,7 +117,7 @@ class ClickLog:
     features: np.ndarray
     version: np.ndarray
     doc_of_version: np.ndarray
-    query: np.ndarray
+    query_of_list: np.ndarray
     user: np.ndarray
     position: np.ndarray
     bias: np.ndarray
@@ -162,10 +165,10 @@ class ClickLog:
         """Number of the list of each row, shape (n_rows,)."""
         return np.repeat(np.arange(self.n_lists, dtype=np.int32), np.diff(self.offsets))
 
-    @property
-    def query_of_list(self) -> Ints:
-        """Query of each list, shape (n_lists,)."""
-        return self.query[self.offsets[:-1]]
+    @cached_property
+    def query(self) -> Ints:
+        """Code of the query of each row, shape (n_rows,)."""
+        return np.repeat(self.query_of_list, np.diff(self.offsets))
 
     @property
     def n_impressions(self) -> float:
@@ -230,7 +233,7 @@ class ClickLog:
         """
         if self.n_rows <= max_rows:
             return self
-        rows = np.bincount(self.query, minlength=len(self.query_ids))
+        rows = np.bincount(self.query_of_list, np.diff(self.offsets), len(self.query_ids))
         order = np.argsort(mix(np.arange(len(rows), dtype=np.uint64)), kind="stable")
         keep = np.zeros(len(rows), dtype=bool)
         keep[order[np.cumsum(rows[order]) <= max_rows]] = True
@@ -250,13 +253,16 @@ class ClickLog:
             yield self._columns(
                 slice(self.offsets[first], self.offsets[end]),
                 self.offsets[first : end + 1] - self.offsets[first],
+                slice(first, end),
             )
             first = end
 
     def take_rows(self, rows: NDArray[Any], list_: Ints) -> ClickLog:
         """The log of ``rows``, an index or mask; a new list begins where ``list_`` changes."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        log = self._columns(rows, offsets_from_sorted(list_))
+        offsets = offsets_from_sorted(list_)
+        lists = np.searchsorted(self.offsets, rows[offsets[:-1]], side="right") - 1
+        log = self._columns(rows, offsets, lists)
         return replace(log, all_lists_differ=False)
 
     def without_candidates(self) -> ClickLog:
@@ -280,7 +286,7 @@ class ClickLog:
         """
         if self.all_lists_differ:
             return self
-        first, group = self._identical_lists(users, patterns)
+        group, first = self._identical_lists(users, patterns)
         if len(first) == self.n_lists:
             return self.take_lists(first)
         lengths = np.diff(self.offsets)
@@ -317,7 +323,8 @@ class ClickLog:
 
     def traffic_factors(self, exponent: float) -> Floats:
         """The factors of :meth:`tempered` by query, shape (n_queries,)."""
-        traffic = np.bincount(self.query, self.weight, minlength=len(self.query_ids))
+        weight = np.add.reduceat(self.weight, self.offsets[:-1], dtype=np.float64)
+        traffic = np.bincount(self.query_of_list, weight, len(self.query_ids))
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         return factor * (traffic.sum() / (factor * traffic).sum())
 
@@ -326,20 +333,13 @@ class ClickLog:
         factor = of_queries[self.query]
         return replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
 
-    def comparable(self) -> tuple[ClickLog, Floats | None]:
-        r"""The log with the pages of one row joined, query by query, and the exposure of rows.
+    def comparable(self) -> ClickLog:
+        r"""The log with the pages of one row joined, query by query, and exposure as weight.
 
         Nothing can be compared within a page of one row. Where most clicks of a query fell on
         such pages, all its rows become one list. They differ in their impressions :math:`n`, and
         :math:`\mathrm{E}[c] = n\,o\,r`: a listwise loss has its optimum at relevance if
-        :math:`\log n` is added to the scores.
-
-        Returns
-        -------
-        log : ClickLog
-            The same rows, in fewer lists.
-        exposure : ndarray of shape (n_rows,) or None
-            Impressions of the rows of joined lists, 1 for others; None if nothing was joined.
+        :math:`\log n` is added to the scores. Exposure is :math:`n` in joined lists, 1 in others.
         """
         sums = [np.bincount(part.list_, part.clicks, part.n_lists) for part in self.chunks()]
         clicks = np.concatenate([np.zeros(0), *sums])
@@ -348,11 +348,16 @@ class ClickLog:
         joined = 2 * alone > np.bincount(query, clicks, n_queries)
         joined &= np.bincount(query, minlength=n_queries) > 1
         if not joined.any():
-            return self, None
+            return replace(self, weight=np.broadcast_to(np.float32(1), self.n_rows))
         begins = (np.diff(query, prepend=-1) != 0) | ~joined[query]
         offsets = np.append(self.offsets[:-1][begins], self.n_rows)
-        log = replace(self, offsets=offsets, all_lists_differ=False)
-        return log, np.where(joined[self.query], self.weight, 1.0)
+        return replace(
+            self,
+            offsets=offsets,
+            query_of_list=query[begins],
+            weight=np.where(joined[self.query], self.weight, 1.0),
+            all_lists_differ=False,
+        )
 
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
@@ -392,12 +397,12 @@ class ClickLog:
         rest = self.candidates.of_queries(keep)
         log = replace(self.take_lists(lists), candidates=rest)._with_versions_that_occur()
         log.features.flags.writeable = False  # no fit may scale in place what the next one reads
-        queries, of_query = _codes_that_occur(len(self.query_ids), log.query, rest.query)
+        queries, of_query = _codes_that_occur(len(self.query_ids), log.query_of_list, rest.query)
         factors, of_factor = _codes_that_occur(len(self.bias_values), log.bias)
         users, of_user = _codes_that_occur(len(self.user_ids), log.user)
         return replace(
             log,
-            query=of_query[log.query],
+            query_of_list=of_query[log.query_of_list],
             bias=of_factor[log.bias],
             user=of_user[log.user],
             query_ids=self.query_ids[queries],
@@ -421,7 +426,7 @@ class ClickLog:
         )
 
     def _identical_lists(self, users, patterns):
-        """First list and group number of each set of identical lists."""
+        """Group number of each list, and the first list of each set of identical ones."""
         # Lists that differ only in users or clicked rows stay side by side, in whatever way a
         # model tells lists apart.
         keys = [self.query_of_list.astype(np.uint64), *self._list_hashes()]
@@ -429,12 +434,7 @@ class ClickLog:
             keys += self._list_hashes(self.user)
         if patterns:
             keys += self._list_hashes(self.clicks > 0)
-        order = np.lexsort(keys[::-1])
-        new = np.ones(len(order), dtype=bool)
-        new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
-        group = np.empty(len(order), dtype=np.intp)
-        group[order] = np.cumsum(new) - 1
-        return order[new], group
+        return equal_keys(keys[::-1])
 
     def _list_hashes(self, column=None):
         """Two hashes of each list's versions and places; with 128 bits no collision is expected.
@@ -454,14 +454,15 @@ class ClickLog:
         offsets = offsets_from_counts(lengths)
         rows = np.repeat(self.offsets[:-1][lists] - offsets[:-1], lengths)
         rows += np.arange(offsets[-1])
-        return self._columns(rows, offsets, but)
+        return self._columns(rows, offsets, lists, but)
 
-    def _columns(self, rows, offsets, but=()):
+    def _columns(self, rows, offsets, lists, but=()):
+        """The log of some rows; ``lists`` are those that its lists are parts of."""
         columns = {name: _taken(getattr(self, name), rows) for name in BY_ROW if name not in but}
         for name in _MAY_BE_NONE:
             if getattr(self, name) is not None:
                 columns[name] = _taken(getattr(self, name), rows)
-        return replace(self, **columns, offsets=offsets)
+        return replace(self, **columns, offsets=offsets, query_of_list=self.query_of_list[lists])
 
 
 def _joined_hashes(log, more):
@@ -492,7 +493,7 @@ def _taken(column, rows):
 def _narrow(column):
     """The same values in the narrow types of a log."""
     if len(column) and (column[0] == column).all():
-        return np.broadcast_to(_narrow_type(column[:1]).reshape(()), len(column))
+        return np.broadcast_to(_narrow_type(column[:1].copy()).reshape(()), len(column))
     return _narrow_type(column)
 
 
@@ -590,7 +591,6 @@ def sort_into_lists(
     (bias, bias_values), (user, user_ids) = rows.bias, rows.user
     columns = {
         "clicks": rows.clicks,  # first: the widest becomes narrow before others are copied
-        "query": rows.query,
         "user": user,
         "position": rows.position,
         "bias": bias,
@@ -607,12 +607,14 @@ def sort_into_lists(
     offsets = offsets_from_sorted(rows.list_[shown][order])
     for name in columns:  # one by one, so that the log is never held twice in memory
         columns[name] = _narrow(columns[name][order])
+    query = rows.query[shown][order][offsets[:-1]]
     columns.setdefault("propensity", None)
     return ClickLog(
         **columns,
         features=_select_rows(features, first, reuse),
         doc_of_version=versions.doc,
         offsets=offsets,
+        query_of_list=_narrow_type(query),
         query_ids=rows.query_ids,
         bias_values=bias_values,
         user_ids=user_ids,

@@ -540,19 +540,29 @@ def encode_ids(series: nw.Series[Any]) -> tuple[Ints, nw.Series[Any]]:
 
     There is no Python object per text.
     """
-    kind, dtype, native = series.implementation, series.dtype, series.to_native()
+    kind, dtype, values = series.implementation, series.dtype, series.to_native()
     if dtype.is_integer() and not series.is_null().any():
         codes, ids = encode(series.to_numpy())
         return codes, nw.new_series(series.name, ids, backend=kind)
     text = isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
     if kind.is_polars() and text:
-        return _encode_polars(native)
+        return _encode_polars(values)
     if kind.is_pyarrow() and text:
-        return _encode_arrow(native)
-    codes, ids = _encode_pandas(native if kind.is_pandas() else series.to_pandas())
-    if kind.is_pandas():
-        return codes, nw.from_native(ids, series_only=True)
-    return codes, nw.new_series(series.name, ids.to_numpy(), backend=kind)
+        values = pd.arrays.ArrowExtensionArray(values.cast("large_string"))
+    elif not kind.is_pandas():
+        values = series.to_pandas()
+    try:
+        codes, ids = pd.factorize(values)
+    except TypeError as error:
+        raise ValueError(
+            f"The column {series.name!r} holds values that cannot be ids, such as "
+            f"{series[0]!r} ({error}); expected numbers, text or other hashable values."
+        ) from error
+    is_text = isinstance(ids.dtype, pd.StringDtype | pd.ArrowDtype)
+    order = ids.argsort() if is_text else sorting_order(np.asarray(ids))
+    new_code = np.full(len(order) + 1, -1)  # that of a missing id is the last element
+    new_code[order] = np.arange(len(order))
+    return new_code[codes], nw.new_series(series.name, pd.Series(ids.take(order)), backend=kind)
 
 
 def _encode_polars(series):
@@ -562,38 +572,6 @@ def _encode_polars(series):
     ids = series.drop_nulls().unique().sort()
     codes = series.cast(pl.Enum(ids)).to_physical().cast(pl.Int64).fill_null(-1)
     return codes.to_numpy(), nw.from_native(ids, series_only=True)
-
-
-def _encode_arrow(column):
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):  # dictionaries may differ between chunks
-        column = column.cast(column.type.value_type)
-    coded = column.combine_chunks().dictionary_encode()
-    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    order = pc.sort_indices(coded.dictionary)
-    ids = pa.chunked_array([coded.dictionary.take(order)])
-    return _renumber(codes, order.to_numpy()), nw.from_native(ids, series_only=True)
-
-
-def _encode_pandas(series):
-    try:
-        codes, ids = pd.factorize(series)
-    except TypeError as error:
-        raise ValueError(
-            f"The column {series.name!r} holds values that cannot be ids, such as "
-            f"{series.iloc[0]!r} ({error}); expected numbers, text or other hashable values."
-        ) from error
-    order = sorting_order(np.asarray(ids))
-    return _renumber(codes, order), pd.Series(ids.take(order), name=series.name)
-
-
-def _renumber(codes, order):
-    """Codes renumbered such that ``order[i]`` becomes ``i``; -1 stays -1, the last element."""
-    new_code = np.full(len(order) + 1, -1)
-    new_code[order] = np.arange(len(order))
-    return new_code[codes]
 
 
 # Hashes of rows -----------------------------------------------------------------------

@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
-from ._cells import Cells, distinct
+from ._cells import Cells
 from ._clicklog import NOBODY, ClickLog, NeverShown
 from ._dataset_files import Manifest
 from ._hashing import row_hashes
 from ._roles import LogOnDisk
-from ._segments import offsets_from_counts, pair_codes
+from ._segments import encode, offsets_from_counts, pair_codes
 
 
 class FramesOfLog(LogOnDisk):
@@ -73,7 +73,7 @@ def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
         for key, value in constants.items()
     }
     columns = {"propensity": None, "production": None, **columns, **rows}
-    n_versions = len(versions["doc"])
+    n_versions, queries = len(versions["doc"]), manifest.load("queries")
     rest = manifest.load("candidates") if "candidates.arrow" in manifest.files else {}
     features = versions.get("features", np.empty((n_versions, 0), dtype=np.float32))
     return ClickLog(
@@ -81,7 +81,10 @@ def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
         features=features,
         doc_of_version=versions["doc"],
         offsets=offsets_from_counts(manifest.load(f"{name}_lists")["n_rows"]),
-        query_ids=manifest.load("queries")["id"],
+        query_of_list=np.repeat(
+            np.arange(len(queries["id"]), dtype=np.int32), queries[f"{name}_lists"]
+        ),
+        query_ids=queries["id"],
         bias_values=manifest.load("factors")["bias"],
         user_ids=manifest.load("users")["id"],
         doc_ids=load_doc_ids(manifest),
@@ -160,8 +163,7 @@ def places_of(log: ClickLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Ints]:
     """The distinct positions, bias factors and users of a log, and the place of each row."""
     names = [name for name in ("position", "bias", "user") if name == "position" or name in roles]
     tables = {name: _codes(log, name) for name in names}
-    code, n_codes = _combined(tables)
-    found, number = distinct(code, n_codes)
+    number, found = encode(_combined(tables)[0])
     return pd.DataFrame(_split(tables, found)), number
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 N_FILES = 64
 _NUMBERS = ("position", "bias", "impressions", "propensity", "production")
 #: Columns of the rows on disk; those that are constant are numbers in the manifest.
-_ON_DISK = ("version", "query", "user", "position", "bias", "clicks", "weight", "propensity")
+_ON_DISK = ("version", "user", "position", "bias", "clicks", "weight", "propensity")
 _ON_DISK += ("production",)
 #: Rows of features that are copied at a time.
 _ROWS = 1 << 16
@@ -84,8 +84,8 @@ def write_log(
             copy.place(union.recoded(log, number))
     features.warn()
     manifest = Manifest(out, {"click": click}, {})
-    copies = {copy.name: copy.write(manifest) for copy in copies}
-    manifest.save("queries", {"id": union.query_ids, "impressions": n_raw})
+    n_lists = {f"{copy.name}_lists": np.diff(copy.first_list) for copy in copies}
+    manifest.save("queries", {"id": union.query_ids, "impressions": n_raw} | n_lists)
     rest = [union.recoded(file.log, number).candidates for number, file in enumerate(files)]
     rest = NeverShown.of_rows(*np.concatenate(rest, axis=1), n_versions)
     if len(rest.query):
@@ -98,7 +98,7 @@ def write_log(
     manifest.facts |= {
         "n_queries": n_queries,
         "n_documents": int(doc[-1]) + 1,
-        "copies": copies,
+        "copies": {copy.name: copy.write(manifest) for copy in copies},
         "roles": [name for name in schema.names if name in ROLES],
         "feature_names": names,
     }
@@ -277,7 +277,7 @@ class _File:
         #: The log without its rows, and what is known of the columns of each copy.
         nothing = np.zeros(0, dtype=int)  # a slice would keep the rows in memory
         self.log = replace(
-            log._columns(nothing, np.zeros(1, dtype=int)), features=log.features[nothing]
+            log._columns(nothing, np.zeros(1, dtype=int), nothing), features=log.features[nothing]
         )
         self.counts = [_Counts.of(each) for each in (logs[0], logs[-1])]
         logs[1:] = [replace(each, features=self.log.features) for each in logs[1:]]
@@ -305,7 +305,7 @@ class _Counts:
         n = len(log.query_ids)
         columns = {name: getattr(log, name) for name in _ON_DISK if log.n_rows}
         return cls(
-            np.bincount(log.query, minlength=n),
+            np.bincount(log.query_of_list, np.diff(log.offsets), n),
             np.bincount(log.query_of_list, minlength=n),
             {name: _range_of(of) for name, of in columns.items() if of is not None},
         )
@@ -328,7 +328,7 @@ class _Copy:
         self.first_row, self.first_list = map(offsets_from_counts, (n_rows, n_lists))
         self.lengths = np.empty(int(self.first_list[-1]), dtype=np.int32)
         # Codes are those of the union.
-        n_codes = {"version": len(union.doc_of_version), "query": len(union.query_ids)}
+        n_codes = {"version": len(union.doc_of_version)}
         n_codes |= {"bias": len(union.bias_values), "user": len(union.user_ids)}
         self.columns, self.constants = {}, {}
         columns = [each.columns for each in counts if each.columns]
@@ -337,7 +337,7 @@ class _Copy:
             low, high, dtype = min(lows), max(highs), np.result_type(*types)
             if name in n_codes:
                 high = n_codes[name] - 1
-                dtype = _narrowest(low, high, np.int16 if name == "bias" else np.int32)
+                dtype = _narrowest(high, np.int16 if name == "bias" else np.int32)
             if low < high:
                 path = scratch / f"{self.name}_{name}.array"
                 self.columns[name] = _scratch_array(path, dtype, (int(self.first_row[-1]),))
@@ -356,7 +356,8 @@ class _Copy:
     def write(self, manifest: Manifest) -> dict[str, Any]:
         """Write the tables; returns facts about them."""
         manifest.save(f"{self.name}_rows", self.columns)
-        manifest.save(f"{self.name}_lists", {"n_rows": self.lengths})
+        narrow = _narrowest(self.lengths.max(), np.int16)
+        manifest.save(f"{self.name}_lists", {"n_rows": self.lengths.astype(narrow)})
         return {"n_rows": int(self.first_row[-1]), "constants": self.constants}
 
 
@@ -364,14 +365,14 @@ def _range_of(column):
     """Smallest and largest value of a column, and the narrowest type that holds all exactly."""
     low, high = column.min(), column.max()
     if column.dtype.kind == "i":
-        return low, high, _narrowest(low, high, np.int16)
+        return low, high, _narrowest(high, np.int16)
     exact = low == high or (column.astype(np.float32) == column).all()
     return low, high, np.dtype(np.float32 if exact else np.float64)
 
 
-def _narrowest(low, high, least):
-    """The narrowest type of whole numbers between two, with a sign, from ``least`` on."""
-    return np.result_type(least, np.min_scalar_type(low), np.min_scalar_type(high))
+def _narrowest(high, least):
+    """The narrowest type of whole numbers up to one, with a sign, from ``least`` on."""
+    return np.result_type(least, np.min_scalar_type(-1 - int(high)))
 
 
 def _places(sorted_query, first):

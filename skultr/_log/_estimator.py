@@ -33,6 +33,7 @@ from ._roles import (
     feature_names,
     is_frame,
     is_role,
+    kind_of,
     knows_names,
     read_column,
     read_role,
@@ -286,17 +287,14 @@ def mending_code(X: Any, y: Any, mends: Iterable[tuple[str, str]]) -> str:
     found = {name: LOOKS_LIKE.get(str(name).lower(), "y") for name in names if name != click}
     rename = {name: role for name, role in found.items() if role not in ("y", *names)}
     others = [name for name in names if not is_role(name) and name not in (click, *rename)]
-    text = [name for name in others if _is_text(frame[:, names.index(name)])]
+    kinds = {name: kind_of(frame[:, names.index(name)]) for name in others}
+    text = [name for name, kind in kinds.items() if kind not in ("number", "list")]
     if rename:
         lines.append(RENAME[polars].format(rename))
     if text:
         instead = "or make_pipeline(OnFeatures(TableVectorizer()), ranker), from skrub"
         lines.append(f"{DROP[polars].format(text)}  # {instead}")
     return "\n".join([*lines, *(mend[polars] for mend in mends)])
-
-
-def _is_text(column):
-    return not (column.dtype.is_numeric() or column.dtype in (nw.Boolean, nw.Object, nw.Unknown))
 
 
 # Frames that transformers return --------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._base._typing import Ints
+from ._segments import equal_keys
 
 #: Rows that are hashed at a time, so that they stay in a processor's cache.
 _ROWS = 1 << 14
@@ -19,14 +20,8 @@ def equal_rows(features: NDArray[Any]) -> tuple[Ints, Ints]:
 
     The order of the codes depends on the values alone.
     """
-    hashes = row_hashes(features)
     # With 128 bits, two of a billion different vectors collide with probability below 1e-20.
-    order = np.lexsort(hashes)
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (hashes[:, order[1:]] != hashes[:, order[:-1]]).any(axis=0)
-    codes = np.empty(len(order), dtype=np.intp)
-    codes[order] = np.cumsum(new) - 1
-    return codes, order[new]
+    return equal_keys(row_hashes(features))
 
 
 def row_hashes(features: NDArray[np.float32]) -> NDArray[np.uint64]:

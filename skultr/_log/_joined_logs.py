@@ -22,7 +22,7 @@ from ._clicklog import BY_ROW, ClickLog, NeverShown
 from ._hashing import row_hashes
 from ._pickles import NotPickled, SlimPickles
 from ._reader import features_of, read
-from ._segments import encode, offsets_from_counts, pair_codes
+from ._segments import encode, equal_keys, offsets_from_counts, pair_codes
 
 
 class Union:
@@ -40,15 +40,11 @@ class Union:
         self.user_ids, self._user = _encoded([log.user_ids for log in logs])
         self.doc_ids, docs = _united_documents(logs)
         doc = np.concatenate([docs[i][log.doc_of_version] for i, log in enumerate(logs)])
-        keys = [doc] if hashes is None else [*np.concatenate(hashes, axis=1), doc]
-        order = np.lexsort(keys)
-        new = np.ones(len(order), dtype=bool)
-        if hashes is not None:
-            new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
-        code = np.empty(len(order), dtype=np.int32)
-        code[order] = np.cumsum(new) - 1
-        self._version = _split(code, [log.doc_of_version for log in logs])
-        self.doc_of_version = doc[order[new]]
+        # Versions of logs without a document in common all differ.
+        versions = [np.arange(len(doc))] if hashes is None else np.concatenate(hashes, axis=1)
+        code, first = equal_keys([*versions, doc])
+        self._version = _split(code.astype(np.int32), [log.doc_of_version for log in logs])
+        self.doc_of_version = doc[first]
         if self.doc_ids is None:
             self.doc_of_version = np.arange(len(self.doc_of_version), dtype=np.int32)
 
@@ -61,7 +57,7 @@ class Union:
         return replace(
             log,
             version=self._version[number][log.version],
-            query=self._query[number][log.query],
+            query_of_list=self._query[number][log.query_of_list],
             user=self._user[number][log.user],
             bias=self._bias[number][log.bias],
             doc_of_version=self.doc_of_version,
@@ -91,9 +87,10 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
         features=features,
         propensity=None,
         all_lists_differ=False,
+        query_of_list=np.concatenate([part.query_of_list for part in parts]),
         offsets=offsets_from_counts(np.concatenate([np.diff(part.offsets) for part in parts])),
     )
-    return log.take_lists(np.argsort(log.query[log.offsets[:-1]], kind="stable"))
+    return log.take_lists(np.argsort(log.query_of_list, kind="stable"))
 
 
 def _encoded(values: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], list[Ints]]:

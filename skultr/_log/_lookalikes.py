@@ -64,19 +64,16 @@ def outcomes_of(clicked: Bools, group: Ints, features: NDArray[Any]) -> list[int
     no, yes = (_spread(np.flatnonzero(of)) for of in (~clicked, clicked))
     if len(no) < _LEAST or len(yes) < _LEAST:
         return []
-    suspects = [i for i in range(features.shape[1]) if _differs_by_click(features[:, i], no, yes)]
-    return [i for i in suspects if _follows_clicks(features[:, i], no, clicked, group)]
+    columns = range(features.shape[1])
+    return [i for i in columns if _is_outcome(features[:, i], no, yes, clicked, group)]
 
 
-def _differs_by_click(values, no, yes):
+def _is_outcome(values, no, yes, clicked, group):
     """Whether a column has one value (0, say) on nearly all rows that were not clicked, only."""
     usual = _usual(values[no])
     off, on = _differs(values[no], usual), _differs(values[yes], usual)
-    return on.sum() >= 5 and off.mean() <= 0.02 and on.mean() >= 10 * off.mean()
-
-
-def _follows_clicks(values, no, clicked, group):
-    usual = _usual(values[no])
+    if on.sum() < 5 or off.mean() > 0.02 or on.mean() < 10 * off.mean():
+        return False
     rows = np.flatnonzero(_differs(values, usual))
     n_clicked = np.count_nonzero(clicked[rows])
     if n_clicked < 0.8 * len(rows):
@@ -159,7 +156,7 @@ def is_no_score(scores: Floats, read: Callable[[], Any]) -> bool:
     shown = rows.shown
     list_, position, doc = rows.list_[shown], rows.position[shown], rows.documents(rows=shown).code
     explained, n_rows = _explained(position, doc), len(position)
-    if explained < 4 * np.sqrt(2 * (doc.max() + 1)) / n_rows:
+    if explained < 2 * np.sqrt(2 * (doc.max() + 1)) / n_rows:  # two standard errors
         return False  # shuffled pages stand in the order of no score
     least = 0.55 if explained > _ORDERED else 0.5 + 1.5 / np.sqrt(n_rows)
     return not orders_lists(scores[shown], list_, position, least)

@@ -475,7 +475,8 @@ def feature_plan(X: Any, left_out: Collection[Any]) -> FeaturePlan | None:
         types = [each if isinstance(each, np.dtype) else None for each in X.dtypes.to_numpy()]
     elif nw.dependencies.is_polars_dataframe(X):
         names = X.columns
-        types = [_type_of_polars(each) for each in X.dtypes]
+        numbers = (each.is_float() or each.is_integer() for each in X.dtypes)
+        types = [str(t) if plain else None for t, plain in zip(X.dtypes, numbers, strict=True)]
     else:
         return None
     return _plan(tuple(names), tuple(types), frozenset(left_out))
@@ -596,11 +597,6 @@ def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
         values[there] = np.stack(cells[there]).astype(np.float32)
         return values
     return cells.astype(np.float32)
-
-
-def _type_of_polars(dtype):
-    """The type of numbers of a column that makes an array of them, else None."""
-    return str(dtype) if dtype.is_float() or dtype.is_integer() else None
 
 
 @lru_cache(maxsize=_N_PLANS)

@@ -11,7 +11,7 @@ Conventions, decided here once:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,16 @@ def rows_where(mask: Bools) -> slice | Ints:
 def pair_codes(first: Ints, second: Ints, n_second: int) -> NDArray[np.int64]:
     """One code per pair of codes, in 64 bits: a product of narrow codes may exceed theirs."""
     return np.asarray(first, dtype=np.int64) * n_second + second
+
+
+def equal_keys(keys: Sequence[NDArray[Any]]) -> tuple[Ints, Ints]:
+    """Code of the keys of each row, the last one sorted by first, and the first row of each."""
+    order = np.lexsort(keys)
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+    codes = np.empty(len(order), dtype=np.intp)
+    codes[order] = np.cumsum(new) - 1
+    return codes, order[new]
 
 
 def sorting_order(ids: Any) -> Ints:

@@ -39,187 +39,83 @@ TIANGONG_CLICK_MATRIX = (
 # fmt: on
 
 
-def pbm_click_probability(relevance: Floats, examination: Floats) -> Floats:
+def pbm_click_probability(
+    relevance: Floats,  # (..., n_positions)
+    examination: Floats,  # (n_positions,) or like relevance
+) -> Floats:
     """P(click) of the position-based model: relevance times examination.
 
     A document is clicked when it is examined *and* found relevant. Examination depends on the
     position alone, relevance on the document alone, and the two are independent (the examination
     hypothesis; Richardson, Dominowska & Ragno 2007, eq. 4).
-
-    Parameters
-    ----------
-    relevance : ndarray of shape (..., n_positions)
-        P(found relevant | examined) of the document at each position.
-    examination : ndarray of shape (n_positions,) or like ``relevance``
-        P(examined) at each position.
-
-    Returns
-    -------
-    probability : ndarray of the shape of ``relevance``
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> pbm_click_probability(np.array([[1.0, 0.5]]), np.array([0.8, 0.4]))
-    array([[0.8, 0.2]])
     """
     return relevance * examination
 
 
 def power_law_examination(n_positions: int, eta: float) -> Floats:
-    """Examination (1/k)^η at positions k = 1, ..., n_positions.
-
-    Parameters
-    ----------
-    n_positions : int
-    eta : float
-        0: everything is examined; 1: examination is inversely proportional to the position.
-
-    Returns
-    -------
-    examination : ndarray of shape (n_positions,)
-
-    Examples
-    --------
-    >>> power_law_examination(4, 1.0)
-    array([1.        , 0.5       , 0.33333333, 0.25      ])
-    """
+    """Examination (1/k)^η at positions k = 1, ..., n_positions."""
     return power_law_at(np.arange(1, n_positions + 1), eta)
 
 
 def power_law_at(position: ArrayLike, eta: ArrayLike) -> Floats:
-    """Examination (1/k)^η at given positions k.
-
-    Parameters
-    ----------
-    position, eta : array-like
-        Broadcast against each other.
-
-    Returns
-    -------
-    examination : ndarray
-    """
+    """Examination (1/k)^η at given positions k."""
     return np.asarray(position, dtype=float) ** -np.asarray(eta, dtype=float)
 
 
-def contextual_examination(examination: Floats, effect: ArrayLike) -> Floats:
+def contextual_examination(
+    examination: Floats,  # (n_positions,)
+    effect: ArrayLike,  # (...,)
+) -> Floats:  # (..., n_positions)
     """Examination o_k^max(e + 1, 0) at each position in contexts of effect e = w · v.
 
     An effect of 0 is the neutral context. At negative effects users look further down, and at -1
     they examine everything; at positive effects they stop sooner (Fang, Agarwal & Joachims 2019,
     "Intervention harvesting for context-dependent examination-bias estimation", SIGIR). A position
     that nobody examines in the neutral context stays so, although 0^0 = 1.
-
-    Parameters
-    ----------
-    examination : ndarray of shape (n_positions,)
-        o_k, P(examined) at each position in the neutral context.
-    effect : ndarray of shape (...,)
-
-    Returns
-    -------
-    examination : ndarray of shape (..., n_positions)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> contextual_examination(np.array([0.8, 0.5]), np.array([0.0, 1.0, -2.0]))
-    array([[0.8 , 0.5 ],
-           [0.64, 0.25],
-           [1.  , 1.  ]])
     """
     exponent = np.maximum(np.asarray(effect) + 1, 0)[..., None]
     return np.where(examination > 0, examination**exponent, 0.0)
 
 
 def trust_affine(
-    examination: Floats, trust_positive: Floats, trust_negative: Floats
-) -> tuple[Floats, Floats]:
+    examination: Floats,  # (n_positions,)
+    trust_positive: Floats,  # (n_positions,)
+    trust_negative: Floats,  # (n_positions,)
+) -> tuple[Floats, Floats]:  # (n_positions,)
     """Slope α and offset β of the click probability under trust bias, α r + β.
 
     α_k = θ_k (ε⁺_k − ε⁻_k) and β_k = θ_k ε⁻_k: trust is an affine function of relevance at each
     position (Vardasbi, Oosterhuis & de Rijke 2020, "When inverse propensity scoring does not
     work: affine corrections for unbiased learning to rank", CIKM).
-
-    Parameters
-    ----------
-    examination : ndarray of shape (n_positions,)
-        θ_k, P(examined).
-    trust_positive : ndarray of shape (n_positions,)
-        ε⁺_k, P(clicked | examined, relevant).
-    trust_negative : ndarray of shape (n_positions,)
-        ε⁻_k, P(clicked | examined, not relevant).
-
-    Returns
-    -------
-    alpha, beta : ndarray of shape (n_positions,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> trust_affine(np.array([0.5]), np.array([1.0]), np.array([0.25]))
-    (array([0.375]), array([0.125]))
     """
     return examination * (trust_positive - trust_negative), examination * trust_negative
 
 
 def trust_click_probability(
-    relevance: Floats, examination: Floats, trust_positive: Floats, trust_negative: Floats
+    relevance: Floats,  # (..., n_positions)
+    examination: Floats,  # (n_positions,)
+    trust_positive: Floats,  # (n_positions,)
+    trust_negative: Floats,  # (n_positions,)
 ) -> Floats:
     """P(click) under trust bias: θ_k (ε⁺_k r + ε⁻_k (1 − r)).
 
     A user who examines a document sees its relevance and also trusts the ranking: documents near
     the top are clicked more often than their relevance justifies (Agarwal, Wang, Li, Bendersky &
     Najork 2019, "Addressing trust bias for unbiased learning-to-rank", WWW).
-
-    Parameters
-    ----------
-    relevance : ndarray of shape (..., n_positions)
-        P(relevant) of the document at each position.
-    examination, trust_positive, trust_negative : ndarray of shape (n_positions,)
-        θ, ε⁺ and ε⁻ at each position; see :func:`trust_affine`.
-
-    Returns
-    -------
-    probability : ndarray of the shape of ``relevance``
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> trust_click_probability(
-    ...     np.array([[0.0, 1.0]]), np.array([0.8, 0.4]), np.ones(2), np.array([0.5, 0.25])
-    ... )
-    array([[0.4, 0.4]])
     """
     # In affine form: two passes over the sessions, and exactly r θ without trust bias.
     alpha, beta = trust_affine(examination, trust_positive, trust_negative)
     return relevance * alpha + beta
 
 
-def matrix_click_probability(grade: Ints, matrix: Floats) -> Floats:
+def matrix_click_probability(
+    grade: Ints,  # (..., n_positions), -1 where there is no document, which is never clicked
+    matrix: Floats,  # (n_grades, n_positions)
+) -> Floats:
     """P(click) by a table of grades and positions.
 
     The only form without an assumption about how grade and position interact (Chen et al. 2022,
     eq. 11).
-
-    Parameters
-    ----------
-    grade : ndarray of shape (..., n_positions), int
-        Grade of the document at each position, from 0; -1 where there is no document, which
-        is never clicked.
-    matrix : ndarray of shape (n_grades, n_positions)
-        P(click) of a document of each grade at each position.
-
-    Returns
-    -------
-    probability : ndarray of the shape of ``grade``
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> matrix_click_probability(np.array([[1, 0], [0, -1]]), np.array([[0.4, 0.1], [0.9, 0.2]]))
-    array([[0.9, 0.1],
-           [0.4, 0. ]])
     """
     # Index -1 selects the last row, of zeros.
     with_none = np.vstack([matrix, np.zeros(matrix.shape[1])])
@@ -228,8 +124,10 @@ def matrix_click_probability(grade: Ints, matrix: Floats) -> Floats:
 
 # Users who scan down the list and may stop --------------------------------------------
 def chain_click_probability(
-    attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike
-) -> Floats:
+    attraction: Floats,  # (n_lists, n_positions), P(click | examined), 0 where is no document
+    after_skip: ArrayLike,
+    after_click: ArrayLike,
+) -> Floats:  # (n_lists, n_positions)
     """P(click) at each row for a user who scans down, not conditional on any click.
 
     One formula for the cascade family. The user examines the first row. At an examined row they
@@ -240,23 +138,6 @@ def chain_click_probability(
     - dependent click model (Guo et al. 2009): 1 and λ of the position;
     - dynamic Bayesian network (Chapelle & Zhang 2009): γ and γ (1 − s), s the satisfaction;
     - click chain model (Guo et al. 2009): τ₁ and τ₂ (1 − r) + τ₃ r, r the relevance.
-
-    Parameters
-    ----------
-    attraction : ndarray of shape (n_lists, n_positions)
-        P(click | examined); 0 where there is no document.
-    after_skip, after_click : array-like that broadcasts to ``attraction``
-        P(next row examined | examined, and not clicked or clicked).
-
-    Returns
-    -------
-    probability : ndarray of shape (n_lists, n_positions)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> chain_click_probability(np.array([[0.5, 0.5]]), 1.0, 0.0)
-    array([[0.5 , 0.25]])
     """
     attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
     probability = np.empty(attraction.shape)
@@ -268,32 +149,15 @@ def chain_click_probability(
 
 
 def chain_conditional_click_probability(
-    attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike, clicks: Bools
-) -> Floats:
+    attraction: Floats,
+    after_skip: ArrayLike,
+    after_click: ArrayLike,
+    clicks: Bools,  # (n_lists, n_positions)
+) -> Floats:  # (n_lists, n_positions)
     """P(click) at each row for a user who scans down, given the clicks above the row.
 
     The probability of the clicks of a list is the product over its rows of P(click) where it was
-    clicked and 1 - P(click) where not.
-
-    Parameters
-    ----------
-    attraction, after_skip, after_click
-        See :func:`chain_click_probability`.
-    clicks : ndarray of shape (n_lists, n_positions), bool
-
-    Returns
-    -------
-    probability : ndarray of shape (n_lists, n_positions)
-        0 below clicks that are impossible, such as a second click in the cascade model.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> attraction = np.full((2, 2), 0.5)
-    >>> clicks = np.array([[True, False], [False, True]])
-    >>> chain_conditional_click_probability(attraction, 1.0, 0.0, clicks)
-    array([[0.5, 0. ],
-           [0.5, 0.5]])
+    clicked and 1 - P(click) where not; it is 0 below clicks that are impossible.
     """
     attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
     probability = np.empty(attraction.shape)
@@ -309,24 +173,7 @@ def chain_conditional_click_probability(
 def draw_chain_clicks(
     attraction: Floats, after_skip: ArrayLike, after_click: ArrayLike, rng: np.random.Generator
 ) -> Bools:
-    """Draw the clicks of a user who scans down.
-
-    Parameters
-    ----------
-    attraction, after_skip, after_click
-        See :func:`chain_click_probability`.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    clicks : ndarray of shape (n_lists, n_positions), bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> draw_chain_clicks(np.ones((1, 3)), 1.0, 0.0, np.random.default_rng(0))
-    array([[ True, False, False]])
-    """
+    """Draw the clicks of a user who scans down."""
     attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
     clicks = np.empty(attraction.shape, dtype=bool)
     examined = np.ones(len(attraction), dtype=bool)
@@ -338,54 +185,26 @@ def draw_chain_clicks(
 
 
 # Users whose examination depends on the last click ------------------------------------
-def last_click_above(clicks: Bools) -> Ints:
-    """Rank of the last click above each row, 0 if there is none.
-
-    Parameters
-    ----------
-    clicks : ndarray of shape (n_lists, n_positions), bool
-
-    Returns
-    -------
-    last : ndarray of shape (n_lists, n_positions), intp
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> last_click_above(np.array([[False, True, False, True]]))
-    array([[0, 0, 2, 2]])
-    """
+def last_click_above(
+    clicks: Bools,  # (n_lists, n_positions)
+) -> Ints:  # (n_lists, n_positions)
+    """Rank of the last click above each row, 0 if there is none."""
     rank = np.where(clicks, np.arange(1, clicks.shape[1] + 1), 0)
     last = np.zeros_like(rank)
     np.maximum.accumulate(rank[:, :-1], axis=1, out=last[:, 1:])
     return last
 
 
-def ubm_click_probability(relevance: Floats, examination: Floats) -> Floats:
+def ubm_click_probability(
+    relevance: Floats,  # (n_lists, n_positions)
+    examination: Floats,  # (n_positions, n_positions), by rank - 1 and last click above, 0 if none
+) -> Floats:  # (n_lists, n_positions)
     """P(click) of the user browsing model, not conditional on any click.
 
     A row is examined with a probability that depends on its rank and on the rank of the last
     click above it (Dupret & Piwowarski 2008, "A user browsing model to predict search engine
     click data from past observations", SIGIR). The rank of the last click is summed out, from the
     top down.
-
-    Parameters
-    ----------
-    relevance : ndarray of shape (n_lists, n_positions)
-        P(click | examined); 0 where there is no document.
-    examination : ndarray of shape (n_positions, n_positions)
-        P(examined) by rank minus 1 (rows) and rank of the last click above (columns; 0 if none).
-        Only columns up to the row's number are read.
-
-    Returns
-    -------
-    probability : ndarray of shape (n_lists, n_positions)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ubm_click_probability(np.full((1, 2), 0.5), np.array([[1.0, 0.0], [0.2, 0.8]]))
-    array([[0.5 , 0.25]])
     """
     n_lists, n_positions = relevance.shape
     probability = np.empty((n_lists, n_positions))
@@ -401,53 +220,17 @@ def ubm_click_probability(relevance: Floats, examination: Floats) -> Floats:
 
 
 def ubm_conditional_click_probability(
-    relevance: Floats, examination: Floats, clicks: Bools
-) -> Floats:
-    """P(click) of the user browsing model at each row, given the clicks above it.
-
-    Parameters
-    ----------
-    relevance, examination
-        See :func:`ubm_click_probability`.
-    clicks : ndarray of shape (n_lists, n_positions), bool
-
-    Returns
-    -------
-    probability : ndarray of shape (n_lists, n_positions)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> examination = np.array([[1.0, 0.0], [0.2, 0.8]])
-    >>> clicks = np.array([[True, False], [False, False]])
-    >>> ubm_conditional_click_probability(np.full((2, 2), 0.5), examination, clicks)
-    array([[0.5, 0.4],
-           [0.5, 0.1]])
-    """
+    relevance: Floats,
+    examination: Floats,
+    clicks: Bools,  # (n_lists, n_positions)
+) -> Floats:  # (n_lists, n_positions)
+    """P(click) of the user browsing model at each row, given the clicks above it."""
     n_positions = relevance.shape[1]
     return relevance * examination[np.arange(n_positions), last_click_above(clicks)]
 
 
 def draw_ubm_clicks(relevance: Floats, examination: Floats, rng: np.random.Generator) -> Bools:
-    """Draw clicks of the user browsing model.
-
-    Parameters
-    ----------
-    relevance, examination
-        See :func:`ubm_click_probability`.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    clicks : ndarray of shape (n_lists, n_positions), bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> examination = np.array([[1.0, 0.0], [0.0, 1.0]])
-    >>> draw_ubm_clicks(np.ones((1, 2)), examination, np.random.default_rng(0))
-    array([[ True,  True]])
-    """
+    """Draw clicks of the user browsing model."""
     clicks = np.empty(relevance.shape, dtype=bool)
     last = np.zeros(len(relevance), dtype=np.intp)
     for k in range(relevance.shape[1]):

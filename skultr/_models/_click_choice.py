@@ -8,7 +8,7 @@ log n + log o, it determines examination whatever relevance is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,26 +34,15 @@ class ClickChoice:
 
     Only lists with a click have a likelihood; the arguments of all methods have one value for
     each row of the log that the lists were made from, if nothing else is said.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_used,), int
-        Rows of the log that belong to a list with a click, sorted by list.
-    list_ : ndarray of shape (n_used,), int
-        List of each of these rows, numbered from 0 without a gap.
-    starts : ndarray of shape (n_lists,), int
-        First of these rows of each list.
-    clicks : ndarray of shape (n_used,)
-        (Weighted) number of clicks of each of these rows.
-    total : ndarray of shape (n_lists,)
-        The same of each list.
     """
 
-    rows: Ints | slice
-    list_: Ints
-    starts: Ints
-    clicks: Floats
-    total: Floats
+    rows: Ints | slice  # (n_used,), those of the log in a list with a click, sorted by list
+    list_: Ints  # (n_used,), from 0 without a gap
+    starts: Ints  # (n_lists,), first of the used rows of each list
+    clicks: Floats  # (n_used,), weighted
+    total: Floats  # (n_lists,), clicks of each list
+    #: (n_used,), added to all logits: log exposure, see :meth:`of_log`.
+    offset: Floats | None = None
 
     @classmethod
     def from_rows(cls, list_: Ints, clicks: Floats, shown: Bools | None = None) -> ClickChoice:
@@ -69,16 +58,11 @@ class ClickChoice:
         return cls(rows, np.repeat(np.arange(len(starts)), sizes), starts, clicks, total)
 
     @classmethod
-    def of_log(cls, log: ClickLog) -> tuple[ClickChoice, Floats]:
-        """The clicked lists of a log, with pages of one row joined, and log exposure by row.
-
-        Log exposure belongs to the logits of all methods; it is 0 where nothing was joined.
-        """
-        log, exposure = log.comparable()
+    def of_log(cls, log: ClickLog) -> ClickChoice:
+        """The clicked lists of a log, with pages of one row joined, and log exposure as offset."""
+        log = log.comparable()
         choice = cls.from_rows(log.list_, log.clicks)
-        if exposure is None:
-            return choice, np.broadcast_to(0.0, log.n_rows)
-        return choice, np.log(np.maximum(exposure, TINY))
+        return replace(choice, offset=np.log(np.maximum(log.weight[choice.rows], TINY)))
 
     @property
     def n_clicks(self) -> float:
@@ -114,32 +98,17 @@ class ClickChoice:
 
     def best_weights(
         self,
-        scores: NDArray[np.float64],
-        log_examination: Floats,
+        scores: NDArray[np.float64],  # (n_rows, n_scores) or (n_different, n_scores)
+        log_examination: Floats,  # (n_rows,)
         *,
-        center: Floats | float = 0.0,
-        strength: float = 0.0,
-        place: Ints | None = None,
-    ) -> Floats:
+        center: Floats | float = 0.0,  # w_0
+        strength: float = 0.0,  # λ, in units of the log-likelihood of all clicks
+        place: Ints | None = None,  # (n_used,), index of different scores; by default the rows
+    ) -> Floats:  # (n_scores,)
         r"""Non-negative weights of several scores that make the clicks most likely.
 
         Minimises :math:`-\sum_i c_i \log \mathrm{softmax}(\sum_m w_m s_m + \log o)_i + \tfrac12
         \lambda \lVert w - w_0 \rVert^2`, which is convex.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_rows, n_scores) or (n_different, n_scores)
-        log_examination : ndarray of shape (n_rows,)
-        center : ndarray of shape (n_scores,) or float, default=0.0
-            :math:`w_0`.
-        strength : float, default=0.0
-            :math:`\lambda`, in units of the log-likelihood of all clicks.
-        place : ndarray of shape (n_used,), int, default=None
-            Index of ``scores`` for each used row; by default ``rows``.
-
-        Returns
-        -------
-        weights : ndarray of shape (n_scores,)
         """
         offset = log_examination[self.rows]
         if place is None:
@@ -162,45 +131,26 @@ class ClickChoice:
 
     def likeliest_examination(
         self,
-        relevance: Floats,
-        factor: Ints,
-        start: Floats,
-        weight: float | None = 1.0,
-        log_exposure: Floats | float = 0.0,
-    ) -> Floats:
+        relevance: Floats,  # (n_rows,), g
+        factor: Ints,  # (n_rows,)
+        start: Floats,  # (n_factors,)
+        weight: float | None = 1.0,  # w; None estimates it too, at least 0
+    ) -> Floats:  # (n_factors,)
         r"""Maximum-likelihood log examination by bias factor, given relevance.
 
-        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h + \log n)_i` in :math:`h`.
-
-        Parameters
-        ----------
-        relevance : ndarray of shape (n_rows,)
-            Relevance logit :math:`g` of each row.
-        factor : ndarray of shape (n_rows,), int
-            Code of its bias factor.
-        start : ndarray of shape (n_factors,)
-            Log examination to start from.
-        weight : float or None, default=1.0
-            :math:`w`; None estimates it too, at least 0.
-        log_exposure : ndarray of shape (n_rows,) or float, default=0.0
-            :math:`\log n`, see :meth:`of_log`.
-
-        Returns
-        -------
-        log_examination : ndarray of shape (n_factors,)
-            Determined up to a constant, between -12 and 12; NaN for a factor that occurs in no
-            list with a click.
+        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h)_i` in :math:`h`, which
+        is determined up to a constant, between -12 and 12; NaN for a factor that occurs in no
+        list with a click.
         """
         if not len(self.clicks):
             return np.full(len(start), np.nan)
         g, factor, n = relevance[self.rows], factor[self.rows], len(start)
         # The scale of the scores does not matter, only that they do not overflow.
         g = g - np.maximum.reduceat(g, self.starts)[self.list_]
-        exposure = np.broadcast_to(log_exposure, len(relevance))[self.rows]
 
         def objective(point):
             scaled = g * (point[n] if weight is None else weight)
-            log_shares = self.log_shares(scaled + point[:n][factor] + exposure)
+            log_shares = self.log_shares(scaled + point[:n][factor])
             surplus = self.expected(np.exp(log_shares)) - self.clicks
             gradient = np.bincount(factor, surplus, minlength=n)
             if weight is None:
@@ -214,6 +164,7 @@ class ClickChoice:
 
     def log_shares(self, logits: Floats) -> Floats:
         """Log probability that a click of the list falls on each used row, given their logits."""
+        logits = logits if self.offset is None else logits + self.offset
         highest = np.maximum.reduceat(logits, self.starts)[self.list_]
         logits = logits - highest
         return logits - np.log(np.add.reduceat(np.exp(logits), self.starts))[self.list_]

@@ -11,7 +11,7 @@ from scipy.special import gammainc, gammaincinv, gammaln
 from sklearn.isotonic import isotonic_regression
 
 from .._base._typing import Floats, Ints
-from .._log._cells import Cells, distinct
+from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, encode, pair_codes
 
@@ -69,7 +69,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     lists without the document: a document that was rarely shown stood low.
     """
     n_docs, n_queries = log.n_docs, len(log.query_ids)
-    key, pair = distinct(pair_codes(log.query, log.doc, n_docs), n_queries * n_docs)
+    pair, key = encode(pair_codes(log.query, log.doc, n_docs))
     query, doc = np.divmod(key, n_docs)
     impressions = np.bincount(pair, log.weight, minlength=len(key))
     if log.production is not None:
@@ -79,7 +79,7 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
         return LoggedPlaces(query, doc, impressions, mean[query] - score, pair)
     # The number of lists: of impressions at the position where most of them have a document.
     depth = int(log.position.max(initial=0)) + 1
-    cells, cell = distinct(pair_codes(log.query, log.position, depth), n_queries * depth)
+    cell, cells = encode(pair_codes(log.query, log.position, depth))
     lists = np.zeros(n_queries)
     np.maximum.at(lists, cells // depth, np.bincount(cell, log.weight, minlength=len(cells)))
     below = np.zeros(n_queries)
@@ -123,10 +123,10 @@ def document_posterior(
     per_skip = partial(_per_skip, cells, examination, e)
     n = len(query)
     query = encode(query)[0]
-    level = _Levels(place, c)
+    level = _levels(place, c)
     scale, ratio, unsure = np.ones(n), np.ones(n), np.zeros(n)
     for _ in range(_ROUNDS):
-        curve = level.mean(c, e * scale)
+        curve = _curve(level, place, c, e * scale)
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
         ratio = per_skip(mean)
         spread = _spread(c * ratio, e * ratio, mean, unsure)
@@ -168,32 +168,30 @@ def _mean_below_one(shape, rate):
     return np.where(below > _RARE, cut, steep)
 
 
-class _Levels:
-    """Documents in order of their place, in levels of about equally many clicks.
+def _levels(place, clicks):
+    """Level of each document: in order of their place, of about equally many clicks.
 
     Single documents at the end of the order, examined too rarely for a click, would have a prior
     mean of 0.
     """
+    value, code = np.unique(place, return_inverse=True)
+    by_value = np.bincount(code, clicks, len(value))
+    total = by_value.sum()
+    n_levels = max(int(total / _CLICKS_PER_LEVEL), min(int(total), _LEAST_LEVELS), 1)
+    share = (np.cumsum(by_value) - by_value / 2) / max(total, TINY)
+    level = np.minimum(share * n_levels, n_levels - 1).astype(np.intp)
+    return encode(level)[0][code]
 
-    def __init__(self, place, clicks):
-        self.place = place
-        value, self.code = np.unique(place, return_inverse=True)
-        by_value = np.bincount(self.code, clicks, len(value))
-        total = by_value.sum()
-        n_levels = max(int(total / _CLICKS_PER_LEVEL), min(int(total), _LEAST_LEVELS), 1)
-        share = (np.cumsum(by_value) - by_value / 2) / max(total, TINY)
-        level = np.minimum(share * n_levels, n_levels - 1).astype(np.intp)
-        self.level = encode(level)[0][self.code]
 
-    def mean(self, clicks, examinations):
-        """Mean relevance at each place: it falls with the place, linearly in its logarithm."""
-        c, e = np.bincount(self.level, clicks), np.bincount(self.level, examinations)
-        average = (c.sum() + 0.5) / (e.sum() + 0.5)
-        rate = (c + 0.5 * average) / (e + 0.5)
-        falling = isotonic_regression(rate, sample_weight=e + TINY, increasing=False)
-        weight = examinations + TINY
-        at = np.bincount(self.level, weight * self.place) / np.bincount(self.level, weight)
-        return np.exp(np.interp(self.place, at, np.log(falling)))
+def _curve(level, place, clicks, examinations):
+    """Mean relevance at each place: it falls with the place, linearly in its logarithm."""
+    c, e = np.bincount(level, clicks), np.bincount(level, examinations)
+    average = (c.sum() + 0.5) / (e.sum() + 0.5)
+    rate = (c + 0.5 * average) / (e + 0.5)
+    falling = isotonic_regression(rate, sample_weight=e + TINY, increasing=False)
+    weight = examinations + TINY
+    at = np.bincount(level, weight * place) / np.bincount(level, weight)
+    return np.exp(np.interp(place, at, np.log(falling)))
 
 
 def _spread(clicks, examinations, mean, unsure):

@@ -36,31 +36,19 @@ _STEPS = {"product": ("poisson", "likelihood", "squares"), "additive": ("likelih
 
 @dataclass(frozen=True, eq=False)
 class TabularFit:
-    """What :func:`fit_tabular` found.
+    """What :func:`fit_cells` found: log relevance (product link) or logits (additive link).
 
-    Parameters
-    ----------
-    doc_logits : ndarray of shape (n_docs,)
-        Log relevance (product link) or logit of the document (additive link); NaN for a document
-        in no cell.
-    factor_logits : ndarray of shape (n_factors,)
-        The same for bias factors. Only their differences *within* a component of the log are
-        determined.
-    n_iter : int
-    converged : bool
-    loss, link : str
-    cells : Cells
-    bounded_docs, bounded_factors : ndarray of bool
-        Documents and factors whose estimate sits on a bound although the gradient points outside.
+    Only differences of factors *within* a component of the log are determined.
     """
 
-    doc_logits: np.ndarray
-    factor_logits: np.ndarray
+    doc_logits: np.ndarray  # (n_docs,), NaN for a document in no cell
+    factor_logits: np.ndarray  # (n_factors,)
     n_iter: int
     converged: bool
     loss: str
     link: str
     cells: Cells
+    # Where an estimate sits on a bound although the gradient points outside.
     bounded_docs: np.ndarray
     bounded_factors: np.ndarray
 
@@ -94,10 +82,6 @@ class TabularFit:
         information, if documents have too few clicks for the loss (10 on average for the binomial
         likelihood, 30 for least squares), and for more than 1,500 factors. Infinite for factors
         that no clicked documents connect with the reference.
-
-        Returns
-        -------
-        standard_error : ndarray of shape (n_factors,)
         """
         cells = self.cells
         error = np.full(cells.n_factors, np.nan)
@@ -127,10 +111,6 @@ class TabularFit:
 
         (the sandwich formula with the documents eliminated). It needs no reference factor and no
         dense matrix; infinite for a factor that shares no clicked document with another one.
-
-        Returns
-        -------
-        standard_error : ndarray of shape (n_factors,)
         """
         information, noise = 0.0, 0.0
         for part in self.parts():
@@ -164,7 +144,7 @@ def fit_cells(
     *,
     loss: str = "likelihood",
     link: str = "product",
-    start: Floats | None = None,
+    start: Floats | None = None,  # (n_factors,), in (0, 1)
     max_iter: int = 200,
     tol: float = 1e-7,
 ) -> TabularFit:
@@ -174,38 +154,17 @@ def fit_cells(
         P(c = 1 | d, t) = r_d\, o_t \quad\text{(product)}, \qquad
         P(c = 1 | d, t) = \sigma(g_d + h_t) \quad\text{(additive)}.
 
-    Parameters
-    ----------
-    cells : Cells
-        In parts, each Newton step reads each part once. In memory are one part, a number per
-        document, and a few matrices of shape (n_factors, n_factors).
-    loss : {"likelihood", "squares", "poisson"}, default="likelihood"
-        The binomial likelihood (its optimum is the fixed point of regression-EM and the minimum
-        of the two-tower cross-entropy); least squares of the click rates, weighted by impressions
-        (the fixed point of alternating least squares, the tabular form of dual learning); or the
-        Poisson likelihood.
-    link : {"product", "additive"}, default="product"
-        The additive link supports the likelihood only.
-    start : ndarray of shape (n_factors,), default=None
-        Examination to start from, in (0, 1); by default a uniform draw with a fixed seed. If the
-        log determines relevance, the start does not matter; if not, it decides the result.
-    max_iter : int, default=200
-        Newton steps at most.
-    tol : float, default=1e-7
-        Stop when no logarithm moves by more, or earlier, when the loss falls by too little to
-        change an estimate.
+    ``loss`` is the binomial ``"likelihood"`` (its optimum is the fixed point of regression-EM and
+    the minimum of the two-tower cross-entropy); ``"squares"`` of the click rates, weighted by
+    impressions (the fixed point of alternating least squares, the tabular form of dual learning);
+    or the ``"poisson"`` likelihood. The additive link supports the likelihood only. If the log
+    determines relevance, the examination of ``start`` does not matter; if not, it decides the
+    result. Newton's method stops when no logarithm moves by more than ``tol``, or earlier, when
+    the loss falls by too little to change an estimate.
 
-    Returns
-    -------
-    fit : TabularFit
+    Of cells in parts, each step reads each part once. In memory are one part, a number per
+    document, and a few matrices of shape (n_factors, n_factors).
 
-    Raises
-    ------
-    ValueError
-        If the cells do not fit into memory and have more than 1,500 bias factors.
-
-    Notes
-    -----
     With the product link both likelihoods are convex in the logarithms: the optimum is unique up
     to one constant per component. Probabilities stay within [1e-6, 1].
 
@@ -243,31 +202,16 @@ def fit_cells(
 
 
 def fit_factors(
-    logits: Floats,
-    factor: Ints,
-    clicks: Floats,
-    weight: Floats,
+    logits: Floats,  # (n_rows,)
+    factor: Ints,  # (n_rows,)
+    clicks: Floats,  # (n_rows,)
+    weight: Floats,  # (n_rows,)
     *,
     link: str = "product",
     n_factors: int,
-) -> Floats:
-    """Maximum-likelihood logits of the bias factors, given those of the documents.
-
-    Parameters
-    ----------
-    logits : ndarray of shape (n_rows,)
-        Log relevance (product link) or logit (additive link) of the document of each row.
-    factor : ndarray of shape (n_rows,), int
-    clicks, weight : ndarray of shape (n_rows,)
-        Number of clicks and of impressions.
-    link : {"product", "additive"}, default="product"
-    n_factors : int
-
-    Returns
-    -------
-    factor_logits : ndarray of shape (n_factors,)
-        NaN for a factor without impressions.
-    """
+) -> Floats:  # (n_factors,)
+    """Maximum-likelihood logits of bias factors, given that of the document of each row; NaN for
+    a factor without impressions."""
     # The problem of best_documents with the roles of documents and factors exchanged.
     rows = Cells(factor, np.arange(len(factor)), clicks, weight, n_factors, len(factor))
     if link == "product":

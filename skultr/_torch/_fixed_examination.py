@@ -12,10 +12,10 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from .._base._typing import Bools, Floats, Ints
-from .._log._factors import loss_scale
+from .._log._cells import loss_scale
 from .._log._segments import TINY
 from .._models._click_choice import ClickChoice
-from ._losses import CLICK_ONLY, LOSSES, ListLoss, exposure_loss
+from ._losses import CLICK_ONLY, LOSSES, ListLoss
 from ._networks import ListScores, stream
 
 if TYPE_CHECKING:
@@ -44,21 +44,17 @@ class ListTarget:
     loss: str = "softmax"
     validation: ListTarget | None = None
 
-    def on(self, log: ClickLog, traffic_exponent: float) -> tuple[ClickLog, bool]:
+    def on(self, log: ClickLog, traffic_exponent: float) -> ClickLog:
         """The log with tempered traffic, the clicks of the target, and its examination.
 
-        For a listwise loss, pages of one row are joined; the second value says whether any were.
+        For a listwise loss, pages of one row are joined, and weights are exposures.
         """
-        exposure = None
-        if self.loss == "softmax":
-            log, exposure = log.comparable()
         factor = log.traffic_factors(traffic_exponent)[log.query]
-        clicks = (self.clicks * factor).astype(np.float32)
-        factor *= log.weight
-        if self.examination is not None:
-            factor *= self.examination
-        log = replace(log, clicks=clicks, weight=factor.astype(np.float32))
-        return log, exposure is not None
+        clicks, weight = self.clicks * factor, log.weight * factor
+        if self.loss == "softmax":
+            log = log.comparable()
+            weight = log.weight if self.examination is None else weight * self.examination
+        return replace(log, clicks=clicks.astype(np.float32), weight=weight.astype(np.float32))
 
 
 def fit_listwise(
@@ -75,20 +71,16 @@ def fit_listwise(
     likelihood :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. The caller has seeded
     torch's random stream (``learner._seeded()``).
     """
-    log, is_joined = target.on(log, learner.traffic_exponent)
+    log = target.on(log, learner.traffic_exponent)
     click_only = target.loss in CLICK_ONLY
     scale = loss_scale(log, log.clicks if click_only else log.weight)
     validation = None
     if target.validation is not None:
-        validation, more = target.validation.on(learner._validation, learner.traffic_exponent)
-        is_joined |= more
-    # Within a page all weights are equal, and no offset.
-    with_offset = is_joined or target.examination is not None
-    loss = exposure_loss if with_offset else LOSSES[target.loss]
+        validation = target.validation.on(learner._validation, learner.traffic_exponent)
     module = ListScores(learner._network(log.features, constant=not click_only))
     learner._train(
         module,
-        ListLoss(loss, scale),
+        ListLoss(LOSSES[target.loss], scale),
         log,
         log.clicks,
         click_only=click_only,
@@ -173,31 +165,29 @@ def fit_affine(
     center = weight @ scores / total
     spread = max(float(np.sqrt(weight @ (scores - center) ** 2 / total)), 1e-9)
     standard = (scores - center) / spread
+    powers = np.stack([np.ones(len(standard)), standard])
 
     def objective(point):
         relevance = expit(point[0] + point[1] * standard)
         chance = np.clip(examination * relevance, 1e-12, 1 - 1e-12)
         loss = -(clicks @ np.log(chance) + (weight - clicks) @ np.log1p(-chance))
         slope = (weight * chance - clicks) / (1 - chance) * (1 - relevance)
-        return loss / total, np.array([slope.sum(), slope @ standard]) / total
+        bend = weight * chance * (1 - relevance) ** 2 / (1 - chance)
+        information = powers * bend @ powers.T / total
+        return loss / total, powers @ slope / total, information
 
     rate = float(np.clip(clicks.sum() / (weight @ examination), 1e-6, 1 - 1e-6))
     start = [logit(rate), min(spread, 3.0)]
     bounds = [(-20.0, 20.0), (0.01, 20.0)]
-    point = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-
-    def fisher_step(point):
-        relevance = expit(point[0] + point[1] * standard)
-        chance = np.clip(examination * relevance, 1e-12, 1 - 1e-12)
-        curvature = weight * chance * (1 - relevance) ** 2 / (1 - chance) / total
-        first = curvature @ standard
-        information = np.array([[curvature.sum(), first], [first, curvature @ standard**2]])
-        return np.linalg.lstsq(information, objective(point)[1], rcond=1e-9)[0]
-
+    point = minimize(
+        lambda point: objective(point)[:2], start, jac=True, method="L-BFGS-B", bounds=bounds
+    ).x
     # Equal clicks in other rows must give an equal result, to more digits than L-BFGS has.
     for _ in range(_N_POLISHING):
-        better = np.clip(point - fisher_step(point), *np.transpose(bounds))
-        if objective(better)[0] > objective(point)[0] + 1e-12:
+        loss, gradient, information = objective(point)
+        step = np.linalg.lstsq(information, gradient, rcond=1e-9)[0]
+        better = np.clip(point - step, *np.transpose(bounds))
+        if objective(better)[0] > loss + 1e-12:
             break
         point = better
     shift, scale = point
@@ -223,14 +213,13 @@ class _HeldOutClicks:
     clicks: ClickChoice
     query: Ints  # (n_lists,)
     log_examination: Floats  # (n_rows,)
-    log_exposure: Floats  # (n_rows,)
 
     @classmethod
     def of_log(cls, log):
         """The clicks of a log of held-out queries, with its propensities as examination."""
-        clicks, log_exposure = ClickChoice.of_log(log)
+        clicks = ClickChoice.of_log(log)
         query = log.query[clicks.rows[clicks.starts]]
-        return cls(clicks, query, np.log(np.maximum(log.propensity, TINY)), log_exposure)
+        return cls(clicks, query, np.log(np.maximum(log.propensity, TINY)))
 
     def fits(self, scores):
         """A :class:`_HeldOutFit` for each name; ``scores`` have one number per row."""
@@ -243,7 +232,7 @@ class _HeldOutClicks:
         return {name: self._fit(of_rows, free=True) for name, of_rows in scores.items()}
 
     def _fit(self, scores, free=False):
-        offset = self.log_exposure + (0.0 if free else self.log_examination)
+        offset = (0.0 if free else 1.0) * self.log_examination
         parts = np.column_stack([scores, self.log_examination])[:, : 1 + free]
         weights = self.clicks.best_weights(parts, offset)
         losses = self.clicks.list_losses(parts @ weights + offset) / self.clicks.n_clicks

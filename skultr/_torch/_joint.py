@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,10 +11,10 @@ from torch import nn
 from torch.nn.functional import logsigmoid
 
 from .._base._typing import Floats
-from .._log._factors import loss_scale
+from .._log._cells import loss_scale
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
-from ._losses import list_log_softmax
+from ._losses import list_log_softmax, log_exposure
 from ._networks import ListScores
 
 if TYPE_CHECKING:
@@ -61,17 +60,16 @@ def fit_dual(
         of the last batches.
     """
     impressions = np.bincount(log.bias, log.weight)
-    training, is_joined = _with_exposure(log.tempered(learner.traffic_exponent)[0])
+    training = log.tempered(learner.traffic_exponent)[0].comparable()
     validation = learner._tempered_validation()
     if validation is not None:
-        validation, more = _with_exposure(validation)
-        is_joined |= more
+        validation = validation.comparable()
     with learner._seeded():
         network = learner._network(log.features, constant=False)
         module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
         learner._train(
             module,
-            DualLoss(loss_scale(training, training.clicks), max_weight, is_joined),
+            DualLoss(loss_scale(training, training.clicks), max_weight),
             training,
             training.clicks,
             click_only=True,
@@ -82,16 +80,8 @@ def fit_dual(
     part = log.sample().times(log.traffic_factors(learner.traffic_exponent))
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
-    choice, log_exposure = ClickChoice.of_log(part)
-    return choice.likeliest_examination(
-        relevance, part.bias, start - start.mean(), log_exposure=log_exposure
-    )
-
-
-def _with_exposure(log):
-    """The log with pages of one row joined and exposure as weights, and whether any were."""
-    log, exposure = log.comparable()
-    return (log, False) if exposure is None else (replace(log, weight=exposure), True)
+    choice = ClickChoice.of_log(part)
+    return choice.likeliest_examination(relevance, part.bias, start - start.mean())
 
 
 def fit_towers(
@@ -178,29 +168,25 @@ class DualLoss(nn.Module):
     under :math:`\mathrm{softmax}(g + h)`, which is the prediction of both parts together. It has
     no weights, which would change from epoch to epoch and add variance.
 
+    The weight of a row is its exposure, whose logarithm is added to the logits of each softmax.
+
     Parameters
     ----------
     scale : float
         Constant factor of the loss, the same for the whole log.
     max_weight : float or None
         Upper bound on both weights.
-    exposed : bool, default=False
-        True if the rows of a list differ in exposure, which the batches hold as weight. Its
-        logarithm is then added to the logits of each softmax.
     """
 
-    def __init__(
-        self, scale: float, max_weight: float | None = None, exposed: bool = False
-    ) -> None:
+    def __init__(self, scale: float, max_weight: float | None = None) -> None:
         super().__init__()
         self.scale = scale
         self.max_weight = max_weight
-        self.exposed = exposed
 
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance, examination) logits of shape (n_lists, width)."""
         relevance, examination = outputs
-        exposure = batch.weight.clamp(min=1e-12).log() if self.exposed else 0.0
+        exposure = log_exposure(batch.weight)
         if not self.training:
             return self._click_loss(relevance + examination + exposure, batch)
         examined = self._weights(-examination)

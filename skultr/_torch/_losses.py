@@ -18,7 +18,6 @@ pairs and no more."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -27,7 +26,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 if TYPE_CHECKING:
-    from .._log._clicklog import ClickLog
     from ._lists import ListBatch
 
 #: ``loss(scores, clicks, weight, mask)``, see above.
@@ -59,28 +57,18 @@ def list_log_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 def softmax_loss(
     scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    r"""Listwise cross-entropy :math:`-\sum_i c_i \log \mathrm{softmax}(s)_i`."""
-    return -(clicks * list_log_softmax(scores, mask)).sum()
+    r"""Listwise cross-entropy :math:`-\sum_i c_i \log \mathrm{softmax}(s + \log w)_i`.
 
-
-def listwise(log: ClickLog) -> tuple[ClickLog, Loss]:
-    """A log whose lists can be compared, and its loss: with an offset where pages were joined."""
-    lists, exposure = log.comparable()
-    if exposure is None:
-        return log, softmax_loss
-    return replace(lists, weight=exposure), exposure_loss
-
-
-def exposure_loss(
-    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    r"""Listwise cross-entropy with exposure as an offset.
-
-    :math:`-\sum_i c_i \log \mathrm{softmax}(s + \log w)_i`, with ``weight`` the expected number
-    of examinations of each row. It is the likelihood of where the clicks of a list fell: no click
-    weighs more than another, however seldom its row is examined.
+    With ``weight`` the expected number of examinations of each row (``ClickLog.comparable``), it
+    is the likelihood of where the clicks of a list fell: no click weighs more than another,
+    however seldom its row is examined.
     """
-    return softmax_loss(scores + weight.clamp(min=1e-12).log(), clicks, weight, mask)
+    return -(clicks * list_log_softmax(scores + log_exposure(weight), mask)).sum()
+
+
+def log_exposure(weight: torch.Tensor) -> torch.Tensor:
+    """The offset of the scores of rows whose exposure differs; 0 where it is 1."""
+    return weight.clamp(min=1e-12).log()
 
 
 def bce_loss(

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from .._log._factors import factor_table
+from .._log._cells import factor_table
 from ._em import PRIOR_CONSTRAINT, empirical_beta, given_prior, posterior_mean
 from ._model import KnownFactors, TableClickModel
 

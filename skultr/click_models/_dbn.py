@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from .._base._sklearn import Interval
-from .._log._factors import loss_scale
+from .._log._cells import loss_scale
 from ._cascade import ChainMixin, count_chain, start_attraction
 from ._em import WEAK
 from ._gradient import SHARED_LEARNING_RATE, GradientClickModel

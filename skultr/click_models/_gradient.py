@@ -42,11 +42,6 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
     def _needs_features(self):
         return self.solver == "gradient"
 
-    def _row_parameters(self, X, qid, doc):
-        if self.solver == "em":
-            return super()._row_parameters(X, qid, doc)
-        return self._network_parameters(self._read_features(X, reset=False))
-
     def _network_parameters(self, features):
         """Outputs of the network as probabilities, a dict of arrays of shape (n_rows,)."""
         outputs = expit(self._outputs(self.network_, features)).T

@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._base._sklearn import safe_indexing
 from .._base._typing import Column, Floats, Ints, Table
+from .._log._cells import known_factor_codes
 from .._log._dataset import ClickDataset
 from .._log._documents import KnownDocuments
-from .._log._factors import known_factor_codes
 from .._log._faults import count_of
 from .._log._reader import read, read_lists, take_clicks
 from .._log._roles import count_rows, read_role
@@ -290,7 +290,8 @@ class BaseClickModel(BaseRanker):
 class TableClickModel(BaseClickModel):
     """Click models with a table of parameters, one row per document.
 
-    Subclasses call ``_remember_documents`` in ``_fit``.
+    Subclasses call ``_remember_documents`` in ``_fit``. Where ``_needs_features`` is true, a
+    network stands for the table, and they write ``_network_parameters(features)``.
     """
 
     @property
@@ -319,6 +320,8 @@ class TableClickModel(BaseClickModel):
         self.documents_ = pd.DataFrame(columns, index=self._documents.index)
 
     def _row_parameters(self, X, qid, doc):
+        if self._needs_features:
+            return self._network_parameters(self._read_features(X, reset=False))
         return self._parameters_at(self._places(X, qid, doc))
 
     def _parameters_at(self, place):

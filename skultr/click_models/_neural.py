@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .._base._sklearn import Interval, StrOptions
-from .._log._factors import examination_table, loss_scale
+from .._log._cells import examination_table, loss_scale
 from .._log._faults import count_of
 from .._log._segments import rectangles
 from .._torch._joint import TowersLoss
@@ -140,10 +140,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
             **self._parameters_of(vectors),
         )
 
-    def _row_parameters(self, X, qid, doc):
-        if self.relevance == "embedding":
-            return super()._row_parameters(X, qid, doc)
-        features = self._read_features(X, reset=False)
+    def _network_parameters(self, features):
         return self._parameters_of(self._outputs(self.network_, features))
 
     def _parameters_of(self, vectors):

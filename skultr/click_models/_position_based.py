@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from .._base._sklearn import StrOptions
-from .._log._factors import factor_table
+from .._log._cells import factor_table
 from .._log._segments import TINY
 from .._models._browsing import pbm_click_probability
 from .._models._document_posterior import document_posterior, logged_places

@@ -107,6 +107,8 @@ class UBMModel(ProductModel):
     NotIdentifiableWarning
         If no documents compare the ranks. Examination is then an assumption, which falls with the
         root of the rank by default.
+    ConvergenceWarning
+        If the estimate of examination did not converge.
 
     Notes
     -----
@@ -235,13 +237,6 @@ def _last_positions(log):
     return np.where(above >= starts, log.position[above], 0) * (place > 1)
 
 
-def _groups(n_ranks):
-    """Group of each (rank, last click): by rank without a click above, else by distance."""
-    rank, last = np.indices((n_ranks, n_ranks))
-    distance = np.clip(rank + 1 - last, 1, n_ranks - 1 if n_ranks > 1 else 1)
-    return np.where(last == 0, rank, n_ranks + distance - 1).ravel()
-
-
 def _effects(cells, n_ranks):
     """Effects of the rank and of the distance from the last click on log examination: a sparse
     (n_ranks**2, n_effects), the log examination without effects, and the effects' spread."""
@@ -265,8 +260,11 @@ def _effects(cells, n_ranks):
 
 
 def _joined_groups(cells, n_ranks):
-    """The same with few neighbours joined, numbers from 0 without gaps."""
-    group = _groups(n_ranks)
+    """Group of each (rank, last click), from 0 without gaps: by rank without a click above, and
+    else by distance, with few neighbours joined."""
+    rank, last = np.indices((n_ranks, n_ranks))
+    distance = np.clip(rank + 1 - last, 1, max(n_ranks - 1, 1))
+    group = np.where(last == 0, rank, n_ranks + distance - 1).ravel()
     weight = np.bincount(group[cells.factor], cells.weight, minlength=2 * n_ranks)
     by_rank, by_distance = (factor_groups(of, GROUP_IMPRESSIONS) for of in np.split(weight, 2))
     # Without any click that has a row below it, the curve by rank stands for that by distance.

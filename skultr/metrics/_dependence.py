@@ -364,22 +364,18 @@ class _Grades:
         self.n_left_out = len(self.code) - len(rows)
 
     def warn_about_small(self):
-        if not (self.n_together or self.n_left_out):
+        fates = {
+            "compared by ranks within the grade, all these grades together, which finds a part of "
+            "strong dependence only": self.n_together,
+            "left out of the value, being alone in the grade, or in grades that together have "
+            f"fewer than {SMALLEST_GRADE}": self.n_left_out,
+        }
+        told = [f"{count_of(n, 'document')} {fate}" for fate, n in fates.items() if n]
+        if not told:
             return
-        said = []
-        if self.n_together:
-            said.append(
-                f"{count_of(self.n_together, 'document')} compared by ranks within the grade, all "
-                "these grades together, which finds a part of strong dependence only"
-            )
-        if self.n_left_out:
-            said.append(
-                f"{count_of(self.n_left_out, 'document')} left out of the value, being alone in "
-                f"the grade, or in grades that together have fewer than {SMALLEST_GRADE}"
-            )
         warn_user(
             f"Grades of fewer than {SMALLEST_GRADE} of the {len(self.code)} documents: "
-            f"{'; '.join(said)}. Annotate more documents, or merge grades yourself where their "
+            f"{'; '.join(told)}. Annotate more documents, or merge grades yourself where their "
             "differences do not matter.",
             ClickDataWarning,
         )

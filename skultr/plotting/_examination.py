@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from sklearn.isotonic import isotonic_regression
 
 from .._base._typing import ArrayLike, Floats
+from ..identifiability._bias_features import factor_labels
 from ._axes import TRUTH, Display, factor_text, fitted_value, method_colors, shades, steps_of
 
 if TYPE_CHECKING:
@@ -354,12 +355,10 @@ def _by_factor(table, steps):
     for step in steps:
         factors = getattr(step, "factors_", None)
         if isinstance(factors, pd.DataFrame) and "code" in factors and len(factors):
-            values = list(factors.drop(columns="code").itertuples(index=False, name=None))
-            if factors.shape[1] == 2:
-                values = [value for (value,) in values]
-            known = factors["code"].isin(table.index).to_numpy()
-            index = pd.Index(values, tupleize_cols=False, name="bias")[known]
-            return table.loc[factors["code"][known]].set_axis(index)
+            known = np.flatnonzero(factors["code"].isin(table.index))
+            values = factor_labels(factors.drop(columns="code"), known).tolist()
+            index = pd.Index(values, tupleize_cols=False, name="bias")
+            return table.loc[factors["code"].iloc[known]].set_axis(index)
     return table
 
 

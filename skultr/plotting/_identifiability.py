@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from .._base._typing import ArrayLike, Column, Frame
+from ..identifiability._bias_features import factor_labels
 from ..identifiability._factor_rank import factor_rank
 from ..identifiability._graph import IdentifiabilityGraph
 from ._axes import Display, factor_text, palette, write_cells
@@ -327,14 +328,10 @@ def _shared_documents(pairs, n_factors):
 
 def _by_code(links, factors):
     """Links with the codes of their factors instead of their values."""
-    values = factors.itertuples(index=False, name=None)
-    if factors.shape[1] == 1:
-        values = (value for (value,) in values)
+    values = factor_labels(factors, np.arange(len(factors))).tolist()
     code = {value: i for i, value in enumerate(values)}
-    return links.assign(
-        factor_a=[code[value] for value in links["factor_a"]],
-        factor_b=[code[value] for value in links["factor_b"]],
-    )
+    ends = ("factor_a", "factor_b")
+    return links.assign(**{name: [code[value] for value in links[name]] for name in ends})
 
 
 def _bar_rows(components):

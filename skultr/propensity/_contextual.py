@@ -9,7 +9,6 @@ from numbers import Integral
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
-import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -18,10 +17,9 @@ from torch import nn
 
 from .._base._sklearn import Interval
 from .._base._typing import ArrayLike, Frame
-from .._log._cells import read_cells
+from .._log._cells import loss_scale, read_cells
 from .._log._clicklog import ClickLog
 from .._log._estimator import FitTask
-from .._log._factors import loss_scale
 from .._log._hashing import equal_rows
 from .._log._roles import (
     ROLES,
@@ -34,7 +32,7 @@ from .._log._roles import (
 )
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
-from .._torch._losses import LOSSES, ListLoss
+from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError
 from ._curves import (
@@ -260,7 +258,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         moved = log.version != log.version[log.offsets[log.list_]]
         self._compares_contexts = bool(moved.any())
         log, _ = log.tempered(self.traffic_exponent)
-        criterion = ListLoss(LOSSES["softmax"], loss_scale(log, log.clicks))
+        criterion = ListLoss(softmax_loss, loss_scale(log, log.clicks))
         with self._seeded():
             n_factors = len(reference)
             module = CellLogits(self._network(log.features, n_factors), n_factors)
@@ -370,7 +368,7 @@ def _documents_as_lists(cells, contexts):
         features=contexts,
         version=cells.factors.user[factor],
         doc_of_version=np.arange(len(contexts)),
-        query=cells.doc_query[cells.doc[rows]],
+        query_of_list=cells.doc_query[cells.doc[rows[offsets[:-1]]]],
         user=zeros,
         position=zeros + 1,
         bias=bias[factor],
@@ -386,10 +384,10 @@ def _documents_as_lists(cells, contexts):
 
 
 class CellLogits(nn.Module):
-    """Logit of each cell of a document: log impressions plus log examination.
+    """Log examination of each cell of a document.
 
-    The softmax over the cells of a document is the probability that a click on it was in each of
-    them; relevance cancels.
+    The softmax over the cells of a document, with log impressions added, is the probability that
+    a click on it was in each of them; relevance cancels.
     """
 
     def __init__(self, network, n_factors):
@@ -398,7 +396,7 @@ class CellLogits(nn.Module):
         self.n_factors = n_factors
 
     def forward(self, batch):
-        """Logits of the cells of a ``ListBatch`` whose lists are documents; 0 at padding."""
+        """Log examination in a ``ListBatch`` whose lists are documents; 0 at padding."""
         log_examination = self.network[1](batch.features)
         expected = (len(batch.features), self.n_factors)
         if log_examination.shape != expected:
@@ -408,5 +406,4 @@ class CellLogits(nn.Module):
                 "the last layer of the module."
             )
         own = log_examination.gather(1, batch.bias[:, None])[:, 0]
-        impressions = torch.where(batch.mask, batch.weight, 1.0)
-        return batch.pad(own) + impressions.log()
+        return batch.pad(own)

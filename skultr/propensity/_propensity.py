@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base._typing import AnyFrame, Column, Floats, Frame, Scope, Table
+from .._log._cells import bias_values
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
 from .._log._documents import FeatureTable
 from .._log._estimator import ReadsLogs, afresh, names_of
-from .._log._factors import bias_values
 from .._log._reader import clicks_of
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 

@@ -17,14 +17,14 @@ from torch.nn.functional import logsigmoid
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Column, Floats, Ints, Table
-from .._log._factors import (
+from .._log._cells import (
     examination_table,
     factor_codes,
     loss_scale,
 )
 from .._log._segments import TINY
 from .._models._solve import maximise
-from .._torch._losses import ListLoss, listwise
+from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..exceptions import ClickDataWarning, warn_user
@@ -269,8 +269,8 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         # The sum of debiased clicks may be 0 or negative; that of modelled clicks is positive.
         unit = log.weight * relevance
         module = ListScores(self._network(log.features))
-        lists, loss = listwise(log)
-        loss = ListLoss(loss, loss_scale(lists, unit))
+        lists = log.comparable()
+        loss = ListLoss(softmax_loss, loss_scale(lists, unit))
         self._train(module, loss, lists, labels, click_only=False, task=task)
 
     def _labels(self, log, relevance):
@@ -293,6 +293,8 @@ _GAPS = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]])
 #: Weight of the logarithmic barrier at the bounds of the coefficients, relative to the share of
 #: clicked (or of unclicked, if smaller) impressions of a bias factor; and the least such share.
 _BARRIER, _LEAST_SHARE = 1e-6, 1e-9
+#: Largest part of the way to a bound that one step takes.
+_TO_BOUND = 0.99
 #: At the start of training, P(click | relevant) is the click rate times 1 plus this number, and
 #: P(click | irrelevant) the click rate times 1 minus this number.
 _START = 0.1
@@ -401,20 +403,9 @@ def fit_trust(
     all bias factors at once. A logarithmic barrier keeps the bounds; it is small enough to leave
     the first five digits unchanged.
 
-    Parameters
-    ----------
-    relevance : ndarray of shape (n_rows,)
-        In [0, 1].
-    factor : ndarray of shape (n_rows,), int
-    clicks, weight : ndarray of shape (n_rows,)
-    n_factors : int
-
-    Returns
-    -------
-    low, high : ndarray of shape (n_factors,)
-        :math:`\beta` and :math:`\alpha + \beta`; NaN for a factor without impressions. If
-        relevance does not vary within a factor, all pairs with the same mean have the same
-        likelihood, and the barrier chooses among them.
+    The rows of the result are :math:`l = \beta` and :math:`h = \alpha + \beta`, NaN for a factor
+    without impressions. If relevance does not vary within a factor, all pairs with the same mean
+    have the same likelihood, and the barrier chooses among them.
     """
 
     def by_factor(values):
@@ -429,23 +420,27 @@ def fit_trust(
     scale = np.maximum(np.minimum(rate, 1 - rate), _LEAST_SHARE)
     barrier = _BARRIER * scale
 
+    # Where rounding reaches a bound, the value is no number, and the step is halved.
+    @np.errstate(divide="ignore", invalid="ignore")
     def objective(point):
         gaps = _GAPS @ point.T + [[0], [0], [1]]
-        inside = (gaps > 0).all(axis=0)
-        gaps = np.where(inside, gaps, 1.0)
-        chance = (shares * np.where(inside, point.T, 0.5)[:, factor]).sum(axis=0)
+        chance = (shares * point.T[:, factor]).sum(axis=0)
         value = by_factor(hits * np.log(chance) + misses * np.log1p(-chance))
-        value = np.where(inside, value + barrier * np.log(gaps).sum(axis=0), -np.inf)
+        value += barrier * np.log(gaps).sum(axis=0)
         slope = hits / chance - misses / (1 - chance)
         gradient = np.stack([by_factor(slope * share) for share in shares])
         gradient += _GAPS.T @ (barrier / gaps)
         bent = (hits / chance**2 + misses / (1 - chance) ** 2) * shares
         curvature = np.array([[by_factor(bend * share) for share in shares] for bend in bent])
         curvature += np.einsum("ki,kt,kj->ijt", _GAPS, barrier / gaps**2, _GAPS)
-        return value, gradient.T, np.moveaxis(curvature, -1, 0)
+        return value, gradient.T, (np.moveaxis(curvature, -1, 0), gaps)
 
     def newton_step(curvature, gradient):
-        return np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+        curvature, gaps = curvature
+        step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+        # Most of the way to a bound, so that the point stays inside.
+        used = np.max(-(_GAPS @ step.T) / gaps, axis=0)
+        return step / np.maximum(used / _TO_BOUND, 1.0)[:, None]
 
     rate = np.clip(rate, _LEAST_SHARE, 1 - _LEAST_SHARE)
     start = np.stack([0.5 * rate, 0.5 * (rate + np.minimum(2 * rate, 1.0))], axis=1)

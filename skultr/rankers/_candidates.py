@@ -66,7 +66,7 @@ class Candidates(NamedTuple):
         return replace(
             log,
             version=self.version,
-            query=self.query,
+            query_of_list=self.query[offsets[:-1]],
             user=np.zeros_like(self.query),
             position=rows - np.repeat(offsets[:-1], np.diff(offsets)) + 1,
             bias=rows,

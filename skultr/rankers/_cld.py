@@ -22,7 +22,7 @@ from torch.special import log_ndtr
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Bools, Floats, Table
-from .._log._factors import loss_scale
+from .._log._cells import loss_scale
 from .._log._pickles import NotPickled
 from .._torch._losses import list_log_softmax
 from .._torch._net import NeuralEstimator

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import StrOptions, safe_indexing
 from .._base._typing import Column, Floats, Table
+from .._log._cells import examination_table, factor_codes, factor_table
 from .._log._documents import KnownDocuments
-from .._log._factors import examination_table, factor_codes, factor_table
 from .._log._roles import read_role
 from .._log._segments import TINY
 from .._models._table_curve import TableCurve, table_curve

@@ -71,20 +71,18 @@ def _by_documents(log, table, told):
 
 def _by_scores(log, scores, told):
     log = log.sample(_MAX_ROWS)
-    choice, log_exposure = ClickChoice.of_log(log)
+    choice = ClickChoice.of_log(log)
     n_factors = len(log.bias_values)
     if not len(choice.rows):
         return Implied(np.full(n_factors, np.nan), False)
     relevance = scores[log.version]
 
     def loss(curve):
-        examination = curve[log.bias] + log_exposure
+        examination = curve[log.bias]
         weight = choice.best_weights(relevance[:, None], examination)[0]
         return choice.loss(weight * relevance + examination)
 
-    found = choice.likeliest_examination(
-        relevance, log.bias, told - told.mean(), None, log_exposure
-    )
+    found = choice.likeliest_examination(relevance, log.bias, told - told.mean(), None)
     gain = choice.n_clicks * (loss(told) - loss(np.where(np.isnan(found), told, found)))
     clicks = np.bincount(log.bias[choice.rows], choice.clicks, minlength=n_factors)
     ratio = found - told
@@ -106,7 +104,7 @@ def _matters(gap, clicks):
 
 def warn_about_one_row_pages(log: ClickLog, subject: str, instead: str) -> None:
     """Warn if most clicks of some queries fell on pages of one row, where nothing is compared."""
-    if log.comparable()[1] is None:
+    if log.comparable().n_lists == log.n_lists:
         return
     clicks = np.bincount(log.list_, log.clicks, minlength=log.n_lists)
     share = clicks[np.diff(log.offsets) == 1].sum() / clicks.sum()

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from .._base._sklearn import Interval
 from .._base._typing import Floats
-from .._log._factors import examination_table
+from .._log._cells import examination_table
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
 from .._torch._joint import fit_dual
@@ -169,8 +169,8 @@ class DLARanker(ClickRanker):
         """Set the scale of the scores so that the clicks of a list fall as they predict."""
         log = log.sample()
         score = self._outputs(self.network_, log.features)[:, 0][log.version]
-        choice, log_exposure = ClickChoice.of_log(log)
-        weight = choice.best_weights(score[:, None], log_examination[log.bias] + log_exposure)[0]
+        choice = ClickChoice.of_log(log)
+        weight = choice.best_weights(score[:, None], log_examination[log.bias])[0]
         self._units = 0.0, max(float(weight), 0.01)
 
     def _fit_factors_again(self, log, link="product"):

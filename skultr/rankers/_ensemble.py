@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base._sklearn import Interval, seeded_clone
 from .._base._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from .._log import _faults
-from .._log._factors import examination_table
+from .._log._cells import examination_table
 from .._log._hashing import equal_rows, hash_columns
 from .._log._roles import read_role
 from .._log._segments import TINY, encode, pair_codes

@@ -36,14 +36,13 @@ class HeldOut:
     bias: Ints  # (n_used,)
     n_factors: int
     offset: Floats  # (n_used,)
-    log_exposure: Floats  # (n_used,)
     query: Ints  # (n_lists,)
     choice: ClickChoice  # of used rows
 
     @classmethod
     def of_log(cls, log: ClickLog, candidates: Ints, scores: NDArray[np.float64]) -> HeldOut:
         """The clicks of a log, and members' scores of the pairs :func:`candidates_of` it."""
-        choice, log_exposure = ClickChoice.of_log(log)
+        choice = ClickChoice.of_log(log)
         rows = choice.rows
         return cls(
             scores,
@@ -52,8 +51,7 @@ class HeldOut:
             ).astype(np.int32),
             log.bias[rows],
             len(log.bias_values),
-            np.log(log.propensity[rows]) + log_exposure[rows],
-            log_exposure[rows],
+            np.log(log.propensity[rows]),
             log.query[rows[choice.starts]],
             replace(choice, rows=slice(None)),
         )
@@ -98,10 +96,8 @@ class HeldOut:
         :math:`h`, so that a wrong curve can neither feign nor hide evidence.
         """
         choice, factor, n = self.choice, self.bias, self.n_factors
-        free = choice.likeliest_examination(
-            np.zeros(len(factor)), factor, np.zeros(n), log_exposure=self.log_exposure
-        )
-        share = choice.shares(np.nan_to_num(free)[factor] + self.log_exposure)
+        free = choice.likeliest_examination(np.zeros(len(factor)), factor, np.zeros(n))
+        share = choice.shares(np.nan_to_num(free)[factor])
         expected = choice.expected(share)
         score = self.scores[:, members].mean(axis=1)[self.candidate]
         score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]

@@ -16,7 +16,7 @@ from torch import nn
 
 from .._base._sklearn import Interval
 from .._base._typing import Floats, Table
-from .._log._factors import loss_scale
+from .._log._cells import loss_scale
 from .._log._segments import TINY
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ScaleFeatures

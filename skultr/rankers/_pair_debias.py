@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from .._base._sklearn import Interval
-from .._log._factors import examination_table, loss_scale
+from .._log._cells import examination_table, loss_scale
 from .._torch._losses import loss_by_row, sum_of_pairs
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores

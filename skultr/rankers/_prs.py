@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._log._factors import loss_scale
+from .._log._cells import loss_scale
 from .._log._segments import pair_codes, rectangles
 from .._torch._losses import ListLoss, propensity_ratio_loss
 from .._torch._networks import ListScores

@@ -16,10 +16,10 @@ from torch import nn
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Column, Floats, Table
-from .._log._factors import factor_codes, loss_scale
+from .._log._cells import factor_codes, loss_scale
 from .._log._segments import encode
 from .._torch._fixed_examination import ListTarget, fit_listwise
-from .._torch._losses import ListLoss, listwise
+from .._torch._losses import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import Linear, SideBySide
 from ..identifiability._graph import warn_unless_identifiable
@@ -445,7 +445,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         else:
             rate = log.clicks.sum() / log.weight.sum()
             module = PositiveVectorModule(network, rate, shape)
-        lists, loss = listwise(log) if click_only else (log, binomial_loss)
+        lists, loss = (log.comparable(), softmax_loss) if click_only else (log, binomial_loss)
         n_epochs = NeuralEstimator._n_subtasks(self) // 2
         if self.frozen_steps is None:
             n_epochs = min(self._frozen_epochs, n_epochs)

@@ -245,7 +245,7 @@ def _documents(log, observation):
     documents = replace(
         log,
         version=version,
-        query=query,
+        query_of_list=query,
         user=np.zeros_like(n),
         position=np.ones_like(n),
         bias=n,

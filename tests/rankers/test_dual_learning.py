@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 import torch
 
+from skultr._log._cells import loss_scale
 from skultr._log._clicklog import make_click_log
-from skultr._log._factors import loss_scale
 from skultr._log._roles import read_features
 from skultr._models._click_choice import ClickChoice
 from skultr._torch._joint import DualLoss, DualModule
@@ -57,7 +57,7 @@ def test_dual_loss_by_hand():
     h = torch.tensor([[0.0, -1.0]], dtype=torch.float64, requires_grad=True)
 
     class Batch:
-        mask = torch.ones(1, 2, dtype=torch.bool)
+        mask, weight = torch.ones(1, 2, dtype=torch.bool), torch.ones(1, 2)
 
         def __len__(self):
             return 1
