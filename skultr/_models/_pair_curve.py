@@ -8,10 +8,12 @@ import numpy as np
 from scipy.linalg import solve
 from scipy.sparse import csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import LinearOperator, cg
+from sklearn.exceptions import ConvergenceWarning
 
 from .._base._typing import Floats
 from .._log._cells import Cells
 from .._log._segments import TINY
+from ..exceptions import warn_user
 from ._click_choice import ClickChoice
 from ._solve import MAX_DENSE, maximise
 from ._table_curve import relative_errors
@@ -81,6 +83,12 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
         if abs(np.log(tau / last)) < _LEAST_CHANGE:
             break
         point = np.append(found.at[:n_effects], found.at[n_effects:] * last / tau)
+    if not found.converged:
+        warn_user(
+            f"Examination by pairs of ranks did not converge in {found.n_iter} Newton steps, and "
+            "is inexact: the clicks hardly determine it. Log more sessions, or use PBMModel.",
+            ConvergenceWarning,
+        )
     total = mean + effects @ (spread * found.at[:n_effects])
     result, error = total.copy(), np.full(len(total), np.hypot(last, spread.mean()))
     result[seen] = mean[seen] + design @ found.at

@@ -107,6 +107,8 @@ class UBMModel(ProductModel):
     NotIdentifiableWarning
         If no documents compare the ranks. Examination is then an assumption, which falls with the
         root of the rank by default.
+    ConvergenceWarning
+        If the estimate of examination did not converge.
 
     Notes
     -----

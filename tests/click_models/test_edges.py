@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from skultr._log._clicklog import make_click_log
 from skultr._models import _solve
@@ -254,3 +255,11 @@ def test_rows_that_are_not_shown_are_not_clicked():
     unshown = X.assign(position=np.nan)
     assert not model.predict_click(unshown).any()
     assert not model.sample(unshown, random_state=0).any()
+
+
+def test_ubm_says_where_its_examination_did_not_converge(monkeypatch):
+    monkeypatch.setattr(_solve, "_MAX_ITER", 1)
+    X = sessions(shuffled(400, 4))
+    clicks = np.random.default_rng(0).random(len(X)) < 0.6 / X["position"]
+    with pytest.warns(ConvergenceWarning, match="pairs of ranks did not converge in 1 Newton"):
+        UBMModel().fit(X, clicks)
