@@ -381,10 +381,17 @@ class Rows:
 
     def _warn_about_torn_pages(self):
         """Warn if most lists lack positions that other lists have, as after a split of rows."""
-        rows = rows_where(self.position > 0)
-        place, list_ = encode(self.position[rows])[0], self.list_[rows]
+        rows = rows_where(self.shown)
+        list_ = self.list_[rows]
+        if "bias" in self._values:
+            place, _ = encode(self.position[rows])
+        else:  # factors are positions, which a fit codes in any case
+            place = self.bias[0][rows]
         n_rows = np.bincount(list_)
-        whole = np.bincount(list_, place) == n_rows * (n_rows - 1) // 2
+        least = n_rows * (n_rows - 1) // 2  # the sum of places 0, 1, ...: no list has less
+        if place.sum() == least.sum():
+            return
+        whole = np.bincount(list_, place) == least
         several = n_rows > 1  # a row alone may be all that was shown
         n_torn, n_lists = np.count_nonzero(several & ~whole), np.count_nonzero(several)
         # A split leaves lists of many lengths; lists of one length were made so.

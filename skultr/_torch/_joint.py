@@ -1,21 +1,28 @@
-"""Relevance and examination, learned together from the same clicks by gradient."""
+"""Networks of relevance: trained listwise with examination that is known already, or together with
+examination from the same clicks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
+from scipy.optimize import minimize
+from scipy.special import expit, logit
 from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
-from .._base._typing import Floats
+from .._base._typing import Bools, Floats, Ints
 from .._log._cells import loss_scale
+from .._log._segments import TINY
 from .._models._click_choice import ClickChoice
 from .._models._tabular import fit_factors
-from ._losses import list_log_softmax, log_exposure
-from ._networks import ListScores
+from ._lists import CLICK_ONLY, LOSSES, ListLoss, list_log_softmax, log_exposure
+from ._networks import ListScores, stream
 
 if TYPE_CHECKING:
     from skorch import NeuralNet
@@ -283,3 +290,237 @@ class ExaminationStep(Callback):
         with torch.no_grad():
             # A bias factor that only occurs in held-out lists keeps its value.
             module.examination.copy_(torch.where(best.isnan(), module.examination, best))
+
+
+#: Attributes that a training sets.
+_TRAINED = ("network_", "net_", "history_", "n_iter_")
+#: The clicks of fewer held-out queries do not choose between targets.
+_LEAST_QUERIES = 5
+#: Held-out clicks contradict an examination if they ask for one whose logarithm is at most this
+#: part of it, and twice the gain in log-likelihood is at least that number.
+_FLATTER, _LEAST_GAIN = 0.8, 10.0
+#: Steps of Fisher scoring, which double the digits of an optimum.
+_N_POLISHING = 5
+
+
+@dataclass(frozen=True, eq=False)
+class ListTarget:
+    """What a network of relevance is fitted to."""
+
+    clicks: Floats  # (n_rows,), debiased
+    examination: Floats | None = None  # (n_rows,), an offset; None: clicks are divided by it
+    loss: str = "softmax"
+    validation: ListTarget | None = None
+
+    def on(self, log: ClickLog, traffic_exponent: float) -> ClickLog:
+        """The log with tempered traffic, the clicks of the target, and its examination.
+
+        For a listwise loss, pages of one row are joined, and weights are exposures.
+        """
+        factor = log.traffic_factors(traffic_exponent)[log.query]
+        clicks, weight = self.clicks * factor, log.weight * factor
+        if self.loss == "softmax":
+            log = log.comparable()
+            weight = log.weight if self.examination is None else weight * self.examination
+        return replace(log, clicks=clicks.astype(np.float32), weight=weight.astype(np.float32))
+
+
+def fit_listwise(
+    learner: NeuralEstimator,
+    log: ClickLog,
+    task: FitTask | None,
+    target: ListTarget,
+    *,
+    held_out: Bools | None = None,
+) -> None:
+    r"""Train a network of relevance, of which the learner then holds the result.
+
+    The loss is one of the weighted clicks, or, with ``target.examination``, the conditional
+    likelihood :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. The caller has seeded
+    torch's random stream (``learner._seeded()``).
+    """
+    log = target.on(log, learner.traffic_exponent)
+    click_only = target.loss in CLICK_ONLY
+    scale = loss_scale(log, log.clicks if click_only else log.weight)
+    validation = None
+    if target.validation is not None:
+        validation = target.validation.on(learner._validation, learner.traffic_exponent)
+    module = ListScores(learner._network(log.features, constant=not click_only))
+    learner._train(
+        module,
+        ListLoss(LOSSES[target.loss], scale),
+        log,
+        log.clicks,
+        click_only=click_only,
+        task=task,
+        held_out=held_out,
+        validation=validation,
+    )
+
+
+def fit_best_of(
+    learner: NeuralEstimator,
+    log: ClickLog,
+    task: FitTask | None,
+    examination: Floats,
+    targets: Mapping[str, Callable[[], ListTarget]],
+    *,
+    cautious: str | None = None,
+) -> tuple[str, pd.DataFrame]:
+    r"""Train a network for each target, and keep one by where held-out clicks fell.
+
+    The queries that early stopping holds out are the same for all targets, and so are the initial
+    weights. If the learner was given a log for early stopping, whose propensities are then its
+    examination, it takes their place. Their clicks are compared by :class:`ClickChoice` with the
+    logits :math:`w s + \log
+    o`; :math:`w \ge 0` is fitted to them, because weighted losses leave the scale of scores free.
+    Scores that undo a wrong examination would explain the clicks best. If the clicks ask for a
+    clearly flatter one, the logits are :math:`w s + v \log o`, with :math:`v` fitted too.
+    """
+    with learner._seeded():
+        first, target = next(iter(targets.items()))
+        if len(targets) == 1:
+            fit_listwise(learner, log, task, target())
+            return first, _choice_table({})
+        held_out, part = _compared_queries(learner, log, examination)
+        if part is None:
+            fit_listwise(learner, log, task, target(), held_out=held_out)
+            return first, _choice_table({})
+        comparison = _HeldOutClicks.of_log(part)
+        generator = stream()
+        state = generator.get_state()
+        trained, scores = {}, {}
+        for name, target in targets.items():
+            generator.set_state(state)
+            fit_listwise(learner, log, task, target(), held_out=held_out)
+            scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.version]
+            trained[name] = {key: getattr(learner, key) for key in _TRAINED}
+    table = _choice_table(comparison.fits(scores))
+    best = table["loss"].idxmin()
+    if cautious in targets:
+        row = table.loc[cautious]
+        best = cautious if row["excess"] <= row["standard_error"] else best
+    vars(learner).update(trained[best])
+    return best, table
+
+
+def _compared_queries(learner, log, examination):
+    """Queries held out of the log, and the log of the clicks that choose between targets.
+
+    The first is None if the learner was given a log for early stopping, and the second if it has
+    clicks of too few queries.
+    """
+    part = learner._tempered_validation()
+    if part is not None:
+        n_queries = len(np.unique(part.query[part.clicks > 0]))
+        return None, part.sample() if n_queries >= _LEAST_QUERIES else None
+    held_out = learner._held_out_queries(log, log.clicks)
+    if held_out.sum() < _LEAST_QUERIES:
+        return held_out, None
+    part = replace(log, propensity=examination).select_queries(held_out).sample()
+    return held_out, part.times(log.traffic_factors(learner.traffic_exponent))
+
+
+def fit_affine(
+    scores: Floats, examination: Floats, clicks: Floats, weight: Floats
+) -> tuple[float, float]:
+    r"""Shift a and scale b of scores with which clicks are likeliest.
+
+    Maximises the likelihood of :math:`P(c = 1) = o\,\sigma(a + b s)` with :math:`b \ge 0.01`, so
+    that the order of the scores stays.
+    """
+    total = weight.sum()
+    center = weight @ scores / total
+    spread = max(float(np.sqrt(weight @ (scores - center) ** 2 / total)), 1e-9)
+    standard = (scores - center) / spread
+    powers = np.stack([np.ones(len(standard)), standard])
+
+    def objective(point):
+        relevance = expit(point[0] + point[1] * standard)
+        chance = np.clip(examination * relevance, 1e-12, 1 - 1e-12)
+        loss = -(clicks @ np.log(chance) + (weight - clicks) @ np.log1p(-chance))
+        slope = (weight * chance - clicks) / (1 - chance) * (1 - relevance)
+        bend = weight * chance * (1 - relevance) ** 2 / (1 - chance)
+        information = powers * bend @ powers.T / total
+        return loss / total, powers @ slope / total, information
+
+    rate = float(np.clip(clicks.sum() / (weight @ examination), 1e-6, 1 - 1e-6))
+    start = [logit(rate), min(spread, 3.0)]
+    bounds = [(-20.0, 20.0), (0.01, 20.0)]
+    point = minimize(
+        lambda point: objective(point)[:2], start, jac=True, method="L-BFGS-B", bounds=bounds
+    ).x
+    # Equal clicks in other rows must give an equal result, to more digits than L-BFGS has.
+    for _ in range(_N_POLISHING):
+        loss, gradient, information = objective(point)
+        step = np.linalg.lstsq(information, gradient, rcond=1e-9)[0]
+        better = np.clip(point - step, *np.transpose(bounds))
+        if objective(better)[0] > loss + 1e-12:
+            break
+        point = better
+    shift, scale = point
+    return float(shift - scale * center / spread), float(scale / spread)
+
+
+class _HeldOutFit(NamedTuple):
+    """Loss per click, by query (they add up), and the two numbers fitted."""
+
+    by_query: Floats
+    score_weight: float
+    exponent: float
+
+    @property
+    def loss(self):
+        return self.by_query.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class _HeldOutClicks:
+    """Clicks of held-out queries, by which scores are compared."""
+
+    clicks: ClickChoice
+    query: Ints  # (n_lists,)
+    log_examination: Floats  # (n_rows,)
+
+    @classmethod
+    def of_log(cls, log):
+        """The clicks of a log of held-out queries, with its propensities as examination."""
+        clicks = ClickChoice.of_log(log)
+        query = log.query[clicks.rows[clicks.starts]]
+        return cls(clicks, query, np.log(np.maximum(log.propensity, TINY)))
+
+    def fits(self, scores):
+        """A :class:`_HeldOutFit` for each name; ``scores`` have one number per row."""
+        as_given = {name: self._fit(of_rows) for name, of_rows in scores.items()}
+        best = min(as_given, key=lambda name: as_given[name].loss)
+        free = self._fit(scores[best], free=True)
+        gain = 2 * self.clicks.n_clicks * (as_given[best].loss - free.loss)
+        if free.exponent > _FLATTER or gain < _LEAST_GAIN:
+            return as_given
+        return {name: self._fit(of_rows, free=True) for name, of_rows in scores.items()}
+
+    def _fit(self, scores, free=False):
+        offset = (0.0 if free else 1.0) * self.log_examination
+        parts = np.column_stack([scores, self.log_examination])[:, : 1 + free]
+        weights = self.clicks.best_weights(parts, offset)
+        losses = self.clicks.list_losses(parts @ weights + offset) / self.clicks.n_clicks
+        place = np.unique(self.query, return_inverse=True)[1]
+        return _HeldOutFit(np.bincount(place, losses), *weights, *[1.0] * (not free))
+
+
+def _choice_table(fits):
+    """One row per target: its held-out loss, compared with the smallest."""
+    smallest = min(fits.values(), key=lambda fit: fit.loss).by_query if fits else 0.0
+    rows = [
+        (
+            fit.loss,
+            (fit.by_query - smallest).sum(),
+            np.linalg.norm(fit.by_query - smallest),
+            fit.score_weight,
+            fit.exponent,
+        )
+        for fit in fits.values()
+    ]
+    columns = ["loss", "excess", "standard_error", "score_weight", "examination_exponent"]
+    index = pd.Index([*fits], name="target", dtype=object)
+    return pd.DataFrame(rows, index=index, columns=columns, dtype=float)

@@ -1,9 +1,25 @@
-"""Batches of lists, gathered from flat arrays in one step."""
+"""Batches of lists, gathered from flat arrays in one step, and losses over them.
+
+Every loss has the signature ``loss(scores, clicks, weight, mask)``, with tensors of shape
+(n_lists, width), and returns the *sum* over the lists. The caller divides by a constant of the
+whole log. ``clicks`` are (debiased) numbers of clicks and may be fractional or exceed ``weight``,
+the number of impressions. Cells where ``mask`` is False hold no row and enter neither the loss nor
+its normaliser.
+
+All losses except ``lambda`` are linear in the clicks. They are therefore unbiased if the clicks
+are, and equal on a folded log and on the raw one.
+
+Sums over pairs: a pair has a winner i and a loser j of one list, a weight w_ij and the loss log(1
++ e^(s_j - s_i)). Winners are few, because clicks are few. A batch of short lists is one rectangle
+of all its pairs. Otherwise lists of similar length are taken together, with their winners only,
+and in blocks of a bounded number of pairs, so that one long list among short ones costs its own
+pairs and no more.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +28,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from .._base._typing import Bools, Floats, Ints
@@ -19,6 +38,7 @@ from .._log._clicklog import SAMPLE
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
+
 
 #: Versions that a network is applied to at a time.
 _PART = 1 << 16
@@ -182,3 +202,264 @@ def _tensor(column):
 def padded(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Flat values (n_rows,) as a rectangle; 0 where the mask (n_lists, width) is False."""
     return values.new_zeros(mask.shape).masked_scatter_(mask, values)
+
+
+#: ``loss(scores, clicks, weight, mask)``, see above.
+Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class ListLoss(nn.Module):
+    """The mean loss per list of a batch, times a constant."""
+
+    def __init__(self, loss: Loss, scale: float) -> None:
+        super().__init__()
+        self.loss = loss
+        self.scale = scale
+
+    def forward(self, scores: torch.Tensor, batch: ListBatch) -> torch.Tensor:
+        """Loss (a scalar) of scores of shape (n_lists, width)."""
+        loss = self.loss(scores, batch.clicks, batch.weight, batch.mask)
+        return loss * (self.scale / len(batch))
+
+
+def list_log_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Log softmax over the rows of each list, shape (n_lists, width); 0 at padding."""
+    if mask.all():
+        return torch.log_softmax(scores, dim=1)
+    scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.log_softmax(scores, dim=1).masked_fill(~mask, 0.0)
+
+
+def softmax_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Listwise cross-entropy :math:`-\sum_i c_i \log \mathrm{softmax}(s + \log w)_i`.
+
+    With ``weight`` the expected number of examinations of each row (``ClickLog.comparable``), it
+    is the likelihood of where the clicks of a list fell: no click weighs more than another,
+    however seldom its row is examined.
+    """
+    return -(clicks * list_log_softmax(scores + log_exposure(weight), mask)).sum()
+
+
+def log_exposure(weight: torch.Tensor) -> torch.Tensor:
+    """The offset of the scores of rows whose exposure differs; 0 where it is 1."""
+    return weight.clamp(min=1e-12).log()
+
+
+def bce_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Pointwise :math:`-\sum_i c_i \log\sigma(s_i) + (w_i - c_i) \log\sigma(-s_i)`.
+
+    Only the clicks are debiased. If debiased clicks weighted both terms, rows without a click
+    would not enter the loss.
+    """
+    loss = clicks * F.softplus(-scores) + (weight - clicks) * F.softplus(scores)
+    return loss[mask].sum()
+
+
+def mse_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Pointwise :math:`\sum_i w_i s_i^2 - 2 c_i s_i`: squared error up to a constant.
+
+    The constant :math:`c_i^2 / w_i` has no gradient and is the only term not linear in the clicks.
+    """
+    return (weight * scores**2 - 2 * clicks * scores)[mask].sum()
+
+
+def pairwise_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Logistic loss of every click against every other row of its list.
+
+    :math:`\sum_i c_i \sum_{j \ne i} -\log\sigma(s_i - s_j)`, divided by the number of other rows.
+    Pairs are weighted by the mean (debiased) clicks of their rows, not by clicks in one session.
+    """
+    others = (mask.sum(dim=1, keepdim=True) - 1).clamp(min=1)
+    return sum_of_pairs(scores, mask, clicks * mask / others, mask.to(scores.dtype))
+
+
+def lambda_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Pairwise logistic loss, weighted by the change of nDCG if the pair is swapped.
+
+    :math:`\sum_{i,j: g_i > g_j} |\Delta\mathrm{nDCG}_{ij}| (-\log\sigma(s_i - s_j))` with the
+    gains :math:`g_i = c_i / w_i`, the mean (debiased) clicks. :math:`|\Delta\mathrm{nDCG}|` is
+    held fixed (no gradient), and lists are weighted by their impressions (Burges 2010; Wang et al.
+    2018).
+    """
+    gains = (clicks / weight.clamp(min=1e-12)).masked_fill(~mask, 0.0)
+    impressions = (weight * mask).sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(1)
+    # The least gain of a list wins no pair.
+    least = gains.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
+    wins = torch.where(mask & (gains > least), impressions / _ideal_dcg(gains), 0.0)
+    discounts = _discounts(scores.detach(), mask)
+    others = mask.to(scores.dtype)
+    return sum_of_pairs(scores, mask, wins, others, _change_of_dcg, (gains, discounts))
+
+
+def propensity_ratio_loss(
+    scores: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    r"""Logistic loss of every click against every missing click, times the change of discount.
+
+    :math:`\sum_{i,j} a_i b_j |d_i - d_j| (-\log\sigma(s_i - s_j))` with the discounts
+    :math:`d = 1 / \log_2(1 + \mathrm{rank})` of the current scores held fixed (no gradient).
+    ``clicks`` are the weights :math:`a` of clicks and ``weight`` those, :math:`b`, of missing
+    clicks (Wang et al. 2021). A pair counts regardless of which row the model ranks higher.
+    """
+    discounts = _discounts(scores.detach(), mask)
+    return sum_of_pairs(scores, mask, clicks * mask, weight * mask, torch.abs, (discounts,))
+
+
+def _change_of_dcg(gain: torch.Tensor, discount: torch.Tensor) -> torch.Tensor:
+    """Change of DCG if a row with more gain by ``gain`` swaps its place; 0 if it has less."""
+    return gain.clamp(min=0) * discount.abs()
+
+
+def _ideal_dcg(gains: torch.Tensor) -> torch.Tensor:
+    """DCG of each list if its best gains come first, shape (n_lists, 1)."""
+    best_first = gains.clamp(min=0).sort(dim=1, descending=True).values
+    places = torch.arange(1, gains.shape[1] + 1, device=gains.device, dtype=gains.dtype)
+    return (best_first / torch.log2(1 + places)).sum(dim=1, keepdim=True).clamp(min=1e-12)
+
+
+def _discounts(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Discount of the rank that each row has by its score, shape (n_lists, width)."""
+    falling = scores.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    rank = falling.argsort(dim=1, stable=True) + 1
+    return 1 / torch.log2(1 + rank.to(scores.dtype))
+
+
+LOSSES = {
+    "softmax": softmax_loss,
+    "bce": bce_loss,
+    "mse": mse_loss,
+    "pairwise": pairwise_loss,
+    "lambda": lambda_loss,
+}
+#: Losses that are 0 for a list without clicks.
+CLICK_ONLY = frozenset({"softmax", "pairwise", "lambda"})
+
+
+#: Flat cells of a rectangle (n_lists, width): winners (n, n_winners) and losers (n, n_losers);
+#: None is the whole rectangle.
+Cells: TypeAlias = torch.Tensor | None
+
+#: Up to this number of pairs a whole batch is one block: choosing winners would cost more.
+_FEW_PAIRS = 1 << 15
+#: Pairs of a block, whose arrays of 1 MiB stay in a processor's cache.
+_BLOCK_PAIRS = 1 << 18
+
+
+def sum_of_pairs(
+    scores: torch.Tensor,
+    mask: torch.Tensor,
+    wins: torch.Tensor,
+    losses: torch.Tensor,
+    weigh: Callable[..., torch.Tensor] | None = None,
+    of: tuple[torch.Tensor, ...] = (),
+) -> torch.Tensor:
+    r"""Sum over pairs of :math:`a_i b_j u_{ij} \log(1 + e^{s_j - s_i})`; gradient in s only."""
+    return _SumOfPairs.apply(scores, mask, wins, losses, weigh, of)
+
+
+def loss_by_row(
+    scores: torch.Tensor, mask: torch.Tensor, wins: torch.Tensor, losses: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""Loss of each row as winner, and as loser: two tensors of shape (n_lists, width).
+
+    They are :math:`\sum_j b_j L_{ij}` of each row i with :math:`a_i \ne 0` (0 of the others) and
+    :math:`\sum_i a_i L_{ij}` of each row j, with :math:`L_{ij} = \log(1 + e^{s_j - s_i})`.
+    """
+    won, lost = torch.zeros_like(scores), torch.zeros_like(scores)
+    for first, second in _blocks(mask, wins):
+        loss = F.softplus(-_differences(scores, first, second))
+        _clear_itself(loss, first, second)
+        _add(won, first, torch.matmul(loss, _take(losses, second)[:, :, None])[:, :, 0])
+        _add(lost, second, torch.matmul(_take(wins, first)[:, None, :], loss)[:, 0])
+    return won, lost
+
+
+class _SumOfPairs(torch.autograd.Function):
+    """The gradient is summed beside the loss: no pair is kept for the backward pass."""
+
+    @staticmethod
+    def forward(ctx, scores, mask, wins, losses, weigh, of):
+        total, gradient = scores.new_zeros(()), torch.zeros_like(scores)
+        for first, second in _blocks(mask, wins):
+            weight = _take(wins, first)[:, :, None] * _take(losses, second)[:, None, :]
+            if weigh is not None:
+                weight *= weigh(*(_differences(x, first, second) for x in of))
+            _clear_itself(weight, first, second)
+            behind = -_differences(scores, first, second)
+            total += torch.dot(weight.flatten(), F.softplus(behind).flatten())
+            if ctx.needs_input_grad[0]:
+                slope = weight.mul_(behind.sigmoid_())
+                _add(gradient, second, slope.sum(dim=1))
+                _add(gradient, first, -slope.sum(dim=2))
+        ctx.save_for_backward(gradient)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, outer):
+        return outer * ctx.saved_tensors[0], None, None, None, None, None
+
+
+def _take(values: torch.Tensor, cells: Cells) -> torch.Tensor:
+    return values if cells is None else values.flatten()[cells]
+
+
+def _add(sums: torch.Tensor, cells: Cells, values: torch.Tensor) -> None:
+    if cells is None:
+        sums += values
+    else:
+        sums.view(-1).index_add_(0, cells.flatten(), values.flatten())
+
+
+def _differences(values: torch.Tensor, first: Cells, second: Cells) -> torch.Tensor:
+    """Value of the winner minus that of the loser, shape (n, n_winners, n_losers)."""
+    return _take(values, first)[:, :, None] - _take(values, second)[:, None, :]
+
+
+def _clear_itself(pairs: torch.Tensor, first: Cells, second: Cells) -> None:
+    """Set the pairs of a row and itself to 0, in place."""
+    if first is None or second is None:
+        pairs.diagonal(dim1=1, dim2=2).zero_()
+    else:
+        pairs.masked_fill_(first[:, :, None] == second[:, None, :], 0.0)
+
+
+def _blocks(mask: torch.Tensor, wins: torch.Tensor) -> Iterator[tuple[Cells, Cells]]:
+    """Blocks that hold every pair of a winner (``wins`` not 0) and another row of its list."""
+    n_lists, width = mask.shape
+    if n_lists * width * width <= _FEW_PAIRS:
+        yield None, None
+        return
+    cells = torch.arange(n_lists * width, device=mask.device).view(n_lists, width)
+    lengths, winner = mask.sum(dim=1), (wins != 0) & mask
+    n_winners = winner.sum(dim=1)
+    # Lists whose lengths have equal logarithms (rounded up, to base 2) are padded together.
+    classes = torch.log2(lengths.clamp(min=1).double()).ceil()
+    for size in classes.unique():
+        lists = torch.nonzero((classes == size) & (n_winners > 0)).flatten()
+        if len(lists):
+            longest, most = int(lengths[lists].max()), int(n_winners[lists].max())
+            first = winner[lists].byte().argsort(dim=1, descending=True, stable=True)[:, :most]
+            first = cells[lists].gather(1, first)
+            yield from _split(first, cells[lists, :longest])
+
+
+def _split(
+    first: torch.Tensor, second: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """A block in blocks of at most ``_BLOCK_PAIRS`` pairs, or of one winner."""
+    n_winners = max(1, _BLOCK_PAIRS // second.shape[1])
+    n_lists = max(1, n_winners // first.shape[1])
+    for some, others in zip(first.split(n_lists), second.split(n_lists), strict=True):
+        for winners in some.split(n_winners, dim=1):
+            yield winners, others

@@ -17,8 +17,7 @@ from .._log._cells import examination_table, loss_scale
 from .._log._faults import count_of
 from .._log._segments import rectangles
 from .._torch._joint import TowersLoss
-from .._torch._lists import ListDataset
-from .._torch._losses import LOSSES, ListLoss
+from .._torch._lists import LOSSES, ListDataset, ListLoss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import GRU, Linear, stream
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user

@@ -32,7 +32,7 @@ from .._log._roles import (
 )
 from .._log._segments import offsets_from_sorted
 from .._models._tabular import fit_tabular
-from .._torch._losses import ListLoss, softmax_loss
+from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError
 from ._curves import (

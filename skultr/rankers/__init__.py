@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from ._cld import CLDRanker as CLDRanker
     from ._distilled import DistilledRanker as DistilledRanker
     from ._dual_learning import DLARanker as DLARanker
+    from ._dual_learning import RegressionEMRanker as RegressionEMRanker
+    from ._dual_learning import TwoTowerRanker as TwoTowerRanker
     from ._ensemble import EnsembleRanker as EnsembleRanker
     from ._heckman import HeckmanRanker as HeckmanRanker
     from ._ips import IPSRanker as IPSRanker
@@ -14,10 +16,8 @@ if TYPE_CHECKING:
     from ._ips import UserAwareIPSRanker as UserAwareIPSRanker
     from ._lambdamart import LambdaMARTRanker as LambdaMARTRanker
     from ._pair_debias import PairDebiasRanker as PairDebiasRanker
-    from ._prs import PRSRanker as PRSRanker
+    from ._pair_debias import PRSRanker as PRSRanker
     from ._rank_aggregation import RankAggRanker as RankAggRanker
-    from ._regression_em import RegressionEMRanker as RegressionEMRanker
-    from ._two_tower import TwoTowerRanker as TwoTowerRanker
     from ._vectorization import VectorizationRanker as VectorizationRanker
 else:
     from .._base._lazy import lazy_names
@@ -29,16 +29,13 @@ else:
             "_affine": ("AffineRanker",),
             "_cld": ("CLDRanker",),
             "_distilled": ("DistilledRanker",),
-            "_dual_learning": ("DLARanker",),
+            "_dual_learning": ("DLARanker", "RegressionEMRanker", "TwoTowerRanker"),
             "_ensemble": ("EnsembleRanker",),
             "_heckman": ("HeckmanRanker",),
             "_ips": ("IPSRanker", "NaiveRanker", "UserAwareIPSRanker"),
             "_lambdamart": ("LambdaMARTRanker",),
-            "_pair_debias": ("PairDebiasRanker",),
-            "_prs": ("PRSRanker",),
+            "_pair_debias": ("PRSRanker", "PairDebiasRanker"),
             "_rank_aggregation": ("RankAggRanker",),
-            "_regression_em": ("RegressionEMRanker",),
-            "_two_tower": ("TwoTowerRanker",),
             "_vectorization": ("VectorizationRanker",),
         },
     )

@@ -24,7 +24,7 @@ from .._log._cells import (
 )
 from .._log._segments import TINY
 from .._models._solve import maximise
-from .._torch._losses import ListLoss, softmax_loss
+from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..exceptions import ClickDataWarning, warn_user

@@ -24,17 +24,17 @@ from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Bools, Floats, Table
 from .._log._cells import loss_scale
 from .._log._pickles import NotPickled
-from .._torch._losses import list_log_softmax
+from .._torch._lists import list_log_softmax
 from .._torch._net import NeuralEstimator
 from .._torch._networks import n_outputs_of, scoring_network, stream
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._weights import label_table
-from ._candidates import find_candidates
 from ._propensity_ranker import PropensityRanker
 from ._tobit import (
     GAMMA_BOUND,
     SelectedRows,
     TobitModel,
+    find_candidates,
     fit_tobit,
     profile_gamma,
     selected_terms,

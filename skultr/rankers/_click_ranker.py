@@ -21,11 +21,11 @@ from .._log._roles import read_role
 from .._log._segments import TINY
 from .._models._table_curve import TableCurve, table_curve
 from .._models._tabular import LearnsRelevance, fit_factors
-from .._torch._fixed_examination import fit_affine, fit_best_of, fit_listwise
+from .._torch._joint import fit_affine, fit_best_of, fit_listwise
 from .._torch._net import NeuralEstimator
 from ..exceptions import AssumptionWarning, NotIdentifiableError, python_value, warn_user
 from ..identifiability._graph import warn_unless_identifiable
-from ._corrections import NAIVE, corrections, that_differ
+from ._ips import NAIVE, corrections, that_differ
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from .._log._segments import TINY
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ScaleFeatures
 from ..exceptions import ClickDataWarning, warn_user
-from ._candidates import find_candidates
 from ._cld import ListwiseLoss
 from ._propensity_ranker import PropensityRanker
-from ._tobit import SelectedRows, TobitModel, fit_tobit, mills_ratio
+from ._tobit import SelectedRows, TobitModel, find_candidates, fit_tobit, mills_ratio
 
 if TYPE_CHECKING:
     from .._torch._lists import ListBatch

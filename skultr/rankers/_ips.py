@@ -1,4 +1,5 @@
-"""Rankers fitted to weighted clicks: clicks as they are, or divided by propensities."""
+"""Rankers fitted to weighted clicks: as they are, or divided by propensities; and the ways to
+correct clicks that a fit compares."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from sklearn.utils import check_random_state
 from .._base._sklearn import HasMethods, StrOptions
 from .._base._typing import Estimator, Floats
 from .._log._pickles import NotPickled
-from .._torch._fixed_examination import ListTarget, fit_best_of, fit_listwise
-from .._torch._losses import LOSSES
+from .._torch._joint import ListTarget, fit_best_of, fit_listwise
+from .._torch._lists import LOSSES
 from .._torch._net import NeuralEstimator
 from ..propensity._weights import (
     debias_clicks,
@@ -22,8 +23,6 @@ from ..propensity._weights import (
     examples_of,
     label_table,
 )
-from ._contradiction import warn_about_one_row_pages
-from ._corrections import NAIVE, Correction, corrections, that_differ
 from ._learners import (
     booster_columns,
     fit_learner,
@@ -31,7 +30,7 @@ from ._learners import (
     takes_columns,
     takes_missing,
 )
-from ._propensity_ranker import PropensityRanker
+from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -530,3 +529,60 @@ def _clicks_per_query(log):
     """Effective number of clicks that are divided, per query with clicks."""
     debiased = debias_clicks(log)
     return debiased.effective_sample_size / max(len(np.unique(log.query[log.clicks > 0])), 1)
+
+
+#: Name of the correction that leaves the clicks as they are.
+NAIVE = "naive"
+#: Bound that is compared with no bound if ``clip="auto"``.
+_CLIP = 0.1
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A form of the loss, and a lower bound on the propensities."""
+
+    form: Literal["divide", "offset"]
+    clip: float | None
+
+    @property
+    def name(self) -> str:
+        """Short text for the index of a table."""
+        if self.clip == 1:
+            return NAIVE
+        return self.form if self.clip is None else f"{self.form}, clip={self.clip:g}"
+
+    def target(self, log: ClickLog, validation: ClickLog | None = None) -> ListTarget:
+        """What a network is fitted to, and stopped by if there is a log for validation."""
+        propensity = log.propensity
+        if self.clip is not None:
+            propensity = np.maximum(propensity, self.clip)
+        stopping = None if validation is None else self.target(validation)
+        if self.form == "offset":
+            return ListTarget(log.clicks, propensity, validation=stopping)
+        return ListTarget(log.clicks / propensity, validation=stopping)
+
+
+def corrections(form: str, clip: str | float | None) -> list[Correction]:
+    """The corrections that these parameters allow; the first needs no comparison.
+
+    Clicks as they are is among them if the clip is free: with few clicks, or propensities that the
+    clicks contradict, every correction can be worse than none.
+    """
+    forms = ["offset", "divide"] if form == "auto" else [form]
+    if clip != "auto":
+        return [Correction(each, clip) for each in forms]
+    # Division with the bound is no candidate beside the offset with the bound: their rankings were
+    # equally good, and each candidate is a training.
+    unbounded = [Correction(each, None) for each in forms]
+    return [Correction(forms[0], _CLIP), *unbounded, Correction("divide", 1.0)]
+
+
+def that_differ(found: list[Correction], log: ClickLog) -> list[Correction]:
+    """Those of some corrections that train different networks on this log."""
+    least, largest = log.propensity.min(), log.propensity.max()
+    if least == largest:
+        # Nothing to correct. Division then trains the very network of the naive ranker.
+        return [Correction(found[-1].form, None if len(found) > 1 else found[0].clip)]
+    if least < _CLIP or len(found) < 3:
+        return found
+    return [each for each in found if each.clip != _CLIP]

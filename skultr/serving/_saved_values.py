@@ -28,7 +28,7 @@ _OTHERS = {
     "skultr._torch._networks": "Dropout Linear ScaleFeatures SideBySide",
     "skultr.identifiability": "IdentifiabilityRepair",
     "skultr.identifiability._bias_features": "FactorVectors",
-    "skultr.rankers._vectorization_net": "Hull",
+    "skultr.rankers._vectorization": "Hull",
     "torch.nn": "BatchNorm1d ELU Identity LayerNorm ModuleList Sequential Softplus",
 }
 #: What is not saved, beside all that pickles leave out: what only fits read, what is computed when

@@ -6,8 +6,7 @@ import torch
 
 from skultr._log._clicklog import make_click_log
 from skultr._log._roles import read_features
-from skultr._torch._lists import ListDataset
-from skultr._torch._losses import list_log_softmax
+from skultr._torch._lists import ListDataset, list_log_softmax
 
 from .._worlds import small_log, top_k_log
 

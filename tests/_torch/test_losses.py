@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skultr._torch._losses import LOSSES, list_log_softmax
+from skultr._torch._lists import LOSSES, list_log_softmax
 
 LINEAR = ["softmax", "bce", "mse", "pairwise"]
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from skultr._torch import _losses
-from skultr._torch._losses import loss_by_row, sum_of_pairs
+from skultr._torch import _lists as losses
+from skultr._torch._lists import loss_by_row, sum_of_pairs
 
 
 def _lists(lengths, share_clicked=0.3, dtype=torch.float64):
@@ -38,7 +38,7 @@ def lists(request):
 
 @pytest.fixture(params=[1 << 18, 1000, 7])
 def block(request, monkeypatch):
-    monkeypatch.setattr(_losses, "_BLOCK_PAIRS", request.param)
+    monkeypatch.setattr(losses, "_BLOCK_PAIRS", request.param)
 
 
 @pytest.mark.parametrize("weighed", [False, True])
@@ -69,7 +69,7 @@ def test_rows_have_the_loss_of_their_pairs(lists, block):
 
 
 def _pairs_of_blocks(mask, wins):
-    blocks = list(_losses._blocks(mask, wins))
+    blocks = list(losses._blocks(mask, wins))
     return [first.numel() * second.shape[1] for first, second in blocks]
 
 

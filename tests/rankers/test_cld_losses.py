@@ -7,8 +7,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from torch.nn.functional import logsigmoid
 
-from skultr._torch._lists import ListBatch
-from skultr._torch._losses import softmax_loss
+from skultr._torch._lists import ListBatch, softmax_loss
 from skultr.rankers._cld import (
     ListwiseLoss,
     PairLoss,

@@ -11,8 +11,14 @@ from skultr import CLDRanker
 from skultr._log._clicklog import sort_into_lists
 from skultr._log._reader import read
 from skultr.exceptions import ClickDataWarning, NotIdentifiableWarning
-from skultr.rankers._candidates import ClickChance, find_candidates
-from skultr.rankers._tobit import SelectedRows, TobitModel, fit_tobit, profile_gamma
+from skultr.rankers._tobit import (
+    ClickChance,
+    SelectedRows,
+    TobitModel,
+    find_candidates,
+    fit_tobit,
+    profile_gamma,
+)
 from tests._worlds import top_k_log
 
 #: Of relevance in units of its error, and of selection.

@@ -11,8 +11,8 @@ from sklearn.linear_model import Ridge
 
 from skultr import UserAwareIPSRanker
 from skultr._log._clicklog import make_click_log
-from skultr._torch._fixed_examination import _choice_table, _HeldOutClicks
-from skultr._torch._losses import softmax_loss
+from skultr._torch._joint import _choice_table, _HeldOutClicks
+from skultr._torch._lists import softmax_loss
 from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning, UnstableWeightsWarning
 from skultr.metrics import IPSScorer

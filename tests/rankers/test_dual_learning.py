@@ -8,8 +8,7 @@ from skultr._log._clicklog import make_click_log
 from skultr._log._roles import read_features
 from skultr._models._click_choice import ClickChoice
 from skultr._torch._joint import DualLoss, DualModule
-from skultr._torch._lists import ListDataset
-from skultr._torch._losses import LOSSES, ListLoss
+from skultr._torch._lists import LOSSES, ListDataset, ListLoss
 from skultr._torch._networks import ListScores, scoring_network
 from skultr.exceptions import ClickDataWarning
 from skultr.rankers import DLARanker

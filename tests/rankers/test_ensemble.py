@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
 from skultr.rankers import EnsembleRanker, IPSRanker, NaiveRanker
-from skultr.rankers._ensemble_weights import standardized
+from skultr.rankers._ensemble import standardized
 from skultr.simulation import (
     DeterministicPolicy,
     PlackettLucePolicy,
@@ -136,7 +136,7 @@ def test_fixed_order_of_weak_production():
 def test_evidence_is_standard_normal_for_unrelated_scores():
     """Whatever the curve: position effects are free. 40 logs, so the mean is within .5."""
     from skultr._log._clicklog import make_click_log
-    from skultr.rankers._ensemble_weights import HeldOut, candidates_of
+    from skultr.rankers._ensemble import HeldOut, candidates_of
 
     _, frame, clicks, _ = served_log(n_sessions=1_000, policy=DeterministicPolicy())
     features = frame.filter(like="feature").to_numpy(dtype=np.float32)

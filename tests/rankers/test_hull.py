@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from skultr.rankers._vectorization_net import Hull
+from skultr.rankers._vectorization import Hull
 
 
 def is_inside(points, vector):

@@ -12,7 +12,7 @@ from skultr.exceptions import UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity
 from skultr.propensity._weights import document_labels
 from skultr.rankers import IPSRanker, NaiveRanker, PRSRanker
-from skultr.rankers._prs import _pairs_of_examples
+from skultr.rankers._pair_debias import _pairs_of_examples
 
 from .._worlds import FEATURES, random_lists
 

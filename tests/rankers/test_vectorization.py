@@ -18,22 +18,22 @@ from skorch.callbacks import Callback
 from skultr import VectorizationRanker
 from skultr._log._clicklog import make_click_log
 from skultr._torch._joint import TowersModule
-from skultr._torch._lists import ListBatch, ListDataset
-from skultr._torch._losses import ListLoss, softmax_loss
+from skultr._torch._lists import ListBatch, ListDataset, ListLoss, softmax_loss
 from skultr._torch._net import NeuralEstimator
 from skultr.datasets import make_ltr
 from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
 from skultr.metrics import RankingScorer
 from skultr.rankers import DistilledRanker
-from skultr.rankers._vectorization_formulas import doubly_robust_labels, spread_within
-from skultr.rankers._vectorization_net import (
+from skultr.rankers._vectorization import (
     BaseLoss,
     PositiveVectorModule,
     VectorModule,
     _documents,
     binomial_loss,
+    doubly_robust_labels,
     fit_base,
     merge_networks,
+    spread_within,
 )
 from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
 from skultr.testing._estimator_checks import RankerContract
