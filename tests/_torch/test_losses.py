@@ -69,7 +69,8 @@ def test_values_by_hand():
     mask = torch.ones(1, 2, dtype=torch.bool)
     log_sigmoid = lambda x: -math.log(1 + math.exp(-x))  # noqa: E731
     expected = {
-        "softmax": -2 * log_sigmoid(1) - 1 * log_sigmoid(-1),
+        # The weight is an exposure: the first row is 3 / 4 as likely to be clicked.
+        "softmax": -2 * log_sigmoid(1 + math.log(3 / 4)) - log_sigmoid(-1 - math.log(3 / 4)),
         "bce": -2 * log_sigmoid(1) - 1 * log_sigmoid(-1) - (1 + 3) * log_sigmoid(0),
         "mse": 3 * 1**2 - 2 * 2 * 1,
         "pairwise": -2 * log_sigmoid(1) - 1 * log_sigmoid(-1),
