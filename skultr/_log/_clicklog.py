@@ -49,17 +49,25 @@ class NeverShown(NamedTuple):
 
     query: Ints  # (n_candidates,)
     version: Ints  # (n_candidates,)
+    production: Floats | None = None  # (n_candidates,), if it was read
 
     @classmethod
-    def of_rows(cls, query: Ints, version: Ints, n_versions: int) -> NeverShown:
+    def of_rows(
+        cls, query: Ints, version: Ints, production: Floats | None, n_versions: int
+    ) -> NeverShown:
         """The distinct pairs among rows."""
-        pairs = np.unique(pair_codes(query, version, n_versions))
-        return cls(*(each.astype(np.int32) for each in np.divmod(pairs, n_versions)))
+        pairs = pair_codes(query, version, n_versions)
+        if production is None:
+            pairs = np.unique(pairs)
+        else:
+            pairs, first = np.unique(pairs, return_index=True)
+            production = production[first]
+        return cls(*(each.astype(np.int32) for each in np.divmod(pairs, n_versions)), production)
 
     def of_queries(self, keep: Bools) -> NeverShown:
         """Those of the queries for which ``keep``, a bool array by query code, is True."""
         rows = keep[self.query]
-        return NeverShown(self.query[rows], self.version[rows])
+        return NeverShown(*(None if each is None else each[rows] for each in self))
 
 
 NOBODY = NeverShown(*np.zeros((2, 0), dtype=np.int32))
@@ -586,7 +594,9 @@ def sort_into_lists(
     version, never = versions.code, NOBODY
     if known is not shown:
         rest = ~rows.shown
-        never = NeverShown.of_rows(rows.query[rest], version[rest], len(first))
+        production = rows["production"]
+        production = None if production is None else production[rest]
+        never = NeverShown.of_rows(rows.query[rest], version[rest], production, len(first))
         version = version[shown]
     (bias, bias_values), (user, user_ids) = rows.bias, rows.user
     columns = {

@@ -22,6 +22,7 @@ from ._clicklog import ClickLog
 from ._dataset_files import Manifest, open_table
 from ._dataset_frames import FramesOfLog, load_doc_ids, open_log
 from ._dataset_writer import write_log
+from ._faults import NO_ROW_SHOWN
 
 try:
     import fcntl
@@ -286,7 +287,11 @@ class ClickDataset(FramesOfLog):
         log = open_log(self._manifest, detailed)
         for role, (known, values) in self._replaced.items():
             log = log.with_values(role, known, values)
-        return log if self._queries is None else log.part_of(self._queries)
+        if self._queries is not None:
+            log = log.part_of(self._queries)
+            if not log.n_rows:
+                NO_ROW_SHOWN.report()
+        return log
 
     def with_values(
         self, role: Literal["bias", "user"], known: NDArray[Any], values: NDArray[Any]

@@ -136,6 +136,8 @@ def _candidates_of_lists(log):
     version, list_ = pairs["version"].to_numpy(), pairs["list_"].to_numpy()
     # What else is known of them is that of the first row of the list.
     rows = log.take_rows(log.offsets[list_], list_)
+    if log.production is not None:
+        rows = replace(rows, production=pairs["production"].to_numpy())
     return replace(rows, version=version, clicks=np.zeros(len(version))), list_
 
 

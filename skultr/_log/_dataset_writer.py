@@ -87,9 +87,13 @@ def write_log(
     n_lists = {f"{copy.name}_lists": np.diff(copy.first_list) for copy in copies}
     manifest.save("queries", {"id": union.query_ids, "impressions": n_raw} | n_lists)
     rest = [union.recoded(file.log, number).candidates for number, file in enumerate(files)]
-    rest = NeverShown.of_rows(*np.concatenate(rest, axis=1), n_versions)
+    columns = (
+        None if some[0] is None else np.concatenate(some) for some in zip(*rest, strict=True)
+    )
+    rest = NeverShown.of_rows(*columns, n_versions)
     if len(rest.query):
-        manifest.save("candidates", rest._asdict())
+        known = {name: of for name, of in rest._asdict().items() if of is not None}
+        manifest.save("candidates", known)
     manifest.save("factors", {"bias": union.bias_values})
     manifest.save("users", {"id": union.user_ids})
     doc = union.doc_of_version.astype(np.int32)

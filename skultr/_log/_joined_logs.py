@@ -18,7 +18,7 @@ from .._base._sklearn import safe_indexing
 from .._base._typing import Floats, Ints
 from ..exceptions import python_value
 from ._cells import READS, Cells, count_cells
-from ._clicklog import BY_ROW, ClickLog, NeverShown
+from ._clicklog import BY_ROW, ClickLog
 from ._hashing import row_hashes
 from ._pickles import NotPickled, SlimPickles
 from ._reader import features_of, read
@@ -65,9 +65,9 @@ class Union:
             bias_values=self.bias_values,
             user_ids=self.user_ids,
             doc_ids=self.doc_ids,
-            candidates=NeverShown(
-                self._query[number][log.candidates.query],
-                self._version[number][log.candidates.version],
+            candidates=log.candidates._replace(
+                query=self._query[number][log.candidates.query],
+                version=self._version[number][log.candidates.version],
             ),
         )
 

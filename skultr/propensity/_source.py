@@ -45,7 +45,8 @@ class RowsOfLog:
         if read_role(X, "position", roles["position"]) is None:
             rows = read_rows(X, roles=roles, reads=("qid", "session", "position", "bias"))
             # The reader has warned about this order; with positions it does not warn again.
-            own = {"qid": rows.query_ids[rows.query], "position": rows.position.astype(float)}
+            position = np.where(rows.position > 0, rows.position, np.nan)
+            own = {"qid": rows.query_ids[rows.query], "position": position}
             self.roles = {**roles, **own}
 
     @property

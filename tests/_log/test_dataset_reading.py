@@ -165,6 +165,23 @@ def test_log_on_disk_is_that_in_memory(name, tmp_path):
         assert_equal_logs(found, in_memory(log))
 
 
+def test_candidates_of_a_frame_have_their_own_scores(tmp_path):
+    log = unshown(a_log()).assign(production=lambda log: -log["bm25"])
+    X, _ = ClickDataset.from_parquet(log, path=tmp_path / "clicks").to_frame()
+    assert X["position"].isna().any()
+    np.testing.assert_array_equal(X["production"], -X["bm25"])
+
+
+@pytest.mark.parametrize("read", [ClickDataset.to_frame, NaiveRanker().fit])
+def test_queries_that_show_nothing_are_refused(tmp_path, read):
+    log = a_log().astype({"position": float})
+    nothing = log["qid"] > 0
+    log.loc[nothing, ["position", "click"]] = np.nan, 0
+    dataset = ClickDataset.from_parquet(log, path=tmp_path / "clicks")
+    with pytest.raises(ValueError, match="No row was shown: every position is missing"):
+        read(dataset[1:])
+
+
 def test_impressions_count_clicks(tmp_path):
     # aggregate_clicks and from_parquet read a number of clicks; fit reads a rate.
     log = a_log().assign(impressions=lambda log: 2 + log["session"] % 3)

@@ -43,6 +43,17 @@ def test_ips_at_propensity_one_is_naive(loss):
     np.testing.assert_array_equal(naive.predict(log), ips.predict(log))
 
 
+def test_bias_factors_alone_tell_what_was_shown():
+    # Without positions, rows stand in their order; those without a bias factor were not shown.
+    log, clicks = random_lists()
+    hidden = log["position"] == 3
+    bias = log["position"].astype(float).mask(hidden)
+    clicks = np.where(hidden, 0, clicks)
+    expected = IPSRanker(**FAST).fit(log.assign(position=bias), clicks)
+    found = IPSRanker(**FAST).fit(log.drop(columns="position").assign(bias=bias), clicks)
+    np.testing.assert_array_equal(found.predict(log), expected.predict(log))
+
+
 def test_three_ways_to_give_one_curve():
     log, clicks = random_lists()
     array = IPSRanker(propensity=[1, 1 / 2, 1 / 3], **FAST).fit(log, clicks)
