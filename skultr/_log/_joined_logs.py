@@ -20,7 +20,7 @@ from .._base._sklearn import safe_indexing
 from .._base._typing import Floats, Ints
 from ..exceptions import python_value
 from . import _cells
-from ._cells import READS, Cells, cells_of_log, count_cells
+from ._cells import READS, Cells, Factors, count_cells
 from ._clicklog import BY_ROW, ClickLog, make_click_log
 from ._counted import CellCount, count_of
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
@@ -175,7 +175,11 @@ def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floa
     def read(X, rate):
         return make_click_log(X, np.empty((len(rate), 0), dtype=np.float32), rate)
 
-    return cells_of_log(log_of_count(count, read)[0]), None
+    log = log_of_count(count, read)[0]
+    query = np.zeros(log.n_docs, dtype=np.intp)
+    query[log.doc[::-1]] = log.query[::-1]
+    names = {"factors": Factors(log.bias_values, None), "doc_query": query, "doc_ids": log.doc_ids}
+    return replace(log.cells, **names), None
 
 
 # Logs of several days -----------------------------------------------------------------
