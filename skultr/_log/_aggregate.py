@@ -29,10 +29,9 @@ from ._counted import (
 )
 from ._documents import FeatureTable
 from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION
-from ._hashing import hash_columns
 from ._reader import name_documents
 from ._roles import ROLES, feature_names, is_role
-from ._segments import encode, pair_codes
+from ._segments import encode, hash_columns, pair_codes
 
 #: Replaces a missing position (or bias) in a group key, because some engines drop null keys.
 _MISSING = -(2**31)

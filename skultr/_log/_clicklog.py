@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints
 from ._cells import Cells
 from ._documents import FeatureTable
-from ._hashing import equal_rows, hash_columns, mix
 from ._reader import Rows, first_rows, read
 from ._segments import (
     TINY,
     encode,
     equal_keys,
+    equal_rows,
+    hash_columns,
+    mix,
     offsets_from_counts,
     offsets_from_sorted,
     pair_codes,

@@ -31,10 +31,9 @@ from ._faults import (
     find_faults,
     missing_value,
 )
-from ._hashing import hash_columns
 from ._reader import pairs_of_codes
 from ._roles import OUTCOME, ROLES, read_scope
-from ._segments import ROUNDING, encode, sorting_order
+from ._segments import ROUNDING, encode, hash_columns, sorting_order
 
 #: Roles whose faults are reported, whatever is counted.
 CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")

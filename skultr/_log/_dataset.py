@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from .._base._progress import working
 from .._base._typing import AnyFrame, Ints
 from ._clicklog import ClickLog
-from ._dataset_files import Manifest, open_table
-from ._dataset_frames import FramesOfLog, load_doc_ids, open_log
+from ._dataset_frames import FramesOfLog, Manifest, load_doc_ids, open_log, open_table
 from ._dataset_writer import write_log
 from ._faults import NO_ROW_SHOWN
 

@@ -26,13 +26,12 @@ from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._clicklog import NOBODY, ClickLog, NeverShown, sort_into_lists
 from ._counted import EngineLog, check_counts, check_numbers, look_like_rates, warn_about_rates
-from ._dataset_files import Manifest, import_pyarrow
+from ._dataset_frames import Manifest, import_pyarrow
 from ._faults import GRADES, IDS, NO_ROWS, count_of
-from ._hashing import hash_columns, row_hashes
 from ._joined_logs import Union
 from ._reader import Rows
 from ._roles import ROLES, check_team, feature_names, is_far, read_scope
-from ._segments import encode, offsets_from_counts, offsets_from_sorted
+from ._segments import encode, hash_columns, offsets_from_counts, offsets_from_sorted, row_hashes
 
 if TYPE_CHECKING:
     import pyarrow as pa

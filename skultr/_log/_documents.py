@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from .._base._typing import Bools, Column, Ints, Table
 from ..exceptions import python_value
 from ._faults import check, count_of
-from ._hashing import equal_rows, match_rows
 from ._roles import as_pandas, column_names, feature_columns, is_frame, read_role
+from ._segments import equal_rows, match_rows
 
 
 @dataclass(frozen=True, eq=False)

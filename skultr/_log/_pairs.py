@@ -19,10 +19,9 @@ from .._base._typing import ArrayLike, Column, Ints
 from ._cells import Cells
 from ._counted import EngineLog, require_columns
 from ._faults import NO_ROW_SHOWN, check, missing_value
-from ._hashing import equal_rows
 from ._reader import as_clicks, first_rows, name_documents, warn_without_queries
 from ._roles import LogOnDisk, is_frame, read_features, refuse_arguments, without_roles
-from ._segments import as_array, encode, pair_codes
+from ._segments import as_array, encode, equal_rows, pair_codes
 
 #: Names of columns that are added for arrays.
 _RATE, _SAMPLE_WEIGHT = "__skultr_rate", "__skultr_sample_weight"

@@ -24,7 +24,6 @@ from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
 from ._faults import Fault, count_of
-from ._hashing import equal_columns, equal_rows
 from ._lookalikes import LOOKS_LIKE, misnamed, outcomes_among
 from ._roles import (
     FIT_ROLES,
@@ -43,6 +42,8 @@ from ._roles import (
 from ._segments import (
     as_array,
     encode,
+    equal_columns,
+    equal_rows,
     offsets_from_sorted,
     pair_codes,
     rank_in_segment,

@@ -20,8 +20,7 @@ from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY
 from ..exceptions import warn_user
-from ._click_choice import ClickChoice
-from ._solve import MAX_DENSE, Eliminated, maximise
+from ._solve import MAX_DENSE, ClickChoice, Eliminated, maximise
 from ._tabular import TabularFit, fit_cells
 
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.

@@ -19,7 +19,7 @@ from torch.nn.functional import logsigmoid
 from .._base._typing import Bools, Floats, Ints
 from .._log._cells import loss_scale
 from .._log._segments import TINY
-from .._models._click_choice import ClickChoice
+from .._models._solve import ClickChoice
 from .._models._tabular import fit_factors
 from ._lists import CLICK_ONLY, LOSSES, ListLoss, list_log_softmax, log_exposure
 from ._networks import ListScores, stream

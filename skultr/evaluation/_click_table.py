@@ -12,10 +12,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
-from .._log._hashing import mix
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
 from .._log._roles import read_role
-from .._log._segments import TINY, as_array, encode, pair_codes
+from .._log._segments import TINY, as_array, encode, mix, pair_codes
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._base._threads import few_threads
 from .._base._typing import Bools, Floats, Ints
 from .._log._cells import factor_components, weighted_graph
-from .._log._hashing import mix
+from .._log._segments import mix
 from .._models._solve import gram
 from ..exceptions import warn_user
 

@@ -18,8 +18,7 @@ from scipy.linalg import lstsq
 from scipy.special import xlog1py, xlogy
 
 from .._base._typing import Floats
-from .._models._click_choice import ClickChoice
-from .._models._solve import maximise
+from .._models._solve import ClickChoice, maximise
 
 #: Clicks that the prior adds to each cell: they keep rates above 0 and set those of empty cells.
 _PRIOR = 0.5

@@ -26,7 +26,7 @@ from .._log._faults import count_of
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
 from .._log._segments import encode, offsets_from_sorted, sort_in_segment
-from .._models._click_choice import ClickChoice
+from .._models._solve import ClickChoice
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ..propensity._source import RowsOfLog, propensities
 from ._ranking import average_runs, refuse_where

@@ -20,7 +20,6 @@ from .._base._typing import ArrayLike, Frame
 from .._log._cells import loss_scale, read_cells
 from .._log._clicklog import ClickLog
 from .._log._estimator import FitTask
-from .._log._hashing import equal_rows
 from .._log._roles import (
     ROLES,
     column_names,
@@ -30,7 +29,7 @@ from .._log._roles import (
     read_values,
     take_off,
 )
-from .._log._segments import offsets_from_sorted
+from .._log._segments import equal_rows, offsets_from_sorted
 from .._models._tabular import fit_tabular
 from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator

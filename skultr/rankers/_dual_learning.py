@@ -12,7 +12,7 @@ from scipy.special import expit
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats
 from .._log._cells import examination_table
-from .._models._click_choice import ClickChoice
+from .._models._solve import ClickChoice
 from .._models._tabular import fit_factors
 from .._torch._joint import fit_dual, fit_towers
 from ..exceptions import ClickDataWarning, warn_user

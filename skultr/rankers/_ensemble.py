@@ -20,10 +20,9 @@ from .._base._typing import ArrayLike, Bools, Column, Estimator, Floats, Ints, R
 from .._log import _faults
 from .._log._cells import examination_table
 from .._log._clicklog import ClickLog
-from .._log._hashing import equal_rows, hash_columns
 from .._log._roles import read_role
-from .._log._segments import TINY, encode, pair_codes, rank_in_segment
-from .._models._click_choice import ClickChoice
+from .._log._segments import TINY, encode, equal_rows, hash_columns, pair_codes, rank_in_segment
+from .._models._solve import ClickChoice
 from .._models._table_curve import table_curve
 from ..exceptions import (
     ClickDataWarning,

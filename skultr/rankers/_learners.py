@@ -26,8 +26,7 @@ from sklearn.utils.validation import has_fit_parameter
 from .._base._sklearn import seeded_clone
 from .._base._threads import ALL, few_threads, share_of_worker
 from .._base._typing import Floats, Ints
-from .._log._hashing import equal_rows
-from .._log._segments import TINY, offsets_from_counts, rectangles
+from .._log._segments import TINY, equal_rows, offsets_from_counts, rectangles
 
 #: Maximum number of cells per rectangle, so that its arrays fit into the cache of one core.
 _CELLS = 1 << 15

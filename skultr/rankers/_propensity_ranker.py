@@ -18,7 +18,7 @@ from .._base._typing import ArrayLike, Estimator, Floats
 from .._log._cells import examination_table
 from .._log._pickles import NotPickled, if_fitted
 from .._log._roles import is_frame, without_columns
-from .._models._click_choice import ClickChoice
+from .._models._solve import ClickChoice
 from .._models._table_curve import table_curve, table_of_cells
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..propensity._curves import PowerLawPropensity

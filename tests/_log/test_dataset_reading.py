@@ -64,7 +64,7 @@ def unshown(log):
 @pytest.fixture(params=[1 << 19, 50], ids=["one part", "parts"], autouse=True)
 def _parts(request, monkeypatch):
     """Logs are read at once, or in parts of 50 rows."""
-    monkeypatch.setattr("skultr._log._dataset_files.BATCH", request.param)
+    monkeypatch.setattr("skultr._log._dataset_frames.BATCH", request.param)
 
 
 LOGS = {
@@ -488,7 +488,7 @@ def test_damaged_file_is_named(damage, tmp_path, monkeypatch):
         sentence = f"is damaged or was copied in part: .*{name}"
         with pytest.raises(ValueError, match=sentence):
             ClickDataset(copied).log()
-        monkeypatch.setattr("skultr._log._dataset_files._SMALL", 0)  # as if files were large
+        monkeypatch.setattr("skultr._log._dataset_frames._SMALL", 0)  # as if files were large
         with pytest.raises(ValueError, match=sentence):
             ClickDataset(copied).verify()
         monkeypatch.undo()

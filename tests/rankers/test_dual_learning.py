@@ -6,7 +6,7 @@ import torch
 from skultr._log._cells import loss_scale
 from skultr._log._clicklog import make_click_log
 from skultr._log._roles import read_features
-from skultr._models._click_choice import ClickChoice
+from skultr._models._solve import ClickChoice
 from skultr._torch._joint import DualLoss, DualModule
 from skultr._torch._lists import LOSSES, ListDataset, ListLoss
 from skultr._torch._networks import ListScores, scoring_network
