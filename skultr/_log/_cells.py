@@ -403,14 +403,6 @@ def count_cells(rows, *, user=None, arm=None):
     return cells, row_factor
 
 
-def cells_of_log(log):
-    """The cells of a log with the names of factors and documents, all users as one."""
-    query = np.zeros(log.cells.n_docs, dtype=np.intp)
-    query[log.doc[::-1]] = log.query[::-1]
-    names = {"factors": Factors(log.bias_values, None), "doc_query": query, "doc_ids": log.doc_ids}
-    return replace(log.cells, **names)
-
-
 def _code_factors(bias, bias_values, user):
     if user is None:
         return bias, Factors(bias_values, None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -283,7 +283,7 @@ class _File:
         self.log = replace(
             log._columns(nothing, np.zeros(1, dtype=int), nothing), features=log.features[nothing]
         )
-        self.counts = [_Counts.of(each) for each in (logs[0], logs[-1])]
+        self.counts = [_counts_of(each) for each in (logs[0], logs[-1])]
         logs[1:] = [replace(each, features=self.log.features) for each in logs[1:]]
         with path.open("wb") as file:
             pickle.dump([replace(each, doc_ids=None, candidates=NOBODY) for each in logs], file)
@@ -295,24 +295,15 @@ class _File:
         return logs
 
 
-@dataclass
-class _Counts:
+def _counts_of(log: ClickLog) -> tuple[Ints, Ints, dict[str, tuple[float, float, np.dtype]]]:
     """Rows and lists by query, and range and type of each column, of a log with its own codes."""
-
-    n_rows: Ints
-    n_lists: Ints
-    columns: dict[str, tuple[float, float, np.dtype]]
-
-    @classmethod
-    def of(cls, log: ClickLog) -> _Counts:
-        """Those of a log."""
-        n = len(log.query_ids)
-        columns = {name: getattr(log, name) for name in _ON_DISK if log.n_rows}
-        return cls(
-            np.bincount(log.query_of_list, np.diff(log.offsets), n),
-            np.bincount(log.query_of_list, minlength=n),
-            {name: _range_of(of) for name, of in columns.items() if of is not None},
-        )
+    n = len(log.query_ids)
+    columns = {name: getattr(log, name) for name in _ON_DISK if log.n_rows}
+    return (
+        np.bincount(log.query_of_list, np.diff(log.offsets), n),
+        np.bincount(log.query_of_list, minlength=n),
+        {name: _range_of(of) for name, of in columns.items() if of is not None},
+    )
 
 
 class _Copy:
@@ -326,16 +317,16 @@ class _Copy:
         self.name = name
         counts = [file.counts[name == "detailed"] for file in files]
         n_rows, n_lists = np.zeros((2, len(union.query_ids)), dtype=np.int64)
-        for number, each in enumerate(counts):
+        for number, (rows, lists, _) in enumerate(counts):
             query = union.codes("query", number)
-            n_rows[query], n_lists[query] = each.n_rows, each.n_lists
+            n_rows[query], n_lists[query] = rows, lists
         self.first_row, self.first_list = map(offsets_from_counts, (n_rows, n_lists))
         self.lengths = np.empty(int(self.first_list[-1]), dtype=np.int32)
         # Codes are those of the union.
         n_codes = {"version": len(union.doc_of_version)}
         n_codes |= {"bias": len(union.bias_values), "user": len(union.user_ids)}
         self.columns, self.constants = {}, {}
-        columns = [each.columns for each in counts if each.columns]
+        columns = [ranges for *_, ranges in counts if ranges]
         for name in columns[0]:
             lows, highs, types = zip(*(each[name] for each in columns), strict=True)
             low, high, dtype = min(lows), max(highs), np.result_type(*types)

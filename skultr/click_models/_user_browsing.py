@@ -15,7 +15,7 @@ from .._models._browsing import (
     ubm_click_probability,
     ubm_conditional_click_probability,
 )
-from .._models._pair_curve import pair_curve
+from .._models._table_curve import pair_curve
 from ..identifiability._graph import warn_unless_identifiable
 from ._em import WEAK
 from ._model import last_clicks, warn_about_unknown

@@ -14,8 +14,8 @@ from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._base._typing import ArrayLike, Column, Estimator, Floats, Predictor, Table
 from .._log._roles import read_role
 from .._log._segments import TINY, pair_codes
+from ..propensity._harvesting import SwapModel, cheapest_shares, layouts, moves_of, sessions_for
 from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
-from ..propensity._swap_plans import SwapModel, cheapest_shares, layouts, moves_of, sessions_for
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
 from ._click_table import LoggedPages, Pages

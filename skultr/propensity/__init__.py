@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._clusters import UserClusters as UserClusters
     from ._contextual import ContextualPropensity as ContextualPropensity
+    from ._curves import PowerLawPropensity as PowerLawPropensity
     from ._debiased_table import debiased_table as debiased_table
     from ._harvesting import InterventionHarvesting as InterventionHarvesting
     from ._harvesting import RandomizedPropensity as RandomizedPropensity
-    from ._known import PowerLawPropensity as PowerLawPropensity
     from ._learned import DualLearningPropensity as DualLearningPropensity
     from ._learned import RegressionEMPropensity as RegressionEMPropensity
     from ._relevance_labels import relevance_labels as relevance_labels
@@ -23,7 +23,7 @@ else:
             "_contextual": ("ContextualPropensity",),
             "_debiased_table": ("debiased_table",),
             "_harvesting": ("InterventionHarvesting", "RandomizedPropensity"),
-            "_known": ("PowerLawPropensity",),
+            "_curves": ("PowerLawPropensity",),
             "_learned": ("DualLearningPropensity", "RegressionEMPropensity"),
             "_relevance_labels": ("relevance_labels",),
         },

@@ -261,7 +261,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         criterion = ListLoss(softmax_loss, loss_scale(log, log.clicks))
         with self._seeded():
             n_factors = len(reference)
-            module = CellLogits(self._network(log.features, n_factors), n_factors)
+            known = log.features[np.unique(log.version)]
+            module = CellLogits(self._network(known, n_factors), n_factors)
             self._train(module, criterion, log, log.clicks, click_only=True, task=task)
         self._offset = _offsets(log, self._outputs(self.network_, contexts))
 

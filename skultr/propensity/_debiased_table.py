@@ -28,8 +28,8 @@ from ._source import (
     no_propensities,
     refuse_wrong_source,
     takes_column,
+    zero_propensity,
 )
-from ._weights import zero_propensity
 
 #: Roles that decide how likely a row was examined, if an estimator reads them.
 _PLACES = ("position", "bias")

@@ -15,6 +15,7 @@ from .._log._aggregate import count_lists_of
 from .._log._clicklog import make_click_log
 from .._log._counted import count_cells_of
 from .._log._faults import count_of
+from .._log._joined_logs import cells_of_count
 from .._log._roles import (
     feature_names,
     find_offsets,
@@ -24,7 +25,6 @@ from .._log._roles import (
     without_columns,
 )
 from .._log._segments import TINY, encode, rank_in_segment
-from .._log._shards import cells_of_count
 from .._models._tabular import LearnsRelevance
 from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator

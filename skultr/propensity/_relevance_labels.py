@@ -21,16 +21,14 @@ from .._models._document_posterior import document_posterior, logged_places
 from ._source import (
     PROPENSITY_CONSTRAINT,
     RowsOfLog,
-    columns_of_cells,
-    no_propensities,
-    propensities,
-    takes_column,
-)
-from ._weights import (
     average_propensities,
+    columns_of_cells,
     debias_clicks,
     label_table,
+    no_propensities,
+    propensities,
     require_positive,
+    takes_column,
     warn_about_weights,
 )
 

@@ -28,7 +28,7 @@ from .._torch._lists import list_log_softmax
 from .._torch._net import NeuralEstimator
 from .._torch._networks import n_outputs_of, scoring_network, stream
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
-from ..propensity._weights import label_table
+from ..propensity._source import label_table
 from ._propensity_ranker import PropensityRanker
 from ._tobit import (
     GAMMA_BOUND,

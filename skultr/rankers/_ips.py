@@ -17,7 +17,7 @@ from .._log._pickles import NotPickled
 from .._torch._joint import ListTarget, fit_best_of, fit_listwise
 from .._torch._lists import LOSSES
 from .._torch._net import NeuralEstimator
-from ..propensity._weights import (
+from ..propensity._source import (
     debias_clicks,
     document_labels,
     examples_of,

@@ -19,7 +19,7 @@ from .._base._threads import threads_of
 from .._base._typing import Floats, Ints, RandomState
 from .._log._segments import TINY
 from ..exceptions import ClickDataWarning, warn_user
-from ..propensity._weights import document_labels, examples_of
+from ..propensity._source import document_labels, examples_of
 from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
 from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages
 

@@ -1,31 +1,52 @@
-"""Members of rankers that hold other rankers: what they must be, their fits, their scores, and the
-distinct candidates that they score."""
+"""Rankers made of other rankers: what their members must be, the fits and scores of these, the
+distinct candidates that they score, and the mean of ranks and the distillation."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+from lightgbm import LGBMRegressor
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils import Bunch
+from sklearn.utils import Bunch, check_random_state
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._base._progress import progress
-from .._base._sklearn import BaseComposition
-from .._base._typing import Floats, Ints
+from .._base._sklearn import BaseComposition, HasMethods, StrOptions, seeded_clone
+from .._base._typing import ArrayLike, Column, Estimator, Floats, Ints, RandomState, Table
 from .._log._hashing import equal_rows, sums_of_rows
+from .._log._pickles import NotPickled
 from .._log._reader import first_rows
 from .._log._roles import read_role
-from .._log._segments import encode
+from .._log._segments import TINY, encode
 from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
 from ..propensity._source import columns_of_source
+from ._dual_learning import DLARanker
+from ._heckman import HeckmanRanker
+from ._ips import IPSRanker
+from ._learners import (
+    booster_columns,
+    its_own_threads,
+    scores_of_learner,
+    takes_columns,
+    takes_missing,
+)
 from ._ranker import BaseRanker, fit_to_log
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
+    from .._log._estimator import FitTask
+    from .._log._roles import Takes
+
+
+#: Queries enter the sums of rows with this factor.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class HoldsMembers(BaseComposition):
@@ -203,5 +224,267 @@ class DistinctCandidates(NamedTuple):
         return first + apart / np.bincount(self.place)
 
 
-#: Queries enter the sums of rows with this factor.
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+@dataclass(eq=False, repr=False)
+class RankAggRanker(HoldsMembers, BaseRanker):
+    """Ranker by the mean rank, or the mean score, that several rankers give each candidate.
+
+    Each member removes one bias: by default :class:`IPSRanker` removes position bias and
+    :class:`HeckmanRanker` removes selection bias (Ovaisi et al. 2020). The members are fitted
+    independently, so that half of a bias remains if only one of two members removes it. Members
+    that each remove both, such as :class:`CLDRanker` by lists, :class:`CLDRanker` by pairs and
+    ``HeckmanRanker(debias=True)``, have errors of their own, which the mean reduces; with
+    ``average="scores"`` it keeps by how much a member prefers a document.
+
+    Parameters
+    ----------
+    estimators : list of (str, ranker), default=None
+        Members by name; by default ``[("ips", IPSRanker()), ("heckman", HeckmanRanker())]``. A
+        clone of each is fitted to the log. Members get the features as an array, so that their
+        propensities cannot read columns by name.
+    weights : array-like of shape (n_estimators,), default=None
+        Weights of the members in the mean; equal by default.
+    average : {"ranks", "scores"}, default="ranks"
+        What the mean is of. ``"scores"`` are standardised within each query: mean 0 and standard
+        deviation 1 over its candidates, or 0 where a member scores all alike.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the members that have no ``random_state`` of their own.
+
+    Attributes
+    ----------
+    estimators_ : list of rankers
+        The fitted clones. Their ids of queries and documents are running numbers.
+    named_estimators_ : Bunch
+        The fitted clones by name.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    Notes
+    -----
+    A score is minus a mean rank, or a mean of standardised scores: scores of different queries are
+    not comparable, and a score depends on the other candidates of the query. Tied candidates share
+    the mean of their ranks.
+
+    References
+    ----------
+    Ovaisi, Ahsan, Zhang, Vasilaky & Zheleva (2020). Correcting for selection bias in
+    learning-to-rank systems. WWW.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.rankers import HeckmanRanker, IPSRanker, RankAggRanker
+    >>> from skultr.simulation import simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents, n_sessions=500, n_positions=5, candidates=True, random_state=0
+    ... )
+    >>> ips = IPSRanker(propensity=truth.examination, max_epochs=2)
+    >>> ranker = RankAggRanker([("ips", ips), ("heckman", HeckmanRanker())], random_state=0)
+    >>> ranker.fit(log, clicks).predict(documents).shape
+    (1000,)
+    """
+
+    estimators: list[tuple[str, Any]] | None = None
+    weights: ArrayLike | None = None
+    average: Literal["ranks", "scores"] = "ranks"
+    random_state: RandomState = None
+
+    _parameter_constraints = {
+        "estimators": [list, None],
+        "weights": ["array-like", None],
+        "average": [StrOptions({"ranks", "scores"})],
+        "random_state": ["random_state"],
+    }
+    __metadata_request__predict = {"qid": True}
+    _refuses_outcomes = "fits other rankers, which learn examination from the same clicks"
+    _reads_users = True  # members may
+
+    def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
+        """Mean standing of each row in its query; a higher score is more relevant.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            Candidates. A frame needs the features and ``qid``. X may be a log: a document counts
+            once, however many rows it has. Rows are one document if their features are equal, and
+            their ids if X has the column ``doc``.
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X. Without either, all rows count as one
+            query, with a warning.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
+
+    def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
+        features = self._read_features(X, reset=False)
+        query = encode(qid)[0]
+        # A log repeats documents over its pages; they count once.
+        candidates = DistinctCandidates.of_rows(X, features, query)
+        features, query = features[candidates.first], query[candidates.first]
+        standing = _standardised if self.average == "scores" else _minus_ranks
+        of_members = [
+            standing(pd.Series(scores_of(ranker, features, query)).groupby(query))
+            for ranker in self.estimators_
+        ]
+        return np.average(of_members, axis=0, weights=self.weights)[candidates.place]
+
+    def _validate_params(self):
+        super()._validate_params()
+        _check_weights(self.weights, len(self._members()))
+
+    def _members(self):
+        if self.estimators is None:
+            return [("ips", IPSRanker()), ("heckman", HeckmanRanker())]
+        return self.estimators
+
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
+        members = self._members()
+        random = check_random_state(self.random_state)
+        self.estimators_ = [
+            fit_to_log(seeded_clone(ranker, random.randint(2**31 - 1)), log)
+            for _, ranker in progress(members, "member")
+        ]
+        self._names = [name for name, _ in members]
+
+
+def _minus_ranks(scores):
+    """Minus the rank of each row in its group; 1 is the highest score."""
+    return -scores.rank(ascending=False).to_numpy()
+
+
+def _standardised(scores):
+    """Scores less the mean of their group, in its standard deviations."""
+    gap = scores.obj - scores.transform("mean")
+    spread = scores.transform("std", ddof=0)
+    # Rounding errors of equal scores are no preference.
+    return np.where(spread > 1e-12 * scores.obj.abs().max(), gap / spread.clip(lower=TINY), 0.0)
+
+
+def _check_weights(weights, n_members):
+    if weights is None:
+        return
+    try:
+        values = np.asarray(weights, dtype=float)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    good = values.shape == (n_members,) and np.isfinite(values).all() and (values >= 0).all()
+    if not (good and values.any()):
+        raise ValueError(
+            f"weights is {weights!r}; expected {n_members} numbers, one per member, each at least "
+            "0 and not all 0."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class DistilledRanker(BaseRanker):
+    """Regressor trained on the relevance that another ranker estimated from the clicks.
+
+    The *teacher* estimates the relevance of the documents that were shown, for example as one
+    free number per document (``relevance="embedding"``). Such a teacher fits the clicks best, but
+    cannot score other documents. The *student*, a regressor, then learns this relevance from the
+    documents' features, and scores any document. A document weighs as much as its impressions.
+
+    Parameters
+    ----------
+    teacher : ranker, default=None
+        Any ranker of :mod:`skultr.rankers`. The default is ``DLARanker(relevance="embedding")``.
+    student : regressor, default=None
+        Any scikit-learn regressor whose ``fit`` takes ``sample_weight``. The default is LightGBM
+        with 500 trees of up to 255 leaves and a learning rate of 0.1, as in the paper.
+    random_state : int, RandomState instance or None, default=None
+        Seed of teacher and student, unless they have a ``random_state`` of their own.
+
+    Attributes
+    ----------
+    teacher_ : ranker
+        The fitted clone of ``teacher``. Its document ids are running numbers. Pickles leave it
+        out.
+    student_ : regressor
+        The fitted clone of ``student``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Only from frames with text column names.
+
+    References
+    ----------
+    Chen et al. (2024). Identifiability matters: revealing the hidden recoverable condition in
+    unbiased learning to rank. ICML, appendix C.3.
+
+    Examples
+    --------
+    >>> from lightgbm import LGBMRegressor
+    >>> from skultr import DLARanker
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.rankers import DistilledRanker
+    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
+    >>> documents = make_ltr(n_queries=50, n_features=20, random_state=0)
+    >>> log, clicks, truth = simulate_clicks(
+    ...     documents, n_sessions=500, policy=PlackettLucePolicy(), random_state=0
+    ... )
+    >>> teacher = DLARanker(relevance="embedding", random_state=0)
+    >>> student = LGBMRegressor(n_estimators=20, verbosity=-1)
+    >>> DistilledRanker(teacher, student).fit(log, clicks).predict(documents).shape
+    (1000,)
+    """
+
+    teacher: BaseRanker | None = None
+    student: Estimator | None = None
+    random_state: RandomState = None
+
+    teacher_ = NotPickled("the relevance of each document of the log")
+
+    _parameter_constraints = {
+        "teacher": [HasMethods(["fit", "predict", "rank"]), None],
+        "student": [HasMethods(["fit", "predict"]), None],
+        "random_state": ["random_state"],
+    }
+    _refuses_outcomes = "fits other rankers, which learn examination from the same clicks"
+    _reads_users = True  # the teacher may
+
+    @property
+    def _takes(self) -> Takes:
+        teacher_reads = getattr(self.teacher, "_needs_features", self.teacher is not None)
+        student_takes = self.student is None or takes_columns(self.student)
+        return "categories" if student_takes and not teacher_reads else "numbers"
+
+    @property
+    def _refuses_missing(self) -> str | None:
+        of_teacher = getattr(self.teacher, "_refuses_missing", None)
+        return of_teacher or (None if self.student is None else takes_missing(self.student))
+
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
+        random = check_random_state(self.random_state)
+        student = _default_student() if self.student is None else self.student
+        if not has_fit_parameter(student, "sample_weight"):
+            raise ValueError(
+                f"The fit of {type(student).__name__} takes no sample_weight. The student needs "
+                "it, because a document weighs as much as its impressions. Use another regressor."
+            )
+        teacher = DLARanker(relevance="embedding") if self.teacher is None else self.teacher
+        self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
+        shown, rows = np.unique(log.version, return_index=True)
+        features = log.features[shown]
+        relevance = self.teacher_.predict(features, **self._roles_of_rows(log, rows))
+        impressions = np.bincount(log.version, log.weight)
+        self.student_ = seeded_clone(student, random.randint(2**31 - 1))
+        named = booster_columns(self) if takes_columns(self.student_) else {}
+        with its_own_threads(self.student_):
+            self.student_.fit(features, relevance, sample_weight=impressions[shown], **named)
+
+    def _roles_of_rows(self, log: ClickLog, rows: Ints) -> dict[str, Ints]:
+        """Roles of shown rows that the teacher's predict needs beside the features."""
+        taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
+        roles = {"qid": log.query[rows], "doc": log.doc[rows]}
+        return {name: roles[name] for name in taken}
+
+    def _score(self, features: NDArray[np.float32]) -> Floats:
+        return scores_of_learner(self.student_, features)
+
+
+def _default_student():
+    return LGBMRegressor(n_estimators=500, learning_rate=0.1, num_leaves=255, verbosity=-1)

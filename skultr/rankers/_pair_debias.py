@@ -17,7 +17,7 @@ from .._torch._lists import ListLoss, loss_by_row, propensity_ratio_loss, sum_of
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..identifiability._graph import warn_unless_identifiable
-from ..propensity._weights import document_labels, examples_of
+from ..propensity._source import document_labels, examples_of
 from ._ips import LearnerRanker
 from ._learners import PairObjective, booster_columns, fit_learner
 from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages

@@ -21,18 +21,16 @@ from .._log._roles import is_frame, without_columns
 from .._models._click_choice import ClickChoice
 from .._models._table_curve import table_curve, table_of_cells
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
-from ..propensity._known import PowerLawPropensity
+from ..propensity._curves import PowerLawPropensity
 from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
     RowsOfDataset,
     RowsOfLog,
+    average_propensities,
     columns_of_source,
+    debias_clicks,
     has_users,
     propensities,
-)
-from ..propensity._weights import (
-    average_propensities,
-    debias_clicks,
     require_positive,
     warn_about_weights,
 )

@@ -23,7 +23,7 @@ from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
 from .._log._documents import FeatureTable
 from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
-from .._log._joined_logs import AddsLogs, Kept, counts_of, with_bias_values
+from .._log._joined_logs import AddsLogs, Kept, counts_of, log_of_count, with_bias_values
 from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_target, warn_about_names
@@ -47,7 +47,6 @@ from .._log._roles import (
     without_column,
 )
 from .._log._segments import encode, rank_in_segment
-from .._log._shards import log_of_count
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog

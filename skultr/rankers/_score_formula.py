@@ -11,9 +11,9 @@ from torch import nn
 
 from .._torch._net import NeuralEstimator
 from ._click_ranker import ClickRanker
-from ._distilled import DistilledRanker
 from ._heckman import HeckmanRanker
 from ._ips import LearnerRanker
+from ._members import DistilledRanker
 from ._ranker import BaseRanker
 from ._vectorization import VectorizationRanker
 

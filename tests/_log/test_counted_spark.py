@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from skultr._log import _shards
+from skultr._log import _joined_logs
 from skultr.click_models import PBMModel
 from skultr.identifiability import IdentifiabilityRepair
 from skultr.propensity import (
@@ -49,7 +49,7 @@ def test_spark_in_shards(spark, monkeypatch):
     log = LOG[COLUMNS]
     estimator = RegressionEMPropensity(relevance="embedding")
     expected = quietly(clone(estimator).fit, log, "click")
-    monkeypatch.setattr(_shards, "number_of_shards", lambda count: 3)
+    monkeypatch.setattr(_joined_logs, "number_of_shards", lambda count: 3)
     found = quietly(clone(estimator).fit, to_spark(spark, log), "click")
     pd.testing.assert_frame_equal(
         found.examination_, expected.examination_, rtol=1e-8, check_dtype=False

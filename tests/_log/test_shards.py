@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from skultr import ClickDataset
-from skultr._log import _cells, _shards
+from skultr._log import _cells, _joined_logs
 from skultr._log._cells import Cells
 from skultr._log._counted import CellCount, count_of
 from skultr._models import _document_posterior
@@ -25,7 +25,7 @@ def in_parts(monkeypatch):
     def begin():
         monkeypatch.setattr(_cells, "MAX_CELLS", 9)
         monkeypatch.setattr(_cells, "PART_ROWS", 7)
-        monkeypatch.setattr(_shards, "number_of_shards", lambda count: 5)
+        monkeypatch.setattr(_joined_logs, "number_of_shards", lambda count: 5)
         monkeypatch.setattr(CellCount, "cells", only_shards(CellCount.cells))
 
     return begin
@@ -216,9 +216,9 @@ def test_the_number_of_shards_follows_from_the_cells(monkeypatch):
     count = count_of(pl.from_pandas(log).lazy(), "click", ["position"])
     assert count.n_rows == len(log)
     monkeypatch.setattr(_cells, "MAX_CELLS", len(log))
-    assert _shards.number_of_shards(count) == 1
+    assert _joined_logs.number_of_shards(count) == 1
     monkeypatch.setattr(_cells, "MAX_CELLS", n_cells // 3)
-    assert _shards.number_of_shards(count) == -(-len(log) // (n_cells // 3))
+    assert _joined_logs.number_of_shards(count) == -(-len(log) // (n_cells // 3))
     parts = [count.cells((number, 7))[0] for number in range(7)]
     assert sum(len(part) for part in parts) == n_cells
     queries = [set(part["qid"]) for part in parts]

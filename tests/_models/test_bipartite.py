@@ -5,8 +5,7 @@ import pytest
 
 from skultr._log._cells import Cells
 from skultr._models import _solve
-from skultr._models._bipartite import Problem
-from skultr._models._tabular import fit_tabular
+from skultr._models._tabular import Problem, fit_tabular
 
 
 @pytest.mark.parametrize(("clicks", "held"), [(50.0, False), (50.09, False), (50.11, True)])

@@ -3,8 +3,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from skultr._models._bipartite import _LOSSES
-from skultr._models._tabular import fit_factors, fit_tabular
+from skultr._models._tabular import _LOSSES, fit_factors, fit_tabular
 
 MODELS = [("likelihood", "product"), ("squares", "product"), ("likelihood", "additive")]
 

@@ -116,6 +116,19 @@ def test_few_clicks_a_document_do_not_bias_it():
     assert fitted.examination_.loc[2, "examination"] == pytest.approx(0.5, abs=0.036)
 
 
+def test_contexts_that_nothing_compares_do_not_scale_the_others():
+    X, clicks, _ = contextual_log(n_sessions=2000)
+    X = X.drop(columns="context")
+    # Nobody clicked this document, under a context far from all others.
+    far = X.assign(doc=10**6, session=X["session"] + 10**6, v0=1e3)[X["position"] == 1][:20]
+    both = pd.concat([X, far], ignore_index=True)
+    estimator = ContextualPropensity(context=CONTEXT, max_epochs=2, **FAST)
+    alone = clone(estimator).fit(X, clicks).predict(X)
+    beside = clone(estimator).fit(both, np.append(clicks, np.zeros(20))).predict(X)
+    inside = (alone < 1) & (beside < 1)
+    assert np.ptp(np.log(alone[inside] / beside[inside])) < 1e-6
+
+
 def test_table(fitted, log):
     X, clicks = log
     table = fitted.examination_

@@ -21,7 +21,7 @@ from skultr.rankers import (
     RegressionEMRanker,
     TwoTowerRanker,
 )
-from skultr.rankers._distilled import _default_student
+from skultr.rankers._members import _default_student
 
 from .._worlds import FEATURES, random_lists, small_log
 

@@ -10,7 +10,7 @@ from skultr import UserAwareIPSRanker
 from skultr._log._roles import FIT_ROLES
 from skultr.exceptions import UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity
-from skultr.propensity._weights import document_labels
+from skultr.propensity._source import document_labels
 from skultr.rankers import IPSRanker, NaiveRanker, PRSRanker
 from skultr.rankers._pair_debias import _pairs_of_examples
 
