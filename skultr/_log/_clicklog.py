@@ -509,7 +509,7 @@ def _narrow(column):
 
 def _narrow_type(column):
     with np.errstate(over="ignore"):
-        narrow = column.astype(np.float32 if column.dtype.kind == "f" else np.int32)
+        narrow = column.astype(np.float32 if column.dtype.kind == "f" else np.int32, copy=False)
     return narrow if (narrow == column).all() else column
 
 
@@ -581,6 +581,8 @@ def sort_into_lists(
     log : ClickLog
     """
     shown = rows_where(rows.shown)
+    order = _sorting_order(rows.place[shown])
+    del rows.place  # twice as large as a column
     known = slice(None) if candidates else shown  # rows whose documents the log has
     if table is None:
         documents = rows.documents(features, known)
@@ -602,7 +604,7 @@ def sort_into_lists(
         version = version[shown]
     (bias, bias_values), (user, user_ids) = rows.bias, rows.user
     columns = {
-        "clicks": rows.clicks,  # first: the widest becomes narrow before others are copied
+        "clicks": rows.clicks,
         "user": user,
         "position": rows.position,
         "bias": bias,
@@ -610,15 +612,13 @@ def sort_into_lists(
         "propensity": rows["propensity"],
         "production": rows["production"],
     }
-    columns = {name: of[shown] for name, of in columns.items() if of is not None}
+    columns = {name: _narrow(of[shown]) for name, of in columns.items() if of is not None}
     columns["version"] = version
     if table is not None and table.production is not None:
         columns.setdefault("production", table.production[first][version])
-    order = _sorting_order(rows.place[shown])
-    del rows.place  # twice as large as a column
     offsets = offsets_from_sorted(rows.list_[shown][order])
     for name in columns:  # one by one, so that the log is never held twice in memory
-        columns[name] = _narrow(columns[name][order])
+        columns[name] = _taken(_narrow(columns[name]), order)
     query = rows.query[shown][order][offsets[:-1]]
     columns.setdefault("propensity", None)
     return ClickLog(

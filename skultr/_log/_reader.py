@@ -500,7 +500,7 @@ class Rows:
         if "session" not in self._values:
             return self.query
         code, ids = _encode("session", self._values["session"])
-        return narrow_codes(encode(pair_codes(self.query, code, len(ids)))[0])
+        return narrow_codes(pairs_of_codes(self.query, code, len(ids))[0])
 
     @cached_property
     def place(self) -> Ints:
@@ -513,11 +513,14 @@ class Rows:
     @cached_property
     def bias(self) -> tuple[Ints, NDArray[Any]]:
         """Code of the bias factor of each row (-1 where not shown), and the factors."""
-        values = self._values.get("bias", self.position)[self.shown]
-        shown_codes, factors = encode(values.astype(np.int64, copy=False))
+        rows = rows_where(self.shown)
+        values = self._values.get("bias", self.position)[rows]
+        if values.dtype.kind == "f":
+            values = values.astype(np.int64)
+        shown_codes, factors = encode(values)
         codes = np.full(self.n_rows, -1, dtype=np.int32)
-        codes[self.shown] = shown_codes
-        return codes, factors
+        codes[rows] = shown_codes
+        return codes, factors.astype(np.int64)
 
     @cached_property
     def user(self) -> tuple[Ints, NDArray[Any]]:

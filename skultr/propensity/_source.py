@@ -334,18 +334,22 @@ def zero_propensity(what, rows, where):
 
 def debias_clicks(log, *, clip=None, normalize=False):
     """Debiased number of clicks per row: clicks over propensities."""
-    raised = log.propensity if clip is None else np.maximum(log.propensity, clip)
-    weight = 1 / raised
+    least = clip or 0.0
+    weight = np.maximum(log.propensity, least)
+    np.divide(1, weight, out=weight)  # in place, as below: a log may have 10^8 rows
     clicks = log.clicks * weight
     n_clicks, total = log.clicks.sum(), clicks.sum()
     if n_clicks == 0:
         return DebiasedClicks(clicks, 0.0, np.nan, 0.0)
-    return DebiasedClicks(
-        clicks=clicks * (n_clicks / total) if normalize else clicks,
+    found = DebiasedClicks(
+        clicks=clicks,
         effective_sample_size=float(total**2 / (clicks @ weight)),
         largest_weight=float(weight[log.clicks > 0].max() * n_clicks / total),
-        clipped_share=float(log.clicks[raised > log.propensity].sum() / n_clicks),
+        clipped_share=float(log.clicks[log.propensity < least].sum() / n_clicks),
     )
+    if normalize:
+        clicks *= n_clicks / total
+    return found
 
 
 def document_labels(log, clicks, propensity=None):

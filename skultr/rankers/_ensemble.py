@@ -486,9 +486,10 @@ def _parts_of_queries(log, n_parts, random):
 
 def _content_of_queries(log):
     """A hash of what each query showed where, so that parts do not depend on ids."""
-    vector = equal_rows(log.features)[0][log.version]
+    vector = equal_rows(log.features)[0]
     content = np.zeros(len(log.query_ids), dtype=np.uint64)
-    np.add.at(content, log.query, hash_columns([vector, log.position]))
+    for part in log.chunks():
+        np.add.at(content, part.query, hash_columns([vector[part.version], part.position]))
     return content
 
 
