@@ -21,8 +21,7 @@ from .._base._progress import working
 from .._base._threads import few_threads
 from ..exceptions import ClickDataWarning, saying_once, warn_user
 from ._counted import is_in_engine
-from ._faults import all_at_once
-from ._lookalikes import LOOKS_LIKE, is_no_click, is_no_grade, is_no_score
+from ._faults import LOOKS_LIKE, all_at_once, is_no_click, is_no_grade, is_no_score
 from ._reader import as_clicks, attempt, read
 from ._roles import (
     FIT_ROLES,

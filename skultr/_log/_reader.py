@@ -23,8 +23,7 @@ from .._base._sklearn import check_sample_weight
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
-from ._faults import Fault, count_of
-from ._lookalikes import LOOKS_LIKE, misnamed, outcomes_among
+from ._faults import LOOKS_LIKE, Fault, count_of, misnamed, outcomes_among
 from ._roles import (
     FIT_ROLES,
     OUTCOME,

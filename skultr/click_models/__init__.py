@@ -6,9 +6,9 @@ if TYPE_CHECKING:
     from ._cascade import CascadeModel as CascadeModel
     from ._cascade import CCMModel as CCMModel
     from ._cascade import DCMModel as DCMModel
-    from ._click_rates import DCTRModel as DCTRModel
-    from ._click_rates import RDCTRModel as RDCTRModel
     from ._dbn import DBNModel as DBNModel
+    from ._em import DCTRModel as DCTRModel
+    from ._em import RDCTRModel as RDCTRModel
     from ._neural import CACMModel as CACMModel
     from ._neural import NCMModel as NCMModel
     from ._position_based import PBMModel as PBMModel
@@ -21,7 +21,7 @@ else:
         __name__,
         {
             "_cascade": ("CCMModel", "CascadeModel", "DCMModel"),
-            "_click_rates": ("DCTRModel", "RDCTRModel"),
+            "_em": ("DCTRModel", "RDCTRModel"),
             "_dbn": ("DBNModel",),
             "_neural": ("CACMModel", "NCMModel"),
             "_position_based": ("PBMModel",),

@@ -21,9 +21,9 @@ from .._models._browsing import (
     draw_chain_clicks,
 )
 from ..exceptions import ClickDataWarning, warn_user
-from ._click_rates import CountingModel
 from ._em import (
     WEAK,
+    CountingModel,
     EMClickModel,
 )
 from ._model import known_codes, last_clicks

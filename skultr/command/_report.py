@@ -16,8 +16,7 @@ import pandas as pd
 from .._base._typing import AnyFrame, Frame
 from .._log._counted import value_bits
 from .._log._estimator import DROP, RENAME, errors_of
-from .._log._faults import ADD_ONE, faults_in
-from .._log._lookalikes import orders_lists, outcomes_of
+from .._log._faults import ADD_ONE, faults_in, orders_lists, outcomes_of
 from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..identifiability import IdentifiabilityGraph

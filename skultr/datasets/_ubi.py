@@ -15,7 +15,7 @@ from .._base._progress import working
 from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import AnyFrame
 from ..exceptions import ClickDataWarning, warn_user
-from ._ubi_pages import Rules, read_pages
+from ._ubi_pages import PageReader, Rules
 from ._ubi_queries import counted, n_of
 from ._ubi_records import Fields, Records, frame_parts, line_parts, parquet_parts
 
@@ -259,21 +259,14 @@ def _read(records, rules):
             "jq -c '.[]' makes lines of a JSON array, and jq -c '.hits.hits[]' of the answer to a "
             "search."
         )
-    reading = read_pages(records, rules)
-    size = (reading.log["session"].nunique(), len(reading.log), int(reading.log["click"].sum()))
-    report = UBIReport(
-        counted(reading.counts + faults),
-        reading.ordinal_base,
-        reading.from_hits,
-        reading.queries,
-        reading.notes,
-        where,
-        size,
-    )
-    report.warnings = [*_unusable(report), *_nothing_clicked(report, rules), *reading.doubts]
+    log, found, doubts = PageReader(records, rules).read()
+    found["counts"] = counted(found["counts"] + faults)
+    size = log["session"].nunique(), len(log), int(log["click"].sum())
+    report = UBIReport(**found, faulty_lines=where, size=size)
+    report.warnings = [*_unusable(report), *_nothing_clicked(report, rules), *doubts]
     for warning in report.warnings:
         warn_user(warning, ClickDataWarning)
-    return reading.log, report
+    return log, report
 
 
 #: From this share of unusable events on the user is warned.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,27 +49,8 @@ class Rules:
     keep: Callable[[str], bool] | None
 
 
-@dataclass
-class Reading:
-    """The log, and all that the report says about it."""
-
-    log: pd.DataFrame
-    counts: list[tuple[str, str, str, int]]
-    queries: pd.DataFrame
-    ordinal_base: dict[str, int]
-    from_hits: list[str]
-    notes: list[str]
-    #: What is likely wrong, and what to do about it.
-    doubts: list[str]
-
-
-def read_pages(records: Records, rules: Rules) -> Reading:
-    """Apply the rules to all records."""
-    return _Reader(records, rules).read()
-
-
-class _Reader:
-    """The steps in order; each gives fates, and leaves arrays that later steps read.
+class PageReader:
+    """The log and what its report says; each step gives fates, and leaves arrays for later ones.
 
     A page is the code of a query_id. Rows are the events that are impressions, clicks or outcomes
     and have a page and a document.
@@ -87,7 +69,8 @@ class _Reader:
         for columns in (self.events, self.queries):  # a text of blanks is none
             columns["text"][self.normal[1][columns["text"]] < 0] = -1
 
-    def read(self) -> Reading:
+    def read(self) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
+        """The log, what its report says, and what is likely wrong and what to do about it."""
         self.leave_out()
         self.take_roles()
         self.make_pages()
@@ -454,7 +437,7 @@ class _Reader:
         return page.astype(np.int64) * self.n_docs + doc
 
     # Results --------------------------------------------------------------------------
-    def reading(self) -> Reading:
+    def reading(self):
         order = np.lexsort((self.shown.at, self.shown.page))
         page = self.shown.page[order]
         in_log = np.zeros(len(self.pages.start), dtype=bool)
@@ -487,15 +470,14 @@ class _Reader:
                 for name in from_hits
             ),
         ]
-        return Reading(
-            pd.DataFrame(log),
-            self.counts(),
-            queries,
-            {self.name_of(code): int(self.base[code]) for code in bases},
-            from_hits,
-            self.notes,
-            self.doubts,
-        )
+        found = {
+            "counts": self.counts(),
+            "ordinal_base": {self.name_of(code): int(self.base[code]) for code in bases},
+            "from_hits": from_hits,
+            "queries": queries,
+            "notes": self.notes,
+        }
+        return pd.DataFrame(log), found, self.doubts
 
     def base_note(self, code):
         """What ordinals count from; a doubt if few pages confirm a base that was found."""

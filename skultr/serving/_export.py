@@ -11,8 +11,7 @@ import pandas as pd
 
 from .._base._sklearn import StrOptions, validate_params
 from ._served_model import served_model
-from ._tree_formats import TREE_FORMATS, Upload
-from ._trees import nonnegative, trees_of
+from ._trees import TREE_FORMATS, Upload, nonnegative, trees_of
 
 
 def _of(module, name):
@@ -24,7 +23,7 @@ def _of(module, name):
 _FORMATS: dict[str, dict[str, Callable[..., str | bytes]]] = {
     **{format: {"trees": write} for format, write in TREE_FORMATS.items()},
     "linear": {"linear scores": _of("_linear", "write_linear")},
-    "onnx": {"network or coefficients": _of("_onnx", "write_onnx")},
+    "onnx": {"network or coefficients": _of("_linear", "write_onnx")},
 }
 _FORMATS["solr"]["linear scores"] = _of("_linear", "write_solr_linear")
 #: How each is found in a model; None if it has none.

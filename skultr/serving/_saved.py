@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import zipfile
-from importlib import metadata
+from collections.abc import Mapping
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+import pandas as pd
+from lightgbm import Booster
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import validate_params
+from .._log._faults import IDS
+from .._log._pickles import SlimPickles
 from ..exceptions import warn_user
 from ..rankers._ranker import BaseRanker
-from ._saved_values import Decoder, Encoder
 from ._served_model import steps_of
 
 _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
@@ -173,3 +181,269 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             f"{path} is no model that save_model of this version wrote, or was damaged or changed "
             f"({type(error).__name__}: {error}). Copy the file again, or save the model again."
         ) from error
+
+
+# Values as JSON and files, and back, with a list of the classes that may occur --------
+_WEIGHTS = "weights.safetensors"
+#: Folders whose public classes may occur: fitted, and as parameters of others.
+_FITTED = ("skultr.rankers", "skultr.preprocessing")
+_PUBLIC = (*_FITTED, "skultr.propensity", "skultr.click_models")
+#: Other classes that may occur, by module.
+_OTHERS = {
+    "lightgbm": "LGBMRanker LGBMRegressor",
+    "sklearn.pipeline": "Pipeline",
+    "skultr._log._roles": "FeatureOffsets",
+    "skultr._torch._networks": "Dropout Linear ScaleFeatures SideBySide",
+    "skultr.identifiability": "IdentifiabilityRepair",
+    "skultr.identifiability._bias_features": "FactorVectors",
+    "skultr.rankers._vectorization": "Hull",
+    "torch.nn": "BatchNorm1d ELU Identity LayerNorm ModuleList Sequential Softplus",
+}
+#: What is not saved, beside all that pickles leave out: what only fits read, what is computed when
+#: asked for, and the estimator of propensities, which may be of any class.
+_NOT_SAVED = {"_categories", "_correction", "_factors", "_log_examination", "_module"}
+_NOT_SAVED |= {"_metadata_request", "_skl_callbacks", "propensity_"}
+#: Parameters that may hold values of documents or rows of the log.
+_OF_LOGS = ("relevance", "examination", "propensity")
+#: Types that skops does not trust by itself, and that are built from numbers and text alone.
+_TRUSTED = [
+    f"{home}.{name}"
+    for home, names in {
+        "numpy": "dtype",
+        "sklearn._loss.link": "IdentityLink Interval LogLink",
+        "sklearn._loss.loss": "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError "
+        "HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss",
+        "sklearn.compose._column_transformer": "make_column_selector",
+        "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
+        "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+        "sklearn.feature_selection._univariate_selection": "f_regression",
+        "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+        "sklearn.tree._tree": "Tree",
+    }.items()
+    for name in names.split()
+]
+
+
+class Encoder:
+    """Values as JSON, and files for arrays, boosters and parts of scikit-learn."""
+
+    def __init__(self) -> None:
+        #: Parameters whose defaults are saved in their place.
+        self.dropped: set[str] = set()
+        self._arrays: dict[str, np.ndarray] = {}
+        self._files: dict[str, bytes] = {}
+        self._fitted = True
+
+    def parts(self) -> dict[str, bytes]:
+        """Contents of the files, by name."""
+        return {_WEIGHTS: _optional("safetensors.numpy").save(self._arrays), **self._files}
+
+    def encode(self, value: Any) -> Any:
+        """What JSON holds of a value or a fitted estimator."""
+        if value is None or isinstance(value, str) or type(value) in (bool, int, float):
+            return value
+        if isinstance(value, np.ndarray | np.generic):
+            return self._array(np.asarray(value))
+        if isinstance(value, list):
+            return [self.encode(each) for each in value]
+        if type(value) is tuple:
+            return {"tuple": self.encode([*value])}
+        if isinstance(value, dict):
+            return {"dict": self.encode([*value.items()])}
+        if isinstance(value, pd.DataFrame):
+            columns = [(name, value[name].to_numpy()) for name in value.columns]
+            return {"frame": self.encode([columns, value.index.name, value.index.to_numpy()])}
+        if isinstance(value, Booster):
+            text = value.model_to_string(num_iteration=-1).encode()
+            return {"booster": [self._file("booster", "txt", text), value.best_iteration]}
+        if hasattr(value, "detach"):  # a tensor, without an import of torch
+            kind = "parameter" if type(value).__name__ == "Parameter" else "tensor"
+            return {kind: self._array(value.detach().cpu().numpy())}
+        return self._object(value)
+
+    def _array(self, array):
+        if array.dtype.kind in "biuf":
+            place = str(len(self._arrays))
+            self._arrays[place] = array.copy(order="C")
+            return {"array": place}
+        if array.ndim == 1:
+            return {"objects": self.encode(array.tolist())}
+        raise TypeError(f"an array of {array.dtype} has no form in a saved model")
+
+    def _object(self, value):
+        value = getattr(value, "best_estimator_", value)  # of a search
+        if isinstance(value, BaseEstimator) and not self._fitted:
+            value = clone(value)
+        cls = type(value)
+        if cls.__module__.startswith("sklearn.") and cls is not Pipeline:
+            return {"sklearn": self._skops(value)}
+        if _class_of(cls.__name__, _FITTED if self._fitted else _PUBLIC) is not cls:
+            raise TypeError(
+                f"{cls.__name__} cannot be saved: a saved model holds no code and no ids, only "
+                "rankers of skultr.rankers, LGBMRanker, LGBMRegressor and parts of scikit-learn. "
+                "Pickle the model; or, if this is a click model, save a DistilledRanker with it "
+                "as teacher, which scores documents by their features."
+            )
+        if self._fitted:
+            _refuse_ids_and_code(value)
+        params = value.get_params(deep=False) if isinstance(value, BaseEstimator) else {}
+        state = {
+            name: self._param(value, name, part) if name in params else self.encode(part)
+            for name, part in _state(value).items()
+        }
+        return {"object": [cls.__name__, state]}
+
+    def _param(self, estimator, name, value):
+        """A parameter, or its default if it cannot be saved."""
+        before, self._fitted = self._fitted, self._fitted and isinstance(estimator, Pipeline)
+        try:
+            if name in _OF_LOGS and not isinstance(value, str | BaseEstimator | None):
+                raise TypeError(f"{name} is of documents or rows of the log")
+            return self.encode("cpu" if name == "device" else value)
+        except TypeError:
+            default = inspect.signature(type(estimator)).parameters[name].default
+            if default is inspect.Parameter.empty:
+                raise
+            self.dropped.add(f"{type(estimator).__name__}.{name}")
+            return self.encode(default)
+        finally:
+            self._fitted = before
+
+    def _skops(self, value):
+        io = _optional("skops.io")
+        try:
+            content = io.dumps(value)
+            foreign = sorted({*io.get_untrusted_types(data=content)} - {*_TRUSTED})
+        except Exception as error:  # of the object's own code
+            foreign = [f"{type(error).__name__}: {error}"]
+        if foreign:
+            raise TypeError(
+                f"{type(value).__name__} cannot be saved without code: {', '.join(foreign)}. Use "
+                "functions of NumPy and classes of scikit-learn, or pickle the model."
+            )
+        return self._file("part", "skops", content)
+
+    def _file(self, stem, ending, content):
+        name = f"{stem}-{len(self._files)}.{ending}"
+        self._files[name] = content
+        return name
+
+
+class Decoder:
+    """Values of JSON and files (their contents, by name)."""
+
+    def __init__(self, parts: Mapping[str, bytes]) -> None:
+        self._parts = parts
+        self._arrays = _optional("safetensors.numpy").load(parts[_WEIGHTS])
+        self._codes = {
+            "array": lambda place: self._arrays[place].copy()[()],
+            "objects": self._objects,
+            "tuple": lambda found: tuple(self.decode(found)),
+            "dict": lambda found: dict(self.decode(found)),
+            "frame": self._frame,
+            "booster": self._booster,
+            "tensor": self._tensor,
+            "parameter": lambda found: import_module("torch").nn.Parameter(self._tensor(found)),
+            "sklearn": self._skops,
+            "object": self._object,
+        }
+
+    def decode(self, found: Any) -> Any:
+        """The value."""
+        if isinstance(found, list):
+            return [self.decode(each) for each in found]
+        if not isinstance(found, dict):
+            return found
+        ((kind, content),) = found.items()
+        return self._codes[kind](content)
+
+    def _objects(self, found):
+        values = self.decode(found)
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array
+
+    def _frame(self, found):
+        columns, name, index = self.decode(found)
+        return pd.DataFrame(dict(columns), index=pd.Index(index, name=name))
+
+    def _booster(self, found):
+        file, best_iteration = found
+        booster = Booster(model_str=self._parts[file].decode())
+        booster.best_iteration = best_iteration
+        return booster
+
+    def _tensor(self, found):
+        array = self.decode(found)
+        return import_module("torch").tensor(array)  # aligned as torch does it, for equal sums
+
+    def _skops(self, file):
+        return _optional("skops.io").loads(self._parts[file], trusted=_TRUSTED)
+
+    def _object(self, found):
+        name, state = found
+        cls = _class_of(name, _PUBLIC)
+        if cls is None:
+            raise ValueError(f"{name!r} is not among the classes of saved models")
+        state = {name: self.decode(part) for name, part in state.items()}
+        if issubclass(cls, tuple):
+            return cls(**state)
+        value = cls.__new__(cls)
+        if hasattr(cls, "named_parameters"):
+            import_module("torch").nn.Module.__init__(value)
+        vars(value).update(state)
+        return value
+
+
+def _class_of(name, homes):
+    """A class that may occur, by its name; None for any other name."""
+    homes = [home for home in homes if name in import_module(home).__all__]
+    homes += [home for home, names in _OTHERS.items() if name in names.split()]
+    found = getattr(import_module(homes[0]), name) if homes else None
+    return found if isinstance(found, type) else None
+
+
+def _state(value):
+    """Attributes that are saved, parameters among them."""
+    if isinstance(value, tuple):
+        return value._asdict()
+    if hasattr(value, "named_parameters"):  # a module of torch
+        inside = ("_parameters", "_buffers", "_modules")
+        own = {name: vars(value)[name] for name in vars(value) if name in inside or name[0] != "_"}
+        return {**own, "training": False}
+    is_slim = isinstance(value, SlimPickles)
+    state = SlimPickles.__getstate__(value) if is_slim else vars(value)
+    kept = {name: each for name, each in state.items() if name not in _NOT_SAVED}
+    if "propensity_" in state:
+        kept["_left_out"] = sorted({*kept.get("_left_out", ()), "propensity_"})
+    return kept
+
+
+def _refuse_ids_and_code(value):
+    """Refuse estimators that need ids or code to predict."""
+    name = type(value).__name__
+    if not getattr(value, "_needs_features", True):
+        raise ValueError(
+            f"{name}(relevance='embedding') is a table of ids of documents, and a saved model "
+            "holds none. Pickle the model, or save a DistilledRanker with it as teacher."
+        )
+    ids = [column for column in getattr(value, "_columns", ()) if column in IDS]
+    if ids:
+        raise ValueError(
+            f"The bias factors of {name} are made of the ids in {ids}, and a saved model holds "
+            "none. Candidates to be scored need no repair: save the steps after it."
+        )
+    for param in ("module", "bias_features"):
+        if callable(getattr(value, param, None)):
+            raise TypeError(
+                f"{param} of this {name} is code of your own, and a saved model holds none. "
+                "Pickle the model."
+            )
+
+
+def _optional(name):
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise ImportError(f"{package} is missing: pip install skultr[serving]") from error

@@ -1,7 +1,10 @@
-"""Trees of a fitted ranker in one neutral form, with thresholds on the raw features."""
+"""Trees of a fitted ranker, with thresholds on the raw features, and as texts for search engines."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -206,3 +209,293 @@ def _order(x):
 
 def _value(number):
     return np.where(number < 0, np.iinfo(np.int64).min - number, number).view(float)
+
+
+# Texts that engines load: one function per format -------------------------------------
+# Engines differ in how they decide at a split, so that each format writes another T for the same
+# split. A document goes left
+# - in the plugins for Elasticsearch and OpenSearch, XGBoost's formats, if x < T in float32;
+# - in RankLib's format if x <= T in float32;
+# - in Solr if x <= T + 1e-6, added in float32;
+# - in Vespa if x < T in float64;
+# - in Elasticsearch's own learning to rank if x <= T in float64.
+_F32 = np.float32
+_UP, _DOWN = _F32(np.inf), _F32(-np.inf)
+#: Rank features and functions of Vespa, which computes a - b and takes # for a comment.
+_RANK_FEATURE = re.compile(r"[A-Za-z_@$][\w@$]*(\(.+\))?(\.[\w@$.]+)?", re.ASCII)
+#: XGBoost's parent of a root.
+_NO_PARENT = 2147483647
+
+
+class Upload(NamedTuple):
+    """What a model and its features are called where it is uploaded."""
+
+    name: str
+    #: The engine's names of the features, in the order of the columns.
+    names: tuple[str, ...]
+    #: Feature store of Solr.
+    store: str | None = None
+    #: Query of Elasticsearch by feature.
+    queries: Mapping[str, Any] | None = None
+
+
+def _xgboost(trees: list[Tree], upload: Upload) -> str:
+    """Body with a ``model/xgboost+json`` for the plugins of Elasticsearch and OpenSearch."""
+
+    def split(tree, node, bound, left, right):
+        return {
+            "nodeid": node,
+            "depth": int(tree.depth[node]),
+            "split": upload.names[tree.feature[node]],
+            "split_condition": bound,
+            "yes": left["nodeid"],
+            "no": right["nodeid"],
+            "missing": (left if tree.missing_left[node] else right)["nodeid"],
+            "children": [left, right],  # no further keys: the parser refuses them
+        }
+
+    roots = _roots(trees, _above, split, lambda node, value: {"nodeid": node, "leaf": value})
+    return plugin_body(upload, "xgboost+json", _text(roots))
+
+
+def _xgboost_raw(trees: list[Tree], upload: Upload) -> str:
+    """Body with a ``model/xgboost+json+raw``; XGBoost loads its definition, too."""
+    n_features = str(len(upload.names))
+    model = {
+        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
+        "tree_info": [0] * len(trees),
+        "trees": [_raw_tree(tree, number, n_features) for number, tree in enumerate(trees)],
+    }
+    none = {"base_score": "0E0", "boost_from_average": "0", "num_class": "0", "num_target": "1"}
+    learner = {
+        "attributes": {},
+        "feature_names": upload.names,
+        "feature_types": ["float"] * len(upload.names),
+        "gradient_booster": {"model": model, "name": "gbtree"},
+        "learner_model_param": {"num_feature": n_features, **none},
+        "objective": {"name": "rank:pairwise", "lambdarank_param": {}},
+    }
+    definition = _text({"learner": learner, "version": [3, 0, 0]})
+    return plugin_body(upload, "xgboost+json+raw", definition)
+
+
+def _ranklib(trees: list[Tree], upload: Upload) -> str:
+    """Body with a ``model/ranklib``, which numbers the features in the order of their set."""
+
+    def split(tree, node, bound, left, right):
+        feature = f"<feature> {tree.feature[node] + 1} </feature>"
+        threshold = f"<threshold> {bound} </threshold>"
+        left, right = ['<split pos="left">', *left], ['<split pos="right">', *right]
+        return [feature, threshold, *left, *right, "</split>"]
+
+    _refuse_learned(trees, upload, "RankLib")
+    lines = ["## LambdaMART", f"## No. of trees = {len(trees)}"]
+    lines += [f"## Feature {at}: {json.dumps(each)}" for at, each in enumerate(upload.names, 1)]
+    lines += ["", "<ensemble>"]  # one element a line: the parser counts what stands between
+    roots = _roots(trees, _floor, split, lambda _, x: [f"<output> {x} </output>", "</split>"])
+    for number, root in enumerate(roots, 1):
+        lines += [f'<tree id="{number}" weight="1.0">', "<split>", *root, "</tree>"]
+    return plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
+
+
+def _solr(trees: list[Tree], upload: Upload) -> str:
+    """A ``MultipleAdditiveTreesModel`` for Solr's model store; some versions refuse numbers."""
+
+    def split(tree, node, bound, left, right):
+        name = upload.names[tree.feature[node]]
+        return {"feature": name, "threshold": str(bound), "left": left, "right": right}
+
+    _refuse_learned(trees, upload, "Solr")
+    roots = _roots(trees, _solr_threshold, split, lambda _, value: {"value": str(value)})
+    features = [{"name": name} for name in upload.names]
+    params = {"trees": [{"weight": "1", "root": root} for root in roots]}
+    return solr_body(upload, "MultipleAdditiveTreesModel", features, params)
+
+
+def _lightgbm(trees: list[Tree], upload: Upload) -> str:
+    """LightGBM's dump, for the rank feature ``lightgbm`` of Vespa."""
+
+    def split(tree, node, bound, left, right):
+        return {
+            "split_feature": int(tree.feature[node]),
+            "threshold": bound,
+            "decision_type": "<=",
+            "default_left": bool(tree.missing_left[node]),
+            "missing_type": "NaN",
+            "left_child": left,
+            "right_child": right,
+        }
+
+    for name in upload.names:
+        if not _RANK_FEATURE.fullmatch(name):
+            raise ValueError(
+                f"Vespa cannot read the feature name {name!r}; expected that of a rank feature or "
+                "function, such as bm25(title) or my_function. Rename it by feature_names."
+            )
+    roots = _roots(trees, _above_exactly, split, lambda _, value: {"leaf_value": value})
+    body = {
+        "version": "v4",
+        "objective": "lambdarank",  # the score is the sum
+        "feature_names": upload.names,
+        "feature_infos": {},
+        "tree_info": [{"tree_structure": root} for root in roots],
+        "pandas_categorical": None,
+    }
+    return _text(body)
+
+
+def _elastic(trees: list[Tree], upload: Upload) -> str:
+    """Body of ``PUT _ml/trained_models`` for Elasticsearch's own learning to rank."""
+    common = {"feature_names": upload.names, "target_type": "regression"}
+    extractors = [
+        {"query_extractor": {"feature_name": name, "query": query, "default_score": 0.0}}
+        for name, query in (upload.queries or {}).items()
+    ]
+    models = [{"tree": {**common, "tree_structure": _elastic_nodes(tree)}} for tree in trees]
+    ensemble = {**common, "aggregate_output": {"weighted_sum": {}}, "trained_models": models}
+    body = {
+        "description": upload.name,
+        "inference_config": {"learning_to_rank": {"feature_extractors": extractors}},
+        "input": {"field_names": upload.names},
+        "definition": {"trained_model": {"ensemble": ensemble}},
+    }
+    return _text(body)
+
+
+def _elastic_nodes(tree):
+    columns = {
+        "split_feature": tree.feature,
+        "threshold": tree.threshold,
+        "default_left": tree.missing_left,
+        "left_child": tree.left,
+        "right_child": tree.right,
+    }
+    nodes = []
+    rows = zip(tree.value.tolist(), *(each.tolist() for each in columns.values()), strict=True)
+    for number, (value, *split) in enumerate(rows):
+        node = {"decision_type": "lte", **dict(zip(columns, split, strict=True))}
+        nodes.append({"node_index": number, **({"leaf_value": value} if split[0] < 0 else node)})
+    return nodes
+
+
+def _raw_tree(tree, number, n_features):
+    leaf = tree.feature < 0
+    n_nodes = len(leaf)
+    parents = np.full(n_nodes, _NO_PARENT)
+    for children in (tree.left, tree.right):
+        parents[children[~leaf]] = np.flatnonzero(~leaf)
+    value = _digits(tree.value.astype(_F32))
+    no_statistic, numeric = [0.0] * n_nodes, [0] * n_nodes
+    empty = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
+    size = {"num_nodes": str(n_nodes), "size_leaf_vector": "1", "num_feature": n_features}
+    return {
+        "base_weights": value,  # where the plugins look for the scores of leaves
+        **{key: [] for key in empty},
+        "default_left": tree.missing_left.astype(int).tolist(),
+        "id": number,
+        "left_children": tree.left.tolist(),
+        "loss_changes": no_statistic,
+        "parents": parents.tolist(),
+        "right_children": tree.right.tolist(),
+        "split_conditions": np.where(leaf, value, _digits(_above(tree.threshold))).tolist(),
+        "split_indices": np.where(leaf, 0, tree.feature).tolist(),
+        "split_type": numeric,
+        "sum_hessian": no_statistic,
+        "tree_param": {"num_deleted": "0", **size},
+    }
+
+
+def _roots(
+    trees: list[Tree],
+    rule: Callable[[Floats], NDArray[Any]],
+    split: Callable[..., Any],
+    leaf: Callable[[int, float], Any],
+) -> list[Any]:
+    """Root of each tree with its children inside, made from the last node to the first.
+
+    ``rule`` gives the thresholds that the engine reads, in the precision of all its numbers.
+    """
+    roots = []
+    for tree in trees:
+        bound = rule(tree.threshold)
+        bound, value = _digits(bound), _digits(tree.value.astype(bound.dtype))
+        built = [None if inner else leaf(at, value[at]) for at, inner in enumerate(tree.left >= 0)]
+        for at in np.flatnonzero(tree.left >= 0)[::-1].tolist():
+            built[at] = split(tree, at, bound[at], built[tree.left[at]], built[tree.right[at]])
+        roots.append(built[0])
+    return roots
+
+
+def _refuse_learned(trees, upload, engine):
+    """Refuse trees that know missing values, for a format whose engine reads 0 for them."""
+    found = {feature for tree in trees for feature in tree.feature[tree.learned].tolist()}
+    if found:
+        raise ValueError(
+            f"The trees have learned where documents go that lack {upload.names[min(found)]!r}, "
+            f"and {engine} has no missing values: it reads 0. Export in a format that has them "
+            "(xgboost+json, xgboost+json+raw, elastic, lightgbm); or put 0, or a flag, into the "
+            "features themselves, in training and in the engine."
+        )
+
+
+def _floor(threshold: Floats) -> NDArray[np.float32]:
+    """The largest float32 that is not above each threshold."""
+    near = threshold.astype(_F32)
+    return np.where(near > threshold, np.nextafter(near, _DOWN), near)
+
+
+def _above(threshold: Floats) -> NDArray[np.float32]:
+    """The smallest float32 above each threshold."""
+    return np.nextafter(_floor(threshold), _UP)
+
+
+def _above_exactly(threshold: Floats) -> Floats:
+    return np.nextafter(threshold, np.inf)
+
+
+def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
+    """Numbers that become the largest float32 not above each threshold when Solr adds its 1e-6.
+
+    Where no number does, below 0.01, that which becomes the largest below.
+    """
+    wanted, slack = _floor(threshold), _F32(1e-6)
+    near = wanted - slack
+    low, high = np.nextafter(near, _DOWN), np.nextafter(near, _UP)
+    options = np.stack([np.nextafter(low, _DOWN), low, near, high, wanted])
+    reached = np.where(options + slack > wanted, _DOWN, options + slack)
+    return np.take_along_axis(options, reached.argmax(axis=0)[None], axis=0)[0]
+
+
+def _digits(values):
+    """Numbers as they are written: of float32 the nine digits that identify them."""
+    if values.dtype != _F32:
+        return values.tolist()
+    return [float(f"{value:.9g}") for value in values.tolist()]
+
+
+def plugin_body(upload: Upload, kind: str, definition: str, **more: Any) -> str:
+    """What ``POST _ltr/_featureset/<set>/_createmodel`` takes; the definition is a text in it."""
+    model = {"type": f"model/{kind}", "definition": definition, **more}
+    return _text({"model": {"name": upload.name, "model": model}})
+
+
+def solr_body(upload: Upload, kind: str, features: list[Any], params: dict[str, Any]) -> str:
+    """What Solr's model store takes."""
+    store = {} if upload.store is None else {"store": upload.store}
+    of_class = {"class": f"org.apache.solr.ltr.model.{kind}", "name": upload.name, **store}
+    return _text({**of_class, "features": features, "params": params})
+
+
+def _text(body):
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+#: The function that writes trees in each format.
+TREE_FORMATS: dict[str, Callable[[list[Tree], Upload], str]] = {
+    "xgboost+json": _xgboost,
+    "xgboost+json+raw": _xgboost_raw,
+    "ranklib": _ranklib,
+    "solr": _solr,
+    "lightgbm": _lightgbm,
+    "elastic": _elastic,
+}

@@ -47,7 +47,7 @@ from skultr.rankers import (
     RankAggRanker,
     UserAwareIPSRanker,
 )
-from skultr.serving import _tree_formats, export_model
+from skultr.serving import _trees, export_model
 from skultr.simulation import EYE_TRACKING, PlackettLucePolicy, simulate_clicks
 
 from . import _engines
@@ -320,8 +320,8 @@ def test_infinite_features(format):
 def test_solr_near_zero_is_off_by_less_than_a_billionth():
     threshold = 10.0 ** np.random.default_rng(0).uniform(-9, 3, 20_000)
     threshold = np.concatenate([threshold, -threshold, [0.0, 1e-35]])
-    wanted = _tree_formats._floor(threshold)
-    reached = _tree_formats._solr_threshold(threshold) + np.float32(1e-6)
+    wanted = _trees._floor(threshold)
+    reached = _trees._solr_threshold(threshold) + np.float32(1e-6)
     large = np.abs(threshold) >= 0.01
     np.testing.assert_array_equal(reached[large], wanted[large])
     np.testing.assert_array_less(np.abs(reached.astype(float) - wanted), 3e-10)
@@ -350,7 +350,7 @@ def test_xgboost_itself_loads_the_raw_model(name):
 @pytest.mark.parametrize("format", ["xgboost+json", "xgboost+json+raw", "ranklib", "solr"])
 def test_the_checks_notice_a_threshold_as_it_is(monkeypatch, format):
     for function in ("_above", "_floor", "_solr_threshold"):
-        monkeypatch.setattr(_tree_formats, function, lambda t: t.astype(np.float32))
+        monkeypatch.setattr(_trees, function, lambda t: t.astype(np.float32))
     raw = _rows("standard", 20_000)
     text = _export("standard", format)
     with pytest.raises(AssertionError):
@@ -361,7 +361,7 @@ def test_the_checks_notice_the_float_above_the_rounded_threshold(monkeypatch):
     def above(threshold):
         return np.nextafter(threshold.astype(np.float32), np.float32(np.inf))
 
-    monkeypatch.setattr(_tree_formats, "_above", above)
+    monkeypatch.setattr(_trees, "_above", above)
     raw, model = _rows("standard", 20_000), _fitted("standard")
     with pytest.raises(AssertionError):
         _check("xgboost+json", _export("standard", "xgboost+json"), "x", raw, _leaves(model, raw))
