@@ -26,7 +26,7 @@ from ._tabular import TabularFit, fit_cells
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
 #: A network's curve is not trusted beyond this standard deviation of log examination.
-_LEAST_SPREAD = 0.1
+_LEAST_SLOPE_SPREAD = 0.1
 #: Standard errors are computed for at most so many factors.
 _MAX_INVERTED = 1_500
 
@@ -133,7 +133,7 @@ class TableCurve:
         slope = max(float(slope), 0.0)
         apart = b - slope * prior
         excess = apart @ (information @ apart) - n_compared
-        spread = max(np.sqrt(max(excess, 0.0) / trace), _LEAST_SPREAD)
+        spread = max(np.sqrt(max(excess, 0.0) / trace), _LEAST_SLOPE_SPREAD)
         precision = np.full(len(b), spread**-2.0)
         aim = information @ b + precision * slope * prior
         found = self._solve(precision, aim, slope * prior)
