@@ -1,4 +1,4 @@
-"""Trees of a fitted ranker, with thresholds on the raw features, and as texts for search engines."""
+"""Trees of a fitted ranker, with thresholds on the raw features, and as texts for engines."""
 
 from __future__ import annotations
 
