@@ -23,8 +23,8 @@ from . import _cells
 from ._cells import READS, Cells, Factors, count_cells
 from ._clicklog import BY_ROW, ClickLog, make_click_log
 from ._counted import CellCount, count_of
+from ._estimator import NotPickled, SlimPickles
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
-from ._pickles import NotPickled, SlimPickles
 from ._reader import features_of, read
 from ._segments import encode, equal_keys, offsets_from_counts, pair_codes, row_hashes
 

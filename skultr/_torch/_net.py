@@ -38,7 +38,7 @@ from .._base._progress import Steps
 from .._base._sklearn import HasMethods, Interval, StrOptions
 from .._base._threads import few_threads
 from .._base._typing import Floats, RandomState
-from .._log._pickles import NotPickled, SlimPickles
+from .._log._estimator import NotPickled, SlimPickles
 from ..exceptions import ClickDataWarning, warn_user
 from ._lists import ListDataset, ScaledRows
 from ._networks import (

@@ -19,10 +19,9 @@ from .._base._sklearn import Interval, StrOptions, check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
 from .._log._counted import check_given, count_cells_of
 from .._log._dataset import ClickDataset
-from .._log._estimator import FrameOutput, ReadsLogs, afresh, names_of
+from .._log._estimator import FrameOutput, NotPickled, ReadsLogs, SlimPickles, afresh, names_of
 from .._log._faults import count_of
 from .._log._pairs import read_pairs
-from .._log._pickles import NotPickled, SlimPickles
 from .._log._reader import clicks_of
 from .._log._roles import ROLES, column_names, is_frame, with_column
 from .._models._tabular import fit_tabular

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._shared_text import with_shared_text
-from .._log._pickles import if_fitted
+from .._log._estimator import if_fitted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -59,7 +59,6 @@ class ComparisonDisplay(Display):
     ['new - old']
     """
 
-    intervals_: list[ErrorbarContainer]
     lines_: list[Line2D]
 
     def __init__(self, table: pd.DataFrame, per_query: pd.DataFrame, metric: str) -> None:

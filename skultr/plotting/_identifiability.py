@@ -20,8 +20,6 @@ from ._axes import Display, factor_text, palette, write_cells
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
-    from matplotlib.image import AxesImage
-    from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
     from ..identifiability import FactorRank
@@ -522,9 +520,6 @@ class RankDisplay(Display):
     """
 
     axes_: Pair
-    line_: Line2D
-    floor_: Line2D
-    im_: AxesImage
     text_: list[Text]
 
     def __init__(self, result: FactorRank) -> None:

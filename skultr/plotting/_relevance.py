@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
-    from matplotlib.image import AxesImage
     from matplotlib.text import Annotation
 
 #: Largest number of levels of relevance that a matrix is drawn for.
@@ -71,7 +70,6 @@ class RelevanceDisplay(Display):
            [0, 0, 1]])
     """
 
-    im_: AxesImage
     text_: NDArray[np.object_] | None
 
     def __init__(self, confusion_matrix: Ints, *, levels: Floats) -> None:
@@ -343,12 +341,9 @@ class EmbeddingDisplay(Display):
     ['1', '2']
     """
 
-    points_: PathCollection
     means_: PathCollection | None
-    base_points_: PathCollection
     arrows_: dict[Any, Annotation]
     text_: list[Annotation]
-    arrow_scale_: float
 
     def __init__(
         self,

@@ -20,9 +20,8 @@ from sklearn.utils.validation import (
 from .._base._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
 from .._base._typing import Column, Estimator, RandomState, Table
 from .._log._dataset import ClickDataset
-from .._log._estimator import FrameOutput, ReadsLogs, afresh, names_of
+from .._log._estimator import FrameOutput, NotPickled, ReadsLogs, SlimPickles, afresh, names_of
 from .._log._faults import count_of
-from .._log._pickles import NotPickled, SlimPickles
 from .._log._roles import is_frame, read_role, role_columns, with_column
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from ._learned import RegressionEMPropensity

@@ -23,7 +23,7 @@ from torch.special import log_ndtr
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Bools, Floats, Table
 from .._log._cells import loss_scale
-from .._log._pickles import NotPickled
+from .._log._estimator import NotPickled
 from .._torch._lists import list_log_softmax
 from .._torch._net import NeuralEstimator
 from .._torch._networks import n_outputs_of, scoring_network, stream

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from .._base._sklearn import HasMethods, StrOptions
 from .._base._typing import Estimator, Floats
-from .._log._pickles import NotPickled
+from .._log._estimator import NotPickled
 from .._torch._joint import ListTarget, fit_best_of, fit_listwise
 from .._torch._lists import LOSSES
 from .._torch._net import NeuralEstimator

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from .._base._progress import progress
 from .._base._sklearn import BaseComposition, HasMethods, StrOptions, seeded_clone
 from .._base._typing import ArrayLike, Column, Estimator, Floats, Ints, RandomState, Table
-from .._log._pickles import NotPickled
+from .._log._estimator import NotPickled
 from .._log._reader import first_rows
 from .._log._roles import read_role
 from .._log._segments import TINY, encode, equal_rows, sums_of_rows

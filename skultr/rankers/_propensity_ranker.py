@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from .._base._sklearn import Interval
 from .._base._typing import ArrayLike, Estimator, Floats
 from .._log._cells import examination_table
-from .._log._pickles import NotPickled, if_fitted
+from .._log._estimator import NotPickled, if_fitted
 from .._log._roles import is_frame, without_columns
 from .._models._solve import ClickChoice
 from .._models._table_curve import table_curve, table_of_cells

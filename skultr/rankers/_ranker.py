@@ -22,9 +22,16 @@ from .._log._clicklog import sort_into_lists
 from .._log._counted import check_given, count_of
 from .._log._dataset import ClickDataset
 from .._log._documents import FeatureTable
-from .._log._estimator import FitTask, ReadsLogs, afresh, forget, unless_it_fails
+from .._log._estimator import (
+    LEFT_OUT,
+    FitTask,
+    NotPickled,
+    ReadsLogs,
+    afresh,
+    forget,
+    unless_it_fails,
+)
 from .._log._joined_logs import AddsLogs, Kept, counts_of, log_of_count, with_bias_values
-from .._log._pickles import LEFT_OUT, NotPickled
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_target, warn_about_names
 from .._log._roles import (

@@ -20,8 +20,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import validate_params
+from .._log._estimator import SlimPickles
 from .._log._faults import IDS
-from .._log._pickles import SlimPickles
 from ..exceptions import warn_user
 from ..rankers._ranker import BaseRanker
 from ._served_model import steps_of

@@ -6,8 +6,7 @@ import pickle
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from skultr._log._estimator import afresh
-from skultr._log._pickles import NotPickled, SlimPickles, if_fitted
+from skultr._log._estimator import NotPickled, SlimPickles, afresh, if_fitted
 
 
 class _Parent(SlimPickles, BaseEstimator):
