@@ -310,8 +310,7 @@ def places_of(values, bias_values, examination):
 
 def _scaled(estimate, cells):
     """The estimate relative to the first bias factor: its mean examination over users is 1."""
-    log_examination = estimate.log_examination
-    known = np.flatnonzero(np.isfinite(log_examination))
+    known = np.flatnonzero(np.isfinite(estimate.log_examination))
     if not len(known):
         return estimate
     first = known[cells.factors.bias[known] == cells.factors.bias[known].min()]
@@ -319,6 +318,8 @@ def _scaled(estimate, cells):
     # The mean over users is clicks over the clicks under full examination. The mean of the users'
     # ratios would be too large: among users with hardly any click, those with one seem to examine
     # everything.
+    # Relative to one of the users, so that the first factor of a single one has exactly 1.
+    log_examination = estimate.log_examination - estimate.log_examination[first[0]]
     scale = np.log(clicks.sum() / (clicks / np.exp(log_examination[first])).sum())
     return Estimate(log_examination - scale, estimate.standard_error)
 
