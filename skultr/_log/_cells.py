@@ -111,7 +111,9 @@ class Cells:
             )
             return cls.joined(counted, n_factors, **names)
         rows = rows_where(weight > 0)
-        cell, key = encode(pair_codes(doc[rows], factor[rows], n_factors))
+        pair = pair_codes(doc[rows], factor[rows], n_factors)
+        few = 4 * len(pair) < min(n_docs * n_factors, 1 << 22)  # sorting is faster than hashing
+        cell, key = np.unique(pair, return_inverse=True)[::-1] if few else encode(pair)
         return cls(
             doc=key // n_factors,
             factor=key % n_factors,

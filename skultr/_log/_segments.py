@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from .._base._typing import Bools, Floats, Ints
 
+#: Codes are read off a table of so many values, or of a few per value, and else by hashing.
+_TABLE = 1 << 21
 #: Replaces 0 as a divisor or in a logarithm: smaller than any weight, with a finite inverse.
 TINY = 1e-300
 #: Largest relative error of a number of clicks that was divided and multiplied again.
@@ -62,7 +64,7 @@ def encode(ids: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
     ids = np.asarray(ids)
     if ids.dtype.kind in "iu" and len(ids):
         low, high = int(ids.min()), int(ids.max())
-        if high - low <= 4 * len(ids) + 1024:
+        if high - low <= max(4 * len(ids), min(32 * len(ids), _TABLE)) + 1024:
             return _encode_narrow(ids, low, high)
     codes, uniques = pd.factorize(ids, use_na_sentinel=False)
     order = sorting_order(uniques)

@@ -497,8 +497,11 @@ def rows_that_vary(pred: Floats, logging: Floats, grade: Ints) -> Bools:
 
     In the other grades the information is 0, and an estimate would be noise.
     """
-    by_grade = pd.DataFrame({"pred": pred, "logging": logging}).groupby(grade)
-    return (by_grade.transform("nunique") > 1).all(axis=1).to_numpy()
+    first = offsets_from_sorted(grade)[:-1]
+    varies = [
+        np.minimum.reduceat(x, first) < np.maximum.reduceat(x, first) for x in (pred, logging)
+    ]
+    return np.repeat(np.logical_and(*varies), np.diff(first, append=len(grade)))
 
 
 # Nearest neighbours -------------------------------------------------------------------

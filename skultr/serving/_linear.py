@@ -37,8 +37,10 @@ _SCALERS = {
     ),
 }
 #: Layers that keep a network linear.
-_LINEAR = {nn.Sequential, nn.ModuleList, SideBySide, nn.Identity, nn.Dropout, nn.Linear}
-_LINEAR |= {Dropout, Linear}
+_LINEAR = {
+    *(nn.Sequential, nn.ModuleList, SideBySide, nn.Identity, nn.Dropout, nn.Linear),
+    *(Dropout, Linear),
+}
 
 
 class NetworkScores(NamedTuple):

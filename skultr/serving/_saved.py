@@ -201,8 +201,10 @@ _OTHERS = {
 }
 #: What is not saved, beside all that pickles leave out: what only fits read, what is computed when
 #: asked for, and the estimator of propensities, which may be of any class.
-_NOT_SAVED = {"_categories", "_correction", "_factors", "_log_examination", "_module"}
-_NOT_SAVED |= {"_metadata_request", "_skl_callbacks", "propensity_"}
+_NOT_SAVED = {
+    *("_categories", "_correction", "_factors", "_log_examination", "_module"),
+    *("_metadata_request", "_skl_callbacks", "propensity_"),
+}
 #: Parameters that may hold values of documents or rows of the log.
 _OF_LOGS = ("relevance", "examination", "propensity")
 #: Types that skops does not trust by itself, and that are built from numbers and text alone.

@@ -27,12 +27,16 @@ from .._base._typing import Floats, Ints
 from ._served_model import ServedModel, parts_of, steps_of
 
 #: Objectives whose predictions are the sum of the trees.
-_AS_IS = {"lambdarank", "rank_xendcg", "regression", "regression_l1", "huber", "fair", "quantile"}
-_AS_IS |= {"mape", "custom"}
+_AS_IS = {
+    *("lambdarank", "rank_xendcg", "regression", "regression_l1", "huber", "fair", "quantile"),
+    *("mape", "custom"),
+}
 #: Transformers whose output columns are each an increasing function of one input column.
 _INCREASING = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, QuantileTransformer)
-_INCREASING_FUNCTIONS = {np.log, np.log1p, np.log2, np.log10, np.sqrt, np.cbrt, np.arcsinh}
-_INCREASING_FUNCTIONS |= {np.arctan, np.tanh, np.exp, np.expm1}
+_INCREASING_FUNCTIONS = {
+    *(np.log, np.log1p, np.log2, np.log10, np.sqrt, np.cbrt, np.arcsinh),
+    *(np.arctan, np.tanh, np.exp, np.expm1),
+}
 #: LightGBM's predict takes numbers up to this size for 0.
 _ZERO = float(np.float32(1e-35))
 #: Features of engines lie between this and its negative.
