@@ -245,7 +245,7 @@ def required(documents: Frame, role: str) -> NDArray[Any]:
     if values is None:
         raise ValueError(
             f"documents has no column {role!r}; expected the roles 'qid', 'doc' and 'relevance', "
-            "beside any features, one row per query-document pair. Rename the column that holds it."
+            "beside any features, one row per query-document pair. Rename the one that holds it."
         )
     if not len(values):
         raise ValueError("documents is empty; expected at least one row.")
