@@ -21,6 +21,7 @@ from ._counted import (
     code_ids,
     collect,
     count_by,
+    decode,
     frame_of,
     one_value,
     value_bits,
@@ -295,7 +296,9 @@ class _Lists:
     def _column(self, name):
         """Values of a key, as the log has them."""
         ids = self.count.ids.get(name)
-        return self.count.table[name] if ids is None else ids[self.codes[name][0]]
+        if ids is None:
+            return self.count.table[name]
+        return decode(name, ids, self.codes[name][0], self.count.table.implementation)
 
     def table(self, row: Ints) -> nw.DataFrame[Any]:
         """Roles and features of some rows, in this order."""

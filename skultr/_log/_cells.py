@@ -111,18 +111,12 @@ class Cells:
             )
             return cls.joined(counted, n_factors, **names)
         rows = rows_where(weight > 0)
-        pair = pair_codes(doc[rows], factor[rows], n_factors)
-        few = 4 * len(pair) < min(n_docs * n_factors, 1 << 22)  # sorting is faster than hashing
-        cell, key = np.unique(pair, return_inverse=True)[::-1] if few else encode(pair)
-        return cls(
-            doc=key // n_factors,
-            factor=key % n_factors,
-            clicks=np.bincount(cell, clicks[rows], minlength=len(key)),
-            weight=np.bincount(cell, weight[rows], minlength=len(key)),
-            n_docs=n_docs,
-            n_factors=n_factors,
-            **names,
-        )
+        # One sparse sum of both, several times faster than sorting: clicks are imaginary.
+        values = weight[rows] + 1j * clicks[rows]
+        size = n_docs, n_factors
+        table = coo_array((values, (doc[rows], factor[rows])), size).tocsr().tocoo()
+        codes = table.row.astype(np.intp), table.col.astype(np.intp)
+        return cls(*codes, table.data.imag.copy(), table.data.real.copy(), *size, **names)
 
     @classmethod
     def joined(cls, parts, n_factors, **names):

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -276,7 +277,7 @@ class Count:
     """Rows by distinct key, in memory: numbers of rows ``_n``, sums, and ``ids`` of coded keys."""
 
     table: nw.DataFrame[Any]
-    ids: Mapping[str, nw.Series[Any]]
+    ids: Mapping[str, pd.Index]
 
     @cached_property
     def weight(self) -> Floats:
@@ -291,14 +292,14 @@ class Count:
             return None
         return self.table["_click"].to_numpy().astype(float)
 
-    def codes(self, name: str) -> tuple[Ints, nw.Series[Any]]:
+    def codes(self, name: str) -> tuple[Ints, Any]:
         """Codes of a key, and the sorted ids that they stand for."""
         if name in self.ids:
             return self.table[name].to_numpy(), self.ids[name]
         return encode_ids(self.table[name])
 
 
-def code_ids(rows: Any, names: Iterable[str]) -> tuple[Any, dict[str, nw.Series[Any]]]:
+def code_ids(rows: Any, names: Iterable[str]) -> tuple[Any, dict[str, Any]]:
     """Rows in memory with codes in place of ids that are no integers, and these ids."""
     if isinstance(rows, nw.LazyFrame):
         return rows, {}
@@ -534,22 +535,18 @@ def _in_duckdb(relation, table):
 
 
 # Ids ----------------------------------------------------------------------------------
-def encode_ids(series: nw.Series[Any]) -> tuple[Ints, nw.Series[Any]]:
-    """Code of each id (-1 where it is missing), and the distinct ids, sorted.
-
-    There is no Python object per text.
-    """
-    kind, dtype, values = series.implementation, series.dtype, series.to_native()
+def encode_ids(series: nw.Series[Any]) -> tuple[Ints, Any]:
+    """Code of each id (-1 where it is missing), and the distinct ids, sorted."""
+    kind, dtype = series.implementation, series.dtype
     if dtype.is_integer() and not series.is_null().any():
-        codes, ids = encode(series.to_numpy())
-        return codes, nw.new_series(series.name, ids, backend=kind)
-    text = isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
-    if kind.is_polars() and text:
-        return _encode_polars(values)
-    if kind.is_pyarrow() and text:
-        values = pd.arrays.ArrowExtensionArray(values.cast("large_string"))
-    elif not kind.is_pandas():
-        values = series.to_pandas()
+        return encode(series.to_numpy())
+    if kind.is_pandas():
+        values = series.to_native()
+    elif find_spec("pyarrow"):  # there is no Python object per text
+        is_text = isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
+        values = (series.cast(nw.String) if is_text else series).to_pandas()
+    else:
+        values = series.to_numpy()
     try:
         codes, ids = pd.factorize(values)
     except TypeError as error:
@@ -561,16 +558,12 @@ def encode_ids(series: nw.Series[Any]) -> tuple[Ints, nw.Series[Any]]:
     order = ids.argsort() if is_text else sorting_order(np.asarray(ids))
     new_code = np.full(len(order) + 1, -1)  # that of a missing id is the last element
     new_code[order] = np.arange(len(order))
-    return new_code[codes], nw.new_series(series.name, pd.Series(ids.take(order)), backend=kind)
+    return new_code[codes], ids.take(order)
 
 
-def _encode_polars(series):
-    import polars as pl
-
-    series = series.cast(pl.String)
-    ids = series.drop_nulls().unique().sort()
-    codes = series.cast(pl.Enum(ids)).to_physical().cast(pl.Int64).fill_null(-1)
-    return codes.to_numpy(), nw.from_native(ids, series_only=True)
+def decode(name: str, ids: pd.Index, codes: Ints, backend: Any) -> nw.Series[Any]:
+    """The ids that codes stand for, as a column of frames of that kind."""
+    return nw.new_series(name, pd.Series(ids.take(codes)), backend=backend)
 
 
 # Hashes of rows -----------------------------------------------------------------------
