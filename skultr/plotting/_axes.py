@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
@@ -113,10 +112,8 @@ class Display:
     figure_: Figure
 
     def __init_subclass__(cls) -> None:
-        shared = with_shared_text(**_TEXTS, display=f"Returns\n-------\ndisplay : {cls.__name__}")
-        methods = [getattr(member, "__func__", member) for member in vars(cls).values()]
-        for described in (cls, *filter(inspect.isfunction, methods)):
-            shared(described)
+        display = f"Returns\n-------\ndisplay : {cls.__name__}"
+        with_shared_text(**_TEXTS, display=display)(cls)
 
     def _open(self, ax, figsize, hidden=("top", "right")):
         """Take the axes to draw on, or make some, without the hidden sides of their frame."""
