@@ -84,11 +84,6 @@ class TableCurve:
         weight, examination = part.weight[choice.rows], self.log_examination[part.factor]
         return choice, np.exp(choice.log_shares(np.log(weight) + examination[choice.rows]))
 
-    def _solve(self, precision, aim, start):
-        """Solution of the information plus a diagonal of prior precisions."""
-        known = self.information.plus(precision)
-        return cg(known, aim, x0=start, rtol=1e-10, M=diags_array(1 / known.diagonal))[0]
-
     @property
     def is_connected(self) -> bool:
         """True if clicked documents connect all factors that have clicks."""
@@ -136,7 +131,7 @@ class TableCurve:
         spread = max(np.sqrt(max(excess, 0.0) / trace), _LEAST_SLOPE_SPREAD)
         precision = np.full(len(b), spread**-2.0)
         aim = information @ b + precision * slope * prior
-        found = self._solve(precision, aim, slope * prior)
+        found = information.plus(precision).solve(aim)
         if len(b) > _MAX_INVERTED:
             error = np.where(np.arange(len(b)) == reference, 0.0, np.nan)
         else:
@@ -150,7 +145,7 @@ class TableCurve:
         if len(mean) > _MAX_INVERTED:
             error = np.hypot(spread, spread[0])
             error[0] = 0.0
-            return self._solve(precision, aim, mean), error
+            return self.information.plus(precision).solve(aim), error
         covariance = np.linalg.inv(self.information.plus(precision).dense())
         return covariance @ aim, relative_errors(covariance, 0)
 
