@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import textwrap
 from collections.abc import Callable
@@ -13,16 +12,9 @@ _PLACE = re.compile(r"^( *)\{(\w+)\}$", re.MULTILINE)
 
 
 def with_shared_text(**texts: str) -> Callable[[Documented], Documented]:
-    """Decorator that puts texts, indented alike, for lines ``{name}`` of a docstring.
-
-    In a class it does so for the methods, too.
-    """
+    """Decorator that puts texts, indented alike, for lines ``{name}`` of a docstring."""
 
     def described(item: Documented) -> Documented:
-        members = vars(item).values() if inspect.isclass(item) else ()
-        methods = (getattr(member, "__func__", member) for member in members)
-        for method in filter(inspect.isfunction, methods):
-            described(method)
         if item.__doc__:  # none with python -OO
             item.__doc__ = _PLACE.sub(
                 lambda place: textwrap.indent(texts[place[2]], place[1]), item.__doc__

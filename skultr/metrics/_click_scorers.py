@@ -19,7 +19,7 @@ from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, warn_user
 from ._dependence import CMIP_CONSTRAINTS, CMIPEstimator, cmip_score
 from ._ranking import as_numbers, flat_columns, refuse_where
-from ._scorers import AnnotatedDocuments, Scorer, model_and_input, one_per_row
+from ._scorers import AnnotatedDocuments, Scorer, describes_a_scorer, model_and_input, one_per_row
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
@@ -107,6 +107,7 @@ class CMIPScorer(Scorer):
     _constraints = CMIP_CONSTRAINTS | {"logging": [str, None]}
     _roles = ("qid", "relevance", "doc", "position", "impressions", "sample_weight")
 
+    @describes_a_scorer
     def __call__(
         self,
         estimator: Predictor,
@@ -198,6 +199,7 @@ class PerplexityScorer(Scorer):
 
     _constraints = {"conditional": ["boolean"]}
 
+    @describes_a_scorer
     def __call__(
         self,
         estimator: Predictor,

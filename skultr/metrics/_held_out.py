@@ -32,7 +32,7 @@ from .._models._solve import ClickChoice
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ._ranking import average_runs, refuse_where
-from ._scorers import Scorer, one_per_row, predict_within
+from ._scorers import Scorer, describes_a_scorer, one_per_row, predict_within
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
@@ -66,6 +66,7 @@ class IPSEstimate(NamedTuple):
 class EstimateScorer(Scorer):
     """Scorers whose score is the ``value`` of what ``estimate`` returns."""
 
+    @describes_a_scorer
     def __call__(
         self,
         estimator: Predictor,
@@ -89,6 +90,7 @@ class EstimateScorer(Scorer):
         return self.estimate(estimator, X, y, **roles).value
 
 
+@describes_a_scorer
 @dataclass(eq=False, repr=False)
 class IPSScorer(EstimateScorer):
     r"""Scorer: a ranking metric of an estimator's predictions, estimated from clicks.
@@ -183,6 +185,7 @@ class IPSScorer(EstimateScorer):
         "normalize": ["boolean"],
     }
 
+    @describes_a_scorer
     def estimate(
         self,
         estimator: Predictor,
@@ -309,6 +312,7 @@ class ClickLikelihoodEstimate(NamedTuple):
     n_clicks: float
 
 
+@describes_a_scorer
 @dataclass(eq=False, repr=False)
 class ClickLikelihoodScorer(EstimateScorer):
     r"""Scorer: log-likelihood per held-out click gained by the scores of an estimator, in nats.
@@ -413,6 +417,7 @@ class ClickLikelihoodScorer(EstimateScorer):
         "scale": [StrOptions({"fit"}), Interval(Real, 0, None, closed="neither")],
     }
 
+    @describes_a_scorer
     def estimate(
         self,
         estimator: Predictor,

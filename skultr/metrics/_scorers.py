@@ -34,26 +34,26 @@ from ._ranking import RANKING_METRICS, as_numbers
 _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 
 
-#: What the docstrings of several scorers share.
-_TEXTS = {
-    "estimator": """\
+#: Decorator that puts what the docstrings of several scorers share.
+describes_a_scorer = with_shared_text(
+    estimator="""\
 estimator : object
     With a method ``predict(X)`` that returns one score per row.""",
-    "sample_weight": """\
+    sample_weight="""\
 sample_weight : array-like of shape (n_rows,), default=None
     Multiplies ``impressions``.""",
-    "roles": (
+    roles=(
         "qid, session, doc, position, bias, user, propensity, impressions, doc_scope : "
         "array-like of shape (n_rows,), default=None\n"
         "    Roles as keywords; they take precedence over columns."
     ),
-    "propensity": """\
+    propensity="""\
 propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
     Source of the examination probabilities: the role ``propensity`` of each row (also if
     None); one number per position, from position 1; or an estimator, which is cloned and
     fitted on the clicks that are scored. ``FrozenEstimator(fitted)`` uses a fitted estimator
     as it is, which is faster in a search and the same for all folds.""",
-}
+)
 
 
 class Scorer:
@@ -63,9 +63,6 @@ class Scorer:
     _constraints: ClassVar[dict[str, Any]] = {}
     #: Requested from scikit-learn by default, so that users need no `set_score_request`.
     _roles: ClassVar[tuple[str, ...]] = (*FIT_ROLES, "sample_weight")
-
-    def __init_subclass__(cls) -> None:
-        with_shared_text(**_TEXTS)(cls)
 
     def __post_init__(self) -> None:
         validate_parameter_constraints(self._constraints, vars(self), type(self).__name__)
@@ -161,6 +158,7 @@ class RankingScorer(Scorer):
         self.k = k
         self.options = options
 
+    @describes_a_scorer
     def __call__(
         self,
         estimator: Predictor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
@@ -112,8 +113,10 @@ class Display:
     figure_: Figure
 
     def __init_subclass__(cls) -> None:
-        display = f"Returns\n-------\ndisplay : {cls.__name__}"
-        with_shared_text(**_TEXTS, display=display)(cls)
+        shared = with_shared_text(**_TEXTS, display=f"Returns\n-------\ndisplay : {cls.__name__}")
+        methods = [getattr(member, "__func__", member) for member in vars(cls).values()]
+        for described in (cls, *filter(inspect.isfunction, methods)):
+            shared(described)
 
     def _open(self, ax, figsize, hidden=("top", "right")):
         """Take the axes to draw on, or make some, without the hidden sides of their frame."""
