@@ -196,8 +196,9 @@ class RandomizedPropensity(_PairwisePropensity):
 
     def _count(self, X, click, names):
         if self.arm is not None:
-            by = [*self._factor_columns(names), self.arm]
-            return CellCount.of(X, click, by, optional=[self.arm]).cells()
+            return CellCount.of(
+                X, click, [*self._factor_columns(names), self.arm], optional=[self.arm]
+            ).cells()
         if self.user not in (None, "user"):
             raise TypeError(
                 f"user={self.user!r} and arm=None: rows of one arm are those of lists of one "
