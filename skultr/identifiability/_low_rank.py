@@ -18,7 +18,7 @@ from scipy.linalg import lstsq
 from scipy.special import xlog1py, xlogy
 
 from .._base._typing import Floats
-from .._models._solve import ClickChoice, maximise
+from .._models._solve import GroupedLogit, maximise
 
 #: Clicks that the prior adds to each cell: they keep rates above 0 and set those of empty cells.
 _PRIOR = 0.5
@@ -188,7 +188,7 @@ class WithinDocuments:
     @cached_property
     def _choice(self):
         """Where the clicks of each unit fall."""
-        return ClickChoice.from_rows(self.unit, self.clicks)
+        return GroupedLogit.from_rows(self.unit, self.clicks)
 
     @cached_property
     def _cell(self):

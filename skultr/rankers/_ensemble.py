@@ -22,7 +22,7 @@ from .._log._cells import examination_table
 from .._log._clicklog import ClickLog
 from .._log._roles import read_role
 from .._log._segments import TINY, encode, equal_rows, hash_columns, pair_codes, rank_in_segment
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from .._models._table_curve import table_curve
 from ..exceptions import (
     ClickDataWarning,
@@ -462,7 +462,7 @@ def _is_precise(table, log):
     clicks = np.bincount(log.bias, log.clicks, len(log.bias_values))
     if not clicks.any():
         return False
-    error = table.standard_error(int(np.argmax(clicks)))
+    error = table.fit.standard_error(int(np.argmax(clicks)))
     return bool(clicks[clicks > 0] @ error[clicks > 0] <= _LARGEST_ERROR * clicks.sum())
 
 
@@ -516,12 +516,12 @@ class HeldOut:
     n_factors: int
     offset: Floats  # (n_used,)
     query: Ints  # (n_lists,)
-    choice: ClickChoice  # of used rows
+    choice: GroupedLogit  # of used rows
 
     @classmethod
     def of_log(cls, log: ClickLog, candidates: Ints, scores: NDArray[np.float64]) -> HeldOut:
         """The clicks of a log, and members' scores of the pairs :func:`candidates_of` it."""
-        choice = ClickChoice.of_log(log)
+        choice = GroupedLogit.of_log(log)
         rows = choice.rows
         return cls(
             scores,
