@@ -21,15 +21,19 @@ from scipy.optimize import minimize
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, gammaln, log_expit, polygamma, xlogy
+from sklearn.exceptions import ConvergenceWarning
 
 from .._log._segments import TINY, encode
-from .._models._solve import gram
+from .._models._solve import gram, maximise
+from ..exceptions import warn_user
 
 #: Least effective number of documents for which the sandwich formula is used.
 _LEAST_DOCS = 30
 #: Numbers in a batch of problems; limits memory.
 BATCH = 4_000_000
-_MAX_STEPS, _LONGEST_STEP, _TOL = 100, 2.0, 1e-9
+#: Longest step of log examination, and twice the log-likelihood per click that the last step may
+#: still gain.
+_LONGEST_STEP, _TOL = 2.0, 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,22 +268,31 @@ def penalised_curves(clicks, precision, center=0.0, start=None):
 
         Σ_{k ≠ l} C_kl log σ(b_k - b_l) - (b - m)' P (b - m) / 2.
     """
-    precision = np.broadcast_to(precision, clicks.shape)
-    center = np.broadcast_to(center, clicks.shape[:2])
-    b = np.array(center if start is None else start, dtype=float)
-    running = np.arange(len(clicks))
-    for _ in range(_MAX_STEPS):
-        won, now, prior = clicks[running], b[running], precision[running]
-        both = won + won.transpose(0, 2, 1)
-        gradient = (won - both * win_probability(now)).sum(axis=2)
-        gradient -= (prior @ (now - center[running])[:, :, None])[:, :, 0]
-        step = np.linalg.solve(curvature(won, now) + prior, gradient[:, :, None])[:, :, 0]
-        longest = np.abs(step).max(axis=1)
-        b[running] += step * np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, TINY))[:, None]
-        running = running[longest > _TOL]
-        if not len(running):
-            break
-    return b
+    center, both = np.broadcast_to(center, clicks.shape[:2]), clicks + clicks.transpose(0, 2, 1)
+
+    def objective(b):
+        win, away = win_probability(b), b - center
+        pull = (precision @ away[:, :, None])[:, :, 0]
+        value = (clicks * np.log(win)).sum(axis=(1, 2)) - 0.5 * (pull * away).sum(axis=1)
+        gradient = (clicks - both * win).sum(axis=2) - pull
+        return value, gradient, _laplacian(both * win * win.transpose(0, 2, 1)) + precision
+
+    def steps(curvature, gradient):
+        return np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+
+    start, tol = center if start is None else start, _TOL * (1 + clicks.sum(axis=(1, 2)))
+    found = maximise(objective, start, solve=steps, tol=tol, longest=_LONGEST_STEP)
+    if not found.converged:
+        _warn_not_converged(found.n_iter)
+    return found.at
+
+
+def _warn_not_converged(n_steps):
+    warn_user(
+        f"Examination did not converge in {n_steps} steps, and is inexact: the clicks hardly "
+        "determine it. Log more sessions, or merge factors with IdentifiabilityRepair.",
+        ConvergenceWarning,
+    )
 
 
 def win_probability(b):
@@ -293,9 +306,12 @@ def curvature(clicks, b):
     The weight of the edge (k, l) is (C_kl + C_lk) p (1 - p) with p = o_k / (o_k + o_l).
     """
     win = win_probability(b)
-    weight = (clicks + clicks.transpose(0, 2, 1)) * win * win.transpose(0, 2, 1)
+    return _laplacian((clicks + clicks.transpose(0, 2, 1)) * win * win.transpose(0, 2, 1))
+
+
+def _laplacian(weight):
     laplacian = -weight
-    place = np.arange(clicks.shape[-1])
+    place = np.arange(weight.shape[-1])
     laplacian[:, place, place] += weight.sum(axis=2)
     return laplacian
 
@@ -344,7 +360,9 @@ _MOST_USERS = 2_000
 _PRIOR_MEAN, _PRIOR_SPREAD = np.log([0.5**2, 0.3**2]), 2.0
 _LEAST, _LARGEST = np.log(0.01**2), np.log(3.0**2)
 _GRID = [np.log([tau**2, sigma**2]) for tau in (0.05, 0.25, 1.0) for sigma in (0.05, 0.25, 1.0)]
-_MOST_TRIALS, _MOST_ROUNDS = 30, 20
+_MOST_TRIALS = 30
+#: Most rounds of the scale of clicks, and the relative change of clicks that ends them.
+_MOST_ROUNDS, _LEAST_CHANGE = 500, 1e-6
 
 
 def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
@@ -494,7 +512,14 @@ def _factor_scale(information, noise):
     precision = _ratio(own, noise)  # per unit of information
     scale = np.sqrt(precision)
     for _ in range(_MOST_ROUNDS):
-        scale = np.sqrt(scale * precision / _ratio(between @ scale, own))
+        last, scale = scale, np.sqrt(scale * precision / _ratio(between @ scale, own))
+        # Where factors fall into two groups that are only compared with each other, the scale of
+        # one can go to the other: products do not change.
+        change = np.outer(scale, scale) / np.outer(last, last) - 1
+        if np.abs(change[between > 0]).max(initial=0.0) < _LEAST_CHANGE:
+            break
+    else:
+        _warn_not_converged(_MOST_ROUNDS)
     return scale
 
 
