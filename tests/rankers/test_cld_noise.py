@@ -72,7 +72,7 @@ def test_little_is_lost_by_the_default_where_selection_knew_nothing():
 
 @pytest.mark.parametrize(("impressions", "rho"), [(20, 0.0), (200, 0.5)])
 def test_interval_covers_or_a_warning_says_that_nothing_is_known(impressions, rho):
-    """Of 5 logs; bench_cld.py click_noise has 40."""
+    """Of 5 logs; studies/cld.py click_noise has 40."""
     good = 0
     for seed in range(5):
         log, clicks = world(impressions, rho, seed)
