@@ -90,7 +90,7 @@ def maximise(
         if not moving.any():
             return Maximum(at, value, history, n_iter, bool((np.abs(step) <= _STILL).all()))
         length = moving / np.maximum(np.max(np.abs(step) / longest, axis=-1), 1.0)
-        least = value - _ROUNDING * np.abs(value)
+        least = value - tol - _ROUNDING * np.abs(value)
         while True:
             new = objective(at + length[..., None] * step)
             short = moving & ~(new[0] >= least + _LEAST_GAIN * length * gain)

@@ -20,7 +20,7 @@ import pandas as pd
 from scipy.optimize import minimize
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from scipy.special import expit, gammaln, log_expit, polygamma, xlogy
+from scipy.special import expit, gammaln, polygamma, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 from .._log._segments import TINY, encode
@@ -112,6 +112,13 @@ class Comparisons:
         n_docs = np.divide(total**2, squares, out=np.zeros(n_factors), where=squares > 0)
         return n_docs.reshape(self.n_groups, self.n_bias)
 
+    def gradient_noise(self, lost):
+        """Covariance of the gradient of each group by single clicks, as if these were independent,
+        and by documents, given P(lost) of each comparison; shapes (n_groups, n_bias, n_bias)."""
+        pull, shape = self.weight * lost[self.key], (self.n_groups, self.n_bias)
+        by_clicks = gradient_noise(self.cell, self.key, pull * self.clicks**0.5, shape)
+        return by_clicks, gradient_noise(self.doc, self.key, pull * self.clicks, shape)
+
     def resampled(self, cluster, draws):
         """The totals of resamples, batch by batch."""
         shape = (self.n_groups * self.n_bias**2, int(cluster.max()) + 1)
@@ -147,22 +154,18 @@ class Curves:
         """
         b = np.where(np.isnan(self.log_examination), 0.0, self.log_examination)
         lost = 1 - win_probability(b).ravel()
-        log = comparisons
-        kept = self.clicks.ravel()[log.key] > 0
-        pull = log.weight * lost[log.key] * kept
         # Covariance of the gradient of the half clicks.
         added = np.flatnonzero(self.added)
         size = self.added.ravel()[added] / 0.5 * lost[added] * 0.5**0.5
         of_added = gradient_noise(added // b.shape[1], added, size, b.shape)
-        of_docs = of_added + gradient_noise(log.doc, log.key, pull * log.clicks, b.shape)
-        of_clicks = of_added + gradient_noise(log.cell, log.key, pull * log.clicks**0.5, b.shape)
+        of_clicks, of_docs = comparisons.gradient_noise(lost * (self.clicks.ravel() > 0))
         inverse = np.linalg.inv(curvature(self.clicks, b) + _anchors(self.clicks))
-        n_docs = log.effective_docs()
+        n_docs = comparisons.effective_docs()
         n_docs = np.minimum(n_docs, n_docs[:, [self.first]])
         noise = np.where(
             n_docs >= _LEAST_DOCS,
-            ((inverse @ of_docs) * inverse).sum(axis=2),
-            ((inverse @ of_clicks) * inverse).sum(axis=2),
+            ((inverse @ (of_added + of_docs)) * inverse).sum(axis=2),
+            ((inverse @ (of_added + of_clicks)) * inverse).sum(axis=2),
         )
         noise[:, self.first] = 0.0  # exactly, without rounding
         return np.where(np.isnan(self.log_examination), np.nan, np.sqrt(np.maximum(noise, 0.0)))
@@ -179,7 +182,7 @@ def solve(totals, method, weight):
     added = _half_clicks(clicks, weight)
     clicks = clicks + added
     component = _components(clicks, "weak")
-    b = penalised_curves(clicks, _anchors(clicks))
+    b = penalised_curves(clicks, _anchors(clicks)).at
     connected = component == component[:, [first]]
     return Curves(np.where(connected, b - b[:, [first]], np.nan), clicks, added, first)
 
@@ -284,7 +287,7 @@ def penalised_curves(clicks, precision, center=0.0, start=None):
     found = maximise(objective, start, solve=steps, tol=tol, longest=_LONGEST_STEP)
     if not found.converged:
         _warn_not_converged(found.n_iter)
-    return found.at
+    return found
 
 
 def _warn_not_converged(n_steps):
@@ -405,7 +408,7 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
     step = max(1, BATCH // totals[0].size)
     for start in range(0, len(totals), step):
         some = slice(start, start + step)
-        curves[some] = penalised_curves(clicks[some], precision, center)
+        curves[some] = penalised_curves(clicks[some], precision, center).at
         inverse = np.linalg.inv(curvature(clicks[some], curves[some]) + precision)
         of_common = inverse @ precision @ center_error
         of_clicks = np.diagonal(inverse, axis1=1, axis2=2)
@@ -429,10 +432,15 @@ def _estimated_covariance(clicks, share, center, fall, free):
     def loss(log_variances):
         nonlocal curves
         covariance = _covariance(np.exp(log_variances), fall, free)
-        median = _median(center, covariance, share)
-        curves = penalised_curves(clicks, np.linalg.inv(covariance), median, start=curves)
+        precision, median = np.linalg.inv(covariance), _median(center, covariance, share)
+        found = penalised_curves(clicks, precision, median, start=curves)
+        curves = found.at
+        # Marginal log likelihood of each user by Laplace's approximation, with the Laplacian L:
+        # l(θ) - (θ - m)' T^-1 (θ - m) / 2 - log det(L + T^-1) / 2 - log det(T) / 2.
+        bend = curvature(clicks, curves) + precision
+        width = np.linalg.slogdet(bend)[1] + np.linalg.slogdet(covariance)[1]
         penalty = ((log_variances - _PRIOR_MEAN) ** 2).sum() / (2 * _PRIOR_SPREAD**2)
-        return penalty - weight @ _log_evidence(clicks, curves, median, covariance)
+        return penalty - weight @ (found.value - 0.5 * width)
 
     start = min(_GRID, key=loss)
     found = minimize(
@@ -460,20 +468,6 @@ def _median(common, covariance, share):
     return common - 0.5 * (share.sum() - (share**2).sum()) * np.diag(covariance)
 
 
-def _log_evidence(clicks, curves, center, covariance):
-    """Marginal log likelihood per user, shape (n_users,), in Laplace's approximation.
-
-    At the penalised maximum θ_u, with the Laplacian L of :func:`curvature`, it is
-
-        l(θ_u) - (θ_u - m)' T^-1 (θ_u - m) / 2 - log det(L + T^-1) / 2 - log det(T) / 2.
-    """
-    gap, precision = curves - center, np.linalg.inv(covariance)
-    fit = (clicks * log_expit(curves[:, :, None] - curves[:, None, :])).sum(axis=(1, 2))
-    pull = np.einsum("ui,ij,uj->u", gap, precision, gap)
-    width = np.linalg.slogdet(curvature(clicks, curves) + precision)[1]
-    return fit - 0.5 * (pull + width + np.linalg.slogdet(covariance)[1])
-
-
 def _covariance(variances, fall, free):
     steepness, own = variances
     return steepness * np.outer(fall, fall) + np.diag(np.where(free, own, _FIXED))
@@ -487,11 +481,8 @@ def _independent_clicks(comparisons, totals, center):
     were independent, and from documents. The smaller of the two is used, because gradients of
     documents also contain the differences between users.
     """
-    log = comparisons
-    lost = 1 - win_probability(center[None]).ravel()
-    pull = log.weight * lost[log.key % lost.size]
-    of_cells = gradient_noise(log.cell, log.key, pull * log.clicks**0.5, totals.shape[:2])
-    of_docs = gradient_noise(log.doc, log.key, pull * log.clicks, totals.shape[:2])
+    lost = np.tile(1 - win_probability(center[None]).ravel(), comparisons.n_groups)
+    of_cells, of_docs = comparisons.gradient_noise(lost)
     noise = np.diag(np.minimum(of_cells.sum(axis=0), of_docs.sum(axis=0)))
     information = curvature(totals.sum(axis=0, keepdims=True), center[None])[0]
     scale = _factor_scale(information, noise)
