@@ -24,9 +24,11 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import lsq_linear
 from scipy.sparse import csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg
+from sklearn.exceptions import ConvergenceWarning
 
 from .._base._typing import Bools, Floats, Ints
 from .._log._segments import TINY
+from ..exceptions import warn_user
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -104,6 +106,17 @@ def maximise(
         value, gradient, curvature, *kept = new
         history.append(kept)
     return Maximum(at, value, history, _MAX_ITER, False)
+
+
+def warn_unless_converged(found: Maximum, subject: str) -> None:
+    """Warn that an estimate is inexact if Newton's method stopped before the maximum."""
+    if not found.converged:
+        warn_user(
+            f"{subject} did not converge in {found.n_iter} Newton steps, and is inexact: the "
+            "clicks hardly determine it. Log more sessions, or merge bias factors with "
+            "IdentifiabilityRepair.",
+            ConvergenceWarning,
+        )
 
 
 def solve_scaled(curvature: Floats, gradient: Floats) -> Floats:

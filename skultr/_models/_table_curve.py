@@ -13,14 +13,12 @@ from scipy.linalg import solve
 from scipy.sparse import csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.stats import chi2
-from sklearn.exceptions import ConvergenceWarning
 
 from .._base._typing import Floats, Ints
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY
-from ..exceptions import warn_user
-from ._solve import MAX_DENSE, Eliminated, GroupedLogit, maximise
+from ._solve import MAX_DENSE, Eliminated, GroupedLogit, maximise, warn_unless_converged
 from ._tabular import TabularFit, fit_cells
 
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
@@ -235,12 +233,7 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
         point = np.append(found.at[:n_effects], found.at[n_effects:] * last / tau)
     else:
         found = found._replace(converged=False)
-    if not found.converged:
-        warn_user(
-            f"Examination by pairs of ranks did not converge in {n_iter} Newton steps, and "
-            "is inexact: the clicks hardly determine it. Log more sessions, or use PBMModel.",
-            ConvergenceWarning,
-        )
+    warn_unless_converged(found._replace(n_iter=n_iter), "Examination by pairs of ranks")
     # A pair that was never shown has its effects alone.
     result = mean + effects @ (spread * found.at[:n_effects])
     error = np.full(len(result), np.hypot(last, spread.mean()))

@@ -21,11 +21,9 @@ from scipy.optimize import minimize
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, gammaln, polygamma, xlogy
-from sklearn.exceptions import ConvergenceWarning
 
 from .._log._segments import TINY, encode
-from .._models._solve import gram, maximise
-from ..exceptions import warn_user
+from .._models._solve import gram, maximise, warn_unless_converged
 
 #: Least effective number of documents for which the sandwich formula is used.
 _LEAST_DOCS = 30
@@ -285,17 +283,8 @@ def penalised_curves(clicks, precision, center=0.0, start=None):
 
     start, tol = center if start is None else start, _TOL * (1 + clicks.sum(axis=(1, 2)))
     found = maximise(objective, start, solve=steps, tol=tol, longest=_LONGEST_STEP)
-    if not found.converged:
-        _warn_not_converged(found.n_iter)
+    warn_unless_converged(found, "Examination by pairwise comparison")
     return found
-
-
-def _warn_not_converged(n_steps):
-    warn_user(
-        f"Examination did not converge in {n_steps} steps, and is inexact: the clicks hardly "
-        "determine it. Log more sessions, or merge factors with IdentifiabilityRepair.",
-        ConvergenceWarning,
-    )
 
 
 def win_probability(b):
@@ -364,8 +353,8 @@ _PRIOR_MEAN, _PRIOR_SPREAD = np.log([0.5**2, 0.3**2]), 2.0
 _LEAST, _LARGEST = np.log(0.01**2), np.log(3.0**2)
 _GRID = [np.log([tau**2, sigma**2]) for tau in (0.05, 0.25, 1.0) for sigma in (0.05, 0.25, 1.0)]
 _MOST_TRIALS = 30
-#: Most rounds of the scale of clicks, and the relative change of clicks that ends them.
-_MOST_ROUNDS, _LEAST_CHANGE = 500, 1e-6
+#: Relative change of the scale of clicks that ends its rounds.
+_LEAST_CHANGE = 1e-6
 
 
 def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
@@ -502,15 +491,12 @@ def _factor_scale(information, noise):
     between = np.diag(own) - information
     precision = _ratio(own, noise)  # per unit of information
     scale = np.sqrt(precision)
-    for _ in range(_MOST_ROUNDS):
+    change, fixed = np.ones(1), between > 0
+    while np.abs(change).max(initial=0.0) > _LEAST_CHANGE:
         last, scale = scale, np.sqrt(scale * precision / _ratio(between @ scale, own))
         # Where factors fall into two groups that are only compared with each other, the scale of
         # one can go to the other: products do not change.
-        change = np.outer(scale, scale) / np.outer(last, last) - 1
-        if np.abs(change[between > 0]).max(initial=0.0) < _LEAST_CHANGE:
-            break
-    else:
-        _warn_not_converged(_MOST_ROUNDS)
+        change = (np.outer(scale, scale) / np.outer(last, last) - 1)[fixed]
     return scale
 
 

@@ -344,8 +344,9 @@ def _offsets(log, logits):
     The intercept of each factor has the noise of the last batches of training. One number per
     factor, fitted to all documents by the same likelihood, removes it.
     """
-    relevance, start = logits[log.version, log.bias], np.zeros(logits.shape[1])
-    found = GroupedLogit.of_log(log).likeliest_examination(relevance, log.bias, start)
+    expected = np.log(log.weight) + logits[log.version, log.bias]
+    choice = GroupedLogit.from_rows(log.list_, log.clicks)
+    found = choice.likeliest_examination(expected, log.bias, np.zeros(logits.shape[1]))
     return found - np.nanmax(found)
 
 

@@ -589,30 +589,23 @@ class HeldOut:
         by_query = self._by_query(residual * (choice.clicks - expected))
         return float(by_query.sum() / max(np.sqrt(by_query @ by_query), TINY))
 
-    def _best(self, scores):
-        return self.choice.best_weights(scores, self.offset, place=self.candidate)
+    def _best(self, scores, **pull):
+        """The likeliest weights of the columns of scores."""
+        return self.choice.best_weights(scores, self.offset, place=self.candidate, **pull)
 
     def _bounded(self, scale, strength, bounded):
         """The likeliest weights as map and point, with the bound on some members."""
         n = self.scores.shape[1]
         map_ = np.eye(n)
         others = np.setdiff1d(np.arange(n), bounded)
-        point = self._likeliest(map_, scale, strength)
+        pull = {"center": scale, "strength": strength}
+        point = self._best(self.scores, **pull)
         if len(others) and (point[bounded] > point[others].mean()).any():
             # The problem is convex: the solution is where the bound holds with equality.
             map_ = map_[:, others]
             map_[bounded] = 1 / len(others)
-            point = self._likeliest(map_, scale, strength)
+            point = self._best(self.scores @ map_, **pull)
         return map_, point
-
-    def _likeliest(self, map_, scale, strength):
-        return self.choice.best_weights(
-            self.scores @ map_,
-            self.offset,
-            center=scale,
-            strength=strength,
-            place=self.candidate,
-        )
 
     def _query_losses(self, weights):
         """Loss of each query with a click."""
