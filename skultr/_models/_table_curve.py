@@ -233,7 +233,7 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
         point = np.append(found.at[:n_effects], found.at[n_effects:] * last / tau)
     else:
         found = found._replace(converged=False)
-    warn_unless_converged(found._replace(n_iter=n_iter), "Examination by pairs of ranks")
+    warn_unless_converged(found, "Examination by pairs of ranks")
     # A pair that was never shown has its effects alone.
     result = mean + effects @ (spread * found.at[:n_effects])
     error = np.full(len(result), np.hypot(last, spread.mean()))
