@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import lsq_linear
-from scipy.sparse import csr_array, diags_array, eye_array, hstack
-from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg
+from scipy.sparse import csc_array, csr_array, diags_array, eye_array, hstack
+from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg, spilu
 from sklearn.exceptions import ConvergenceWarning
 
 from .._base._typing import Bools, Floats, Ints
@@ -33,13 +33,19 @@ from ..exceptions import warn_user
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-#: Up to the first number of factors a system is solved densely, up to the second where conjugate
-#: gradients would cost more.
+#: Up to the first number of factors a system is solved densely, up to the second where iterations
+#: fail.
 FEW_FACTORS, MAX_DENSE = 100, 1_500
-#: Seconds of a multiplication of sparse matrices, of one in a factorisation, and of an iteration
-#: beside its products: only their ratios matter.
-_SPARSE_COST, _DENSE_COST, _ITERATION_COST = 2e-9, 1e-10, 5e-5
-_MAX_ITERATIONS = 300
+_MAX_ITERATIONS = 100
+#: A matrix is factorised if groups have so many factors at most (a mean over their numbers); its
+#: factors have at most so many times its numbers.
+_LONGEST_ROW, _FILL = 300, 20.0
+#: A permutation that keeps factors short, and pivots on the diagonal of a symmetric matrix.
+_SYMMETRIC: dict[str, Any] = {
+    "permc_spec": "MMD_AT_PLUS_A",
+    "diag_pivot_thresh": 0.0,
+    "options": {"SymmetricMode": True},
+}
 #: Numbers of a block of a dense matrix, and the share of numbers other than 0 up to which a matrix
 #: stays sparse: most documents of long lists have few of the factors.
 _BLOCK, _SPARSE = 4_000_000, 0.1
@@ -194,46 +200,42 @@ class Eliminated(LinearOperator):
             return Eliminated(own, None, None, self.joint[np.ix_(factors, factors)])
         return Eliminated(own, self.coupling[:, factors], self.inverse)
 
-    def solve(self, right: Floats, damping: float) -> Floats:
-        """Solve (D (1 + damping) - C' A^-1 C) x = right."""
-        size = len(right)
-        damped = self.plus(damping * self.own)
-        iterations = self._affordable_iterations() if size <= MAX_DENSE else _MAX_ITERATIONS
-        if iterations:
-            rtol = 1e-8 if size <= MAX_DENSE else 1e-4
-            precondition = diags_array(1 / self.own)
-            x, failed = cg(damped, right, rtol=rtol, maxiter=iterations, M=precondition)
-            if size > MAX_DENSE or not failed:
-                return x
-        # Scaled to a unit diagonal, so that one damping suits frequent and rare factors.
-        scale = 1 / np.sqrt(self.own)
-        matrix = scale[:, None] * damped.dense() * scale
-        try:
-            return scale * cho_solve(cho_factor(matrix), scale * right)
-        except LinAlgError:  # singular: a constant per component is free
-            return scale * np.linalg.lstsq(matrix, scale * right, rcond=1e-13)[0]
+    def solve(self, right: Floats) -> Floats:
+        """Solution of the system, near 0 in directions that are free.
 
-    def _affordable_iterations(self):
-        """Iterations of conjugate gradients for the cost of a dense solution; 0 if it is cheap."""
-        size = len(self.own)
-        if size <= FEW_FACTORS or self.coupling is None:
-            return 0
-        products = float((np.diff(self.coupling.indptr).astype(float) ** 2).sum())
-        dense = _SPARSE_COST * (products + size**2) + _DENSE_COST * size**3
-        return int(dense / (_ITERATION_COST + 2 * _SPARSE_COST * self.coupling.nnz))
+        Conjugate gradients need few iterations where the graph of factors is well connected. In a
+        chain they need as many as it has links, but its factorisation is sparse.
+        """
+        size, rtol = len(right), 1e-8
+        if size > FEW_FACTORS and self.coupling is not None:
+            jacobi = diags_array(1 / self.own)
+            x, failed = cg(self, right, rtol=rtol, maxiter=_MAX_ITERATIONS, M=jacobi)
+            if failed and (factor := self._sparse_factor()) is not None:
+                x, failed = cg(self, right, x, rtol=rtol, maxiter=_MAX_ITERATIONS, M=factor)
+            if not failed or size > MAX_DENSE:
+                return x
+        return solve_scaled(self.dense(), right)
+
+    def _sparse_factor(self):
+        """The inverse by sparse factors, incomplete where they would be long; None where the
+        matrix itself has too many numbers."""
+        numbers = np.diff(self.coupling.indptr).astype(float)
+        if numbers @ numbers > _LONGEST_ROW * numbers.sum():
+            return None
+        joint = self.coupling.T @ (diags_array(self.inverse) @ self.coupling)
+        if joint.nnz > _BLOCK:
+            return None
+        # Scaled, so that one tolerance suits frequent and rare factors.
+        scale = diags_array(1 / np.sqrt(self.own))
+        matrix = csc_array(eye_array(len(self.own)) - scale @ joint @ scale)
+        factors = spilu(matrix, drop_tol=0.0, fill_factor=_FILL, **_SYMMETRIC)
+        return LinearOperator(self.shape, lambda x: scale @ factors.solve(scale @ x))
 
     def _matvec(self, values):
         values = np.ravel(values)
         if self.coupling is None:
             return self.own * values - self.joint @ values
-        return self.own * values - self._transposed @ (self.inverse * (self.coupling @ values))
-
-    def _adjoint(self):
-        return self
-
-    @cached_property
-    def _transposed(self):
-        return self.coupling.T.tocsr()
+        return self.own * values - self.coupling.T @ (self.inverse * (self.coupling @ values))
 
     def __add__(self, other: Eliminated) -> Eliminated:
         return Eliminated(self.own + other.own, None, None, self.joint + other.joint)
