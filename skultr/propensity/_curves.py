@@ -337,8 +337,8 @@ def _mean_click_probability(cells, examination):
 
 def _noise(estimate, clicks):
     """Standard errors; those of Poisson clicks, 1 / sqrt(clicks), where there is no formula."""
-    error = estimate.standard_error
-    return np.where(np.isnan(error), 1 / np.sqrt(np.maximum(clicks, 0.5)), error)
+    known = ~np.isnan(estimate.standard_error)
+    return np.where(known, estimate.standard_error, 1 / np.sqrt(np.maximum(clicks, 0.5)))
 
 
 def _spread(drawn):
