@@ -169,6 +169,7 @@ class Eliminated(LinearOperator):
     ) -> None:
         super().__init__(dtype=np.dtype(float), shape=(len(own), len(own)))
         self.own, self.coupling, self.inverse = own, coupling, inverse
+        self._transposed = None if coupling is None else coupling.T
         if joint is not None:
             self.joint = joint
 
@@ -235,7 +236,7 @@ class Eliminated(LinearOperator):
         values = np.ravel(values)
         if self.coupling is None:
             return self.own * values - self.joint @ values
-        return self.own * values - self.coupling.T @ (self.inverse * (self.coupling @ values))
+        return self.own * values - self._transposed @ (self.inverse * (self.coupling @ values))
 
     def __add__(self, other: Eliminated) -> Eliminated:
         return Eliminated(self.own + other.own, None, None, self.joint + other.joint)

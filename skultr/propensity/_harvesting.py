@@ -71,15 +71,14 @@ class _PairwisePropensity(CurvePropensity):
         return not (is_default and is_long)
 
     def _drawn(self, cells, estimate):
-        if not self._compares_pairs(cells):
-            if self.n_bootstrap == "auto":
-                return None
-            return super()._drawn(cells, estimate)
-        comparisons, n_resamples = Comparisons.of(cells, self.variant), self.n_bootstrap
+        n_resamples = self.n_bootstrap
         if n_resamples == "auto":
-            if comparisons.n_bias > _MOST_RESAMPLED:
+            if len(cells.factors) > _MOST_RESAMPLED:
                 return None
             n_resamples = _N_RESAMPLES
+        if not self._compares_pairs(cells):
+            return super()._drawn(cells, estimate)
+        comparisons = Comparisons.of(cells, self.variant)
         drawn = comparisons.resampled(*resamples(cells, n_resamples, self.random_state))
         weight = comparisons.mean_weight()
         curves = [solve(totals, self.method, weight).log_examination for totals in drawn]
@@ -239,22 +238,22 @@ class RandomizedPropensity(_PairwisePropensity):
             arm = encode(arm[rows])[0]
         if log["doc"] is not None:
             bias = cells.factors.bias[row_factor[rows]]
-            impressions = None if log["impressions"] is None else log["impressions"][rows]
+            impressions = 1.0 if log["impressions"] is None else log["impressions"][rows]
             _warn_about_unequal_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
         self._tabulate(cells, self._estimate)
 
     def _not_connected(self, n_shared, cells):
-        found = f"no arm of a query has rows under two of the {len(cells.factors)} bias factors"
-        if n_shared:
-            found = (
-                f"found {count_of(n_shared, 'arm')} under several bias factors, without a click"
-            )
-        expected = "lists of several documents in random order"
-        if self.arm is not None:
-            expected = (
-                f"one value in the column {self.arm!r} on all rows of a query that exchanged "
-                "their documents, moved or not"
-            )
+        found = (
+            f"found {count_of(n_shared, 'arm')} under several bias factors, without a click"
+            if n_shared
+            else f"no arm of a query has rows under two of the {len(cells.factors)} bias factors"
+        )
+        expected = (
+            "lists of several documents in random order"
+            if self.arm is None
+            else f"one value in the column {self.arm!r} on all rows of a query that exchanged "
+            "their documents, moved or not"
+        )
         return (
             f"Nothing connects the bias factors: {found}. Expected {expected}. "
             "IdentifiabilityRepair(strategy='intervene') plans which documents to exchange."
@@ -290,9 +289,9 @@ class InterventionHarvesting(_PairwisePropensity):
     n_bootstrap : "auto" or int, default="auto"
         Number of resamples of queries for standard errors (of documents, if there are fewer than
         30 queries). With 0, errors follow from the variation between documents (sandwich
-        formula), with about the same result. ``"auto"`` takes 200 resamples if documents compare
-        at most 50 bias factors, and the formula for more, because each resample takes a time that
-        grows with the cube of their number. Errors of curves of users always follow from the
+        formula), with about the same result. ``"auto"`` takes 200 resamples if there are at most
+        50 bias factors, and the formula for more, because each resample takes a time that grows
+        with the cube of their number. Errors of curves of users always follow from the
         formula, because each user has few queries.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
@@ -414,14 +413,12 @@ class InterventionHarvesting(_PairwisePropensity):
     def _not_connected(self, n_shared, cells):
         n_factors = len(cells.factors)
         found = (
-            f"no document was shown under two of the {n_factors} bias factors "
+            f"found {count_of(n_shared, 'document')} under several of the {n_factors} bias "
+            f"factors, but no click that method={self.method!r} could compare"
+            if n_shared
+            else f"no document was shown under two of the {n_factors} bias factors "
             f"({count_of(cells.n_docs, 'document')})"
         )
-        if n_shared:
-            found = (
-                f"found {count_of(n_shared, 'document')} under several of the {n_factors} bias "
-                f"factors, but no click that method={self.method!r} could compare"
-            )
         return (
             f"The log cannot tell examination from relevance: {found}. Serve some documents at "
             "several positions, as IdentifiabilityRepair(strategy='intervene') plans it, or log "
@@ -437,8 +434,7 @@ def _warn_about_unequal_orders(query, arm, doc, bias, impressions):
     of the arm there, Σ_d Σ_k n_dk (n_dk - 1) pairs of impressions share a position. By chance
     Σ_k (n_k / n)² of all n_d (n_d - 1) pairs do.
     """
-    n = 1.0 if impressions is None else impressions
-    rows = {"query": query, "arm": arm, "doc": encode(doc)[0], "bias": bias, "n": n}
+    rows = {"query": query, "arm": arm, "doc": encode(doc)[0], "bias": bias, "n": impressions}
     cells = pd.DataFrame(rows).groupby(["query", "arm", "doc", "bias"])["n"].sum()
     places = cells.groupby(["query", "arm", "bias"]).sum()
     arms = ["query", "arm"]
@@ -503,8 +499,7 @@ class SwapModel:
         if given is None:
             examination, error, source = _estimated(shown, clicks, query)
         else:
-            examination, error = given, np.zeros(len(given))
-            source = "Examination was given."
+            examination, error, source = given, np.zeros(len(given)), "Examination was given."
         # Relevance: gamma prior around the mean at the positions where a document was shown.
         mean = np.append(rate / examination, (rate / examination)[-1])
         usual = np.column_stack([shown, shown.sum(axis=1) == 0]) @ mean
@@ -556,8 +551,7 @@ class SwapModel:
         laplacian = (np.diag(edge.sum(axis=1)) - edge)[1:, 1:]
         if np.linalg.matrix_rank(laplacian) < len(laplacian):
             return Precision(*np.full((2, len(o)), np.inf))
-        inverse = np.zeros_like(edge)
-        inverse[1:, 1:] = np.linalg.inv(laplacian)
+        inverse = np.pad(np.linalg.inv(laplacian), ((1, 0), (1, 0)))
         by_doc, poisson = np.zeros_like(n), np.zeros(len(o))
         for k, pull in enumerate(pulls):
             influence = (pull.sum(axis=1, keepdims=True) * inverse[k] - pull @ inverse) ** 2
@@ -597,8 +591,15 @@ def _estimated(shown, clicks, query):
 def _harvested(shown, clicks, query):
     """Log examination from documents at several positions, and its error; infinite without."""
     pair, place = np.nonzero(shown)
-    counted = pd.DataFrame({"qid": query[pair], "doc": pair, "position": place + 1})
-    counted["session"], counted["impressions"] = np.arange(len(pair)), shown[pair, place]
+    counted = pd.DataFrame(
+        {
+            "qid": query[pair],
+            "doc": pair,
+            "position": place + 1,
+            "session": np.arange(len(pair)),
+            "impressions": shown[pair, place],
+        }
+    )
     estimator, positions = InterventionHarvesting(n_bootstrap=0), np.arange(1, shown.shape[1] + 1)
     try:
         with warnings.catch_warnings():
@@ -626,12 +627,14 @@ _ROUNDS, _CLOSE = 6, 1.02
 
 def layouts(n_positions: int) -> list[Layout]:
     """Swaps of all pairs of one distance (1, 2, 3, 5, 8, ...) that fit on one page; shuffle."""
-    found, gap, following = [], 1, 2
-    while gap < n_positions:
-        for phase in (0, gap):
-            upper = [i for i in range(phase, n_positions - gap) if (i - phase) // gap % 2 == 0]
-            found.append([(i, i + gap) for i in upper])
-        gap, following = following, gap + following
+    gaps = [1, 2]
+    while gaps[-1] < n_positions:
+        gaps.append(gaps[-2] + gaps[-1])
+    found = [
+        [(i, i + gap) for i in range(phase, n_positions - gap) if (i - phase) // gap % 2 == 0]
+        for gap in gaps
+        for phase in (0, gap)
+    ]
     return [pairs for pairs in found if pairs] + [SHUFFLE]
 
 
