@@ -19,7 +19,7 @@ from torch.nn.functional import logsigmoid
 from .._base._typing import Bools, Floats
 from .._log._cells import loss_scale
 from .._log._segments import TINY
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from .._models._tabular import fit_factors
 from ._lists import CLICK_ONLY, LOSSES, ListLoss, list_log_softmax, log_exposure
 from ._networks import ListScores, stream
@@ -72,7 +72,7 @@ def fit_dual(
     part = log.sample().times(log.traffic_factors(learner.traffic_exponent))
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
-    choice = ClickChoice.of_log(part)
+    choice = GroupedLogit.of_log(part)
     return choice.likeliest_examination(relevance, part.bias, start - start.mean())
 
 
@@ -313,7 +313,7 @@ def fit_best_of(
 
     The queries that early stopping holds out are the same for all targets, and so are the initial
     weights. If the learner was given a log for early stopping, whose propensities are then its
-    examination, it takes their place. Their clicks are compared by :class:`ClickChoice` with the
+    examination, it takes their place. Their clicks are compared by :class:`GroupedLogit` with the
     logits :math:`w s + \log
     o`; :math:`w \ge 0` is fitted to them, because weighted losses leave the scale of scores free.
     Scores that undo a wrong examination would explain the clicks best. If the clicks ask for a
@@ -409,7 +409,7 @@ def compared(log: ClickLog, scores: Mapping[str, Floats]) -> pd.DataFrame:
     The propensities of the log are examination. Columns are the ``loss`` per click, its ``excess``
     over the smallest with ``standard_error``, and the two numbers fitted.
     """
-    clicks = ClickChoice.of_log(log)
+    clicks = GroupedLogit.of_log(log)
     query = np.unique(log.query[clicks.rows[clicks.starts]], return_inverse=True)[1]
     log_examination = np.log(np.maximum(log.propensity, TINY))
 

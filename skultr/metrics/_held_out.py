@@ -28,7 +28,7 @@ from .._log._faults import count_of
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
 from .._log._segments import encode, offsets_from_sorted, sort_in_segment
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ._ranking import average_runs, refuse_where
@@ -494,10 +494,10 @@ def _clicked_lists(rows):
             "nowhere else; expected lists of at least two. The rows of one served list have the "
             "same 'session' (and 'qid'), and a split keeps them together: QueryKFold."
         )
-    return ClickChoice.from_rows(rows.list_, clicks, rows.shown)
+    return GroupedLogit.from_rows(rows.list_, clicks, rows.shown)
 
 
-def _centered(scores: Floats, choice: ClickChoice, estimator: Predictor) -> Floats:
+def _centered(scores: Floats, choice: GroupedLogit, estimator: Predictor) -> Floats:
     """Scores minus their mean in the list, so that large offsets cost no precision."""
     used = scores[choice.rows]
     infinite = np.zeros(len(scores), dtype=bool)
