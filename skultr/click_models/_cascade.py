@@ -17,7 +17,6 @@ import pandas as pd
 from .._log._segments import rectangles
 from .._models._browsing import (
     chain_click_probability,
-    chain_conditional_click_probability,
     draw_chain_clicks,
 )
 from ..exceptions import ClickDataWarning, warn_user
@@ -37,10 +36,7 @@ class ChainMixin:
     """
 
     def _probability(self, parameters, position, bias, clicks):
-        chances = self._transitions(parameters, position)
-        if clicks is None:
-            return chain_click_probability(*chances)
-        return chain_conditional_click_probability(*chances, clicks)
+        return chain_click_probability(*self._transitions(parameters, position), clicks)
 
     def _draw(self, parameters, position, bias, rng):
         return draw_chain_clicks(*self._transitions(parameters, position), rng)
