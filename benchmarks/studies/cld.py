@@ -4,6 +4,7 @@
     python -m benchmarks.studies.cld cutoffs | noise | misspecified | etas | sessions | gamma
     python -m benchmarks.studies.cld real [--data /folder/of/shared/data]
     python -m benchmarks.studies.cld click_noise --seeds 40 [--impressions 20 200]
+    python -m benchmarks.studies.cld estimates --seeds 6
     python -m benchmarks.studies.cld ensembles [--queries 400] [--seeds 4]
     python -m benchmarks.studies.cld speed
 
@@ -295,22 +296,68 @@ def real(args):
 BETA, OMEGA, UNIT = np.array([1, -0.5, 0.3, 0]), np.array([0.8, 0.2, -0.4, 0.5]), 0.08
 
 
-def selection_world(impressions, rho, seed, n_queries=500, n_documents=20):
+#: Worlds with a threshold for each document, and those in which something else is otherwise.
+KINDS = (
+    *("plain", "served order", "rare clicks", "by rank"),
+    *("heavy tails", "skew errors", "uneven traffic"),
+)
+
+
+def selection_world(impressions, rho, seed, kind="plain", n_queries=500, n_documents=20):
     """A log that follows the model, selection by a threshold per document, at random positions."""
     rng = np.random.default_rng(seed)
     n = n_queries * n_documents
     X = rng.normal(size=(n, 4))
     error = rng.normal(size=n)
     other = rho * error + np.sqrt(1 - rho**2) * rng.normal(size=n)
-    relevance = np.clip(0.5 + UNIT * (X @ BETA + error), 0, 1)
-    shown = X @ OMEGA - 0.8 + other > 0
+    if kind == "heavy tails":
+        error /= np.sqrt(rng.chisquare(5, n) / 3)
+    if kind == "skew errors":
+        error = (np.exp(0.5 * error) - np.exp(0.125)) / np.sqrt(np.exp(0.5) - np.exp(0.25))
+    level, unit = (0.15, 0.03) if kind == "rare clicks" else (0.5, UNIT)
+    relevance = np.clip(level + unit * (X @ BETA + error), 0, 1)
     log = pd.DataFrame(X, columns=list("abcd"))
     log["qid"], log["doc"] = np.repeat(np.arange(n_queries), n_documents), np.arange(n)
     log["impressions"] = impressions
-    order = pd.Series(np.where(shown, rng.random(n), np.nan))
-    log["position"] = order.groupby(log["qid"]).rank()
+    if kind == "uneven traffic":
+        log["impressions"] = np.repeat(rng.geometric(1 / impressions, n_queries), n_documents)
+    latent = X @ OMEGA - 0.8 + other
+    shown = latent > 0
+    if kind == "by rank":
+        shown = pd.Series(latent).groupby(log["qid"]).rank(ascending=False).to_numpy() <= 6
+    order = -latent if kind == "served order" else rng.random(n)
+    log["position"] = pd.Series(np.where(shown, order, np.nan)).groupby(log["qid"]).rank()
     chance = relevance / log["position"].fillna(1)
-    return log, np.where(shown, rng.binomial(impressions, chance) / impressions, 0.0)
+    rate = rng.binomial(log["impressions"], chance) / log["impressions"]
+    return log, np.where(shown, rate, 0.0)
+
+
+def estimates(args):
+    """RMSE of the coefficients with gamma 0, estimated, and likeliest, by kind of world."""
+    for kind in KINDS:
+        unit = 0.03 if kind == "rare clicks" else UNIT
+        for impressions in args.impressions[:2]:
+            for rho in (0.0, 0.5):
+                rows = [
+                    _three_gammas(*selection_world(impressions, rho, seed, kind), unit)
+                    for seed in _seeds(args)
+                ]
+                none, estimate, likeliest = np.sqrt(np.mean(rows, axis=0))
+                print(
+                    f"{kind}, {impressions} impressions, rho {rho}: none {none:.3f}, estimate "
+                    f"{estimate:.3f}, likeliest {likeliest:.3f}; ratio to the better "
+                    f"{estimate / min(none, likeliest):.2f}",
+                    flush=True,
+                )
+
+
+def _three_gammas(log, rate, unit):
+    known = {"propensity": 1 / np.arange(1, int(log["position"].max()) + 1), **ROWS}
+    known.update(scale_features=False, alpha=0.0)
+    estimate = CLDRanker(**known, gamma="estimate").fit(log, rate)
+    likeliest = estimate.gamma_profile_["log_likelihood"].idxmax()
+    none, best = (CLDRanker(**known, gamma=each).fit(log, rate) for each in (0.0, likeliest))
+    return [np.mean((each.coef_ / unit - BETA) ** 2) for each in (none, estimate, best)]
 
 
 def click_noise(args):
@@ -455,7 +502,7 @@ def with_candidates(log, rate, documents):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     studies = [worlds, cutoffs, noise, misspecified, etas, sessions, gamma, real]
-    studies += [click_noise, ensembles, speed]
+    studies += [click_noise, estimates, ensembles, speed]
     studies = {study.__name__: study for study in studies}
     parser.add_argument("study", choices=studies)
     parser.add_argument("--seeds", type=int, default=5)
