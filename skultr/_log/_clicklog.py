@@ -6,7 +6,7 @@ the rows that it was read from.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -251,21 +251,41 @@ class ClickLog:
             keep[order[rows[order] > 0][:1]] = True
         return self.select_queries(keep)
 
-    def chunks(self, max_rows: int = 1 << 19) -> Iterator[ClickLog]:
-        """Logs of consecutive lists, which are views of at most ``max_rows`` rows or of one list.
+    def chunks(
+        self, max_rows: int = 1 << 19, *, whole_queries: bool = False
+    ) -> Iterator[ClickLog]:
+        """Logs of consecutive lists, or queries: views of at most ``max_rows`` rows or of one.
 
-        Computations by row need little memory beside the log if done chunk by chunk.
+        Computations by row need little memory beside the log if done chunk by chunk. A log without
+        rows is one chunk.
         """
-        first = 0
-        while first < self.n_lists:
-            end = int(np.searchsorted(self.offsets, self.offsets[first] + max_rows, "right")) - 1
-            end = max(end, first + 1)
-            yield self._columns(
-                slice(self.offsets[first], self.offsets[end]),
-                self.offsets[first : end + 1] - self.offsets[first],
-                slice(first, end),
-            )
-            first = end
+        first, bounds = 0, np.arange(self.n_lists + 1)
+        if whole_queries:
+            bounds = offsets_from_sorted(self.query_of_list)
+        ends = self.offsets[bounds]
+        if not self.n_lists:
+            yield self
+        while first < len(bounds) - 1:
+            last = max(int(np.searchsorted(ends, ends[first] + max_rows, "right")) - 1, first + 1)
+            lists = slice(bounds[first], bounds[last])
+            offsets = self.offsets[lists.start : lists.stop + 1] - ends[first]
+            yield self._columns(slice(ends[first], ends[last]), offsets, lists)
+            first = last
+
+    def by_chunk(
+        self, value: Callable[[ClickLog], Any], dtype: Any = np.float64, **of_chunks: Any
+    ) -> NDArray[Any]:
+        """A value of each row, shape (n_rows,), by a function of each chunk."""
+        found, first = np.empty(self.n_rows, dtype=dtype), 0
+        for part in self.chunks(**of_chunks):
+            found[first : first + part.n_rows] = value(part)
+            first += part.n_rows
+        return found
+
+    def by_query(self, values: NDArray[Any]) -> Floats:
+        """Sums of one value per row by query, shape (n_queries,)."""
+        sums = np.add.reduceat(values, self.offsets[:-1], dtype=np.float64)
+        return np.bincount(self.query_of_list, sums, len(self.query_ids))
 
     def take_rows(self, rows: NDArray[Any], list_: Ints) -> ClickLog:
         """The log of ``rows``, an index or mask; a new list begins where ``list_`` changes."""
@@ -312,36 +332,25 @@ class ClickLog:
         del cell
         return replace(replace(self, **sums).take_lists(first, but=sums), **sums)
 
-    def tempered(self, exponent: float) -> tuple[ClickLog, Floats]:
+    def tempered(self, exponent: float) -> ClickLog:
         """The log with the traffic of each query (its impressions) raised to a power.
 
-        Parameters
-        ----------
-        exponent : float in [0, 1]
-            1 keeps the impressions; 0 gives every query the same weight.
-
-        Returns
-        -------
-        log : ClickLog
-            Clicks and weights of a query are multiplied by one factor, so that click rates do not
-            change.
-        factor : ndarray of shape (n_rows,)
-            The factor of each row; its mean over impressions is 1.
+        1 keeps the impressions; 0 gives every query the same weight.
         """
-        factor = self.traffic_factors(exponent)
-        return self.times(factor), factor[self.query]
+        return self.times(self.traffic_factors(exponent))
 
     def traffic_factors(self, exponent: float) -> Floats:
-        """The factors of :meth:`tempered` by query, shape (n_queries,)."""
-        weight = np.add.reduceat(self.weight, self.offsets[:-1], dtype=np.float64)
-        traffic = np.bincount(self.query_of_list, weight, len(self.query_ids))
+        """The factors of :meth:`tempered` by query, (n_queries,); their mean over impressions is
+        1."""
+        traffic = self.by_query(self.weight)
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         return factor * (traffic.sum() / (factor * traffic).sum())
 
     def times(self, of_queries: Floats) -> ClickLog:
         """The log with the clicks and weights of each query times a factor, (n_queries,)."""
-        factor = of_queries[self.query]
-        return replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
+        clicks = self.by_chunk(lambda part: part.clicks * of_queries[part.query])
+        weight = self.by_chunk(lambda part: part.weight * of_queries[part.query])
+        return replace(self, clicks=clicks, weight=weight)
 
     def comparable(self) -> ClickLog:
         r"""The log with the pages of one row joined, query by query, and exposure as weight.
@@ -352,7 +361,7 @@ class ClickLog:
         :math:`\log n` is added to the scores. Exposure is :math:`n` in joined lists, 1 in others.
         """
         sums = [np.bincount(part.list_, part.clicks, part.n_lists) for part in self.chunks()]
-        clicks = np.concatenate([np.zeros(0), *sums])
+        clicks = np.concatenate(sums)
         query, n_queries = self.query_of_list, len(self.query_ids)
         alone = np.bincount(query, np.where(np.diff(self.offsets) == 1, clicks, 0.0), n_queries)
         joined = 2 * alone > np.bincount(query, clicks, n_queries)
@@ -477,7 +486,7 @@ class ClickLog:
 
 def _joined_hashes(log, more):
     """The hashes of lists, part by part."""
-    found = [_hashes_of(part, more) for part in log.chunks()] or [_hashes_of(log, more)]
+    found = [_hashes_of(part, more) for part in log.chunks()]
     return [np.concatenate(each) for each in zip(*found, strict=True)]
 
 
@@ -500,16 +509,16 @@ def _taken(column, rows):
     return np.broadcast_to(column[:1], len(rows))
 
 
-def _narrow(column):
+def _narrow(column, whole=np.int32):
     """The same values in the narrow types of a log."""
     if len(column) and (column[0] == column).all():
-        return np.broadcast_to(_narrow_type(column[:1].copy()).reshape(()), len(column))
-    return _narrow_type(column)
+        return np.broadcast_to(_narrow_type(column[:1].copy(), whole).reshape(()), len(column))
+    return _narrow_type(column, whole)
 
 
-def _narrow_type(column):
+def _narrow_type(column, whole=np.int32):
     with np.errstate(over="ignore"):
-        narrow = column.astype(np.float32 if column.dtype.kind == "f" else np.int32, copy=False)
+        narrow = column.astype(np.float32 if column.dtype.kind == "f" else whole, copy=False)
     return narrow if (narrow == column).all() else column
 
 
@@ -581,8 +590,6 @@ def sort_into_lists(
     log : ClickLog
     """
     shown = rows_where(rows.shown)
-    order = _sorting_order(rows.place[shown])
-    del rows.place  # twice as large as a column
     known = slice(None) if candidates else shown  # rows whose documents the log has
     if table is None:
         documents = rows.documents(features, known)
@@ -612,25 +619,32 @@ def sort_into_lists(
         "propensity": rows["propensity"],
         "production": rows["production"],
     }
-    columns = {name: _narrow(of[shown]) for name, of in columns.items() if of is not None}
+    columns = {
+        name: _narrow(values[shown], np.int16 if name in ("position", "bias") else np.int32)
+        for name, values in columns.items()
+        if values is not None
+    }
     columns["version"] = version
     if table is not None and table.production is not None:
-        columns.setdefault("production", table.production[first][version])
+        columns.setdefault("production", _narrow(table.production[first][version]))
+    order = _sorting_order(rows.place()[shown])
     offsets = offsets_from_sorted(rows.list_[shown][order])
-    for name in columns:  # one by one, so that the log is never held twice in memory
-        columns[name] = _taken(_narrow(columns[name]), order)
     query = rows.query[shown][order][offsets[:-1]]
+    query_ids, doc_ids, doc_of_version = rows.query_ids, documents.ids, versions.doc
+    del rows, bias, user, documents, versions, version  # of which the log needs no more
+    for name in columns:  # one by one, so that the log is never held twice in memory
+        columns[name] = _taken(columns[name], order)
     columns.setdefault("propensity", None)
     return ClickLog(
         **columns,
         features=_select_rows(features, first, reuse),
-        doc_of_version=versions.doc,
+        doc_of_version=doc_of_version,
         offsets=offsets,
         query_of_list=_narrow_type(query),
-        query_ids=rows.query_ids,
+        query_ids=query_ids,
         bias_values=bias_values,
         user_ids=user_ids,
-        doc_ids=documents.ids,
+        doc_ids=doc_ids,
         candidates=never,
     )
 
