@@ -18,12 +18,12 @@ quickstart: $(VENV)/.quickstart
 PAPER ?= identifiability user-aware vectorization cld cmip
 papers: $(VENV)/.papers
 	set -e; for paper in $(subst -,_,$(PAPER)); do \
-		$(BIN)/python examples/papers/$$paper.py $(ARGS); done
+		$(BIN)/python -m benchmarks papers/$$paper $(ARGS); done
 
 # Time and memory beside the plainest code: make benchmarks ARGS="--only serving --quick"
 # The page of the docs: make benchmarks ARGS="--out docs/benchmarks", on idle cores
 benchmarks: $(VENV)/.benchmark
-	$(BIN)/python -m tests.benchmarks.speed $(ARGS)
+	$(BIN)/python -m benchmarks.speed $(ARGS)
 
 # A part of it: make test ARGS=tests/metrics
 test: $(VENV)/.test

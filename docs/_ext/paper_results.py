@@ -1,4 +1,4 @@
-"""Directives that show what ``examples/papers`` wrote: ``verdicts`` and ``exhibits``.
+"""Directives that show what ``make papers`` wrote: ``verdicts`` and ``exhibits``.
 
 Both read ``docs/papers/results/PAPER``, so that no page has a figure that was typed by hand.
 """

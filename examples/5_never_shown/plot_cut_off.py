@@ -10,7 +10,7 @@ much: 0.01 at two, 0.02 at five.
 
 **Limit.** Clicks cannot show in which of the two worlds you are. Rankers are linear, fitted to the
 same labels with the same penalty; generated documents of 30 features, five runs. With 100 features
-and more sessions (``tests/benchmarks/bench_cld.py``) CLD loses nothing in the first world, and
+and more sessions (``benchmarks/studies/cld.py``) CLD loses nothing in the first world, and
 Heckman's method on debiased clicks is as good as CLD in the second; here it falls behind where few
 are shown.
 """

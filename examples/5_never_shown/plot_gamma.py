@@ -154,14 +154,14 @@ plt.show()
 #
 # The interval holds the true gamma in the world that follows the model. On logs of the top 5 the
 # likelihood is largest at the bound of gamma in both worlds, where it ranks worst; ``fit`` warns
-# and takes the default.
+# and takes what is plausible without a log.
 lower, upper = well.gamma_interval_
 assert lower < 0.4 < upper
 assert abs(well.gamma_ - 0.4) < 0.1
 means = runs.pivot_table(index="world", columns="gamma", values="nDCG@3")
 for world, ranker in estimated.items():
     assert ranker.gamma_profile_["log_likelihood"].idxmax() > 0.9
-    assert ranker.gamma_ == 0.2
+    assert round(ranker.gamma_, 1) == 0.1
     assert means.loc[world].idxmin() == 0.9
 assert means.loc["by the features"].idxmax() <= 0.1
 assert 0.1 <= means.loc["also by a hidden signal"].idxmax() <= 0.3

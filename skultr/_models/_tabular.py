@@ -191,10 +191,10 @@ def fit_cells(
     n_iter, b = 0, np.log(np.clip(start, SMALLEST, 1 - 1e-3))
     steps = _STEPS[link]
     for step in steps[: steps.index(loss) + 1]:
-        problem = Problem(cells, link, step)
+        problem = Problem(_clicked(cells) if step == "poisson" else cells, link, step)
         a, b, n_more, converged = newton(problem, b, max_iter, tol)
         n_iter += n_more
-    bounded = problem.held_by_bound(a, b)
+    bounded = Problem(cells, link, loss).held_by_bound(a, b)
     if link == "product":
         a, b = _on_one_scale(cells, a, b)
     shown = cells.of_documents(lambda _, part: part.by_doc(part.weight) > 0)
@@ -220,6 +220,18 @@ def fit_factors(
     start = np.full(n_factors, -1.0)
     best = Problem(rows, link, "likelihood").best_documents(logits, start)
     return np.where(rows.by_doc(weight) > 0, best, np.nan)
+
+
+def _clicked(cells: Cells) -> Cells:
+    """The cells of documents and factors with clicks.
+
+    Others are at their lower bound. They add next to nothing to the Poisson likelihood, but what
+    they add depends on a scale that is free otherwise.
+    """
+    clicked = cells.clicks_of_factors > 0
+    return cells.changed(
+        lambda part: part.take((part.by_doc(part.clicks) > 0)[part.doc] & clicked[part.factor])
+    )
 
 
 def _without_one_way_links(cells: Cells) -> Cells:
@@ -538,7 +550,7 @@ class Problem:
         of_clicks = examination if self.loss == "squares" else 1.0
         clicks = cells.by_doc(cells.clicks * of_clicks)
         expected = cells.by_doc(cells.weight * examination * of_clicks)
-        ratio = np.divide(clicks, expected, out=np.ones_like(clicks), where=expected > 0)
+        ratio = np.divide(clicks, expected, out=np.zeros_like(clicks), where=expected > 0)
         with np.errstate(divide="ignore"):
             return np.clip(np.log(ratio), *self.bounds)
 
@@ -579,7 +591,9 @@ def newton(
     problem: Problem, b: Floats, max_iter: int, tol: float
 ) -> tuple[Floats, Floats, int, bool]:
     """Minimise a problem by damped Newton steps of the factors."""
-    b = np.clip(b, *problem.bounds)
+    # A factor without a click ends at its lower bound.
+    low, high = problem.bounds
+    b = np.where(problem.cells.clicks_of_factors > 0, np.clip(b, low, high), low)
     a, here = problem.solved(b, np.full(problem.cells.n_docs, -1.0))
     damping = _LEAST_DAMPING
     # The loss has the size of the noise, about one half per cell; it is 0 for noise-free clicks.
@@ -587,8 +601,7 @@ def newton(
     for n_iter in progress(range(1, max_iter + 1), "Newton step", most=max_iter):
         new_b = np.clip(b + _step(problem, b, here, damping), *problem.bounds)
         new_a, there = problem.solved(new_b, a)
-        value = there.value
-        moved, gained = np.abs(new_b - b).max(initial=0.0), here.value - value
+        moved, gained = np.abs(new_b - b).max(initial=0.0), here.value - there.value
         # A step that was shortened by damping is no evidence of convergence.
         bold = damping <= _SLIGHT_DAMPING
         if not gained > 0:
@@ -597,7 +610,7 @@ def newton(
             damping *= 100.0
             continue
         a, b, here = new_a, new_b, there
-        if bold and (moved <= tol or gained <= max(least_gain, _LEAST_SHARE * abs(value))):
+        if bold and (moved <= tol or gained <= max(least_gain, _LEAST_SHARE * abs(here.value))):
             return a, b, n_iter, True
         damping = max(damping / 10.0, _LEAST_DAMPING)
     return a, b, max_iter, False
@@ -623,12 +636,13 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
     for _ in range(_MAX_ROUNDS):
         right = -(gradient + curvature @ np.where(free, 0.0, step))
         with few_threads(np.count_nonzero(free) ** 3 / 6):
-            step[free] = curvature.among(np.flatnonzero(free)).solve(right[free], damping)
+            left = curvature.among(np.flatnonzero(free))
+            step[free] = left.plus(damping * left.own).solve(right[free])
         # If only one or two documents hold a factor, the quadratic is a poor model far away.
         step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
         if problem.gauge is not None:
-            total = np.bincount(problem.gauge, step)
-            step -= (total / np.bincount(problem.gauge))[problem.gauge]
+            group = problem.gauge[free]
+            step[free] -= (np.bincount(group, step[free]) / np.bincount(group))[group]
         # Factors that would cross a bound stop there, and the others are solved for again.
         crossing = free & ((b + step < low) | (b + step > high))
         if not crossing.any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,10 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
-from .._base._typing import Bools, Floats, Ints
+from .._base._typing import Bools, Floats
 from .._log._cells import loss_scale
 from .._log._segments import TINY
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from .._models._tabular import fit_factors
 from ._lists import CLICK_ONLY, LOSSES, ListLoss, list_log_softmax, log_exposure
 from ._networks import ListScores, stream
@@ -47,33 +47,18 @@ def fit_dual(
 ) -> Floats:
     """Log examination by bias factor, learned with a network of relevance (Ai et al. 2018).
 
-    Parameters
-    ----------
-    learner : NeuralEstimator
-        Holds the parameters of the training, and afterwards the network, as every neural
-        estimator does.
-    log : ClickLog
-    task : FitTask, default=None
-        The fit that scikit-learn's callbacks are informed about.
-    learning_rate : float, default=0.05
-        Step size of the examination logits.
-    max_weight : float, default=None
-        Upper bound on the inverse weights of both parts.
-
-    Returns
-    -------
-    log_examination : ndarray of shape (n_factors,)
-        The most likely one given the learned relevance: the logits after training have the noise
-        of the last batches.
+    The most likely one given the learned relevance: the logits after training have the noise of
+    the last batches. ``learning_rate`` is the step size of the logits, and ``max_weight`` an upper
+    bound on the inverse weights of both parts. The learner holds the network afterwards.
     """
-    impressions = np.bincount(log.bias, log.weight)
     training = log.tempered(learner.traffic_exponent).comparable()
     validation = learner._tempered_validation()
     if validation is not None:
         validation = validation.comparable()
     with learner._seeded():
         network = learner._network(log.features, constant=False)
-        module = DualModule(network, len(log.bias_values), int(impressions.argmax()))
+        reference = int(np.bincount(log.bias, log.weight).argmax())
+        module = ExaminationModule(network, len(log.bias_values), reference=reference)
         learner._train(
             module,
             DualLoss(loss_scale(training, training.clicks), max_weight),
@@ -87,7 +72,7 @@ def fit_dual(
     part = log.sample().times(log.traffic_factors(learner.traffic_exponent))
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
-    choice = ClickChoice.of_log(part)
+    choice = GroupedLogit.of_log(part)
     return choice.likeliest_examination(relevance, part.bias, start - start.mean())
 
 
@@ -101,24 +86,18 @@ def fit_towers(
 ) -> None:
     """Train a network of relevance and a table of examination by the cross-entropy of all clicks.
 
-    Parameters
-    ----------
-    learner, log, task
-        As in :func:`fit_dual`.
-    link : {"product", "additive"}, default="product"
-    learning_rate : float, default=None
-        Step size of the examination logits. By default they take no steps: before every epoch
-        they are set to their maximum-likelihood value given the current relevance, which is
-        regression-EM (Wang et al. 2018). The gradient of the expected complete-data likelihood
-        at the current expectations equals that of the likelihood (Fisher's identity), so that no
-        E-step is needed.
+    ``learning_rate`` is the step size of the examination logits. By default they take no steps:
+    before every epoch they are set to their maximum-likelihood value given the current relevance,
+    which is regression-EM (Wang et al. 2018). The gradient of the expected complete-data
+    likelihood at the current expectations equals that of the likelihood (Fisher's identity), so
+    that no E-step is needed.
     """
     training = log.tempered(learner.traffic_exponent)
     by_steps = learning_rate is not None
     with learner._seeded():
         network = learner._network(log.features)
         learner._train(
-            TowersModule(network, len(log.bias_values), trained=by_steps),
+            ExaminationModule(network, len(log.bias_values), trained=by_steps),
             TowersLoss(loss_scale(training, training.weight), link),
             training,
             training.clicks,
@@ -135,30 +114,32 @@ def _factor_settings(learning_rate):
     return [("examination", {"lr": learning_rate, "weight_decay": 0.0})]
 
 
-class DualModule(ListScores):
-    """Relevance logits from a network, examination logits from a table.
+class ExaminationModule(ListScores):
+    """Relevance logits from a network, examination logits from a table: two (n_lists, width).
 
     The table has one logit per bias factor, without a layer or an activation on top, which would
-    bound the ratios that can be learned.
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, scoring network)
-    n_factors : int
-        Number of bias factors.
-    reference : int
-        Code of the factor that examination is relative to.
+    bound the ratios that can be learned. They are relative to that of the factor ``reference``, if
+    there is one. A table that is not ``trained`` is set by ``ExaminationStep``.
     """
 
-    def __init__(self, network: nn.Sequential, n_factors: int, reference: int) -> None:
+    def __init__(
+        self,
+        network: nn.Sequential,
+        n_factors: int,
+        *,
+        reference: int | None = None,
+        trained: bool = True,
+    ) -> None:
         super().__init__(network)
         self.reference = reference
-        self.examination = nn.Parameter(torch.zeros(n_factors))
+        self.examination = nn.Parameter(torch.zeros(n_factors), requires_grad=trained)
 
     def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
-        """Relevance and (relative) examination logits, each of shape (n_lists, width)."""
-        relative = self.examination - self.examination[self.reference]
-        return super().forward(batch), batch.pad(relative.index_select(0, batch.bias))
+        """Relevance and examination logits."""
+        logits = self.examination
+        if self.reference is not None:
+            logits = logits - logits[self.reference]
+        return super().forward(batch), batch.pad(logits.index_select(0, batch.bias))
 
 
 class DualLoss(nn.Module):
@@ -176,13 +157,7 @@ class DualLoss(nn.Module):
     no weights, which would change from epoch to epoch and add variance.
 
     The weight of a row is its exposure, whose logarithm is added to the logits of each softmax.
-
-    Parameters
-    ----------
-    scale : float
-        Constant factor of the loss, the same for the whole log.
-    max_weight : float or None
-        Upper bound on both weights.
+    ``max_weight`` is an upper bound on both weights.
     """
 
     def __init__(self, scale: float, max_weight: float | None = None) -> None:
@@ -194,43 +169,19 @@ class DualLoss(nn.Module):
         """The loss of (relevance, examination) logits of shape (n_lists, width)."""
         relevance, examination = outputs
         exposure = log_exposure(batch.weight)
-        if not self.training:
-            return self._click_loss(relevance + examination + exposure, batch)
-        examined = self._weights(-examination)
-        relevant = self._weights(relevance[:, :1] - relevance)
-        rank = examined * list_log_softmax(relevance + exposure, batch.mask)
-        exam = relevant * list_log_softmax(examination + exposure, batch.mask)
-        return (batch.clicks * (rank + exam)).sum() * (-self.scale / len(batch))
-
-    def _click_loss(self, logits, batch):
-        return -(batch.clicks * list_log_softmax(logits, batch.mask)).sum() * (
-            self.scale / len(batch)
-        )
+        if self.training:
+            examined = self._weights(-examination)
+            relevant = self._weights(relevance[:, :1] - relevance)
+            gain = examined * list_log_softmax(relevance + exposure, batch.mask)
+            gain = gain + relevant * list_log_softmax(examination + exposure, batch.mask)
+        else:
+            gain = list_log_softmax(relevance + examination + exposure, batch.mask)
+        return (batch.clicks * gain).sum() * (-self.scale / len(batch))
 
     def _weights(self, log_weights):
         # Bounded before the exponential: infinity times 0 clicks would be NaN.
         weights = log_weights.detach().clamp(max=_MAX_LOG_WEIGHT).exp()
         return weights if self.max_weight is None else weights.clamp(max=self.max_weight)
-
-
-class TowersModule(ListScores):
-    """Relevance logits from a network, examination logits from a table, none of them relative.
-
-    Parameters
-    ----------
-    network : torch.nn.Sequential of (scaling, scoring network)
-    n_factors : int
-    trained : bool
-        If False, the table is set by ``ExaminationStep``.
-    """
-
-    def __init__(self, network: nn.Sequential, n_factors: int, trained: bool) -> None:
-        super().__init__(network)
-        self.examination = nn.Parameter(torch.zeros(n_factors), requires_grad=trained)
-
-    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
-        """Relevance and examination logits, each of shape (n_lists, width)."""
-        return super().forward(batch), batch.pad(self.examination.index_select(0, batch.bias))
 
 
 class TowersLoss(nn.Module):
@@ -239,12 +190,6 @@ class TowersLoss(nn.Module):
     .. math::
         P(c = 1) = \sigma(g)\,\sigma(h) \;\text{(product)}, \qquad
         P(c = 1) = \sigma(g + h) \;\text{(additive)}.
-
-    Parameters
-    ----------
-    scale : float
-        Constant factor of the loss, the same for the whole log.
-    link : {"product", "additive"}
     """
 
     def __init__(self, scale: float, link: Literal["product", "additive"] = "product") -> None:
@@ -256,16 +201,13 @@ class TowersLoss(nn.Module):
         """The loss of (relevance, examination) logits of shape (n_lists, width)."""
         relevance, examination = outputs
         if self.link == "additive":
-            hit, miss = _log_sigmoids(relevance + examination)
+            logits = relevance + examination
+            hit, miss = logsigmoid(logits), logsigmoid(-logits)
         else:
             hit = logsigmoid(relevance) + logsigmoid(examination)
             miss = _log_of_neither(relevance, examination)
         loss = -(batch.clicks * hit + (batch.weight - batch.clicks) * miss)
         return loss[batch.mask].sum() * (self.scale / len(batch))
-
-
-def _log_sigmoids(logits):
-    return logsigmoid(logits), logsigmoid(-logits)
 
 
 def _log_of_neither(g, h):
@@ -372,12 +314,12 @@ def fit_best_of(
     targets: Mapping[str, Callable[[], ListTarget]],
     *,
     cautious: str | None = None,
-) -> tuple[str, pd.DataFrame]:
+) -> tuple[str, pd.DataFrame | None]:
     r"""Train a network for each target, and keep one by where held-out clicks fell.
 
     The queries that early stopping holds out are the same for all targets, and so are the initial
     weights. If the learner was given a log for early stopping, whose propensities are then its
-    examination, it takes their place. Their clicks are compared by :class:`ClickChoice` with the
+    examination, it takes their place. Their clicks are compared by :class:`GroupedLogit` with the
     logits :math:`w s + \log
     o`; :math:`w \ge 0` is fitted to them, because weighted losses leave the scale of scores free.
     Scores that undo a wrong examination would explain the clicks best. If the clicks ask for a
@@ -387,12 +329,11 @@ def fit_best_of(
         first, target = next(iter(targets.items()))
         if len(targets) == 1:
             fit_listwise(learner, log, task, target())
-            return first, _choice_table({})
+            return first, None
         held_out, part = _compared_queries(learner, log, examination)
         if part is None:
             fit_listwise(learner, log, task, target(), held_out=held_out)
-            return first, _choice_table({})
-        comparison = _HeldOutClicks.of_log(part)
+            return first, None
         generator = stream()
         state = generator.get_state()
         trained, scores = {}, {}
@@ -401,7 +342,7 @@ def fit_best_of(
             fit_listwise(learner, log, task, target(), held_out=held_out)
             scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.version]
             trained[name] = {key: getattr(learner, key) for key in _TRAINED}
-    table = _choice_table(comparison.fits(scores))
+    table = compared(part, scores)
     best = table["loss"].idxmin()
     if cautious in targets:
         row = table.loc[cautious]
@@ -468,64 +409,34 @@ def fit_affine(
     return float(shift - scale * center / spread), float(scale / spread)
 
 
-class _HeldOutFit(NamedTuple):
-    """Loss per click, by query (they add up), and the two numbers fitted."""
+def compared(log: ClickLog, scores: Mapping[str, Floats]) -> pd.DataFrame:
+    """How well scores of the rows of a log explain where its clicks fell, one row per name.
 
-    by_query: Floats
-    score_weight: float
-    exponent: float
+    The propensities of the log are examination. Columns are the ``loss`` per click, its ``excess``
+    over the smallest with ``standard_error``, and the two numbers fitted.
+    """
+    clicks = GroupedLogit.of_log(log)
+    query = np.unique(log.query[clicks.rows[clicks.starts]], return_inverse=True)[1]
+    log_examination = np.log(np.maximum(log.propensity, TINY))
 
-    @property
-    def loss(self):
-        return self.by_query.sum()
+    def fit(name, free):
+        """Loss per click, by query (they add up), then w and v."""
+        offset = (0.0 if free else 1.0) * log_examination
+        parts = np.column_stack([scores[name], log_examination])[:, : 1 + free]
+        weights = clicks.best_weights(parts, offset)
+        losses = clicks.list_losses(parts @ weights + offset) / clicks.n_clicks
+        return np.bincount(query, losses), *weights, *[1.0] * (not free)
 
-
-@dataclass(frozen=True, eq=False)
-class _HeldOutClicks:
-    """Clicks of held-out queries, by which scores are compared."""
-
-    clicks: ClickChoice
-    query: Ints  # (n_lists,)
-    log_examination: Floats  # (n_rows,)
-
-    @classmethod
-    def of_log(cls, log):
-        """The clicks of a log of held-out queries, with its propensities as examination."""
-        clicks = ClickChoice.of_log(log)
-        query = log.query[clicks.rows[clicks.starts]]
-        return cls(clicks, query, np.log(np.maximum(log.propensity, TINY)))
-
-    def fits(self, scores):
-        """A :class:`_HeldOutFit` for each name; ``scores`` have one number per row."""
-        as_given = {name: self._fit(of_rows) for name, of_rows in scores.items()}
-        best = min(as_given, key=lambda name: as_given[name].loss)
-        free = self._fit(scores[best], free=True)
-        gain = 2 * self.clicks.n_clicks * (as_given[best].loss - free.loss)
-        if free.exponent > _FLATTER or gain < _LEAST_GAIN:
-            return as_given
-        return {name: self._fit(of_rows, free=True) for name, of_rows in scores.items()}
-
-    def _fit(self, scores, free=False):
-        offset = (0.0 if free else 1.0) * self.log_examination
-        parts = np.column_stack([scores, self.log_examination])[:, : 1 + free]
-        weights = self.clicks.best_weights(parts, offset)
-        losses = self.clicks.list_losses(parts @ weights + offset) / self.clicks.n_clicks
-        place = np.unique(self.query, return_inverse=True)[1]
-        return _HeldOutFit(np.bincount(place, losses), *weights, *[1.0] * (not free))
-
-
-def _choice_table(fits):
-    """One row per target: its held-out loss, compared with the smallest."""
-    smallest = min(fits.values(), key=lambda fit: fit.loss).by_query if fits else 0.0
+    fits = {name: fit(name, False) for name in scores}
+    best = min(fits, key=lambda name: fits[name][0].sum())
+    losses, _, exponent = fit(best, True)
+    gain = 2 * clicks.n_clicks * (fits[best][0].sum() - losses.sum())
+    if exponent <= _FLATTER and gain >= _LEAST_GAIN:
+        fits = {name: fit(name, True) for name in scores}
+    smallest = min((losses for losses, *_ in fits.values()), key=np.sum)
     rows = [
-        (
-            fit.loss,
-            (fit.by_query - smallest).sum(),
-            np.linalg.norm(fit.by_query - smallest),
-            fit.score_weight,
-            fit.exponent,
-        )
-        for fit in fits.values()
+        (losses.sum(), (losses - smallest).sum(), np.linalg.norm(losses - smallest), *numbers)
+        for losses, *numbers in fits.values()
     ]
     columns = ["loss", "excess", "standard_error", "score_weight", "examination_exponent"]
     index = pd.Index([*fits], name="target", dtype=object)

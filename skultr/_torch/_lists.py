@@ -137,42 +137,28 @@ class ListDataset(Dataset):
     def __getitems__(self, indices: Indices) -> tuple[ListBatch, torch.Tensor]:
         """The batch of these lists: a pair (ListBatch, target), as skorch unpacks it."""
         lists = torch.as_tensor(indices, device=self.lengths.device)
-        batch = self._full_batch(lists) if self.width else self._padded_batch(lists)
-        return batch, batch.clicks
-
-    def _full_batch(self, lists):
-        """Lists of one length are rows of rectangles: a batch is gathered without masks."""
-        column = torch.arange(self.width, device=lists.device)
-        cells = (self.starts.index_select(0, lists)[:, None] + column).view(-1)
-        shape = len(lists), self.width
-        return ListBatch(
-            features=self.features.index_select(0, self.version.index_select(0, cells)),
-            bias=self.bias.index_select(0, cells).long(),
-            mask=torch.ones((), dtype=torch.bool, device=lists.device).expand(shape),
-            **{
-                name: getattr(self, name).index_select(0, cells).view(shape)
-                for name in ("clicks", "weight")
-            },
+        starts = self.starts.index_select(0, lists)[:, None]
+        if self.width:  # lists of one length: a batch is gathered without masks
+            cells = starts + torch.arange(self.width, device=lists.device)
+            rows = cells.view(-1)
+            mask = torch.ones((), dtype=torch.bool, device=lists.device).expand(cells.shape)
+        else:
+            lengths = self.lengths.index_select(0, lists)[:, None]
+            column = torch.arange(int(lengths.max()), device=lists.device)
+            mask, cells = column < lengths, starts + column
+            rows = cells[mask]
+            # Cells of padding lie in the next list, or beyond the last row.
+            cells.clamp_(max=len(self.version) - 1)
+        clicks, weight = (
+            values.index_select(0, cells.view(-1)).view(cells.shape)
+            for values in (self.clicks, self.weight)
         )
-
-    def _padded_batch(self, lists):
-        lengths = self.lengths.index_select(0, lists)
-        column = torch.arange(int(lengths.max()), device=lengths.device)
-        mask, padding = column < lengths[:, None], column >= lengths[:, None]
-        cells = self.starts.index_select(0, lists)[:, None] + column
-        rows = cells[mask]
-        # Cells of padding lie in the next list, or beyond the last row.
-        cells = cells.view(-1).clamp_(max=len(self.version) - 1)
-        rectangles = {
-            name: getattr(self, name).index_select(0, cells).view_as(mask).masked_fill_(padding, 0)
-            for name in ("clicks", "weight")
-        }
-        return ListBatch(
-            features=self.features.index_select(0, self.version.index_select(0, rows)),
-            bias=self.bias.index_select(0, rows).long(),
-            mask=mask,
-            **rectangles,
-        )
+        if not self.width:
+            clicks.masked_fill_(~mask, 0)
+            weight.masked_fill_(~mask, 0)
+        features = self.features.index_select(0, self.version.index_select(0, rows))
+        bias = self.bias.index_select(0, rows).long()
+        return ListBatch(features, bias, mask, clicks, weight), clicks
 
     def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
         """Version, bias factor, clicks and weight of rows, of a part of the lists if too many."""

@@ -292,16 +292,14 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         mass = clicks if click_only else log.weight
         scale = module.network[0]
         inputs = self._inputs(scale, log.features)
-        if validation is None:
-            whole = ListDataset(log, inputs, click_only)
-            lists = [*map(whole.of_queries, self._split_queries(log, mass, held_out))]
-        else:
-            others = self._inputs(scale, validation.features)
-            lists = [
-                ListDataset(log, inputs, click_only),
-                ListDataset(validation, others, click_only),
-            ]
-        dataset, stopping = [*lists, None][:2]
+        dataset, stopping = ListDataset(log, inputs, click_only), None
+        if validation is not None:
+            inputs = self._inputs(scale, validation.features)
+            stopping = ListDataset(validation, inputs, click_only)
+        elif held_out is None:
+            held_out = self._held_out_queries(log, mass)
+        if validation is None and held_out.any():
+            dataset, stopping = dataset.of_queries(~held_out), dataset.of_queries(held_out)
         self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
 
     def _inputs(self, scale, features):
@@ -358,9 +356,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         self.net_, self.network_ = net, module.network
 
     def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
-        if task is not None:
-            callbacks = [("epochs", _EpochTasks(self, task)), *callbacks]
-        callbacks = [("progress", _EpochProgress()), *callbacks]
+        callbacks = [("epochs", _Epochs(self, task)), *callbacks]
         callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
         if validation is not None:
             stop = _Patience(
@@ -429,12 +425,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             # A copy, because a memory-mapped or read-only array cannot back a tensor.
             inputs[rows] = scale(torch.tensor(features[rows], device=self.device))
         return inputs
-
-    def _split_queries(self, log, mass, held_out=None):
-        """Mask of the training queries, and that of the validation queries if there are any."""
-        if held_out is None:
-            held_out = self._held_out_queries(log, mass)
-        return [~held_out, held_out] if held_out.any() else [~held_out]
 
     def _held_out_queries(self, log, mass):
         """Mask of the validation queries, shape (n_queries,); without any, all False.
@@ -512,43 +502,39 @@ class _Patience(EarlyStopping):
             self.dynamic_threshold_ = best - self.threshold * abs(best)
 
 
-class _EpochProgress(Callback):
-    """Reports epochs where :func:`~skultr.show_progress` is on."""
+class _Epochs(Callback):
+    """Reports epochs, where :func:`~skultr.show_progress` is on and to scikit-learn's callbacks.
 
-    def on_train_begin(self, net, **kwargs):
-        self.epochs_ = Steps("epoch", most=net.max_epochs)
-
-    def on_epoch_end(self, net, **kwargs):
-        self.epochs_.advance()
-
-    def on_train_end(self, net, **kwargs):
-        self.epochs_ = None
-
-
-class _EpochTasks(Callback):
-    """Reports each epoch to scikit-learn's callbacks; stops when one of them requests it."""
+    Training stops when one of the latter requests it.
+    """
 
     def __init__(self, estimator=None, task=None):
         self.estimator = estimator
         self.task = task
 
+    def on_train_begin(self, net, **kwargs):
+        self.steps_ = Steps("epoch", most=net.max_epochs)
+
     def on_epoch_begin(self, net, **kwargs):
-        self.epoch_ = self.task.context.subcontext(task_name="epoch")
-        self.epoch_.call_on_fit_task_begin(estimator=self.estimator, X=self.task.X, y=self.task.y)
+        if self.task is not None:
+            self.epoch_ = self.task.context.subcontext(task_name="epoch")
+            self.epoch_.call_on_fit_task_begin(
+                estimator=self.estimator, X=self.task.X, y=self.task.y
+            )
 
     def on_epoch_end(self, net, **kwargs):
-        stop = self.epoch_.call_on_fit_task_end(
+        self.steps_.advance()
+        if self.task is not None and self.epoch_.call_on_fit_task_end(
             estimator=self.estimator,
             X=self.task.X,
             y=self.task.y,
             reconstruction_attributes=lambda: self.estimator._attributes_so_far(net.module_),
-        )
-        if stop:
+        ):
             raise KeyboardInterrupt  # how a skorch callback ends the training
 
     def on_train_end(self, net, **kwargs):
         # These belong to one fit.
-        self.estimator = self.task = self.epoch_ = None
+        self.estimator = self.task = self.epoch_ = self.steps_ = None
 
 
 def _history(net):

@@ -6,9 +6,9 @@ if TYPE_CHECKING:
     from ._cascade import CascadeModel as CascadeModel
     from ._cascade import CCMModel as CCMModel
     from ._cascade import DCMModel as DCMModel
-    from ._dbn import DBNModel as DBNModel
     from ._em import DCTRModel as DCTRModel
     from ._em import RDCTRModel as RDCTRModel
+    from ._gradient import DBNModel as DBNModel
     from ._neural import CACMModel as CACMModel
     from ._neural import NCMModel as NCMModel
     from ._position_based import PBMModel as PBMModel
@@ -22,7 +22,7 @@ else:
         {
             "_cascade": ("CCMModel", "CascadeModel", "DCMModel"),
             "_em": ("DCTRModel", "RDCTRModel"),
-            "_dbn": ("DBNModel",),
+            "_gradient": ("DBNModel",),
             "_neural": ("CACMModel", "NCMModel"),
             "_position_based": ("PBMModel",),
             "_user_browsing": ("UBMModel",),

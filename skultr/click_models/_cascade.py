@@ -17,7 +17,6 @@ import pandas as pd
 from .._log._segments import rectangles
 from .._models._browsing import (
     chain_click_probability,
-    chain_conditional_click_probability,
     draw_chain_clicks,
 )
 from ..exceptions import ClickDataWarning, warn_user
@@ -37,10 +36,7 @@ class ChainMixin:
     """
 
     def _probability(self, parameters, position, bias, clicks):
-        chances = self._transitions(parameters, position)
-        if clicks is None:
-            return chain_click_probability(*chances)
-        return chain_conditional_click_probability(*chances, clicks)
+        return chain_click_probability(*self._transitions(parameters, position), clicks)
 
     def _draw(self, parameters, position, bias, rng):
         return draw_chain_clicks(*self._transitions(parameters, position), rng)
@@ -89,16 +85,12 @@ class CascadeModel(ChainMixin, CountingModel):
 
     Attributes
     ----------
-    documents_ : DataFrame
-        ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
-        column).
+    {relevance}
     examination_ : DataFrame
         Share of impressions that were examined (``examination``) per position (index), with
         ``impressions`` and ``clicks``.
     prior_ : tuple of (float, float)
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    {features}
 
     Warns
     -----
@@ -177,35 +169,18 @@ class DCMModel(ChainMixin, EMClickModel):
 
     Parameters
     ----------
-    prior : "empirical", (float, float) or None, default="empirical"
-        Pseudo-counts of clicks and of skips of an examined document; by default those of their
-        Beta distribution over documents, by maximum likelihood (empirical Bayes). None: maximum
-        likelihood of the documents too, as in :class:`PBMModel`.
-    tol : float, default=1e-8
-        Least gain of the log posterior in a round, divided by the number of impressions; EM stops
-        below it.
-    max_iter : int, default=1000
-        Largest number of EM steps.
+    {prior}
+    {steps}
 
     Attributes
     ----------
-    documents_ : DataFrame
-        ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
-        column).
+    {relevance}
     continuation_ : Series
         :math:`\lambda` by position. Positions without a click that has a row below it, such as
         the deepest, get the value of the nearest position above with one.
-    examination_ : DataFrame
-        Mean ``examination`` per position (index), not conditional on any click, with
-        ``impressions`` and ``clicks``.
-    log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior after each round of EM; it never falls.
-    n_iter_ : int
-        Number of EM steps.
-    prior_ : dict of str to (float, float)
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    {examination}
+    {rounds}
+    {features}
 
     Notes
     -----
@@ -270,35 +245,18 @@ class CCMModel(ChainMixin, EMClickModel):
 
     Parameters
     ----------
-    prior : "empirical", (float, float) or None, default="empirical"
-        Pseudo-counts of clicks and of skips of an examined document; by default those of their
-        Beta distribution over documents, by maximum likelihood (empirical Bayes). None: maximum
-        likelihood of the documents too, as in :class:`PBMModel`.
-    tol : float, default=1e-8
-        Least gain of the log posterior in a round, divided by the number of impressions; EM stops
-        below it.
-    max_iter : int, default=1000
-        Largest number of EM steps.
+    {prior}
+    {steps}
 
     Attributes
     ----------
-    documents_ : DataFrame
-        ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
-        column).
+    {relevance}
     continuation_ : Series
         ``after_skip`` (:math:`\tau_1`), ``after_irrelevant`` (:math:`\tau_2`) and
         ``after_relevant`` (:math:`\tau_3`).
-    examination_ : DataFrame
-        Mean ``examination`` per position (index), not conditional on any click, with
-        ``impressions`` and ``clicks``.
-    log_posterior_ : ndarray of shape (n_rounds,)
-        Log likelihood plus log prior after each round of EM; it never falls.
-    n_iter_ : int
-        Number of EM steps.
-    prior_ : dict of str to (float, float)
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    {examination}
+    {rounds}
+    {features}
 
     Notes
     -----

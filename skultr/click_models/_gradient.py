@@ -1,17 +1,23 @@
-"""Click models with a table over documents by EM, or a network of features by gradient."""
+"""Click models with a table over documents by EM, or a network of features by gradient; of them
+the dynamic Bayesian network: attraction, satisfaction, continuation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import numpy as np
+import torch
 from scipy.special import expit
+from torch import nn
 
-from .._base._sklearn import StrOptions
+from .._base._sklearn import Interval, StrOptions
+from .._log._cells import loss_scale
 from .._torch._joint import fit_towers
 from .._torch._net import NeuralEstimator
-from ._em import EMClickModel
+from ._cascade import ChainMixin, count_chain, start_attraction
+from ._em import WEAK, EMClickModel
 
 #: Step size of parameters that all documents share.
 SHARED_LEARNING_RATE = 0.05
@@ -56,3 +62,203 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
         """Relevance by document, trained as in :class:`TwoTowerRanker`."""
         fit_towers(self, log, task, learning_rate=SHARED_LEARNING_RATE)
         return self._document_parameters(log)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DBNModel(ChainMixin, GradientClickModel):
+    r"""Dynamic Bayesian network: users scan down until a clicked document satisfies them.
+
+    .. math:: P(c_k = 1 \mid e_k = 1) = a_d, \qquad
+              P(e_{k+1} = 1 \mid e_k = 1, c_k) = \gamma (1 - c_k s_d)
+
+    with attraction :math:`a_d` (of the result on the page), satisfaction :math:`s_d` (by the
+    document itself) and continuation :math:`\gamma`. Relevance is :math:`a_d s_d`.
+
+    Parameters
+    ----------
+    continuation : float or None, default=None
+        :math:`\gamma`, estimated if None. With 1 users leave only when satisfied (the simplified
+        model).
+    prior : "empirical", (float, float) or None, default="empirical"
+        Pseudo-counts of successes and failures of both attraction and satisfaction; by default
+        those of the Beta distribution of each over documents, by maximum likelihood (empirical
+        Bayes). None: maximum likelihood of the documents too, as in :class:`PBMModel`.
+    {steps}
+    solver : {"em", "gradient"}, default="em"
+        A table of parameters, one row per document, fitted by EM; or a network of the features,
+        which also ranks documents that are not in the log.
+
+    Other Parameters
+    ----------------
+    hidden_layer_sizes, dropout, normalization, module, scale_features
+        Used with ``solver="gradient"``; shared by all neural estimators, see
+        :ref:`network_parameters`.
+    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
+    traffic_exponent
+    early_stopping, validation_fraction, n_iter_no_change
+        Early stopping over held-out queries, by the cross-entropy of their clicks.
+    device, random_state, verbose
+
+    Attributes
+    ----------
+    documents_ : DataFrame
+        ``attraction``, ``satisfaction`` and ``relevance`` by ``doc`` (by number where the log
+        has no such column).
+    continuation_ : float
+        :math:`\gamma`.
+    {examination}
+    log_posterior_ : ndarray of shape (n_rounds,)
+        Log likelihood plus log prior after each round of EM; it never falls. With
+        ``solver="gradient"``, of the EM over the parameters that all documents share. It
+        is absent with ``solver="gradient"`` and a given continuation, when EM has no parameters.
+    n_iter_ : int
+        Number of EM steps; with ``solver="gradient"``, of epochs.
+    network_, net_, history_
+        Only with ``solver="gradient"``: scaling and network, the skorch net that trained it
+        (which pickles leave out), and the learning curves by epoch.
+    prior_ : dict of str to (float, float)
+        Pseudo-counts of each parameter of documents; empty with ``solver="gradient"``.
+    {features}
+
+    Notes
+    -----
+    Where the user stopped below the last click is summed out exactly, also in lists without
+    clicks, and the end of a list is not evidence about continuation. The published counts of the
+    simplified model treat every last click as satisfaction and all rows below as not examined;
+    they estimate the model only if users always stop at a click.
+
+    References
+    ----------
+    Chapelle & Zhang (2009). A dynamic Bayesian network click model for web search ranking. WWW.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.click_models import DBNModel
+    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
+    ...                     "position": [1, 2] * 2})
+    >>> model = DBNModel(continuation=1, prior=(1, 1)).fit(log, [1, 1, 0, 1])
+    >>> model.documents_.columns.tolist()
+    ['attraction', 'satisfaction', 'relevance']
+    """
+
+    continuation: float | None = None
+
+    _parameter_constraints = {
+        **GradientClickModel._parameter_constraints,
+        "continuation": [Interval(Real, 0, 1, closed="right"), None],
+    }
+    _outputs_of_network = ("attraction", "satisfaction")
+
+    def _fit(self, log, task):
+        counts = count_chain(log)
+        known = self._train_chain(log, task) if self.solver == "gradient" else {}
+        if self.continuation is not None:
+            known["continuation"] = np.array([float(self.continuation)])
+        start = {
+            "attraction": start_attraction(counts),
+            "satisfaction": np.full(len(counts.clicks), 0.5),
+            "continuation": np.array([0.8]),
+        }
+        tables, means = self._solve(
+            log,
+            lambda tables: _dbn_counts(counts, **tables),
+            start,
+            {"continuation": WEAK},
+            self._outputs_of_network,
+            known,
+        )
+        self.continuation_ = float(tables.pop("continuation")[0])
+        self._remember_chain(log, means, tables)
+
+    def _train_chain(self, log, task):
+        """Attraction and satisfaction by document, from a trained network."""
+        training = log.tempered(self.traffic_exponent)
+        with self._seeded():
+            self._train(
+                ChainModule(self._network(log.features, n_out=2), self.continuation),
+                ChainLoss(loss_scale(training, training.weight)),
+                training,
+                training.clicks,
+                click_only=False,
+                task=task,
+                param_groups=[("continuation", {"lr": SHARED_LEARNING_RATE, "weight_decay": 0.0})],
+            )
+        return self._document_parameters(log)
+
+    def _relevance(self, parameters):
+        return parameters["attraction"] * parameters["satisfaction"]
+
+    def _transitions(self, parameters, position):
+        after_click = self.continuation_ * (1 - parameters["satisfaction"])
+        return parameters["attraction"], self.continuation_, after_click
+
+
+def _dbn_counts(counts, attraction, satisfaction, continuation):
+    """E-step: expected numbers of examined rows, satisfied users and continuations."""
+    a, s, go_on = attraction, satisfaction, continuation[0]
+    on = go_on * (1 - s)
+    seen = counts.visit(a, go_on, on)
+    # Users who continued were not satisfied; of the others, the share s / (1 - on) was.
+    satisfied = (counts.open_end - seen.went_on) * s / (1 - on)
+    hidden = counts.variance_after_last(seen, np.zeros_like(s), s / (1 - on))
+    went_on = seen.went_on.sum() + seen.went_on_after_skip
+    chances = (counts.open_end - satisfied).sum() + seen.skips
+    return {
+        "attraction": seen.attraction,
+        "satisfaction": (
+            satisfied,
+            counts.open_end,
+            hidden / (s * (1 - s)) ** 2,
+            (np.zeros_like(s), counts.clicks_above),
+        ),
+        "continuation": (np.array([went_on]), np.array([chances])),
+    }, seen.value
+
+
+#: Smallest distance of a probability from 0 and 1.
+_LEAST = 1e-6
+
+
+class ChainModule(nn.Module):
+    """Attraction and satisfaction per row, and one continuation."""
+
+    def __init__(self, network, continuation):
+        super().__init__()
+        self.network = network
+        start = torch.logit(torch.tensor(0.8 if continuation is None else continuation), _LEAST)
+        self.continuation = nn.Parameter(start, requires_grad=continuation is None)
+
+    def forward(self, batch):
+        """Attraction and satisfaction, each of shape (n_lists, width), and continuation."""
+        outputs = torch.sigmoid(self.network[1](batch.features))
+        if outputs.shape != (len(batch.features), 2):
+            raise ValueError(
+                f"The network gave outputs of shape {tuple(outputs.shape)} for "
+                f"{len(batch.features)} documents; expected attraction and satisfaction of each, "
+                f"({len(batch.features)}, 2). Check the last layer of the module."
+            )
+        outputs = outputs.clamp(_LEAST, 1 - _LEAST)
+        return batch.pad(outputs[:, 0]), batch.pad(outputs[:, 1]), torch.sigmoid(self.continuation)
+
+
+class ChainLoss(nn.Module):
+    """Minus the log likelihood of the clicks of lists, a sum over rows given the clicks above."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, outputs, batch):
+        """Loss of a batch, given the output of :class:`ChainModule`."""
+        attraction, satisfaction, go_on = outputs
+        clicked = batch.clicks > 0
+        examined = torch.ones_like(attraction[:, 0])
+        loss = 0.0
+        for k in range(attraction.shape[1]):
+            click = (examined * attraction[:, k]).clamp(_LEAST, 1 - _LEAST)
+            chance = torch.where(clicked[:, k], click, 1 - click)
+            loss = loss - (batch.weight[:, k] * chance.log()).sum()
+            skipped = (examined - click).clamp(min=0) / (1 - click)
+            examined = go_on * torch.where(clicked[:, k], 1 - satisfaction[:, k], skipped)
+        return loss * (self.scale / len(batch))

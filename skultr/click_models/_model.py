@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._base._shared_text import with_shared_text
 from .._base._sklearn import safe_indexing
 from .._base._typing import Column, Floats, Ints, Table
 from .._log._cells import known_factor_codes
@@ -23,10 +24,42 @@ from ..rankers._ranker import BaseRanker
 
 #: Largest number of cells of a rectangle when lists are split: each yields one pattern per row.
 _MAX_CELLS = 1 << 16
-
-
 #: Largest number of distinct rates of a list: each is one more copy of its rows.
 _MAX_RATES = 16
+
+
+#: Entries that docstrings of click models share, for lines ``{name}``.
+_ENTRIES = {
+    "prior": """\
+prior : "empirical", (float, float) or None, default="empirical"
+    Pseudo-counts of clicks and of skips of an examined document; by default those of their
+    Beta distribution over documents, by maximum likelihood (empirical Bayes). None: maximum
+    likelihood of the documents too, as in :class:`PBMModel`.""",
+    "steps": """\
+tol : float, default=1e-8
+    Least gain of the log posterior in a round, divided by the number of impressions; EM stops
+    below it.
+max_iter : int, default=1000
+    Largest number of EM steps.""",
+    "relevance": """\
+documents_ : DataFrame
+    ``relevance`` (P(click | examined)) by ``doc`` (by number where the log has no such
+    column).""",
+    "examination": """\
+examination_ : DataFrame
+    Mean ``examination`` per position (index), not conditional on any click, with
+    ``impressions`` and ``clicks``.""",
+    "rounds": """\
+log_posterior_ : ndarray of shape (n_rounds,)
+    Log likelihood plus log prior after each round of EM; it never falls.
+n_iter_ : int
+    Number of EM steps.
+prior_ : dict of str to (float, float)""",
+    "features": """\
+n_features_in_ : int
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    Only from frames with text column names.""",
+}
 
 
 class BaseClickModel(BaseRanker):
@@ -48,6 +81,10 @@ class BaseClickModel(BaseRanker):
     #: Whether P(click) depends on the clicks above.
     _reads_clicks = True
     _parameter_constraints = {}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        with_shared_text(**_ENTRIES)(cls)
 
     __metadata_request__predict = {"qid": True, "doc": True}
     __metadata_request__score = dict.fromkeys(
@@ -249,7 +286,11 @@ class BaseClickModel(BaseRanker):
                 "conditional=False for P(click) not conditional on any click."
             )
         y = column_or_1d(y)
-        _check_length(X, y)
+        if len(y) != count_rows(X):
+            raise ValueError(
+                f"X has {count_of(count_rows(X), 'row')} and y has {count_of(len(y), 'value')}; "
+                "expected one click per row."
+            )
         wrong = ~np.isin(y, (0, 1))
         if wrong.any():
             raise ValueError(
@@ -343,14 +384,6 @@ class TableClickModel(BaseClickModel):
         return place
 
 
-def _check_length(X, y):
-    if len(y) != count_rows(X):
-        raise ValueError(
-            f"X has {count_of(count_rows(X), 'row')} and y has {count_of(len(y), 'value')}; "
-            "expected one click per row."
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class KnownFactors:
     """The bias factors of a training log."""
@@ -419,11 +452,7 @@ def click_patterns(log):
     weight = np.repeat(weight, np.diff(log.offsets))
     if np.array_equal(weight, log.weight):
         weight = log.weight  # saves memory
-    return replace(
-        log,
-        clicks=np.where(clicked, weight, 0.0),
-        weight=weight,
-    )
+    return replace(log, clicks=np.where(clicked, weight, 0.0), weight=weight)
 
 
 def last_clicks(log):

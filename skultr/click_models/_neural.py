@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Literal
 
@@ -67,7 +68,11 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         self.reader_ = module.reader
         self._deepest = int(log.position.max())
         if self.relevance == "embedding":
-            self._remember_vectors(log)
+            vectors = self._vectors(log)
+            # Unseen documents get the mean vector of the shown ones.
+            prior = self._parameters_of(vectors.mean(axis=0, keepdims=True))
+            prior = {name: float(value[0]) for name, value in prior.items()}
+            self._remember_documents(log, prior, **self._parameters_of(vectors))
 
     _learns_more_by = None
 
@@ -75,8 +80,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     def _needs_features(self):
         return self.relevance == "network"
 
-    def _fold(self, log):
-        return BaseClickModel._fold(self, log)
+    _fold = BaseClickModel._fold
 
     def _encoder(self, log, n_out):
         if self.relevance == "network":
@@ -128,16 +132,6 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         if self.relevance == "network":
             return self._outputs(self.network_, log.features)
         return self.network_[1].weight.detach().double().cpu().numpy()
-
-    def _remember_vectors(self, log):
-        vectors = self._vectors(log)
-        # Unseen documents get the mean vector of the shown ones.
-        prior = self._parameters_of(vectors.mean(axis=0, keepdims=True))
-        self._remember_documents(
-            log,
-            {name: float(value[0]) for name, value in prior.items()},
-            **self._parameters_of(vectors),
-        )
 
     def _network_parameters(self, features):
         return self._parameters_of(self._outputs(self.network_, features))
@@ -244,13 +238,10 @@ class NCMModel(NeuralClickModel):
         The recurrent network.
     net_ : skorch.NeuralNet
         The net that trained both; pickles leave it out.
-    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    history_
     n_iter_ : int
         Number of epochs.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    n_features_in_, feature_names_in_
 
     Notes
     -----
@@ -298,11 +289,10 @@ class NCMModel(NeuralClickModel):
         "embedding_size": [Interval(Integral, 1, None, closed="left")],
     }
 
+    _criterion = staticmethod(partial(ListLoss, LOSSES["bce"]))
+
     def _make_reader(self):
         return ListReader(self.embedding_size, self.state_size)
-
-    def _criterion(self, scale):
-        return ListLoss(LOSSES["bce"], scale)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -357,13 +347,10 @@ class CACMModel(NeuralClickModel):
         The recurrent network.
     net_ : skorch.NeuralNet
         The net that trained both; pickles leave it out.
-    history_ : DataFrame of shape (`n_iter_`, 1 or 2)
-        Learning curves: training and, with ``early_stopping``, validation loss by epoch.
+    history_
     n_iter_ : int
         Number of epochs.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only from frames with text column names.
+    n_features_in_, feature_names_in_
 
     Notes
     -----
@@ -402,11 +389,10 @@ class CACMModel(NeuralClickModel):
     embedding_learning_rate: float = 0.1
     learning_rate: float = 0.003
 
+    _criterion = TowersLoss
+
     def _make_reader(self):
         return ExaminationReader(self.state_size)
-
-    def _criterion(self, scale):
-        return TowersLoss(scale)
 
     def _fit(self, log, task):
         super()._fit(log, task)

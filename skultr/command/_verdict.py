@@ -17,7 +17,7 @@ import pandas as pd
 
 from ..click_models import PBMModel, UBMModel
 from ..datasets import read_ubi
-from ..datasets._ubi_queries import normal_texts
+from ..datasets._ubi_pages import normal_texts
 from ..exceptions import is_meant
 from ..identifiability import IdentifiabilityGraph
 from ..metrics import dcg_score

@@ -8,15 +8,14 @@ import gzip
 import re
 import zlib
 from collections.abc import Sequence
-from contextlib import ExitStack
 from numbers import Integral
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_svmlight_files
+from sklearn.datasets import load_svmlight_file
 
 from .._base._progress import progress, working
 from .._base._sklearn import Interval, validate_params
@@ -117,29 +116,24 @@ def load_letor(
 
 
 def _read(path, split, fold, n_features):
-    if isinstance(path, str | PathLike) and Path(path).is_dir() and not is_parquet(Path(path)):
+    if isinstance(path, str | PathLike) and Path(path).is_dir() and not _is_parquet(Path(path)):
         return _read_folder(Path(path), split, fold, n_features)
     if fold is not None:
         raise ValueError(
             f"fold={fold} selects files of a folder, and {path} is no folder. Pass the folder of "
             "the set, or leave fold out."
         )
-    return _read_files(_check_paths(path), split, n_features)
-
-
-def _read_files(paths, split, n_features):
-    if _format_of(paths) == "parquet":
-        return _read_parquet(paths, split, n_features)
-    if split is not None:
+    paths = [fspath(each) for each in (path if isinstance(path, list | tuple) else [path])]
+    if not paths:
+        raise ValueError("path is an empty list; expected at least one file.")
+    if _format_of(paths) == "svmlight" and split is not None:
         raise ValueError(
             f"split={split!r} selects files of a folder or rows of a Parquet file, not of an "
             "svmlight file. Pass the folder, or the file of the split that you want."
         )
-    lines = _scan(paths)
-    return _read_svmlight(paths, lines, _columns(lines, n_features))
+    return _with_roles(_joined(_frames(paths, paths, n_features)), paths, split)
 
 
-# Folders ------------------------------------------------------------------------------
 def _read_folder(folder, split, fold, n_features):
     files = letor_splits(folder, fold=fold)
     wanted = list(files) if split is None else _names(split)
@@ -149,42 +143,34 @@ def _read_folder(folder, split, fold, n_features):
             f"{'' if fold is None else f' in fold {fold}'}. Pass one of them."
         )
     paths = [str(files[name]) for name in wanted]
-    if _format_of([str(path) for path in files.values()]) == "parquet":
-        frames = [_read_parquet([path], None, n_features) for path in paths]
-        _check_same_columns(paths, frames)
-    else:
-        lines = dict(zip(files, _scan([str(path) for path in files.values()]), strict=True))
-        columns = _columns(lines.values(), n_features)
-        frames = [
-            _read_svmlight([path], [lines[name]], columns)
-            for name, path in zip(wanted, paths, strict=True)
-        ]
-    _check_queries_apart(dict(zip(wanted, frames, strict=True)), folder)
+    frames = _frames(paths, [str(path) for path in files.values()], n_features)
+    frames = [_with_roles(frame, [path]) for frame, path in zip(frames, paths, strict=True)]
+    # The splits share no query: one id in two splits would be one query from here on.
+    seen = {}
+    for name, frame in zip(wanted, frames, strict=True):
+        for qid in frame["qid"].unique():
+            if seen.setdefault(qid, name) != name:
+                raise ValueError(
+                    f"The query {qid} is in the splits {seen[qid]!r} and {name!r} of {folder}. "
+                    "Read the splits one by one, so that training and test data stay apart."
+                )
+    return _joined(frames)
+
+
+def _joined(frames):
     return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
 
 
-def _check_queries_apart(frames, folder):
-    """The splits of a set share no query: one id in two splits would be one query from here on."""
-    seen = {}
-    for split, frame in frames.items():
-        for qid in frame["qid"].unique():
-            if seen.setdefault(qid, split) != split:
-                raise ValueError(
-                    f"The query {qid} is in the splits {seen[qid]!r} and {split!r} of {folder}. "
-                    "Read the splits one by one, so that training and test data stay apart."
-                )
-
-
-# Paths --------------------------------------------------------------------------------
-def _check_paths(path):
-    paths = list(path) if isinstance(path, list | tuple) else [path]
-    if not paths:
-        raise ValueError("path is an empty list; expected at least one file.")
-    return [fspath(each) for each in paths]
-
-
+# Formats ------------------------------------------------------------------------------
 def _format_of(paths):
-    formats = {_one_format(path) for path in paths}
+    for path in paths:
+        if not _is_documents(Path(path)):
+            raise ValueError(
+                f"{path} is neither a folder nor svmlight ({', '.join(SVMLIGHT)}, also with .gz "
+                f"or .bz2) nor Parquet ({', '.join(PARQUET)}) by its suffix. Check the path, or "
+                "rename the file."
+            )
+    formats = {"parquet" if _is_parquet(Path(path)) else "svmlight" for path in paths}
     if len(formats) > 1:
         raise ValueError(
             f"path mixes svmlight and Parquet files: {', '.join(paths)}. Read them one by one."
@@ -192,40 +178,44 @@ def _format_of(paths):
     return formats.pop()
 
 
-def _one_format(path):
-    if is_documents(Path(path)):
-        return "parquet" if path.lower().endswith(PARQUET) else "svmlight"
-    raise ValueError(
-        f"{path} is neither a folder nor svmlight ({', '.join(SVMLIGHT)}, also with .gz or .bz2) "
-        f"nor Parquet ({', '.join(PARQUET)}) by its suffix. Check the path, or rename the file."
-    )
+def _frames(paths, all_paths, n_features):
+    """One frame per file, with the columns that all files of the set have."""
+    if _format_of(all_paths) == "svmlight":
+        lines = {path: _scan(path) for path in progress(all_paths, "scanned file")}
+        columns = _columns(lines.values(), n_features)
+        _check_doc_ids(paths, [lines[path] for path in paths])
+        return [_read_svmlight(path, lines[path].doc, columns) for path in paths]
+    if n_features is not None:
+        raise ValueError("n_features= is for svmlight files; Parquet files name their columns.")
+    frames = [pd.read_parquet(path).reset_index(drop=True) for path in paths]
+    for path, frame in zip(paths, frames, strict=True):
+        if differing := sorted(set(frame.columns) ^ set(frames[0].columns)):
+            raise ValueError(
+                f"{path} and {paths[0]} differ in their columns {differing}; expected the same "
+                "columns in all files."
+            )
+    return frames
 
 
-# Formats ------------------------------------------------------------------------------
-def _scan(paths):
-    return [_scan_one(path) for path in progress(paths, "scanned file")]
-
-
-def _scan_one(path):
-    try:
-        lines = scan_svmlight(path)
-    except (EOFError, OSError, zlib.error) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the system's, such as a missing file
-        raise ValueError(
-            f"Could not unpack {path}: {error}. Is it whole, and compressed as its suffix says?"
-        ) from error
-    if lines.last_feature > _MAX_FEATURE:
-        raise ValueError(
-            f"{path} has the feature id {lines.last_feature}; expected dense features with ids "
-            f"up to {_MAX_FEATURE}."
-        )
-    return lines
+def _with_roles(frame, paths, split=None):
+    """The rows of a split, with the columns ``qid`` and ``relevance``."""
+    frame = _select_split(frame, split)
+    if "label" in frame and "relevance" in frame:
+        raise ValueError("The columns 'label' and 'relevance' mean the same; drop one of them.")
+    frame = frame.rename(columns={"label": "relevance"})
+    for role, name in (("qid", "qid"), ("relevance", "label")):
+        if role not in frame:
+            raise ValueError(
+                f"{', '.join(paths)} has no column {name!r}; expected 'qid', 'label' and one "
+                "column per feature. Rename the column that holds it."
+            )
+    if frame.empty:
+        raise ValueError(f"{', '.join(paths)} has no rows; expected at least one document.")
+    return frame
 
 
 def _columns(lines, n_features):
     """The ids of the features of files that are read together, of which none may show all."""
-    lines = list(lines)
     first = 0 if any(each.from_zero for each in lines) else 1
     shown = max(each.last_feature for each in lines) + 1 - first
     if n_features is not None and n_features < shown:
@@ -236,96 +226,46 @@ def _columns(lines, n_features):
     return range(first, first + (n_features or shown))
 
 
-def _read_svmlight(paths, lines, columns):
-    parts = _parse_svmlight(paths)
-    features, labels, queries = parts[0::3], parts[1::3], parts[2::3]
-    for path, label, query in zip(paths, labels, queries, strict=True):
-        if len(label) != len(query):
-            raise ValueError(
-                f"{path} has {len(label)} rows, of which {len(query)} have a query id; expected "
-                "'label qid:7 1:0.5 ...' in each of them."
-            )
-    values = np.zeros((sum(map(len, labels)), len(columns)), dtype=np.float32)
-    _check_rows(paths, values)
-    start = 0
-    for part in features:
-        # Sets mark missing features by the largest double, which would be infinite in float32.
-        np.clip(part.data, -_LARGEST, _LARGEST, out=part.data, where=np.isfinite(part.data))
-        for row in range(0, part.shape[0], _ROWS):
-            dense = part[row : row + _ROWS].toarray()[:, columns.start :]
-            values[start + row : start + row + len(dense), : dense.shape[1]] = dense
-        start += part.shape[0]
-    names = [f"feature_{number:03d}" for number in columns]
-    roles = {"qid": np.concatenate(queries), **_doc_ids(paths, lines)}
-    roles["relevance"] = np.concatenate(labels)
-    return pd.concat([pd.DataFrame(roles), pd.DataFrame(values, columns=names)], axis=1)
-
-
-def _doc_ids(paths, lines):
-    """The column of ids in comments, if there are any."""
-    ids = [doc for each in lines for doc in each.doc]
-    n_rows = sum(each.n_rows for each in lines)
-    if not ids:
-        return {}
-    if len(ids) < n_rows:
+def _check_doc_ids(paths, lines):
+    n_ids, n_rows = sum(len(each.doc) for each in lines), sum(each.n_rows for each in lines)
+    if 0 < n_ids < n_rows:
         raise ValueError(
-            f"{', '.join(paths)} has a comment '#docid = ...' in {len(ids)} of {n_rows} rows; "
+            f"{', '.join(paths)} has a comment '#docid = ...' in {n_ids} of {n_rows} rows; "
             "expected one in every row or in none. Add the missing ids, or remove the comments."
         )
-    return {"doc": ids}
 
 
-def _parse_svmlight(paths):
-    """Features, labels and query ids of the first file, then of the second, and so on."""
+def _read_svmlight(path, doc, columns):
+    """One file as a frame; ``doc`` holds the ids in its comments, if there are any."""
     try:
-        with ExitStack() as stack:
-            files = [stack.enter_context(open_svmlight(path)) for path in paths]
-            return load_svmlight_files(files, dtype=np.float64, zero_based=True, query_id=True)
+        with _opened(path) as file:
+            features, labels, queries = load_svmlight_file(file, zero_based=True, query_id=True)
     except Exception as error:  # the parser raises many kinds of exceptions
+        null = "NULL" in str(error)
         raise ValueError(
-            f"Could not read {', '.join(paths)} as svmlight: {error}. Expected lines such as "
+            f"Could not read {path} as svmlight: {error}. Expected lines such as "
             "'2 qid:7 1:0.5 2:13', with feature ids in rising order"
             + (
                 ". LETOR's version with NULL cannot be learned from: take MIN or QueryLevelNorm."
-                if "NULL" in str(error)
+                if null
                 else "."
             )
         ) from error
-
-
-def _read_parquet(paths, split, n_features):
-    if n_features is not None:
-        raise ValueError("n_features= is for svmlight files; Parquet files name their columns.")
-    frames = [pd.read_parquet(path) for path in paths]
-    _check_same_columns(paths, frames)
-    frame = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
-    frame = _select_split(frame.reset_index(drop=True), split)
-    if "label" in frame and "relevance" in frame:
-        raise ValueError("The columns 'label' and 'relevance' mean the same; drop one of them.")
-    frame = frame.rename(columns={"label": "relevance"})
-    for role, name in (("qid", "qid"), ("relevance", "label")):
-        if role not in frame:
-            raise ValueError(
-                f"{', '.join(paths)} has no column {name!r}; expected 'qid', 'label' and one "
-                "column per feature. Rename the column that holds it."
-            )
-    _check_rows(paths, frame)
-    return frame
-
-
-def _check_rows(paths, rows):
-    if not len(rows):
-        raise ValueError(f"{', '.join(paths)} has no rows; expected at least one document.")
-
-
-def _check_same_columns(paths, frames):
-    for path, frame in zip(paths, frames, strict=True):
-        if set(frame.columns) != set(frames[0].columns):
-            differing = sorted(set(frame.columns) ^ set(frames[0].columns))
-            raise ValueError(
-                f"{path} and {paths[0]} differ in their columns {differing}; expected the same "
-                "columns in all files."
-            )
+    if len(labels) != len(queries):
+        raise ValueError(
+            f"{path} has {len(labels)} rows, of which {len(queries)} have a query id; expected "
+            "'label qid:7 1:0.5 ...' in each of them."
+        )
+    # Sets mark missing features by the largest double, which would be infinite in float32.
+    finite = np.isfinite(features.data)
+    np.clip(features.data, -_LARGEST, _LARGEST, out=features.data, where=finite)
+    values = np.zeros((len(labels), len(columns)), dtype=np.float32)
+    for row in range(0, len(labels), _ROWS):
+        dense = features[row : row + _ROWS].toarray()[:, columns.start :]
+        values[row : row + len(dense), : dense.shape[1]] = dense
+    roles = {"qid": queries, **({"doc": doc} if doc else {}), "relevance": labels}
+    names = [f"feature_{number:03d}" for number in columns]
+    return pd.concat([pd.DataFrame(roles), pd.DataFrame(values, columns=names)], axis=1)
 
 
 def _names(split):
@@ -337,10 +277,8 @@ def _select_split(frame, split):
         return frame.drop(columns="split", errors="ignore")
     if "split" not in frame:
         raise ValueError(f"split={split!r}, but the file has no column 'split'.")
-    wanted = _names(split)
-    known = frame["split"].unique().tolist()
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
+    wanted, known = _names(split), frame["split"].unique().tolist()
+    if unknown := [name for name in wanted if name not in known]:
         raise ValueError(
             f"split {unknown} is not in the file, which has {sorted(map(str, known))}."
         )
@@ -485,7 +423,7 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; expected the folder that a set unpacks to.")
     files = sorted(path for path in folder.rglob("*") if _counts(path))
-    named = [(fold_of(path), split_of(path), path) for path in files]
+    named = [(_fold_of(path), _split_of(path), path) for path in files]
     named = [each for each in named if each[1] is not None]
     if not named:
         found = ", ".join(str(path.relative_to(folder)) for path in files[:5]) or "none"
@@ -494,30 +432,39 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
             f"Files of documents that were found: {found}. Pass a file, or a list of files."
         )
     fold = _only_fold(folder, {number for number, _, _ in named}, fold)
-    return _one_file_each(
-        folder, [(split, path) for number, split, path in named if number == fold]
-    )
+    splits = {}
+    for split in _SPLITS:
+        found = [path for number, each, path in named if (number, each) == (fold, split)]
+        if len(found) > 1:
+            names = ", ".join(str(path.relative_to(folder)) for path in found[:5])
+            raise ValueError(
+                f"{folder} holds {len(found)} files of the split {split!r}: {names}. Pass the "
+                "folder that holds one of them, or the files themselves."
+            )
+        if found:
+            splits[split] = found[0]
+    return splits
 
 
-def is_documents(path: Path) -> bool:
+def _is_documents(path):
     """Whether the suffix is one of svmlight, also compressed, or of Parquet."""
     name = path.name.lower()
-    return is_parquet(path) or name.removesuffix(".gz").removesuffix(".bz2").endswith(SVMLIGHT)
+    return _is_parquet(path) or name.removesuffix(".gz").removesuffix(".bz2").endswith(SVMLIGHT)
 
 
-def is_parquet(path: Path) -> bool:
+def _is_parquet(path):
     """Whether the suffix is one of Parquet: of a file, or of a folder that Spark writes."""
     return path.name.lower().endswith(PARQUET)
 
 
 def _counts(path):
     """Whether it is a file of documents; Parquet's may be a folder, whose parts do not count."""
-    if path.name.startswith(".") or is_parquet(path.parent) or not is_documents(path):
+    if path.name.startswith(".") or _is_parquet(path.parent) or not _is_documents(path):
         return False
-    return path.is_file() or is_parquet(path)
+    return path.is_file() or _is_parquet(path)
 
 
-def split_of(path: Path) -> str | None:
+def _split_of(path):
     """The split that the name of a file tells; None without one."""
     name = path.name.lower()
     matches = (
@@ -526,7 +473,7 @@ def split_of(path: Path) -> str | None:
     return next(matches, None)
 
 
-def fold_of(path: Path) -> int | None:
+def _fold_of(path):
     """The fold that the name of a file tells, or else that of its folder; None without one."""
     for name in (path.name, path.parent.name):
         if match := _FOLD.search(name.lower()):
@@ -534,8 +481,8 @@ def fold_of(path: Path) -> int | None:
     return None
 
 
-class SvmlightLines(NamedTuple):
-    """What one pass over a file tells that its parser does not."""
+class _Lines(NamedTuple):
+    """What one pass over an svmlight file tells that its parser does not."""
 
     doc: list[str]  # the #docid of each row that has one
     n_rows: int
@@ -543,20 +490,32 @@ class SvmlightLines(NamedTuple):
     from_zero: bool
 
 
-def scan_svmlight(path: str) -> SvmlightLines:
+def _scan(path):
     """Ids of documents in comments, and the range of feature ids, which rise along a row."""
     doc, n_rows, last_feature, from_zero = [], 0, 0, False
-    with open_svmlight(path) as file:
-        for line in file:
-            row, _, comment = line.partition(b"#")
-            if not row.strip():
-                continue
-            n_rows += 1
-            last_feature = max(last_feature, _last_feature(row))
-            from_zero = from_zero or _ZERO.search(row) is not None
-            if match := _DOC_ID.search(comment):
-                doc.append(match[1].decode(errors="backslashreplace"))
-    return SvmlightLines(doc, n_rows, last_feature, from_zero)
+    try:
+        with _opened(path) as file:
+            for line in file:
+                row, _, comment = line.partition(b"#")
+                if not row.strip():
+                    continue
+                n_rows += 1
+                last_feature = max(last_feature, _last_feature(row))
+                from_zero = from_zero or _ZERO.search(row) is not None
+                if match := _DOC_ID.search(comment):
+                    doc.append(match[1].decode(errors="backslashreplace"))
+    except (EOFError, OSError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system's, such as a missing file
+        raise ValueError(
+            f"Could not unpack {path}: {error}. Is it whole, and compressed as its suffix says?"
+        ) from error
+    if last_feature > _MAX_FEATURE:
+        raise ValueError(
+            f"{path} has the feature id {last_feature}; expected dense features with ids up to "
+            f"{_MAX_FEATURE}."
+        )
+    return _Lines(doc, n_rows, last_feature, from_zero)
 
 
 def _last_feature(row):
@@ -565,7 +524,7 @@ def _last_feature(row):
     return int(feature) if feature.isdigit() and len(feature) < 10 else 0
 
 
-def open_svmlight(path: str) -> IO[bytes]:
+def _opened(path):
     """The lines of a file, which may be compressed."""
     opener = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix.lower(), open)
     return opener(path, "rb")
@@ -593,21 +552,6 @@ def _numbered(numbers):
     if not numbers:
         return ""
     return ("fold " if len(numbers) == 1 else "the folds ") + ", ".join(map(str, numbers))
-
-
-def _one_file_each(folder, named):
-    splits = {}
-    for split in _SPLITS:
-        files = [path for each, path in named if each == split]
-        if len(files) > 1:
-            names = ", ".join(str(path.relative_to(folder)) for path in files[:5])
-            raise ValueError(
-                f"{folder} holds {len(files)} files of the split {split!r}: {names}. Pass the "
-                "folder that holds one of them, or the files themselves."
-            )
-        if files:
-            splits[split] = files[0]
-    return splits
 
 
 @validate_params({"path": [str, PathLike], "split": [str]}, prefer_skip_nested_validation=True)
@@ -690,7 +634,11 @@ def load_result_lists(path: str | PathLike[str], *, split: str = "train") -> pd.
         }
     )
     rows = rows[rows["doc"] >= 0].reset_index(drop=True)
-    _check_pages(rows, split)
+    if rows.empty:
+        raise ValueError(
+            f"{split}.init_list shows no document: all numbers are negative, which pads short "
+            "pages. Expected numbers of documents from 0."
+        )
     _check_grades(rows, split)
     return rows
 
@@ -737,14 +685,6 @@ def _as_ids(queries):
     except (ValueError, OverflowError):
         return np.array(queries, dtype=object)
     return ids if ids.astype(str).tolist() == queries else np.array(queries, dtype=object)
-
-
-def _check_pages(rows, split):
-    if rows.empty:
-        raise ValueError(
-            f"{split}.init_list shows no document: all numbers are negative, which pads short "
-            "pages. Expected numbers of documents from 0."
-        )
 
 
 def _check_grades(rows, split):

@@ -15,8 +15,7 @@ from .._base._progress import working
 from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import AnyFrame
 from ..exceptions import ClickDataWarning, warn_user
-from ._ubi_pages import PageReader, Rules
-from ._ubi_queries import counted, n_of
+from ._ubi_pages import FATES, PageReader, Rules, counted, n_of
 from ._ubi_records import Fields, Records, frame_parts, line_parts, parquet_parts
 
 #: What read_ubi reads: files, or a frame.
@@ -429,35 +428,7 @@ class UBIReport:
 
 
 #: Fates in the words of the summary, for one record and for many, where they are not their own.
-_WORDS = {
-    "shown": "as impressions: the document was shown",
-    "clicked": "as clicks on a document that was shown",
-    "outcome": "as outcomes of a document that was shown",
-    "its document was added to the page": "as clicks or outcomes that added their document to "
-    "the page",
-    "query of a page": "as the query of a page",
-    "further page of a query_id": "as a further page of the same query_id",
-    "no action_name": "without an action_name",
-    "action that was not asked for": "with another action",
-    "no query_id": "without a query_id",
-    "no object_id": "without an object_id",
-    "no user_query": "without a user_query",
-    "the same document again on its page": "that say the same of a document of the page again",
-    "the same record again": "that are there again (by _id, else by content)",
-    "left out by keep": "of clients that keep= leaves out",
-    "impression of an application read by hit lists": "that are impressions, where the hit lists "
-    "were taken",
-    "no position": "without a usable ordinal and without a place in the hit list",
-    "no query record and no user_query": "without a query record and without a user_query",
-    "two documents at one ordinal of its page": "of pages with two documents at one ordinal, "
-    "without a hit list",
-    "its position is taken by another document": "at the place of another document of the page",
-    "its impression was left out": "that are clicks or outcomes whose impression was left out",
-    "nothing shown on its page": "of pages on which nothing was shown",
-    "its document was not shown": "that are clicks or outcomes of a document that was not shown",
-    "another record of its query_id": "beside the record that was taken for the query_id",
-    "another record of its query_id, with another user_query": "beside the record that was taken "
-    "for the query_id, with another user_query",
+_WORDS = FATES | {
     "neither a query nor an event": "that are neither a query nor an event",
     "no JSON object": "that are no JSON object",
 }

@@ -1,30 +1,20 @@
-"""The rules: which events are impressions and clicks of which page, and where documents stood."""
+"""The rules: which events are impressions and clicks of which page, and where documents stood.
+
+Records, pages and rows are frames of codes, where -1 is unknown. A page is the code of a
+``query_id``, and the number of its row; an application beside all of a table is its last one.
+"""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from ._ubi_queries import (
-    USED,
-    Fates,
-    Shown,
-    bases_of,
-    category,
-    close_queries,
-    indices_of,
-    lookup,
-    n_of,
-    new,
-    normal_texts,
-    pages_of,
-    query_table,
-    separated,
-)
 from ._ubi_records import NO_ORDINAL, Records
 
 #: From this share of events on that contradict their page the user is warned.
@@ -33,6 +23,51 @@ _MUCH = 0.1
 _LEAST_CONFIRMED = 0.5
 #: Hit lists so many times as long as the deepest of so many clicks hold more than was seen.
 _MUCH_LONGER, _ENOUGH_CLICKS = 2, 100
+#: An application counts from 0 if such a share of its pages does: a stray 0 decides nothing.
+_LEAST_SHARE = 0.05
+#: The user of pages that name none, where others do.
+_UNKNOWN = "unknown"
+
+#: What becomes of a record that is in the log, in words for one record and for many.
+_USED = {
+    "shown": "as impressions: the document was shown",
+    "clicked": "as clicks on a document that was shown",
+    "outcome": "as outcomes of a document that was shown",
+    "its document was added to the page": "as clicks or outcomes that added their document to "
+    "the page",
+    "query of a page": "as the query of a page",
+    "further page of a query_id": "as a further page of the same query_id",
+}
+_AGAIN = "the same document again on its page"
+_TAKEN = "its position is taken by another document"
+_COLLIDED = "two documents at one ordinal of its page"
+_NOTHING = "nothing shown on its page"
+#: The same of records that were left out, in the order of the rules.
+_LEFT_OUT = {
+    "the same record again": "that are there again (by _id, else by content)",
+    "left out by keep": "of clients that keep= leaves out",
+    "no action_name": "without an action_name",
+    "action that was not asked for": "with another action",
+    "no query_id": "without a query_id",
+    "no object_id": "without an object_id",
+    "no query record and no user_query": "without a query record and without a user_query",
+    "impression of an application read by hit lists": "that are impressions, where the hit lists "
+    "were taken",
+    "no position": "without a usable ordinal and without a place in the hit list",
+    _AGAIN: "that say the same of a document of the page again",
+    _COLLIDED: "of pages with two documents at one ordinal, without a hit list",
+    _TAKEN: "at the place of another document of the page",
+    "no user_query": "without a user_query",
+    "its impression was left out": "that are clicks or outcomes whose impression was left out",
+    _NOTHING: "of pages on which nothing was shown",
+    "its document was not shown": "that are clicks or outcomes of a document that was not shown",
+    "another record of its query_id": "beside the record that was taken for the query_id",
+    "another record of its query_id, with another user_query": "beside the record that was taken "
+    "for the query_id, with another user_query",
+}
+#: Fates of records, in the words of the report.
+FATES = _USED | _LEFT_OUT
+_NAMES = [*FATES]
 
 
 @dataclass(frozen=True)
@@ -50,137 +85,159 @@ class Rules:
 
 
 class PageReader:
-    """The log and what its report says; each step gives fates, and leaves arrays for later ones.
-
-    A page is the code of a query_id. Rows are the events that are impressions, clicks or outcomes
-    and have a page and a document.
-    """
+    """The log and what its report says: each step gives fates to events, or says what it did."""
 
     def __init__(self, records: Records, rules: Rules) -> None:
         self.rules = rules
         self.texts = records.texts
-        self.events, self.queries = records.events, records.queries
-        self.fates = Fates(len(self.events["key"]))
-        self.query_fates = Fates(len(self.queries["key"]))
+        self.normal, self.code_of_text = normal_texts(self.texts["text"])
+        columns = records.queries
+        self.hits = columns.pop("hits")
+        self.events, self.queries = map(pd.DataFrame, (records.events, columns))
+        for table in (self.events, self.queries):  # a text of blanks is none
+            table["text"] = table["text"].where(self.code_of_text[table["text"]] >= 0, -1)
+            table["fate"] = np.int8(-1)
+        self.columns = ["click", *(f"outcome_{name}" for name in rules.outcomes)]
         self.notes: list[str] = []
         self.doubts: list[str] = []
-        self.n_docs = len(self.texts["doc"])
-        self.normal = normal_texts(self.texts["text"])
-        for columns in (self.events, self.queries):  # a text of blanks is none
-            columns["text"][self.normal[1][columns["text"]] < 0] = -1
 
     def read(self) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
         """The log, what its report says, and what is likely wrong and what to do about it."""
         self.leave_out()
-        self.take_roles()
-        self.make_pages()
-        self.choose_source()
-        self.find_bases()
-        self.find_indices()
-        self.show()
-        self.click()
-        return self.reading()
+        rows = self.rows_of_events()
+        pages, hits = self.make_pages()
+        rows = self.place_rows(rows, pages, hits)
+        rows = self.choose_source(rows, pages)
+        self.find_bases(rows, pages)
+        self.find_indices(rows, pages)
+        shown, lost = self.separate(self.show(rows, pages, hits), pages)
+        if shown.empty:
+            raise ValueError(self.nothing_shown())
+        shown = self.click(rows[rows["role"] >= 2].copy(), pages, shown, lost)
+        return self.reading(rows, pages, shown)
 
     # Records --------------------------------------------------------------------------
     def leave_out(self):
         """Records that are there twice, of clients to leave out, or without a query_id."""
-        for columns, fates in ((self.events, self.fates), (self.queries, self.query_fates)):
+        for table in (self.events, self.queries):
             # As in an index, the last record of an id stands.
-            again = pd.Series(columns.pop("key")).duplicated(keep="last").to_numpy()
-            fates.give(again, "the same record again")
+            _give(table, table.pop("key").duplicated(keep="last"), "the same record again")
         if self.rules.keep is not None:
-            self.leave_out_clients()
-        self.query_fates.give(self.queries["query_id"] < 0, "no query_id")
+            out = [not self.rules.keep(client) for client in self.texts["client"]]
+            out = np.array([*out, False])
+            for table in (self.events, self.queries):
+                _give(table, out[table["client"]], "left out by keep")
+            # Events that name no client are of the client of their query.
+            pages = self.queries["query_id"][out[self.queries["client"]]]
+            of_page = self.events["query_id"].isin(pages[pages >= 0])
+            _give(self.events, (self.events["client"] < 0) & of_page, "left out by keep")
+        _give(self.queries, self.queries["query_id"] < 0, "no query_id")
 
-    def leave_out_clients(self):
-        name = "left out by keep"
-        out = np.array([not self.rules.keep(client) for client in self.texts["client"]] + [False])
-        self.fates.give(out[self.events["client"]], name)
-        of_client = out[self.queries["client"]]
-        self.query_fates.give(of_client, name)
-        # Events that name no client are of the client of their query.
-        page_out = np.zeros(len(self.texts["query_id"]) + 1, dtype=bool)
-        page_out[self.queries["query_id"][of_client]] = True
-        page_out[-1] = False
-        self.fates.give((self.events["client"] < 0) & page_out[self.events["query_id"]], name)
-
-    def take_roles(self):
-        """Rows: role 1 is an impression, 2 a click, from 3 on the outcomes."""
+    def rows_of_events(self):
+        """Events with a page, a document and a role: 1 is an impression, 2 a click, from 3 on the
+        outcomes. The index is the number of the event."""
         roles = {"impression": 1} | dict.fromkeys(map(_plain, self.rules.clicks), 2)
         roles |= {_plain(name): 3 + i for i, name in enumerate(self.rules.outcomes)}
-        actions = [roles.get(_plain(action), 0) for action in self.texts["action"]]
-        role = np.array([*actions, 0], dtype=np.int32)[self.events["action"]]
-        self.fates.give(self.events["action"] < 0, "no action_name")
-        self.fates.give(role == 0, "action that was not asked for")
-        self.fates.give(self.events["query_id"] < 0, "no query_id")
-        self.fates.give(self.events["doc"] < 0, "no object_id")
-        self.event = np.flatnonzero(self.fates.open).astype(np.int32)
-        self.role = role[self.event]
-        self.page, self.doc, self.ordinal = (
-            self.events[name][self.event] for name in ("query_id", "doc", "ordinal")
-        )
-
-    def keep_rows(self, kept):
-        """Let go of rows that have a fate."""
-        for name in ("event", "role", "page", "doc", "ordinal", "writer", "place"):
-            if hasattr(self, name):
-                setattr(self, name, getattr(self, name)[kept])
+        codes = [roles.get(_plain(action), 0) for action in self.texts["action"]]
+        events = self.events
+        events["role"] = np.array([*codes, 0], dtype=np.int32)[events["action"]]
+        _give(events, events["action"] < 0, "no action_name")
+        _give(events, events["role"] == 0, "action that was not asked for")
+        _give(events, events["query_id"] < 0, "no query_id")
+        _give(events, events["doc"] < 0, "no object_id")
+        self.events = events[["action", "fate"]].copy()  # the rows hold all else
+        rows = events[events["fate"] < 0].drop(columns=["action", "client", "fate"])
+        return rows.rename(columns={"query_id": "page"})
 
     # Pages ----------------------------------------------------------------------------
     def make_pages(self):
-        self.pages, self.hits, unknown, unlike = pages_of(
-            self.queries, self.texts, self.query_fates, self.rules.page_size
+        """What query records say of each page, and the hit lists: where each document of a page
+        stood first, from 0 over all pages of a search."""
+        queries = self.queries
+        queries["start"], unknown = _starts(queries, self.rules.page_size)
+        known = queries[queries["fate"] < 0]
+        # The first record with a text and hits; then with a text.
+        best = known.iloc[
+            np.lexsort((known["time"], known["n_hits"] == 0, known["text"] < 0))
+        ].drop_duplicates("query_id")
+        pages = best.rename_axis("record").reset_index().set_index("query_id")
+        pages = pages[["text", "application", "user", "filters", "record"]]
+        pages = pages.reindex(range(len(self.texts["query_id"])), fill_value=-1)
+        start = known.groupby("query_id")["start"].min()
+        pages["start"] = start.reindex(pages.index, fill_value=0)
+        hits, n_unlike = self.first_lists(known)
+        self.note_pages(int(unknown[known.index].sum()), n_unlike)
+        return pages, hits
+
+    def first_lists(self, known):
+        """The first list of each query_id and start, and the number of records unlike it."""
+        lists = known[known["n_hits"] > 0]
+        lists = lists.iloc[np.argsort(lists["time"], kind="stable")]
+        n_hits = self.queries["n_hits"].to_numpy()
+        begin = np.cumsum(n_hits) - n_hits
+        several = lists[lists.duplicated(["query_id", "start"], keep=False)]
+        content = pd.Series(
+            [self.hits[begin[row] : begin[row] + n_hits[row]].tobytes() for row in several.index],
+            several.index,
+            dtype=object,
         )
+        first = content.groupby([several["query_id"], several["start"]]).transform("first")
+        record = np.repeat(self.queries.index, n_hits)
+        start = self.queries["start"].to_numpy()[record]
+        hits = pd.DataFrame(
+            {
+                "page": self.queries["query_id"].to_numpy()[record],
+                "doc": self.hits,
+                "place": start + np.arange(len(record)) - begin[record],
+                "start": start,
+            }
+        )
+        taken = record.isin(lists.drop_duplicates(["query_id", "start"]).index)
+        hits = hits[taken & (hits["doc"] >= 0)]
+        hits = hits.iloc[np.lexsort((hits["place"], hits["doc"], hits["page"]))]
+        return hits.drop_duplicates(["page", "doc"]), int((content != first).sum())
+
+    def note_pages(self, n_unknown, n_unlike):
         for name in self.rules.filters:
             if not any(f", {name}=" in f", {text}" for text in self.texts["filters"]):
                 self.doubts.append(
                     f"No query record has {name!r} in its query_attributes: check filters."
                 )
-        if unlike:
+        if n_unlike:
             self.notes.append(
-                f"{n_of(unlike, 'hit list')} of query records unlike that of an earlier record of "
-                "the query_id, which was taken."
+                f"{n_of(n_unlike, 'hit list')} of query records unlike that of an earlier record "
+                "of the query_id, which was taken."
             )
-        if unknown:
+        if n_unknown:
             self.notes.append(
-                f"{unknown:,} query records are of a later page and do not say how many results "
+                f"{n_unknown:,} query records are of a later page and do not say how many results "
                 "came before: their positions begin at 1. Pass page_size."
             )
-        n = [
-            self.complete(getattr(self.pages, name), name)
-            for name in ("text", "application", "user")
-        ]
-        if n[0]:
-            self.notes.append(
-                f"{n[0]:,} pages have no query record with a text: their user_query is that of "
-                "their events."
-            )
-        known = self.pages.text[self.page] >= 0
-        self.fates.give(self.event[~known], "no query record and no user_query")
-        self.keep_rows(known)
-        self.note_differences()
+
+    def place_rows(self, rows, pages, hits):
+        """Rows of pages with a text, with their place in the hit list; completes the pages."""
+        for name in ("text", "application", "user"):
+            # What no query record says is the most frequent value of the events.
+            found = rows[(_of_page(pages, name, rows) < 0) & (rows[name] >= 0)]
+            best = _most_frequent(found["page"], found[name])
+            pages.loc[best.index, name] = best
+            if name == "text" and len(best):
+                self.notes.append(
+                    f"{len(best):,} pages have no query record with a text: their user_query is "
+                    "that of their events."
+                )
+        known = _of_page(pages, "text", rows) >= 0
+        _give(self.events, rows.index[~known], "no query record and no user_query")
+        rows = rows[known]
+        self.note_differences(rows, pages)
         # Who counted the ordinals: the application of the event, else of its page.
-        writer = self.events["application"][self.event]
-        self.writer = np.where(writer >= 0, writer, self.pages.application[self.page])
-        self.events = {"action": self.events["action"]}  # the rows hold all else
-        self.place = self.hits.place_of(self.page, self.doc)
-        self.application = self.pages.application  # -1 is the last entry of tables by it
+        own, of_page = rows["application"], _of_page(pages, "application", rows)
+        place = _looked_up(hits, "place", rows)
+        rows = rows.assign(writer=own.where(own >= 0, of_page), place=place)
+        return rows.drop(columns=["application", "text", "user"])
 
-    def complete(self, values, name):
-        """Fill what no query record says with the most frequent value of the events."""
-        found = self.events[name][self.event]
-        rows = (values[self.page] < 0) & (found >= 0)
-        counts = pd.DataFrame({"page": self.page[rows], "value": found[rows]}).value_counts()
-        best = counts.reset_index().sort_values(
-            ["page", "count", "value"], ascending=[True, False, True]
-        )
-        best = best.drop_duplicates("page")
-        values[best["page"]] = best["value"]
-        return len(best)
-
-    def note_differences(self):
+    def note_differences(self, rows, pages):
         """Events that do not say what their page says: is a query_id more than one page?"""
-        normal = self.normal[1]
         for name, what, advice in (
             (
                 "user",
@@ -195,9 +252,9 @@ class PageReader:
             ),
             ("application", "application", "Ordinals count from the base of the events'."),
         ):
-            found, taken = self.events[name][self.event], getattr(self.pages, name)[self.page]
+            found, taken = rows[name].to_numpy(), _of_page(pages, name, rows)
             if name == "text":
-                found, taken = normal[found], normal[taken]
+                found, taken = self.code_of_text[found], self.code_of_text[taken]
             if n := int(((found >= 0) & (found != taken)).sum()):
                 note = (
                     f"{n_of(n, 'event')} {'has' if n == 1 else 'have'} another {what} than the "
@@ -206,29 +263,41 @@ class PageReader:
                 doubtful = name != "application" and n > _MUCH * len(found)
                 (self.doubts if doubtful else self.notes).append(note)
 
-    def choose_source(self):
-        """Which applications show what events say, and which show the hit lists."""
-        n = len(self.texts["application"]) + 1
-        self.by_hits = np.full(n, self.rules.impressions == "hits")
+    def choose_source(self, rows, pages):
+        """Rows without the impressions of applications whose hit lists say what was shown."""
+        pages["by_hits"] = self.rules.impressions == "hits"
         if self.rules.impressions == "auto":
-            usable = (self.role == 1) & ((self.ordinal >= 0) | (self.place >= 0))
-            self.by_hits[:] = True
-            self.by_hits[self.application[self.page[usable]]] = False
-        of_hits = (self.role == 1) & self.by_hits[self.application[self.page]]
-        self.fates.give(self.event[of_hits], "impression of an application read by hit lists")
-        self.keep_rows(~of_hits)
+            usable = (rows["role"] == 1) & ((rows["ordinal"] >= 0) | (rows["place"] >= 0))
+            by_events = _of_page(pages, "application", rows[usable])
+            pages["by_hits"] = ~pages["application"].isin(by_events)
+        by_hits = _of_page(pages, "by_hits", rows)
+        out = (rows["role"] == 1) & by_hits
+        _give(self.events, rows.index[out], "impression of an application read by hit lists")
+        return rows.assign(by_hits=by_hits)[~out]
 
     # Positions ------------------------------------------------------------------------
-    def find_bases(self):
-        """The number of the first position, by application."""
-        by_hits = self.by_hits[self.application[self.page]]
-        self.leading = (self.role == 1) | by_hits
-        rows = self.leading & (self.ordinal >= 0)
+    def find_bases(self, rows, pages):
+        """The ordinal of the first position by application, 0 or 1 unless it was given.
+
+        ``support`` holds shifts against base 0: of the pages of an application, or of clicks from
+        their place, where hit lists say what was shown; and what it is that stands there.
+        """
         names = [*self.texts["application"], ""]
-        columns = (self.ordinal, self.place, self.page, self.writer, by_hits)
-        self.base, self.support = bases_of(
-            *(each[rows] for each in columns), self.pages.start, len(names)
-        )
+        self.base = np.ones(len(names), dtype=np.int64)
+        self.support = {}
+        leading = rows[((rows["role"] == 1) | rows["by_hits"]) & (rows["ordinal"] >= 0)]
+        first = leading.groupby("page").agg({"ordinal": "min", "writer": "first"})
+        start = pages["start"][first.index]
+        shift = first["ordinal"] - start.where(first["ordinal"] >= start, 0)  # as if all restarted
+        for code, shifts in shift.groupby(first["writer"]):
+            self.base[code] = int((shifts == 0).mean() < _LEAST_SHARE)
+            self.support[code] = shifts, "pages begin there"
+        placed = leading[leading["by_hits"] & (leading["place"] >= 0)]
+        placed = placed[_of_page(pages, "start", placed) == 0]
+        for code, shifts in (placed["ordinal"] - placed["place"]).groupby(placed["writer"]):
+            self.base[code] = int((shifts == 0).sum() < (shifts == 1).sum())
+            what = "clicks and outcomes stand at their place in the hit list"
+            self.support[code] = shifts, what
         given = self.rules.ordinal_base
         if isinstance(given, Mapping):
             if unknown := {*given} - {*names}:
@@ -240,115 +309,121 @@ class PageReader:
         elif given is not None:
             self.base[:] = given
 
-    def find_indices(self):
-        """The index from 0 that each row's ordinal means."""
-        base = self.base[self.writer]
-        self.index, n_restarts = indices_of(
-            self.ordinal, base, self.page, self.pages.start, self.leading
-        )
-        if n_restarts:
+    def find_indices(self, rows, pages):
+        """Add the index from 0 over all pages of a search that each ordinal means; -1 if none."""
+        ordinal, base = rows["ordinal"], self.base[rows["writer"]]
+        rows["index"] = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1)
+        start = _of_page(pages, "start", rows)
+        later = (start > 0) & (rows["index"] >= 0)
+        leading = (rows["role"] == 1) | rows["by_hits"]
+        lowest = rows["index"].where(later & leading).groupby(rows["page"]).transform("min")
+        # Ordinals restart on a later page if they begin before its start; else they go on.
+        restarts = later & (lowest < start)
+        rows["index"] += np.where(restarts, start, 0)
+        if n := rows["page"][restarts].nunique():
             self.notes.append(
-                f"Ordinals restart on {n_of(n_restarts, 'later page')}: the number of earlier "
-                "results was added."
+                f"Ordinals restart on {n_of(n, 'later page')}: the number of earlier results was "
+                "added."
             )
-        below = (self.ordinal >= 0) & (self.ordinal < base)
-        none = self.ordinal == NO_ORDINAL
-        for rows, what in ((below, "lies below the base"), (none, "is no whole number from 0")):
-            if n := int(rows.sum()):
+        below = (ordinal >= 0) & (ordinal < base)
+        none = ordinal == NO_ORDINAL
+        for wrong, what in ((below, "lies below the base"), (none, "is no whole number from 0")):
+            if n := int(wrong.sum()):
                 self.notes.append(f"The ordinal {what} in {n_of(n, 'event')} and was not used.")
 
-    def show(self):
-        """Rows of the log: page, document, index from 0, and its event (-1 for a hit)."""
-        rows = np.flatnonzero(self.role == 1)
-        at = np.where(self.index[rows] >= 0, self.index[rows], self.place[rows])
-        self.fates.give(self.event[rows[at < 0]], "no position")
-        rows, at = rows[at >= 0], at[at >= 0]
-        key = self.key(self.page[rows], self.doc[rows])
-        order = np.lexsort((at, key))
-        first = order[new(key[order])]
-        self.fates.give(self.event[np.delete(rows, first)], _AGAIN)
-        moved = at[order] != at[first][np.cumsum(new(key[order])) - 1]
-        if n := int(moved.sum()):
+    def show(self, rows, pages, hits):
+        """Documents by page: where they stood (``at``), place, event (-1 for a hit)."""
+        places_of_clicks = rows["place"][rows["by_hits"]]
+        rows = rows[rows["role"] == 1]
+        rows = rows.assign(at=rows["index"].where(rows["index"] >= 0, rows["place"]))
+        _give(self.events, rows.index[rows["at"] < 0], "no position")
+        rows = rows[rows["at"] >= 0]
+        rows = rows.iloc[np.lexsort((rows["at"], rows["doc"], rows["page"]))]
+        again = rows.duplicated(["page", "doc"])
+        _give(self.events, rows.index[again], _AGAIN)
+        if n := int((rows["at"] != rows["at"].where(~again).ffill()).sum()):
             self.notes.append(
                 f"{n_of(n, 'repeated impression')} of a document stood further down its page than "
                 "the first place, which was taken."
             )
-        rows, at = rows[first], at[first]
-        n_by_place = int((self.index[rows] < 0).sum())
-        if n_by_place:
+        rows = rows[~again]
+        if n := int((rows["index"] < 0).sum()):
             self.notes.append(
-                f"{n_of(n_by_place, 'impression')} without an ordinal: the place in the hit list "
-                "was taken."
+                f"{n_of(n, 'impression')} without an ordinal: the place in the hit list was taken."
             )
-        shown = Shown(self.page[rows], self.doc[rows], at, self.place[rows], self.event[rows])
-        self.note_disagreement(rows)
-        self.separate(shown.joined(self.hits_shown()))
+        self.note_disagreement(rows, hits)
+        shown = rows.rename_axis("event").reset_index()[["page", "doc", "at", "place", "event"]]
+        by_hits = self.hits_shown(pages, hits, places_of_clicks)
+        return pd.concat([shown, by_hits], ignore_index=True)
 
-    def note_disagreement(self, rows):
+    def note_disagreement(self, rows, hits):
         """Ordinals that hit lists do not confirm."""
-        listed = np.zeros(len(self.pages.start), dtype=bool)
-        listed[self.hits.page] = True
-        if n := int((listed[self.page[rows]] & (self.place[rows] < 0)).sum()):
+        if n := int((rows["page"].isin(hits["page"]) & (rows["place"] < 0)).sum()):
             self.notes.append(
                 f"{n_of(n, 'impression')} of a document that is not in the hit list of its page."
             )
-        known = (self.index[rows] >= 0) & (self.place[rows] >= 0)
-        n = int((self.index[rows] != self.place[rows])[known].sum())
-        if n:
+        known = rows[(rows["index"] >= 0) & (rows["place"] >= 0)]
+        if n := int((known["index"] != known["place"]).sum()):
             self.notes.append(
-                f"The ordinals of {n:,} of {n_of(int(known.sum()), 'impression')} are not their "
-                "places in the hit lists, and were taken where no two of a page are equal."
+                f"The ordinals of {n:,} of {n_of(len(known), 'impression')} are not their places "
+                "in the hit lists, and were taken where no two of a page are equal."
             )
 
-    def hits_shown(self):
+    def hits_shown(self, pages, hits, places_of_clicks):
         """The hit lists of applications without impression events."""
-        hits, size = self.hits, self.rules.page_size
-        rows = self.by_hits[self.application[hits.page]] & (self.pages.text[hits.page] >= 0)
+        size = self.rules.page_size
+        of_page = pages.loc[hits["page"]]
+        hits = hits[(of_page["by_hits"] & (of_page["text"] >= 0)).to_numpy()]
         if size is not None:
-            rows &= hits.place - hits.start < size
-        page, doc, place = hits.page[rows], hits.doc[rows], hits.place[rows]
-        if size is None and len(page):
-            clicks = self.place[self.by_hits[self.application[self.page]]]
-            deepest, longest = clicks.max(initial=-1) + 1, place.max() + 1
-            doubtful = len(clicks) >= _ENOUGH_CLICKS and longest > _MUCH_LONGER * deepest
+            hits = hits[hits["place"] - hits["start"] < size]
+        elif len(hits):
+            deepest = max(places_of_clicks, default=-1) + 1
+            enough, longest = len(places_of_clicks) >= _ENOUGH_CLICKS, hits["place"].max() + 1
+            doubtful = enough and longest > _MUCH_LONGER * deepest
             (self.doubts if doubtful else self.notes).append(
                 f"Hit lists hold up to {longest:,} documents, the deepest click or outcome "
                 f"stands at {deepest:,}: if pages show fewer, pass page_size."
             )
-        return Shown(page, doc, place, place, np.full(len(page), -1, dtype=np.int32))
+        return hits[["page", "doc", "place"]].assign(at=hits["place"], event=-1)
 
-    def separate(self, shown):
-        """One document per position."""
-        self.shown, collided, self.by_place, lost = separated(shown, len(self.pages.start))
-        for reason, rows in lost.items():
-            self.fates.give(rows.event[rows.event >= 0], reason)
-        lost_keys = [self.key(rows.page, rows.doc) for rows in lost.values()]
-        self.lost = np.concatenate([np.zeros(0, dtype=np.int64), *lost_keys])
-        self.fates.give(self.shown.event[self.shown.event >= 0], USED["impression"])
-        if collided.any():
+    def separate(self, shown, pages):
+        """One document per position: by the hit list on pages where ordinals collide; and the
+        documents that were left out."""
+        collided = shown["page"].isin(shown["page"][shown.duplicated(["page", "at"])])
+        listed = collided & (shown["place"] >= 0)
+        pages["by_place"] = pages.index.isin(shown["page"][listed])
+        by_place = _of_page(pages, "by_place", shown)
+        unknown = shown[collided & ~by_place]
+        rest = shown.drop(unknown.index)
+        rest["at"] = rest["at"].where(~listed[rest.index], rest["place"])
+        # Documents that the hit list does not hold give way to those that it holds.
+        taken = rest.duplicated(["page", "at"], keep=False) & (rest["place"] < 0)
+        taken |= rest[~taken].duplicated(["page", "at"]).reindex(rest.index, fill_value=False)
+        shown, gone = rest[~taken], rest[taken]
+        for documents, fate in ((unknown, _COLLIDED), (gone, _TAKEN), (shown, "shown")):
+            _give(self.events, documents["event"][documents["event"] >= 0], fate)
+        n, n_by_place = unknown["page"].nunique(), int(pages["by_place"].sum())
+        if n + n_by_place:
             self.notes.append(
-                f"{n_of(int(collided.sum()), 'page')} had two documents at one ordinal: on "
-                f"{int(self.by_place.sum()):,} the places in the hit list were taken, and "
-                f"{int((collided & ~self.by_place).sum()):,} without a hit list were left out."
+                f"{n_of(n + n_by_place, 'page')} had two documents at one ordinal: on "
+                f"{n_by_place:,} the places in the hit list were taken, and {n:,} without a hit "
+                "list were left out."
             )
-        if not len(self.shown.page):
-            self.fail()
+        return shown, pd.concat([unknown, gone])
 
-    def fail(self):
-        """Nothing was shown: say what there was instead."""
-        labels = self.events["action"] + 1
+    def nothing_shown(self):
+        """What there was instead of shown documents."""
         actions = ["without an action_name", *self.texts["action"]]
-        found = [f"{n:,} {actions[label]}" for label, n in _counts(labels)]
-        reasons = ", ".join(
-            f"{n:,} {fate}"
-            for (label, fate), n in self.fates.count(labels, open_too=True).items()
-            if _plain(actions[label]) == "impression"
-        )
+        label = self.events["action"] + 1
+        found = [f"{n:,} {actions[i]}" for i, n in label.value_counts().sort_index().items()]
+        is_impression = np.array([_plain(action) == "impression" for action in actions])
+        fates = self.events["fate"][is_impression[label]].value_counts().sort_index()
+        reasons = [f"{n:,} {_NAMES[fate]}" for fate, n in fates.items()]
         n_hits = self.queries["n_hits"]
-        raise ValueError(
+        return (
             "No document was shown on any page, and clicks without impressions say nothing. Found "
-            f"{n_of(len(labels), 'event')} ({', '.join(found) or 'none'}; impressions left out: "
-            f"{reasons or 'none'}), {n_of(len(n_hits), 'query record')} and "
+            f"{n_of(len(label), 'event')} ({', '.join(found) or 'none'}; impressions left out: "
+            f"{', '.join(reasons) or 'none'}), {n_of(len(n_hits), 'query record')} and "
             f"{n_of(int((n_hits > 0).sum()), 'hit list')}. Expected events with action_name "
             "'impression', a query_id, event_attributes.object.object_id and "
             "event_attributes.position.ordinal, or query records with a query_id, user_query and "
@@ -356,113 +431,80 @@ class PageReader:
         )
 
     # Clicks ---------------------------------------------------------------------------
-    def click(self):
-        """Mark clicks and outcomes, once per page and document."""
-        self.columns = np.zeros((1 + len(self.rules.outcomes), len(self.shown.page)), np.int8)
-        rows = np.flatnonzero(self.role >= 2)
-        key = self.key(self.page[rows], self.doc[rows])
-        order = np.lexsort((self.role[rows], key))
-        first = new(key[order]) | new(self.role[rows][order])
-        self.fates.give(self.event[rows[order[~first]]], _AGAIN)
-        rows = rows[np.sort(order[first])]
-        added = self.add_rows(rows)
-        at = self.row_of(rows)
-        rows, at, added = rows[at >= 0], at[at >= 0], added[at >= 0]
-        self.columns[self.role[rows] - 2, at] = 1
-        self.fates.give(self.event[rows[added]], USED["added"])
-        self.fates.give(self.event[rows[self.role[rows] == 2]], USED["click"])
-        self.fates.give(self.event[rows], USED["outcome"])
-        self.note_moved(rows, at, added)
+    def click(self, rows, pages, shown, lost):
+        """The shown documents with a column for clicks and each outcome, once per document."""
+        again = rows.duplicated(["page", "doc", "role"])
+        _give(self.events, rows.index[again], _AGAIN)
+        rows = rows[~again]
+        missing = rows[_looked_up(shown, "at", rows) < 0]
+        shown = self.add_documents(missing, pages, shown[["page", "doc", "at"]], lost)
+        rows = rows.assign(at=_looked_up(shown, "at", rows))
+        rows = rows[rows["at"] >= 0]
+        added = rows.index.isin(missing.index)
+        _give(self.events, rows.index[added], "its document was added to the page")
+        _give(self.events, rows.index[rows["role"] == 2], "clicked")
+        _give(self.events, rows.index, "outcome")
+        for role, name in enumerate(self.columns, start=2):
+            clicked = _key(rows[rows["role"] == role])
+            shown[name] = _key(shown).isin(clicked).astype(np.int8)
+        moved = (rows["index"] >= 0) & (rows["index"] != rows["at"]) & ~added
+        if n := int((moved & ~_of_page(pages, "by_place", rows)).sum()):
+            self.notes.append(
+                f"{n_of(n, 'click')} (or outcomes) with another ordinal than the impression of "
+                "the document, which was taken."
+            )
+        return shown
 
-    def row_of(self, rows):
-        """Row of the log of each event; -1 if there is none."""
-        keys = self.key(self.shown.page, self.shown.doc)
-        order = np.argsort(keys, kind="stable")
-        return lookup(keys[order], order, self.key(self.page[rows], self.doc[rows]))
-
-    def add_rows(self, rows):
-        """Add documents that were clicked and have no impression; True where that was done."""
-        missing = rows[self.row_of(rows) < 0]
-        no_page = ~np.isin(self.page[missing], self.shown.page)
-        self.fates.give(self.event[missing[no_page]], "nothing shown on its page")
-        missing = missing[~no_page]
-        keys = self.key(self.page[missing], self.doc[missing])
-        self.fates.give(
-            self.event[missing[np.isin(keys, self.lost)]], "its impression was left out"
-        )
-        missing = missing[~np.isin(keys, self.lost)]
+    def add_documents(self, rows, pages, shown, lost):
+        """The shown documents and, on pages with some, those that were clicked beside them."""
+        nothing, left_out = ~rows["page"].isin(shown["page"]), _key(rows).isin(_key(lost))
+        _give(self.events, rows.index[nothing], _NOTHING)
+        _give(self.events, rows.index[left_out], "its impression was left out")
+        rows = rows[~nothing & ~left_out]
         if self.rules.not_shown == "drop":
-            self.fates.give(self.event[missing], "its document was not shown")
-            return np.zeros(len(rows), dtype=bool)
-        page, index, place = self.page[missing], self.index[missing], self.place[missing]
-        by_place = self.by_place[page] | self.by_hits[self.application[page]]
-        index, place = np.where(by_place, place, index), np.where(by_place, index, place)
-        at = np.where(index >= 0, index, place)
+            _give(self.events, rows.index, "its document was not shown")
+            return shown.copy()
+        by_place = _of_page(pages, "by_place", rows) | rows["by_hits"]
+        place_first = np.where(by_place, rows["place"] >= 0, rows["index"] < 0)
+        rows = rows.assign(at=rows["place"].where(place_first, rows["index"]))
         # The interaction of a document that says where it stood.
-        key = self.key(page, self.doc[missing])
-        order = np.lexsort((at, at < 0, key))
-        first = order[new(key[order])]
-        first = first[at[first] >= 0]
-        added = Shown(
-            page[first], self.doc[missing[first]], at[first], place[first], first * 0 - 1
-        )
-        joined = self.shown.joined(added)
-        free = ~joined.shared(spare_first=True)
-        self.shown = joined.take(free)
-        n_new = int(free[len(free) - len(first) :].sum())
-        self.columns = np.pad(self.columns, ((0, 0), (0, n_new)))
-        found = np.isin(rows, missing) & (self.row_of(rows) >= 0)
-        lost = missing[self.row_of(missing) < 0]
-        no_place = ~np.isin(self.key(self.page[lost], self.doc[lost]), key[first])
-        self.fates.give(self.event[lost[no_place]], "no position")
-        self.fates.give(self.event[lost], _TAKEN)
-        if n_new:
+        new = rows[rows["at"] >= 0]
+        new = new.iloc[np.lexsort((new["at"], new["doc"], new["page"]))]
+        new = new.drop_duplicates(["page", "doc"])[["page", "doc", "at"]]
+        _give(self.events, rows.index[~_key(rows).isin(_key(new))], "no position")
+        joined = pd.concat([shown, new], ignore_index=True)
+        joined = joined[~joined.duplicated(["page", "at"])].copy()
+        _give(self.events, rows.index[_looked_up(joined, "at", rows) < 0], _TAKEN)
+        if n := len(joined) - len(shown):
             self.notes.append(
-                f"{n_of(n_new, 'clicked document')} without an impression joined the page where "
-                'the click (or outcome) says; not_shown="drop" drops such clicks.'
+                f"{n_of(n, 'clicked document')} without an impression joined the page where the "
+                'click (or outcome) says; not_shown="drop" drops such clicks.'
             )
-        return found
-
-    def note_moved(self, rows, at, added):
-        """Say how many clicks stand elsewhere than the impression of their document."""
-        moved = (self.index[rows] >= 0) & (self.index[rows] != self.shown.at[at]) & ~added
-        moved &= ~self.by_place[self.page[rows]]
-        if moved.any():
-            self.notes.append(
-                f"{n_of(int(moved.sum()), 'click')} (or outcomes) with another ordinal than the "
-                "impression of the document, which was taken."
-            )
-
-    def key(self, page, doc):
-        return page.astype(np.int64) * self.n_docs + doc
+        return joined
 
     # Results --------------------------------------------------------------------------
-    def reading(self):
-        order = np.lexsort((self.shown.at, self.shown.page))
-        page = self.shown.page[order]
-        in_log = np.zeros(len(self.pages.start), dtype=bool)
-        in_log[page] = True
-        close_queries(self.queries, self.query_fates, self.pages, in_log, self.normal[1])
-        qid_of, queries = query_table(self.pages, np.flatnonzero(in_log), self.texts, self.normal)
+    def reading(self, rows, pages, shown):
+        """The log, what the report says, and the doubts."""
+        shown = shown.sort_values(["page", "at"])
+        page = shown["page"].to_numpy()
+        in_log = pages.index.isin(page)
+        self.close_queries(pages, in_log)
+        qid, queries = self.query_table(pages[in_log])
         log = {
-            "session": category(page, self.texts["query_id"]),
-            "qid": pd.Categorical.from_codes(qid_of[page], queries["qid"]),
-            "doc": category(self.shown.doc[order], self.texts["doc"]),
-            "position": (self.shown.at[order] + 1).astype(np.int32),
+            "session": _category(page, self.texts["query_id"]),
+            "qid": pd.Categorical.from_codes(qid[page], queries["qid"]),
+            "doc": _category(shown["doc"].to_numpy(), self.texts["doc"]),
+            "position": (shown["at"].to_numpy() + 1).astype(np.int32),
         }
-        if (user := self.pages.user[page]).max(initial=-1) >= 0:
-            log["user"] = category(user, self.texts["user"])
-            if n := int((self.pages.user[in_log] < 0).sum()):
+        user = pages["user"].to_numpy()
+        if user[page].max() >= 0:
+            log["user"] = _category(user[page], self.texts["user"])
+            if n := int((user[in_log] < 0).sum()):
                 self.notes.append(f"{n_of(n, 'page')} of {in_log.sum():,} named no user.")
-        outcomes = [f"outcome_{name}" for name in self.rules.outcomes]
-        for name, values in zip(("click", *outcomes), self.columns, strict=True):
-            log[name] = values[order]
-        from_hits = [
-            self.name_of(code)
-            for code in np.unique(self.application[in_log])
-            if self.by_hits[code]
-        ]
-        bases = np.unique(self.writer[in_log[self.page] & (self.ordinal >= 0)])
+        log |= {name: shown[name].to_numpy() for name in self.columns}
+        from_hits = np.unique(pages["application"][in_log & pages["by_hits"]])
+        from_hits = [self.name_of(code) for code in from_hits]
+        bases = np.unique(rows["writer"][in_log[rows["page"]] & (rows["ordinal"] >= 0)])
         self.notes[:0] = [
             *map(self.base_note, bases),
             *(
@@ -479,40 +521,157 @@ class PageReader:
         }
         return pd.DataFrame(log), found, self.doubts
 
+    def close_queries(self, pages, in_log):
+        """Give the query records that are open their fates."""
+        queries = self.queries[self.queries["fate"] < 0]
+        of_page = pages.loc[queries["query_id"]]
+        record = of_page["record"].to_numpy()
+        text, taken = self.code_of_text[queries["text"]], self.code_of_text[of_page["text"]]
+        place = self.queries[["from", "page"]].to_numpy()
+        another = (place[queries.index] != place[record]).any(axis=1)
+        for rows, fate in (
+            (queries["text"] < 0, "no user_query"),
+            (~in_log[queries["query_id"]], _NOTHING),
+            (record == queries.index, "query of a page"),
+            ((queries["n_hits"] > 0) & another, "further page of a query_id"),
+            (text != taken, "another record of its query_id, with another user_query"),
+            (text == taken, "another record of its query_id"),
+        ):
+            _give(self.queries, queries.index[rows], fate)
+
+    def query_table(self, pages):
+        """Code of the qid of each page of the log, and the queries in the order of the codes."""
+        applications = [*self.texts["application"], ""]
+        keys = pages[["text", "filters", "application"]].copy()
+        keys["text"] = self.code_of_text[keys["text"]]
+        several = keys["application"][keys["application"] >= 0].nunique() > 1
+        if not several:  # pages that name none are of the only one
+            keys["application"] = keys["application"].max()
+
+        def qid(text, filters, application):
+            name = self.normal[text]
+            name += f" [{self.texts['filters'][filters]}]" if filters >= 0 else ""
+            return f"{applications[application]}: {name}" if several and application >= 0 else name
+
+        different = keys.drop_duplicates()
+        names = pd.Series([qid(*key) for key in different.itertuples(index=False)], dtype=object)
+        names = keys.merge(different.assign(qid=names.to_numpy()), how="left")["qid"]
+        codes, names = pd.factorize(names.to_numpy(dtype=object))
+        code = pd.Series(codes, keys.index)
+        typed = _most_frequent(code, pages["text"])
+        application = keys["application"].groupby(code).first()
+        queries = pd.DataFrame(
+            {
+                "qid": names,
+                "user_query": [self.texts["text"][i] for i in typed],
+                "application": [applications[i] for i in application],
+                "pages": np.bincount(codes),
+            }
+        )
+        return code, queries
+
     def base_note(self, code):
         """What ordinals count from; a doubt if few pages confirm a base that was found."""
         name, given = self.name_of(code), self.rules.ordinal_base
         note = f"Ordinals{name and f' of {name}'} count from {self.base[code]}"
         if given is not None and (not isinstance(given, Mapping) or name in given):
             return f"{note}, as ordinal_base says."
-        n, of, what = self.support.get(code, (0, 0, "pages begin there"))
-        note += f": {n:,} of {of:,} {what}."
-        if n < _LEAST_CONFIRMED * of:
+        shifts, what = self.support.get(code, (pd.Series(dtype=int), "pages begin there"))
+        n = int((shifts == self.base[code]).sum())
+        note += f": {n:,} of {len(shifts):,} {what}."
+        if n < _LEAST_CONFIRMED * len(shifts):
             self.doubts.append(
                 f"{note} Check where the clients begin to count, and pass ordinal_base."
             )
         return note
 
-    def name_of(self, code):
-        return self.texts["application"][code] if code >= 0 else ""
+    def name_of(self, application):
+        return [*self.texts["application"], ""][application]
 
     def counts(self):
-        actions = ["", *self.texts["action"]]
-        rows = [
-            ("event", actions[label], fate, n)
-            for (label, fate), n in self.fates.count(self.events["action"] + 1).items()
-        ]
-        found = self.query_fates.count(np.zeros(len(self.queries["n_hits"]), dtype=int))
-        rows += [("query", "", fate, n) for (_, fate), n in found.items()]
+        """Numbers of records as (record, action, fate, n)."""
+        actions, rows = [*self.texts["action"], ""], []
+        for record, table in (("event", self.events), ("query", self.queries.assign(action=-1))):
+            for (action, fate), n in table.groupby(["action", "fate"]).size().items():
+                rows.append((record, actions[action], _NAMES[fate], n))
         return rows
 
 
-_AGAIN = "the same document again on its page"
-_TAKEN = "its position is taken by another document"
+def _starts(queries, page_size):
+    """Results before each record's page, and whether a later page has no size to tell."""
+    page, size = queries["page"], queries["size"]
+    size = size.where(size > 0, page_size or -1)
+    # Pages count from 0 where an application has pages 0, and not just a stray one.
+    is_0 = (page == 0).where(page >= 0).astype(float)
+    share = is_0.groupby(queries["application"]).transform("mean")
+    first = np.where(share >= _LEAST_SHARE, 0, 1)
+    later = (queries["from"] < 0) & (page > first)
+    start = queries["from"].clip(0).where(~later | (size < 0), (page - first) * size)
+    return start.astype(np.int64), later & (size < 0)
 
 
-def _counts(codes):
-    return zip(*(each.tolist() for each in np.unique(codes, return_counts=True)), strict=True)
+def normal_texts(texts: list[str]) -> tuple[list[str], NDArray[Any]]:
+    """Normalized texts, and the code of each text's; -1 for blanks, and for no text (last).
+
+    Equal queries are written alike: Unicode NFKC, lower case, single spaces.
+    """
+    table = {"": -1}
+    plain = (" ".join(unicodedata.normalize("NFKC", each).casefold().split()) for each in texts)
+    codes = [table.setdefault(text, len(table) - 1) for text in plain]
+    return list(table)[1:], np.array([*codes, -1])
+
+
+def n_of(n: int, what: str, several: str | None = None) -> str:
+    """A number of things in words."""
+    return f"{n:,} {what if n == 1 else several or what + 's'}"
+
+
+def counted(rows: list[tuple[str, str, str, int]]) -> pd.DataFrame:
+    """The table of counts from (record, action, fate, n)."""
+    counts = pd.DataFrame(rows, columns=["record", "action", "fate", "n"])
+    counts.insert(2, "used", counts["fate"].isin([*_USED]))
+    order = ["record", "used", "action", "n", "fate"]
+    return counts.sort_values(order, ascending=[True, False, True, False, True], ignore_index=True)
+
+
+def _give(table, rows, fate):
+    """Decide records, a mask or numbers, that have no fate yet: later rules take what is left."""
+    rows = np.asarray(rows)
+    rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+    rows = rows[table["fate"].to_numpy()[rows] < 0]
+    table.loc[rows, "fate"] = _NAMES.index(fate)
+
+
+def _of_page(pages, name, rows):
+    """What the page of each row has in a column."""
+    return pages[name].to_numpy()[rows["page"]]
+
+
+def _key(rows):
+    """One number per page and document."""
+    return pd.Index(rows["page"].to_numpy(np.int64) << 32 | rows["doc"].to_numpy())
+
+
+def _looked_up(table, name, rows):
+    """The value that the page and document of each row have in a table; -1 if it lacks them."""
+    values = pd.Series(table[name].to_numpy(), _key(table))
+    return values.reindex(_key(rows), fill_value=-1).to_numpy()
+
+
+def _most_frequent(keys, values):
+    """The value that is most frequent with each key; of several the largest."""
+    counts = pd.DataFrame({"key": keys, "value": values}).value_counts().reset_index()
+    counts = counts.sort_values(["key", "count", "value"], ascending=[True, False, True])
+    return counts.drop_duplicates("key").set_index("key")["value"]
+
+
+def _category(codes, texts):
+    """A categorical of the texts that occur; code -1 is "unknown"."""
+    if codes.min() < 0:
+        texts = texts if _UNKNOWN in texts else [*texts, _UNKNOWN]
+        codes = np.where(codes < 0, texts.index(_UNKNOWN), codes)
+    used, codes = np.unique(codes, return_inverse=True)
+    return pd.Categorical.from_codes(codes, [texts[code] for code in used])
 
 
 def _plain(action):

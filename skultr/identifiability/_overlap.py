@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._dataset import ClickDataset
 
-#: Overlap from which features are taken to determine examination (bench_feature_overlap.py).
+#: Overlap from which features are taken to determine examination (studies/feature_overlap.py).
 ENOUGH = 0.15
 
 #: Roles that lists and bias factors are read from.

@@ -23,6 +23,11 @@ from ._ranking import flat_columns, refuse_where
 
 CMIPEstimator: TypeAlias = Literal["classifier", "knn", "published"]
 
+CMIP_CONSTRAINTS = {
+    "estimator": [StrOptions({"classifier", "knn", "published"})],
+    "n_repeats": [Interval(Integral, 1, None, closed="left")],
+    "random_state": ["random_state"],
+}
 #: Largest number of rows (and of columns) of a table of the permutation test.
 _MAX_BINS = 8
 
@@ -120,11 +125,9 @@ def cmip_score(
         "y_pred": ["array-like"],
         "y_logging": ["array-like"],
         "y_true": ["array-like"],
-        "estimator": [StrOptions({"classifier", "knn", "published"})],
-        "n_repeats": [Interval(Integral, 1, None, closed="left")],
         "n_permutations": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
         "return_result": ["boolean"],
+        **CMIP_CONSTRAINTS,
     },
     prefer_skip_nested_validation=True,
 )

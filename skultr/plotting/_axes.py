@@ -40,22 +40,27 @@ _OF_METHODS = {
     "skyline": "#3d3d3d",
 }
 _OF_OTHERS = ("#7251b5", "#b5838d", "#0f4c5c", "#a3b18a", "#bc6c25")
-_PALETTE = (
-    "#1b998b",
-    "#2e86ab",
-    "#d1495b",
-    "#edae49",
-    "#6d597a",
-    "#8c5e34",
-    "#5b8e3e",
-    "#c77dba",
-)
+_PALETTE = ("dla", "ips", "naive", "ensemble", "heckman", "lambdamart", "user-aware", "cld")
 
 
+#: What the docstrings of several displays share.
 _TEXTS = {
     "ax": """\
 ax : matplotlib axes, default=None
     By default, axes of a new figure.""",
+    "axes": """\
+axes : sequence of two matplotlib axes, default=None
+    See :meth:`plot`.""",
+    "cmap": """\
+cmap : str or matplotlib colormap, default="Blues"
+    See :meth:`plot`.""",
+    "weak_links": """\
+weak_links : bool, default=True
+    Whether to look for weak links, if factors are drawn one by one and the log has
+    clicks.""",
+    "truth": """\
+truth : array-like of shape (n_positions,), mapping or Series, default=None
+    True examination of positions 1, 2, ..., or by bias factor.""",
     "plot_params": """\
 **plot_params
     Passed to :meth:`plot`.""",
@@ -113,9 +118,11 @@ class Display:
         for described in (cls, *filter(inspect.isfunction, methods)):
             shared(described)
 
-    def _open(self, ax, figsize):
-        """Take the axes to draw on, or make some."""
+    def _open(self, ax, figsize, hidden=("top", "right")):
+        """Take the axes to draw on, or make some, without the hidden sides of their frame."""
         self.ax_ = self._new_figure(figsize).subplots() if ax is None else ax
+        for side in hidden:
+            self.ax_.spines[side].set_visible(False)
         # To a type checker, it might be a SubFigure.
         self.figure_ = cast("Figure", self.ax_.figure)
 
@@ -161,7 +168,7 @@ def draw_legend(ax: Axes, lines: Sequence[Line2D]) -> Legend:
 
 def palette(n: int) -> list[str]:
     """``n`` colours; they repeat if there are fewer colours."""
-    return [_PALETTE[i % len(_PALETTE)] for i in range(n)]
+    return [_OF_METHODS[_PALETTE[i % len(_PALETTE)]] for i in range(n)]
 
 
 def shades(cmap: str | Colormap, n: int, end: float) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 
+@dataclass(eq=False, repr=False)
 class ComparisonDisplay(Display):
     """Differences between rankers on annotated queries.
 
@@ -59,12 +61,9 @@ class ComparisonDisplay(Display):
     ['new - old']
     """
 
-    lines_: list[Line2D]
-
-    def __init__(self, table: pd.DataFrame, per_query: pd.DataFrame, metric: str) -> None:
-        self.table = table
-        self.per_query = per_query
-        self.metric = metric
+    table: pd.DataFrame
+    per_query: pd.DataFrame
+    metric: str
 
     @classmethod
     def from_result(cls, result: Any, *, axes: Any = None) -> Self:
@@ -74,8 +73,7 @@ class ComparisonDisplay(Display):
         ----------
         result : RankerComparison
             The result of :func:`~skultr.evaluation.compare_rankers`.
-        axes : sequence of two matplotlib axes, default=None
-            See :meth:`plot`.
+        {axes}
 
         {display}
 
@@ -100,25 +98,22 @@ class ComparisonDisplay(Display):
 
         {display}
         """
-        rows = list(self.table.itertuples())
-        names = [f"{row.ranker} - {row.baseline}" for row in rows]
-        self._open_two(axes, (10.0, 2.2 + 0.4 * len(rows)), "the means and the queries")
+        n_rows, ranks = len(self.table), np.arange(1, len(self.per_query) + 1)
+        self._open_two(axes, (10.0, 2.2 + 0.4 * n_rows), "the means and the queries")
         left, right = self.axes_
-        colors = palette(len(rows))
-        self.intervals_ = [
-            _draw_interval(left, place, row, color)
-            for place, (row, color) in enumerate(zip(rows, colors, strict=True))
-        ]
-        self.lines_ = []
-        for row, name, color in zip(rows, names, colors, strict=True):
+        self.intervals_: list[ErrorbarContainer] = []
+        self.lines_: list[Line2D] = []
+        for place, row in enumerate(self.table.itertuples()):
+            color, name = palette(n_rows)[place], f"{row.ranker} - {row.baseline}"
+            self.intervals_.append(_draw_interval(left, place, row, color))
             difference = np.sort(self.per_query[row.ranker] - self.per_query[row.baseline])
-            place = np.arange(1, len(difference) + 1)
-            self.lines_ += right.plot(
-                place, difference, color=color, drawstyle="steps-mid", label=name
-            )
+            style = {"color": color, "drawstyle": "steps-mid", "label": name}
+            self.lines_ += right.plot(ranks, difference, **style)
         left.axvline(0, color="0.6", linewidth=0.8, zorder=0)
-        left.set_yticks(range(len(rows)), names, parse_math=False)
-        left.set_ylim(len(rows) - 0.5, -0.5)
+        left.set_yticks(
+            range(n_rows), [line.get_label() for line in self.lines_], parse_math=False
+        )
+        left.set_ylim(n_rows - 0.5, -0.5)
         left.set_xlabel(f"difference in {self.metric}, mean", parse_math=False)
         right.axhline(0, color="0.6", linewidth=0.8, zorder=0)
         right.set_xlabel("queries, from the largest loss")
@@ -142,6 +137,7 @@ def _draw_interval(ax: Axes, place: int, row: Any, color: Any) -> ErrorbarContai
 _N_POINTS, _FEWEST = 8, 10
 
 
+@dataclass(eq=False, repr=False)
 class DebiasednessDisplay(Display):
     """Scores of a model against the logged positions of the documents, by grade.
 
@@ -190,12 +186,9 @@ class DebiasednessDisplay(Display):
     True
     """
 
-    points_: dict[Any, PathCollection]
-    lines_: dict[Any, Line2D]
-
-    def __init__(self, documents: pd.DataFrame, *, cmip: float) -> None:
-        self.documents = documents
-        self.cmip = cmip
+    documents: pd.DataFrame
+    _: KW_ONLY
+    cmip: float
 
     @classmethod
     def from_estimator(
@@ -285,8 +278,8 @@ class DebiasednessDisplay(Display):
         cmip = cmip_score(
             y_pred, y_logging, y_true, estimator=cmip_estimator, random_state=random_state
         )
-        columns = {"score": y_pred, "logged": y_logging, "grade": y_true}
-        documents = pd.DataFrame({name: np.asarray(of) for name, of in columns.items()})
+        columns = map(np.asarray, (y_pred, y_logging, y_true))
+        documents = pd.DataFrame(dict(zip(("score", "logged", "grade"), columns, strict=True)))
         return cls(documents, cmip=cmip).plot(ax, **plot_params)
 
     def plot(
@@ -317,28 +310,26 @@ class DebiasednessDisplay(Display):
         """
         self._open(ax, (5.2, 4.2))
         grades = np.unique(self.documents["grade"])
-        self.points_, self.lines_ = {}, {}
+        self.points_: dict[Any, PathCollection] = {}
+        self.lines_: dict[Any, Line2D] = {}
         # The best grade is drawn last, on top.
         for grade, color in zip(grades, shades(cmap, len(grades), 0.9), strict=True):
-            of = self.documents[self.documents["grade"] == grade]
+            x, y = self.documents.loc[
+                self.documents["grade"] == grade, ["logged", "score"]
+            ].T.to_numpy()
             self.points_[grade] = self.ax_.scatter(
-                of["logged"], of["score"], s=s, alpha=alpha, color=color, linewidths=0
+                x, y, s=s, alpha=alpha, color=color, linewidths=0
             )
-            if len(of) >= 2 * _FEWEST:
-                label = f"grade {grade:g}"
-                mean = _means_along(of["logged"].to_numpy(), of["score"].to_numpy())
-                (self.lines_[grade],) = self.ax_.plot(*mean, color=color, lw=2.2, label=label)
+            if len(x) >= 2 * _FEWEST:
+                groups = np.array_split(
+                    np.argsort(x, kind="stable"), min(_N_POINTS, len(x) // _FEWEST)
+                )
+                means = [[values[group].mean() for group in groups] for values in (x, y)]
+                style = {"color": color, "lw": 2.2, "label": f"grade {grade:g}"}
+                (self.lines_[grade],) = self.ax_.plot(*means, **style)
         title = f"CMIP = {self.cmip:.2f}"
         self.ax_.set_title(f"{name}: {title}" if name else title)
         self.ax_.set(xlabel=logging_name, ylabel="score of the model")
-        self.ax_.spines[["top", "right"]].set_visible(False)
         if self.lines_:
             self.ax_.legend(frameon=False, fontsize="small")
         return self
-
-
-def _means_along(x, y):
-    """Means of x and y in groups of equally many documents, by increasing x; shape (2, n)."""
-    order = np.argsort(x, kind="stable")
-    groups = np.array_split(order, min(_N_POINTS, len(x) // _FEWEST))
-    return np.array([[x[g].mean(), y[g].mean()] for g in groups]).T

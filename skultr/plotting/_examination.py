@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from itertools import cycle
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.isotonic import isotonic_regression
 
-from .._base._typing import ArrayLike, Floats
+from .._base._typing import ArrayLike
 from ..identifiability._bias_features import factor_labels
 from ._axes import TRUTH, Display, factor_text, fitted_value, method_colors, shades, steps_of
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 #: Up to this number of bias factors, examination is drawn as curves with one tick per factor.
 _MAX_CURVE = 60
 _MARKERS = "osD^vP"
+_TRUTH_LINE = {"color": TRUTH, "linestyle": "--", "zorder": 3, "label": "truth"}
 
 
+@dataclass(eq=False, repr=False)
 class ExaminationDisplay(Display):
     """Curves of the examination that models estimated, with intervals and the truth.
 
@@ -62,14 +65,9 @@ class ExaminationDisplay(Display):
     array([1.  , 0.52, 0.35])
     """
 
-    lines_: dict[Any, Line2D]
-    truth_line_: Line2D | LineCollection | None
-
-    def __init__(
-        self, *, tables: Mapping[str, pd.DataFrame], truth: pd.Series | pd.DataFrame | None = None
-    ) -> None:
-        self.tables = tables
-        self.truth = truth
+    _: KW_ONLY
+    tables: Mapping[str, pd.DataFrame]
+    truth: pd.Series | pd.DataFrame | None = None
 
     @classmethod
     def from_estimator(
@@ -121,8 +119,7 @@ class ExaminationDisplay(Display):
         ----------
         estimator : fitted ranker with ``examination_comparison_``
             Or a pipeline that ends in one, or a search over one.
-        truth : array-like of shape (n_positions,), mapping or Series, default=None
-            True examination of positions 1, 2, ..., or by bias factor.
+        {truth}
         {ax}
         {plot_params}
 
@@ -162,8 +159,7 @@ class ExaminationDisplay(Display):
         estimators : dict of str to estimator or DataFrame
             Name to model; each as in :meth:`from_estimator`. A model with curves of users must be
             the only one.
-        truth : array-like of shape (n_positions,), mapping or Series, default=None
-            True examination of positions 1, 2, ..., or by bias factor.
+        {truth}
         {ax}
         {plot_params}
 
@@ -220,85 +216,119 @@ class ExaminationDisplay(Display):
             )
         quantile = float(ndtri((1 + confidence_level) / 2))
         self._open(ax, (6.4, 4.4))
-        self.ax_.spines[["top", "right"]].set_visible(False)
+        self.lines_: dict[Any, Line2D] = {}
+        self.truth_line_: Line2D | LineCollection | None = None
         first, *_ = self.tables.values()
         if is_of_users(first):
-            found = draw_user_curves(self.ax_, first, self.truth, quantile)
-            self.lines_, self.truth_line_ = found
+            self._plot_users(first, quantile)
             if self.truth is not None:
                 self.ax_.legend(frameon=False)
             return self
-        self._plot_models(quantile)
+        curves = {name: table["examination"] for name, table in self.tables.items()}
+        if max(map(len, curves.values())) <= _MAX_CURVE:
+            self._plot_curves(curves, quantile)
+        elif self.truth is not None:
+            self._plot_against_truth(curves)
+        else:
+            self._plot_sorted(curves)
         for handle in self.ax_.legend(frameon=False).legend_handles:
             # The markers of a cloud are too small and pale to be recognised in a legend.
             handle.set(alpha=1, markersize=6)
         return self
 
-    def _plot_models(self, quantile):
-        curves = {name: table["examination"] for name, table in self.tables.items()}
-        known = list(curves.values()) + ([] if self.truth is None else [self.truth])
-        common = _common_factors(known)
-        self.lines_, self.truth_line_ = {}, None
-        if max(map(len, curves.values())) <= _MAX_CURVE:
-            self._plot_curves(curves, common[0], quantile)
-        elif self.truth is not None:
-            self._plot_against_truth(curves)
-        else:
-            self._plot_sorted(curves)
-
     # Few bias factors -----------------------------------------------------------------
-    def _plot_curves(self, curves, reference, quantile):
+    def _plot_curves(self, curves, quantile):
+        """Curves of models, relative to the first factor that all of them have."""
         truth = [] if self.truth is None else [self.truth]
-        factors = pd.concat([*curves.values(), *truth]).index.unique().sort_values()
-        colors = method_colors(curves)
-        place = _places(factors)
-        top = 1.0
-        for number, (name, curve) in enumerate(curves.items()):
-            curve = curve.sort_index()
-            relative = (curve / curve[reference]).to_numpy()
-            x, marker = place[curve.index].to_numpy(), _MARKERS[number % len(_MARKERS)]
-            style = {"color": colors[name], "marker": marker, "markersize": 5}
-            (self.lines_[name],) = self.ax_.plot(x, relative, label=name, **style)
-            high = self._plot_interval(name, curve.index, x, relative, quantile, colors[name])
-            top = max(top, np.nanmax(relative), high)
+        every = [*curves.values(), *truth]
+        reference = _common_factors(every)[0]
+        place = _places(pd.concat(every).index.unique().sort_values())
+        colors, markers, top = method_colors(curves), cycle(_MARKERS), 1.0
+        for name, curve in curves.items():
+            relative = (curve / curve[reference]).sort_index()
+            error = _errors(self.tables[name], relative.index)
+            style = {"color": colors[name], "marker": next(markers), "markersize": 5}
+            drawn = self._draw_curve(name, place, relative, error, quantile, label=name, **style)
+            self._mark_unknown(place, relative[np.isposinf(error)], colors[name])
+            top = max(top, drawn)
         for given in truth:
             given = (given / given[reference]).sort_index()
-            style = {"color": TRUTH, "linestyle": "--", "zorder": 3, "label": "truth"}
-            (self.truth_line_,) = self.ax_.plot(place[given.index], given, **style)
+            (self.truth_line_,) = self.ax_.plot(place[given.index], given, **_TRUTH_LINE)
             top = max(top, given.max())
-        self._label_factors(place, reference)
-        # One huge interval must not flatten the curves.
-        self.ax_.set_ylim(0, 1.06 * min(top, 3.0))
+        self._label_factors(place, reference, top)
 
-    def _plot_interval(self, name, index, x, relative, quantile, color):
-        """Draw the interval of a curve; returns its upper end."""
-        table = self.tables[name]
-        if "standard_error" not in table:
-            return 0.0
-        error = table.loc[index, "standard_error"].to_numpy(dtype=float)
-        self._mark_unknown(x[np.isposinf(error)], relative[np.isposinf(error)], color)
-        return draw_interval(self.ax_, x, relative, error, quantile, color)
+    def _draw_curve(self, key, place, curve, error, quantile, *, color, bars=True, **style):
+        """Draw a curve, and its interval from standard errors of its log; returns their height."""
+        x, y = place[curve.index].to_numpy(), curve.to_numpy()
+        (self.lines_[key],) = self.ax_.plot(x, y, color=color, **style)
+        there = np.isfinite(error)
+        if not there.any():
+            return np.nanmax(y)
+        # Intervals of logarithms are skewed and never reach 0.
+        spread = np.exp(np.minimum(quantile * error, 50.0))
+        low, high = y / spread, y * spread
+        style = {"color": color, "alpha": 0.18, "linewidth": 0, "zorder": 1}
+        self.ax_.fill_between(x, low, high, where=there, **style)
+        if bars:
+            # A band is invisible if the neighbours have no interval, and hard to see under others.
+            style = {"color": color, "linewidth": 1.2, "alpha": 0.6}
+            self.ax_.vlines(x[there], low[there], high[there], **style)
+        return max(np.nanmax(y), np.max(high[there]))
 
-    def _mark_unknown(self, x, y, color):
+    def _mark_unknown(self, place, unknown, color):
         """Hollow points for factors that are not connected with the first; any value fits them."""
-        if len(x):
+        if len(unknown):
             labels = [line.get_label() for line in self.ax_.lines]
             style = {"linestyle": "", "marker": "o", "color": color, "markerfacecolor": "white"}
             label = "not determined by the log"
-            self.ax_.plot(x, y, label="_" * (label in labels) + label, zorder=4, **style)
+            style["label"] = "_" * (label in labels) + label
+            self.ax_.plot(place[unknown.index], unknown, zorder=4, **style)
 
-    def _label_factors(self, place, reference):
+    def _label_factors(self, place, reference, top):
+        """Names and ticks of the factors, and the height of the axes."""
+        # One huge interval must not flatten the curves.
+        self.ax_.set_ylim(0, 1.06 * min(top, 3.0))
         positions = pd.api.types.is_integer_dtype(place.index) and place.index.min() == 1
         self.ax_.set_xlabel("position" if positions else "bias factor")
         reference = f"position {reference}" if positions else factor_text(reference)
         self.ax_.set_ylabel(f"examination relative to {reference}")
-        if len(place) <= 15 or not _is_numeric(place.index):
+        if len(place) <= 15 or not pd.api.types.is_numeric_dtype(place.index):
             labels = [factor_text(factor) for factor in place.index]
-            crowded = sum(map(len, labels)) > 70
-            rotation = (
-                {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+            crowded = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
+            style = crowded if sum(map(len, labels)) > 70 else {}
+            self.ax_.set_xticks(place.to_numpy(), labels, **style)
+
+    # Users ----------------------------------------------------------------------------
+    def _plot_users(self, table, quantile):
+        """One curve per user, coloured by the mean position that the user examines."""
+        curves = table["examination"].unstack().sort_index(axis=1).dropna(how="all")
+        if curves.empty:
+            raise ValueError(
+                "The log determines the examination of no user, so that no curve can be drawn."
             )
-            self.ax_.set_xticks(place.to_numpy(), labels, **rotation)
+        # `UserClusters` sorts its clusters by this mean.
+        examined = curves.fillna(0.0)
+        total = examined.sum(axis=1).where(lambda s: s > 0, 1.0)
+        depth = (examined * curves.columns.to_numpy()).sum(axis=1) / total
+        depth = depth.sort_values(kind="stable")
+        few = len(depth) <= _MAX_NAMED
+        # The bright end of the colour map is hard to see on white.
+        colors = shades("viridis", len(depth), 0.82) if few else _colors_by_depth(self.ax_, depth)
+        style = {"marker": "o", "markersize": 3} if few else {"linewidth": 0.8, "alpha": 0.5}
+        place, top = _places(curves.columns), 1.0
+        for user, color in zip(depth.index, colors, strict=True):
+            curve = curves.loc[user]
+            error = _errors(table.loc[user] if few else curve.to_frame(), curve.index)
+            style |= {"color": color, "bars": False}
+            top = max(top, self._draw_curve(user, place, curve, error, quantile, **style))
+        if self.truth is not None:
+            truth = _scaled_to(table, self.truth.reindex(curves.index))
+            self.truth_line_ = _draw_truth(self.ax_, truth, few)
+            top = max(top, truth.to_numpy()[~truth.isna()].max())
+        # The table has one scale for all users, so that the curve of a user need not start at 1.
+        self._label_factors(place, curves.columns.min(), top)
+        if few:
+            _name_curves(self.ax_, curves.loc[depth.index], self.lines_)
 
     # Many bias factors ----------------------------------------------------------------
     def _plot_against_truth(self, curves):
@@ -314,20 +344,16 @@ class ExaminationDisplay(Display):
             correlation = np.corrcoef(np.log(known), np.log(estimate))[0, 1]
             label = f"{name} (correlation of logs {correlation:.2f})"
             # Rasterised and transparent: 50,000 points overlap, and a PDF stays small.
-            (self.lines_[name],) = self.ax_.plot(
-                known,
-                estimate,
-                "o",
-                color=colors[name],
-                alpha=float(np.clip(300 / len(known), 0.08, 0.7)),
-                markersize=float(np.clip(60 / np.sqrt(len(known)), 1.0, 5.0)),
-                markeredgewidth=0,
-                rasterized=True,
-                label=label,
-            )
+            style = {
+                "color": colors[name],
+                "alpha": float(np.clip(300 / len(known), 0.08, 0.7)),
+                "markersize": float(np.clip(60 / np.sqrt(len(known)), 1.0, 5.0)),
+                "markeredgewidth": 0,
+                "rasterized": True,
+            }
+            (self.lines_[name],) = self.ax_.plot(known, estimate, "o", label=label, **style)
             low, high = min(low, estimate.quantile(0.001)), max(high, estimate.quantile(0.999))
-        style = {"color": TRUTH, "linestyle": "--", "zorder": 3, "label": "truth"}
-        (self.truth_line_,) = self.ax_.plot(ends, ends, **style)
+        (self.truth_line_,) = self.ax_.plot(ends, ends, **_TRUTH_LINE)
         self.ax_.set(
             xscale="log",
             yscale="log",
@@ -420,13 +446,16 @@ def _common_factors(curves):
     return common.sort_values()
 
 
-def _is_numeric(index):
-    return pd.api.types.is_numeric_dtype(index)
-
-
 def _places(factors):
     """Coordinate of each factor: its value if factors are numbers, else 0, 1, 2, ..."""
-    return pd.Series(factors if _is_numeric(factors) else np.arange(len(factors)), index=factors)
+    numbers = pd.api.types.is_numeric_dtype(factors)
+    return pd.Series(factors if numbers else np.arange(len(factors)), index=factors)
+
+
+def _errors(table, factors):
+    """Standard errors of the log of examination; NaN where they are not known."""
+    known = table.get("standard_error", pd.Series(dtype=float))
+    return known.reindex(factors).to_numpy(dtype=float)
 
 
 #: Up to this number of users, curves have names and intervals.
@@ -456,77 +485,6 @@ def read_truth_of_users(truth: Any, table: pd.DataFrame) -> pd.DataFrame | None:
             "a DataFrame with users as index and bias factors as columns."
         )
     return pd.DataFrame(truth, columns=np.arange(1, truth.shape[1] + 1))
-
-
-def draw_user_curves(
-    ax: Axes, table: pd.DataFrame, truth: pd.DataFrame | None, quantile: float
-) -> tuple[dict[Any, Line2D], LineCollection | None]:
-    """Draw one line per user, coloured by the mean position that the user examines."""
-    curves = table["examination"].unstack().sort_index(axis=1).dropna(how="all")
-    if curves.empty:
-        raise ValueError(
-            "The log determines the examination of no user, so that no curve can be drawn."
-        )
-    depth = _mean_position(curves).sort_values(kind="stable")
-    few = len(depth) <= _MAX_NAMED
-    # The bright end of the colour map is hard to see on white.
-    colors = shades("viridis", len(depth), 0.82) if few else _colors_by_depth(ax, depth)
-    colors = dict(zip(depth.index, colors, strict=True))
-    x = curves.columns.to_numpy()
-    style = {"marker": "o", "markersize": 3} if few else {"linewidth": 0.8, "alpha": 0.5}
-    lines, top = {}, 1.0
-    for user in depth.index:
-        y = curves.loc[user].to_numpy()
-        (lines[user],) = ax.plot(x, y, color=colors[user], **style)
-        top = max(top, np.nanmax(y))
-        if few and "standard_error" in table:
-            error = table.loc[user, "standard_error"].reindex(x).to_numpy(dtype=float)
-            top = max(top, draw_interval(ax, x, y, error, quantile, colors[user], bars=False))
-    drawn = None
-    if truth is not None:
-        truth = _scaled_to(table, truth.reindex(curves.index))
-        drawn = _draw_truth(ax, truth, few)
-        top = max(top, truth.to_numpy()[~truth.isna()].max())
-    ax.set_ylim(0, 1.06 * min(top, 3.0))
-    if few:
-        _name_curves(ax, curves.loc[depth.index], colors)
-    ax.set_xlabel("position" if x.min() == 1 else "bias factor")
-    # The table has one scale for all users, so that the curve of a user need not start at 1.
-    ax.set_ylabel(f"examination relative to position {x.min()}")
-    if len(x) <= 15:
-        ax.set_xticks(x)
-    return lines, drawn
-
-
-def draw_interval(
-    ax: Axes,
-    x: NDArray[Any],
-    y: Floats,
-    error: Floats,
-    quantile: float,
-    color: Any,
-    *,
-    bars: bool = True,
-) -> float:
-    """Draw the interval of a curve from the standard error of its log; returns its upper end."""
-    there = np.isfinite(error)
-    if not there.any():
-        return 0.0
-    # Intervals of logarithms are skewed and never reach 0.
-    spread = np.exp(np.minimum(quantile * error, 50.0))
-    low, high = y / spread, y * spread
-    ax.fill_between(x, low, high, where=there, color=color, alpha=0.18, linewidth=0, zorder=1)
-    if bars:
-        # A band is invisible if the neighbours have no interval, and hard to see under others.
-        ax.vlines(x[there], low[there], high[there], color=color, linewidth=1.2, alpha=0.6)
-    return float(np.max(high[there]))
-
-
-def _mean_position(curves):
-    """Mean position that each user examines, by which ``UserClusters`` sorts its clusters."""
-    examined = curves.fillna(0.0)
-    total = examined.sum(axis=1).where(lambda s: s > 0, 1.0)
-    return examined.mul(curves.columns.to_numpy(), axis=1).sum(axis=1) / total
 
 
 def _colors_by_depth(ax, depth):
@@ -573,7 +531,7 @@ def _draw_truth(ax, truth, few):
     return lines
 
 
-def _name_curves(ax, curves, colors):
+def _name_curves(ax, curves, lines):
     """Write the names right of the ends of the curves, in their order and without overlap."""
     ends = curves.ffill(axis=1).iloc[:, -1].sort_values(kind="stable")
     top = ax.get_ylim()[1]
@@ -583,14 +541,11 @@ def _name_curves(ax, curves, colors):
     heights = isotonic_regression(ends.to_numpy() - steps, **bounds) + steps
     last, width = curves.columns.max(), np.ptp(curves.columns.to_numpy())
     near, far = last + 0.015 * width, last + 0.06 * width
+    style = {"va": "center", "fontsize": 9}
     for (user, end), height in zip(ends.items(), heights, strict=True):
-        ax.plot([near, far], [end, height], color=colors[user], linewidth=0.7, clip_on=False)
-        ax.text(far + 0.01 * width, height, str(user), color=colors[user], va="center", fontsize=9)
-    ax.text(
-        far + 0.01 * width,
-        heights[-1] + 1.2 * _NAME_HEIGHT * top,
-        curves.index.name,
-        va="center",
-        fontsize=9,
-    )
+        color = lines[user].get_color()
+        ax.plot([near, far], [end, height], color=color, linewidth=0.7, clip_on=False)
+        ax.text(far + 0.01 * width, height, str(user), color=color, **style)
+    above = heights[-1] + 1.2 * _NAME_HEIGHT * top
+    ax.text(far + 0.01 * width, above, curves.index.name, **style)
     ax.set_xlim(right=last + 0.05 * width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -37,6 +38,7 @@ _WEAK = 2.0
 _RADIUS, _LETTER = 0.31, 0.22
 
 
+@dataclass(eq=False, repr=False)
 class IdentifiabilityDisplay(Display):
     """Components of the bias factors of a click log; relevance needs a single one.
 
@@ -78,20 +80,12 @@ class IdentifiabilityDisplay(Display):
     NOT identifiable: 10 bias factors in 2 components
     """
 
-    def __init__(
-        self,
-        *,
-        names: Sequence[str],
-        labels: ArrayLike,
-        components: pd.DataFrame,
-        links: pd.DataFrame | None = None,
-        weak_links: pd.DataFrame | None = None,
-    ) -> None:
-        self.names = names
-        self.labels = labels
-        self.components = components
-        self.links = links
-        self.weak_links = weak_links
+    _: KW_ONLY
+    names: Sequence[str]
+    labels: ArrayLike
+    components: pd.DataFrame
+    links: pd.DataFrame | None = None
+    weak_links: pd.DataFrame | None = None
 
     @classmethod
     def from_log(
@@ -115,9 +109,7 @@ class IdentifiabilityDisplay(Display):
         click : str or array-like of shape (n_rows,), default="click"
             Column with the number of clicks, or the clicks of each row. Needed for weak links
             only.
-        weak_links : bool, default=True
-            Whether to look for weak links, if factors are drawn one by one and the log has
-            clicks.
+        {weak_links}
         {ax}
 
         {display}
@@ -134,9 +126,7 @@ class IdentifiabilityDisplay(Display):
         Parameters
         ----------
         graph : IdentifiabilityGraph
-        weak_links : bool, default=True
-            Whether to look for weak links, if factors are drawn one by one and the log has
-            clicks.
+        {weak_links}
         {ax}
 
         {display}
@@ -164,38 +154,30 @@ class IdentifiabilityDisplay(Display):
 
         {display}
         """
-        many = len(self.labels) > _MAX_NODES
-        if many:
-            rows = _bar_rows(self.components)
-            self._open(ax, (7.2, 1.6 + 0.55 * len(rows)))
-            self._plot_bars(rows)
+        n_factors, n_components = len(self.labels), len(self.components)
+        verdict = f"{n_factors:,} bias factor{'s' * (n_factors != 1)}"
+        if n_components == 1:
+            verdict = f"Identifiable: {verdict} in one component"
         else:
-            layout = _Layout(np.asarray(self.labels), self.names)
-            self._open(ax, layout.figure_size)
-            self._plot_rings(layout)
-        verdict = self._verdict()
+            verdict = f"NOT identifiable: {verdict} in {n_components:,} components"
+        if n_factors > _MAX_NODES:
+            self._plot_bars(ax)
+        else:
+            self._plot_rings(ax, _Layout(np.asarray(self.labels), self.names))
         inches = self.ax_.get_position().width * self.figure_.get_figwidth()
         if inches < 0.085 * len(verdict):  # break the title before it reaches the next axes
             verdict = verdict.replace(": ", ":\n")
         self.ax_.set_title(verdict, loc="left", fontweight="bold")
         return self
 
-    def _verdict(self):
-        """Title of the plot: whether the log determines relevance."""
-        n_factors, n_components = len(self.labels), len(self.components)
-        factors = f"{n_factors:,} bias factor" + "s" * (n_factors != 1)
-        if n_components == 1:
-            return f"Identifiable: {factors} in one component"
-        return f"NOT identifiable: {factors} in {n_components:,} components"
-
     # One by one -----------------------------------------------------------------------
-    def _plot_rings(self, layout):
+    def _plot_rings(self, ax, layout):
+        self._open(ax, layout.figure_size, hidden=("left", "right", "bottom", "top"))
         self.ax_.set(xticks=[], yticks=[])
         # The limits are adjusted, so that axes, title and notes keep their place.
         self.ax_.update_datalim(np.transpose([layout.xlim, layout.ylim]))
         self.ax_.margins(0)
         self.ax_.set_aspect("equal", adjustable="datalim")
-        self.ax_.spines[:].set_visible(False)
         notes = []
         colors = np.array(palette(len(self.components)))[np.asarray(self.labels)]
         if self._draw_links(layout, colors):
@@ -205,7 +187,11 @@ class IdentifiabilityDisplay(Display):
         self._draw_factors(layout, colors)
         if len(self.components) > 1:
             notes.append("%: share of impressions")
-            self._draw_shares(layout)
+            style = {"ha": "center", "va": "top", "color": "0.35"}
+            style["fontsize"] = layout.font_size(self.ax_)
+            shares = self.components["impressions_share"]
+            for place, share in zip(layout.captions, shares, strict=True):
+                self.ax_.text(*place, _percent(share), **style)
         self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
 
     def _draw_links(self, layout, colors):
@@ -268,34 +254,18 @@ class IdentifiabilityDisplay(Display):
         self.ax_.add_collection(PatchCollection(discs, **style))
         size = layout.font_size(self.ax_)
         for name, place, angle in zip(self.names, layout.places, layout.angles, strict=True):
-            if not layout.outside:
-                style = {"ha": "center", "va": "center", "color": "white", "fontweight": "bold"}
-                self.ax_.text(*place, name, fontsize=size, zorder=4, **style)
-            else:
-                self._draw_name_outside(_short(name), place, angle, size)
-
-    def _draw_name_outside(self, name, place, angle, size):
-        outwards = 1.35 * _RADIUS * np.array([np.cos(angle), np.sin(angle)])
-        left = np.cos(angle) < -1e-9
-        self.ax_.text(
-            *(place + outwards),
-            name,
-            rotation=np.degrees(angle) + 180 * left,
-            rotation_mode="anchor",
-            ha="right" if left else "left",
-            va="center",
-            fontsize=size,
-            zorder=4,
-        )
-
-    def _draw_shares(self, layout):
-        shares = self.components["impressions_share"]
-        for place, share in zip(layout.captions, shares, strict=True):
-            style = {"ha": "center", "va": "top", "color": "0.35"}
-            self.ax_.text(*place, _percent(share), fontsize=layout.font_size(self.ax_), **style)
+            style = {"ha": "center", "color": "white", "fontweight": "bold"}
+            if layout.outside:
+                left = np.cos(angle) < -1e-9
+                place = place + 1.35 * _RADIUS * np.array([np.cos(angle), np.sin(angle)])
+                style = {"ha": "right" if left else "left", "rotation_mode": "anchor"}
+                style["rotation"] = np.degrees(angle) + 180 * left
+            self.ax_.text(*place, _short(name), va="center", fontsize=size, zorder=4, **style)
 
     # Many -----------------------------------------------------------------------------
-    def _plot_bars(self, rows):
+    def _plot_bars(self, ax):
+        rows = _bar_rows(self.components)
+        self._open(ax, (7.2, 1.6 + 0.55 * len(rows)), hidden=("top", "right", "bottom"))
         place = np.arange(len(rows))[::-1]
         bars = (
             ("impressions_share", 0.2, palette(1)[0], "share of the impressions"),
@@ -309,7 +279,6 @@ class IdentifiabilityDisplay(Display):
                 self.ax_.text(value + 0.01, y, _percent(value), **style)
         self.ax_.set_yticks(place, rows["name"])
         self.ax_.set(xlim=(0, 1.12), xticks=[])
-        self.ax_.spines[["top", "right", "bottom"]].set_visible(False)
         self.ax_.tick_params(axis="y", length=0)
         self.ax_.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2)
 
@@ -334,40 +303,24 @@ def _by_code(links, factors):
 
 def _bar_rows(components):
     """Names and shares of the bars: the largest components, then groups of equal size."""
-    table = pd.DataFrame(
-        {
-            "n_factors": components["n_factors"].to_numpy(),
-            "factors_share": (components["n_factors"] / components["n_factors"].sum()).to_numpy(),
-            "impressions_share": components["impressions_share"].to_numpy(),
-        }
-    )
+    table = components[["n_factors", "impressions_share"]].reset_index(drop=True)
+    table["factors_share"] = table["n_factors"] / table["n_factors"].sum()
     own = table.index < (_MAX_OWN if len(table) <= _MAX_OWN else _N_TOP)
     if len(table) > _MAX_OWN:
         # A component of one factor has no bar of its own unless it has 1 % of the impressions.
         own &= (table["n_factors"] > 1) | (table["impressions_share"] >= 0.01)
-    rows = [
-        table[own].assign(
-            name=[
-                f"component {i}:\n{n:,} factor{'s' * (n != 1)}"
-                for i, n in table.loc[own, "n_factors"].items()
-            ]
-        ),
-        *_size_classes(table[~own], own.any()),
-    ]
-    return pd.concat(rows, ignore_index=True)
-
-
-def _size_classes(table, others):
-    """One row per group of sizes, the largest sizes first."""
+    names = table["n_factors"].map(lambda n: f"{n:,} factor{'s' * (n != 1)}")
+    names = [f"component {i}:\n{name}" for i, name in names[own].items()]
+    rows = [table[own].assign(name=names)]
     for low, high in list(pairwise(_SIZE_CLASSES))[::-1]:
-        members = table[(table["n_factors"] >= low) & (table["n_factors"] < high)]
+        members = table[~own & table["n_factors"].between(low, high, inclusive="left")]
         if len(members):
             sizes = f"{low:,}" if high == low + 1 else f"{low:,} to {high - 1:,.0f}"
             sizes = f"{low:,} or more" if high == np.inf else sizes
-            noun = ("other" if others else "component") + "s" * (len(members) > 1)
+            noun = ("other" if own.any() else "component") + "s" * (len(members) > 1)
             name = f"{len(members):,} {noun} of\n{sizes} factor{'s' * (high != 2)}"
-            shares = members[["factors_share", "impressions_share"]].sum()
-            yield pd.DataFrame({"name": [name], **{key: [v] for key, v in shares.items()}})
+            rows.append(members.sum().to_frame().T.assign(name=name))
+    return pd.concat(rows, ignore_index=True)
 
 
 class _Layout:
@@ -382,24 +335,18 @@ class _Layout:
         sizes = np.bincount(labels)
         # Neighbours on a ring have the distance 1.
         radii = np.where(sizes == 1, 0.0, 0.5 / np.sin(np.pi / sizes))
-        name_room = np.zeros(len(radii))
+        reach = radii + _RADIUS + 0.25
         if self.outside:
-            np.maximum.at(name_room, labels, _LETTER * length + 0.1)
-        self.angles = np.empty(len(labels))
-        self.places = np.empty((len(labels), 2))
-        self.captions = []
-        reach = radii + _RADIUS + name_room + 0.25
+            reach += pd.Series(_LETTER * length + 0.1).groupby(labels).max().to_numpy()
         self.centers = _lay_out(2 * reach, caption := 0.75)
+        # Clockwise from the top.
+        turn = pd.Series(labels).groupby(labels).cumcount().to_numpy() / sizes[labels]
+        self.angles = np.where(sizes[labels] > 1, np.pi / 2 - 2 * np.pi * turn, 0.0)
+        ring = np.stack([np.cos(self.angles), np.sin(self.angles)], axis=1)
+        self.places = self.centers[labels] + radii[labels, None] * ring
         # Captions of one row are on one line, below the largest ring of the row.
         depth = pd.Series(reach).groupby(self.centers[:, 1]).transform("max").to_numpy()
-        for part, (radius, center) in enumerate(zip(radii, self.centers, strict=True)):
-            members = np.flatnonzero(labels == part)
-            # Clockwise from the top.
-            turn = np.arange(len(members)) / len(members)
-            self.angles[members] = np.pi / 2 - 2 * np.pi * turn if len(members) > 1 else 0.0
-            ring = np.stack([np.cos(self.angles[members]), np.sin(self.angles[members])], axis=1)
-            self.places[members] = center + radius * ring
-            self.captions.append(center - [0, depth[part] - 0.1])
+        self.captions = self.centers - np.outer(depth - 0.1, [0, 1])
         low, high = (self.centers.T - reach).min(axis=1), (self.centers.T + reach).max(axis=1)
         low[1] -= caption
         # A minimum size, or a few factors would be drawn as huge discs.
@@ -467,6 +414,7 @@ _MAX_NAMED = 20
 _LOWEST = 1e-4
 
 
+@dataclass(eq=False, repr=False)
 class RankDisplay(Display):
     """Number of products of relevance and examination that explain the clicks of a log.
 
@@ -519,11 +467,7 @@ class RankDisplay(Display):
     2 products are needed
     """
 
-    axes_: Pair
-    text_: list[Text]
-
-    def __init__(self, result: FactorRank) -> None:
-        self.result = result
+    result: FactorRank
 
     @classmethod
     def from_log(
@@ -543,10 +487,8 @@ class RankDisplay(Display):
             The click log.
         y : array-like of shape (n_rows,)
             Clicks, or clicks / impressions.
-        axes : sequence of two matplotlib axes, default=None
-            See :meth:`plot`.
-        cmap : str or matplotlib colormap, default="Blues"
-            See :meth:`plot`.
+        {axes}
+        {cmap}
         **params
             Passed to :func:`~skultr.identifiability.factor_rank`, such as ``rows="relevance"``.
 
@@ -568,10 +510,8 @@ class RankDisplay(Display):
         ----------
         result : FactorRank
             The result of :func:`~skultr.identifiability.factor_rank`.
-        axes : sequence of two matplotlib axes, default=None
-            See :meth:`plot`.
-        cmap : str or matplotlib colormap, default="Blues"
-            See :meth:`plot`.
+        {axes}
+        {cmap}
 
         {display}
 
@@ -603,7 +543,7 @@ class RankDisplay(Display):
         self._open_two(axes, (10.5, 4.0), parts, width_ratios=[1, 1.5])
         self.line_, self.floor_ = self._draw_values(self.axes_[0])
         self.im_ = self._draw_matrix(self.axes_[1], cmap)
-        self.text_ = []
+        self.text_: list[Text] = []
         if self.result.matrix.size <= _MAX_WRITTEN:
             texts = write_cells(self.axes_[1], self.im_, _short_rate, fontsize=7)
             self.text_ = [text for text in texts.flat if text]
@@ -615,45 +555,30 @@ class RankDisplay(Display):
         needed, noise = palette(3)[1:]
         shown = np.maximum(value, _LOWEST * value[0])
         (line,) = ax.plot(number, shown, color=needed, linewidth=1, zorder=2)
-        for part, face, label in (
-            (number <= rank, needed, "needed"),
-            (
-                number > rank,
-                "white",
-                "not needed" if self.result.is_conclusive else "undetermined",
-            ),
-        ):
+        others = "not needed" if self.result.is_conclusive else "undetermined"
+        parts = ((number <= rank, needed, "needed"), (number > rank, "white", others))
+        for part, face, label in parts:
             if part.any():
-                ax.plot(
-                    number[part],
-                    shown[part],
-                    "o",
-                    color=needed,
-                    markerfacecolor=face,
-                    markersize=7,
-                    zorder=3,
-                    label=label,
-                )
+                style = {"markerfacecolor": face, "markersize": 7, "zorder": 3, "label": label}
+                ax.plot(number[part], shown[part], "o", color=needed, **style)
         floor = table["floor"].clip(lower=_LOWEST * value[0])
-        (floor_line,) = ax.plot(
-            number,
-            floor,
-            color=noise,
-            linestyle=(0, (4, 2)),
-            marker="_",
-            label=f"noise floor ({1 - self.result.level:.0%})",
-        )
-        top = 2.2 * value[0]
+        style = {"color": noise, "linestyle": (0, (4, 2)), "marker": "_"}
+        label = f"noise floor ({1 - self.result.level:.0%})"
+        (floor_line,) = ax.plot(number, floor, label=label, **style)
         ax.set_yscale("log")
-        ax.set_ylim(0.6 * min(shown.min(), np.nanmin(floor)), top)
+        ax.set_ylim(0.6 * min(shown.min(), np.nanmin(floor)), 2.2 * value[0])
+        style = {"textcoords": "offset points", "fontsize": 9, "zorder": 4}
         for x, y, exact in zip(number, shown, value, strict=True):
-            ax.annotate(
-                f"{exact:.3f}", (x, y), (6, 5), textcoords="offset points", fontsize=9, zorder=4
-            )
-        ax.set_xlim(0.6, number[-1] + 0.8)
-        ax.set_xticks(number)
+            ax.annotate(f"{exact:.3f}", (x, y), (6, 5), **style)
+        ax.set(xlim=(0.6, number[-1] + 0.8), xticks=number)
         ax.set(xlabel="number", ylabel="singular value of the click rates")
-        ax.set_title(_title(self.result), loc="left", fontsize="medium")
+        title = (
+            "one product is enough"
+            if self.result.is_conclusive
+            else "the log is too small to tell"
+        )
+        title = f"{rank} products are needed" if rank > 1 else title
+        ax.set_title(title, loc="left", fontsize="medium")
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, loc="best", fontsize=9)
         return line, floor_line
@@ -674,12 +599,6 @@ class RankDisplay(Display):
         ax.set_title("click rate", loc="left", fontsize="medium")
         ax.figure.colorbar(im, ax=ax)
         return im
-
-
-def _title(result):
-    if result.rank > 1:
-        return f"{result.rank} products are needed"
-    return "one product is enough" if result.is_conclusive else "the log is too small to tell"
 
 
 def _name_ticks(set_ticks, labels):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _MAX_LEVELS = 20
 
 
+@dataclass(eq=False, repr=False)
 class RelevanceDisplay(Display):
     """Confusion matrix of relevance estimated from clicks, against true relevance.
 
@@ -70,11 +72,9 @@ class RelevanceDisplay(Display):
            [0, 0, 1]])
     """
 
-    text_: NDArray[np.object_] | None
-
-    def __init__(self, confusion_matrix: Ints, *, levels: Floats) -> None:
-        self.confusion_matrix = confusion_matrix
-        self.levels = levels
+    confusion_matrix: Ints
+    _: KW_ONLY
+    levels: Floats
 
     @classmethod
     def from_estimator(
@@ -187,20 +187,19 @@ class RelevanceDisplay(Display):
 
         {display}
         """
-        self._open(ax, (4.8, 4.4))
+        self._open(ax, (4.8, 4.4), hidden=())
         total = self.confusion_matrix.sum(axis=1, keepdims=True)
         share = self.confusion_matrix / np.maximum(total, 1)
         self.im_ = self.ax_.imshow(share, cmap=cmap, vmin=0, vmax=1)
-        size = 9 if len(share) <= 8 else 6
-        self.text_ = (
-            write_cells(self.ax_, self.im_, _percent, fontsize=size) if include_values else None
-        )
+        self.text_: NDArray[np.object_] | None = None
+        if include_values:
+            size = 9 if len(share) <= 8 else 6
+            self.text_ = write_cells(self.ax_, self.im_, _percent, fontsize=size)
         names = display_labels
         if names is None:
             names = [f"{level:.3g}" for level in self.levels]
-        ticks = range(len(self.levels))
-        self.ax_.set_xticks(ticks, names)
-        self.ax_.set_yticks(ticks, names)
+        for set_ticks in (self.ax_.set_xticks, self.ax_.set_yticks):
+            set_ticks(range(len(self.levels)), names)
         self.ax_.set(xlabel="estimated relevance", ylabel="true relevance")
         return self
 
@@ -268,6 +267,7 @@ _REACH = 0.9
 _ARROWS = "#b23a48"
 
 
+@dataclass(eq=False, repr=False)
 class EmbeddingDisplay(Display):
     """Embeddings of a vectorization model: documents, bias factors and base vectors in one space.
 
@@ -341,22 +341,11 @@ class EmbeddingDisplay(Display):
     ['1', '2']
     """
 
-    means_: PathCollection | None
-    arrows_: dict[Any, Annotation]
-    text_: list[Annotation]
-
-    def __init__(
-        self,
-        *,
-        relevance_embedding: ArrayLike,
-        observation_embedding: pd.DataFrame,
-        base_vectors: pd.DataFrame,
-        relevance: ArrayLike,
-    ) -> None:
-        self.relevance_embedding = relevance_embedding
-        self.observation_embedding = observation_embedding
-        self.base_vectors = base_vectors
-        self.relevance = relevance
+    _: KW_ONLY
+    relevance_embedding: ArrayLike
+    observation_embedding: pd.DataFrame
+    base_vectors: pd.DataFrame
+    relevance: ArrayLike
 
     @classmethod
     def from_estimator(
@@ -427,18 +416,24 @@ class EmbeddingDisplay(Display):
 
         {display}
         """
+        parts = (self.relevance_embedding, self.observation_embedding, self.base_vectors)
+        documents, tips, bases = (np.asarray(part, dtype=float)[:, :2] for part in parts)
         relevance = np.asarray(self.relevance, dtype=float)
-        documents, factors, bases = (
-            np.asarray(part, dtype=float)
-            for part in (self.relevance_embedding, self.observation_embedding, self.base_vectors)
-        )
-        self.arrow_scale_ = _scale(documents[:, :2], factors[:, :2])
-        is_line = documents.shape[1] == 1
-        place = _beside_each_other if is_line else _in_the_plane
-        documents, tails, tips, bases = place(
-            documents, self.arrow_scale_ * factors, self.arrow_scale_ * bases, relevance
-        )
+        # The longest arrow reaches near the outermost documents.
+        reach = np.quantile(np.linalg.norm(documents, axis=1), 0.98)
+        longest = np.linalg.norm(tips, axis=1).max()
+        scale = float(_REACH * reach / longest) if reach and longest else 1.0
+        tips, bases, tails = scale * tips, scale * bases, np.zeros_like(tips)
+        if is_line := documents.shape[1] == 1:
+            # Documents by relevance, and one line per bias factor below them.
+            step = (np.ptp(relevance) or 1.0) / 16
+            jitter = np.random.default_rng(0).uniform(-step, step, len(relevance))
+            rows = relevance.min() - step * np.arange(3, 3 + len(tips))
+            documents = np.column_stack([documents, relevance + jitter])
+            tails, tips = (np.column_stack([ends, rows]) for ends in (tails, tips))
+            bases = np.column_stack([bases, np.full(len(bases), rows[-1] - step)])
         self._open(ax, (6.8, 5.2))
+        self.arrow_scale_ = scale
         self._draw_documents(documents, relevance, cmap)
         self._draw_arrows(tails, tips)
         self.base_points_ = self.ax_.scatter(
@@ -457,7 +452,7 @@ class EmbeddingDisplay(Display):
         self.points_ = self.ax_.scatter(
             *documents[order].T, c=relevance[order], s=size, alpha=0.4, zorder=1, **style
         )
-        self.means_ = None
+        self.means_: PathCollection | None = None
         if len(grades) <= _MAX_GRADES:
             counts = np.bincount(codes)
             means = [np.bincount(codes, place) / counts for place in documents.T]
@@ -470,21 +465,17 @@ class EmbeddingDisplay(Display):
 
     def _draw_arrows(self, tails, tips):
         names = self.observation_embedding.index
-        self.arrows_, self.text_ = {}, []
+        self.arrows_: dict[Any, Annotation] = {}
+        self.text_: list[Annotation] = []
+        style = {
+            "arrowstyle": "->",
+            "color": _ARROWS,
+            "linewidth": 1.5,
+            "shrinkA": 0,
+            "shrinkB": 0,
+        }
         for name, tail, tip in zip(names, tails, tips, strict=True):
-            self.arrows_[name] = self.ax_.annotate(
-                "",
-                tip,
-                tail,
-                arrowprops={
-                    "arrowstyle": "->",
-                    "color": _ARROWS,
-                    "linewidth": 1.5,
-                    "shrinkA": 0,
-                    "shrinkB": 0,
-                },
-                zorder=5,
-            )
+            self.arrows_[name] = self.ax_.annotate("", tip, tail, arrowprops=style, zorder=5)
             if len(names) <= _MAX_NAMED:
                 self.text_.append(self._write_name(name, tail, tip))
         # matplotlib ignores annotations for the limits of the axes and for the legend.
@@ -495,21 +486,11 @@ class EmbeddingDisplay(Display):
         """The name beyond the tip of its arrow, outlined in white to stay readable."""
         from matplotlib.patheffects import withStroke
 
-        x, y = tip - tail
-        length = np.hypot(x, y) or 1.0
-        return self.ax_.annotate(
-            factor_text(name),
-            tip,
-            (8 * x / length, 8 * y / length),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            color=_ARROWS,
-            fontsize=9,
-            fontweight="bold",
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
-            zorder=6,
-        )
+        outwards = 8 * (tip - tail) / (np.linalg.norm(tip - tail) or 1.0)
+        style = {"ha": "center", "va": "center", "fontsize": 9, "fontweight": "bold", "zorder": 6}
+        style["path_effects"] = [withStroke(linewidth=2.5, foreground="white")]
+        place = {"xytext": tuple(outwards), "textcoords": "offset points"}
+        return self.ax_.annotate(factor_text(name), tip, **place, color=_ARROWS, **style)
 
     def _label_axes(self, is_line):
         n_axes = np.shape(self.relevance_embedding)[1]
@@ -524,35 +505,7 @@ class EmbeddingDisplay(Display):
             self.ax_.set_ylabel(f"across it{more}")
             self.ax_.set_aspect("equal", adjustable="datalim")
         self.ax_.autoscale_view()
-        self.ax_.spines[["top", "right"]].set_visible(False)
         self.ax_.legend(frameon=False, fontsize=9, loc="best")
-
-
-# Places in the plot -------------------------------------------------------------------
-def _scale(documents, factors):
-    """Factor that makes the longest arrow reach near the outermost documents."""
-    reach = np.quantile(np.linalg.norm(documents, axis=1), 0.98)
-    longest = np.linalg.norm(factors, axis=1).max()
-    return float(_REACH * reach / longest) if reach and longest else 1.0
-
-
-def _in_the_plane(documents, factors, bases, relevance):
-    tips = factors[:, :2]
-    return documents[:, :2], np.zeros_like(tips), tips, bases[:, :2]
-
-
-def _beside_each_other(documents, factors, bases, relevance):
-    """Places for one dimension: documents by relevance, one line per bias factor below them."""
-    step = (np.ptp(relevance) or 1.0) / 16
-    jitter = np.random.default_rng(0).uniform(-step, step, len(relevance))
-    rows = relevance.min() - step * np.arange(3, 3 + len(factors))
-    below = np.full(len(bases), rows[-1] - step)
-    return (
-        np.column_stack([documents[:, 0], relevance + jitter]),
-        np.column_stack([np.zeros(len(rows)), rows]),
-        np.column_stack([factors[:, 0], rows]),
-        np.column_stack([bases[:, 0], below]),
-    )
 
 
 def _colors(grades, cmap):

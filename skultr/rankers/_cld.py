@@ -24,18 +24,18 @@ from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Bools, Floats, Table
 from .._log._cells import loss_scale
 from .._log._estimator import NotPickled
-from .._torch._lists import list_log_softmax
+from .._torch._lists import list_log_softmax, log_exposure
 from .._torch._net import NeuralEstimator
 from .._torch._networks import n_outputs_of, scoring_network, stream
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._source import label_table
 from ._propensity_ranker import PropensityRanker
 from ._tobit import (
-    GAMMA_BOUND,
     SelectedRows,
     TobitModel,
     find_candidates,
     fit_tobit,
+    is_selection,
     profile_gamma,
     selected_terms,
 )
@@ -89,8 +89,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     loss : {"listwise", "pairwise", "pointwise"}, default="listwise"
     gamma : float in (-1, 1) or "estimate", default=0.2
         Correlation of the errors of relevance and selection. The paper has 0.05 to 0.30.
-        ``"estimate"`` takes the estimate under linear models. If the log does not determine it,
-        there is a warning and the default is used. A log seldom does: see Notes.
+        ``"estimate"`` takes the posterior mean under linear models, with a prior near 0. If the
+        log does not determine it, there is a warning. A log seldom does: see Notes.
     scale : float or "estimate", default="estimate"
         Standard deviation :math:`\tau` of the labels given the features, without chance in clicks.
         A number is that of whole labels, the same for every row, as published: :math:`v_i` is
@@ -142,8 +142,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     selection_intercept_ : float
     gamma_ : float
         The correlation used; 0 if every candidate was shown, and for the pairwise loss with a
-        ``variant`` other than ``"default"``. With ``gamma="estimate"`` the default, 0.2, if the
-        interval reaches 0.98 or -0.98 or is wider than 1.
+        ``variant`` other than ``"default"``. With ``gamma="estimate"`` the mean of the prior,
+        0.10, if the likelihood is largest beyond 0.9 or -0.9.
     scale_ : float
         The standard deviation :math:`\tau` that was used or estimated; only after the pointwise
         loss. An estimate of nearly 0 says that labels vary by no more than chance in clicks:
@@ -152,9 +152,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         95 % confidence interval of the correlation, with ``gamma="estimate"``: where the profile
         log-likelihood is within 1.92 of its maximum.
     gamma_profile_ : DataFrame indexed by ``gamma``
-        Profile ``log_likelihood`` of the correlation, with ``gamma="estimate"``; its maximum is
-        the estimate. It is divided by how much more the queries differ than the model has it
-        (Chandler and Bate 2007), and corrected for the skewness of clicks.
+        Profile ``log_likelihood`` of the correlation, with ``gamma="estimate"``. It is divided by
+        how much more the queries differ than the model has it (Chandler and Bate 2007), and
+        corrected for the skewness of clicks.
     likelihood_ : DataFrame indexed by ``epoch``
         Mean log-likelihood per row, as the sum of three columns: the labels of the rows shown
         (``relevance``), the selection of these rows (``shown``) and that of the others
@@ -194,7 +194,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     ClickDataWarning
         If every candidate was shown: only position bias is removed.
     NotIdentifiableWarning
-        If ``gamma="estimate"`` and the log does not determine it.
+        If ``gamma="estimate"`` and the log does not determine it: the interval reaches 0.98 or
+        -0.98, or is wider than 1.
 
     Notes
     -----
@@ -214,7 +215,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     takes off what that adds. What is left is weak: an interval has a width of 1.3 with 20
     impressions per document, and .7 with 200. Selection by rank within a query is not a threshold
     per document either: on top-k logs the maximum-likelihood :math:`\gamma` is at the bound.
-    Treat :math:`\gamma` as your assumption about production.
+    ``"estimate"`` therefore weighs the likelihood with a half-Cauchy prior of scale 0.05, at least
+    0 and of mean 0.10: as noise makes an estimate of -0.3 or 0.7 where the truth is 0, what the
+    log does not determine stays near 0. Treat :math:`\gamma` as your assumption about production.
 
     *Chance in clicks.* ``impressions`` and ``sample_weight`` count as impressions, so that click
     rates need the number they are of. *r* is one rate for all rows, because the rate of a row
@@ -345,22 +348,20 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         clicks = self._debiased_clicks(log)
         self.labels_ = label_table(log, clicks)
         rows = find_candidates(log, clicks, self.traffic_exponent, self._divisors(log))
-        self._selects = not rows.shown.all()
-        if not self._selects:
-            warn_user(
-                "Every candidate was shown: there is no selection to correct, and only position "
-                "bias is removed. If the log omits the candidates that were not shown, add them "
-                "to each query as rows without a position.",
-                ClickDataWarning,
-            )
+        self._selects = is_selection(rows, ", and only position bias is removed")
         with self._seeded():
             known = log.features[np.unique(rows.version)]
             network = self._network(known, constant=self.loss == "pointwise")
             selection = self._selection_model(network[0], known, rows)
-            if self.loss == "pointwise":
-                self._fit_pointwise(log, rows, network, selection, task)
+            scale, by_newton = self._scale(rows), self._is_newton()
+            without = self.loss == "pairwise" and self.variant != "default"
+            self.gamma_ = 0.0 if without or not self._selects else self.gamma
+            if self.gamma_ == "estimate" or by_newton:
+                fit = self._fit_linear(log, rows, network[0], scale)
+            if by_newton:
+                self._take_linear(fit, rows, network, selection)
             else:
-                self._fit_ranking(log, rows, network, selection, task)
+                self._train_by_gradient(log, rows, network, selection, scale, task)
         self.selection_network_ = nn.Sequential(self.network_[0], selection)
         self._keep_coefficients()
 
@@ -376,55 +377,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         nn.init.constant_(model[-1].bias, ndtri(share))
         return model.to(self.device)
 
-    # Pointwise --------------------------------------------------------------------------
-    def _fit_pointwise(self, log, rows, network, selection, task):
-        scale = self._scale(rows)
-        self.gamma_ = self._gamma()
-        fit = None
-        if self.gamma_ == "estimate" or self._is_newton():
-            fit = self._fit_linear(log, rows, network[0], scale)
-        if self._is_newton():
-            self.scale_, self.n_iter_ = fit.scale, fit.n_iter
-            self._warn_if_all_is_chance(rows)
-            self.network_ = network.to(self.device).double()
-            _assign(network[1][-1], fit.coef, fit.intercept)
-            _assign(selection.double()[-1], fit.selection_coef, fit.selection_intercept)
-            self._keep_terms(fit.terms, first=0)
-            return
-        label, weight = rows.label[rows.shown], rows.weight[rows.shown]
-        center = float(np.average(label, weights=weight))
-        spread = float(np.sqrt(np.average((label - center) ** 2, weights=weight))) or 1.0
-        self._units = center, spread
-        batches = rows.as_log(log)
-        criterion = TobitLoss(
-            loss_scale(batches, batches.weight),
-            rows.shown,
-            self.gamma_,
-            None if scale == "estimate" else scale,
-            center,
-            spread,
-            rows.chance.variance if scale == "estimate" else None,
-        )
-        module = SelectionModule(network, selection)
-        self._train_by_gradient(module, criterion, batches, task)
-        found = float(module.log_scale.detach().exp()) * spread
-        self.scale_ = {"estimate": found, "published": 1.0}.get(scale, scale)
-
-    def _warn_if_all_is_chance(self, rows):
-        if self.gamma_ and self.scale_ < _NO_SCALE * np.std(rows.label[rows.shown]):
-            warn_user(
-                "The labels vary by no more than chance in clicks: their scale is 0, so that "
-                "selection is not corrected, whatever gamma is. If y holds click rates, pass the "
-                "number of impressions of each in the column or keyword 'impressions'. If it does "
-                "not, the log is too small for scale='estimate': set scale to the standard "
-                "deviation of the labels given the features, or collect more clicks.",
-                ClickDataWarning,
-            )
-
-    def _gamma(self):
-        without = self.loss == "pairwise" and self.variant != "default"
-        return 0.0 if without or not self._selects else self.gamma
-
     def _scale(self, rows):
         """The parameter ``scale``; 1 if labels do not vary, because the estimate would be 0."""
         if self.variant == "published":
@@ -432,6 +384,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         varies = np.ptp(rows.label[rows.shown]) > 0
         return self.scale if varies or self.scale != "estimate" else 1.0
 
+    # Two linear models, by Newton's method ------------------------------------------------
     def _fit_linear(self, log, rows, scaling, scale):
         features = self._scaled_inputs(scaling.to(self.device), log.features).cpu().numpy()
         # A scale that is given is that of whole labels, with the part of chance.
@@ -444,11 +397,11 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             None if chance is None else chance.variance,
             rows.query,
         )
-        model = TobitModel(0.0, scale, self.alpha)
+        model, start = TobitModel(self.gamma_, scale, self.alpha), None
         if self.gamma_ == "estimate":
-            fit = self._estimate_gamma(selected, model, chance)
-        else:
-            fit = fit_tobit(selected, replace(model, gamma=self.gamma_))
+            model = replace(model, gamma=0.0)
+            start = self._estimate_gamma(selected, model, chance)
+        fit = fit_tobit(selected, replace(model, gamma=self.gamma_), start)
         if not fit.converged:
             warn_user(
                 f"Newton's method stopped after {fit.n_iter} steps, before the maximum. This "
@@ -460,41 +413,45 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         return fit
 
     def _estimate_gamma(self, rows, model, chance):
+        """Set what is said of gamma, and return the fit with the likeliest one."""
         profile = profile_gamma(rows, model, chance)
-        self.gamma_interval_ = profile.interval
+        self.gamma_, self.gamma_interval_ = profile.gamma, profile.interval
         self.gamma_profile_ = pd.DataFrame(
             {"log_likelihood": profile.curve[:, 1]}, pd.Index(profile.curve[:, 0], name="gamma")
         )
-        low, high = profile.interval
-        if low > -GAMMA_BOUND and high < GAMMA_BOUND and high - low <= _WIDE_INTERVAL:
-            self.gamma_ = profile.gamma
-        else:
-            self.gamma_ = CLDRanker.gamma
+        if not profile.is_known:
+            low, high = profile.interval
             warn_user(
-                "The log does not determine gamma: its estimate is "
-                f"{profile.gamma:.2f}, with a 95 % interval from {low:.2f} to {high:.2f}. The "
-                f"default of {self.gamma_} is used. Set gamma to what production may have "
+                f"The log does not determine gamma: its likeliest value is {profile.likeliest:.2f}"
+                f", with a 95 % interval from {low:.2f} to {high:.2f}. {self.gamma_:.2f} is used, "
+                "mostly what is plausible without a log. Set gamma to what production may have "
                 "known about relevance beyond the features, such as 0.1 to 0.5, or to 0 if it "
                 "knew nothing else, and compare results.",
                 NotIdentifiableWarning,
             )
-        return fit_tobit(rows, replace(model, gamma=self.gamma_), profile.fit)
+        return profile.fit
 
-    # Listwise and pairwise ----------------------------------------------------------------
-    def _fit_ranking(self, log, rows, network, selection, task):
+    def _take_linear(self, fit, rows, network, selection):
+        self.scale_, self.n_iter_ = fit.scale, fit.n_iter
+        if self.gamma_ and self.scale_ < _NO_SCALE * np.std(rows.label[rows.shown]):
+            warn_user(
+                "The labels vary by no more than chance in clicks: their scale is 0, so that "
+                "selection is not corrected, whatever gamma is. If y holds click rates, pass the "
+                "number of impressions of each in the column or keyword 'impressions'. If it does "
+                "not, the log is too small for scale='estimate': set scale to the standard "
+                "deviation of the labels given the features, or collect more clicks.",
+                ClickDataWarning,
+            )
+        self.network_ = network.to(self.device).double()
+        _assign(network[1][-1], fit.coef, fit.intercept)
+        _assign(selection.double()[-1], fit.selection_coef, fit.selection_intercept)
+        self._keep_terms(fit.terms, first=0)
+
+    # Networks, or losses of lists and pairs, by gradients ----------------------------------
+    def _train_by_gradient(self, log, rows, network, selection, scale, task):
         batches = rows.as_log(log)
-        self.gamma_ = self._gamma()
-        if self.gamma_ == "estimate":
-            self._fit_linear(log, rows, network[0], self._scale(rows))
-        unit = loss_scale(batches, batches.weight)
-        if self.loss == "listwise":
-            criterion = ListwiseLoss(unit, rows.shown, self._selects, self.gamma_)
-        else:
-            criterion = PairLoss(unit, rows.shown, self.variant, self._selects, self.gamma_)
-        self._train_by_gradient(SelectionModule(network, selection), criterion, batches, task)
-
-    def _train_by_gradient(self, module, criterion, batches, task):
-        terms = RecordTerms(criterion)
+        criterion = self._criterion(rows, loss_scale(batches, batches.weight), scale)
+        module = SelectionModule(network, selection)
         self._train(
             module,
             criterion,
@@ -503,9 +460,24 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             click_only=False,
             task=task,
             param_groups=[("log_scale", {"weight_decay": 0.0})],
-            callbacks=[("terms", terms)],
+            callbacks=[("terms", RecordTerms())],
         )
-        self._keep_terms(terms.epochs_)
+        self._keep_terms(criterion.epochs)
+        if self.loss == "pointwise":
+            found = float(module.log_scale.detach().exp()) * self._units[1]
+            self.scale_ = {"estimate": found, "published": 1.0}.get(scale, scale)
+
+    def _criterion(self, rows, unit, scale):
+        if self.loss == "listwise":
+            return ListwiseLoss(unit, rows.shown, self.gamma_, self._selects)
+        if self.loss == "pairwise":
+            return PairLoss(unit, rows.shown, self.gamma_, self._selects, self.variant)
+        label, weight = rows.label[rows.shown], rows.weight[rows.shown]
+        center = float(np.average(label, weights=weight))
+        spread = float(np.sqrt(np.average((label - center) ** 2, weights=weight))) or 1.0
+        self._units = center, spread
+        fixed, noise = (None, rows.chance.variance) if scale == "estimate" else (scale, None)
+        return TobitLoss(unit, rows.shown, self.gamma_, fixed, center, spread, noise)
 
     # Fitted attributes --------------------------------------------------------------------
     def _keep_terms(self, terms, first=1):
@@ -524,8 +496,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
 #: A scale below this share of the deviation of the labels is taken for 0.
 _NO_SCALE = 1e-3
-#: Intervals of gamma wider than this are reported: the log does not determine it.
-_WIDE_INTERVAL = 1.0
 
 
 def _assign(layer, coef, intercept):
@@ -545,13 +515,11 @@ TERMS = ("relevance", "shown", "never_shown")
 class SelectionModule(nn.Module):
     """Scores of relevance and of selection, from two networks."""
 
-    def __init__(
-        self, network: nn.Sequential, selection: nn.Module, log_scale: float = 0.0
-    ) -> None:
+    def __init__(self, network: nn.Sequential, selection: nn.Module) -> None:
         super().__init__()
         self.network = network
         self.selection = selection
-        self.log_scale = nn.Parameter(torch.tensor(float(log_scale)))
+        self.log_scale = nn.Parameter(torch.tensor(0.0))
 
     def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Two rectangles (n_lists, width) of scores, and the logarithm of the scale."""
@@ -562,38 +530,47 @@ class SelectionModule(nn.Module):
 class _TermLoss(nn.Module):
     """Base of losses that are sums of terms, which it adds up until the epoch is recorded.
 
-    ``shown`` tells of each row of the log whether it was shown.
-
     ``terms`` returns four sums: the three of the likelihood, and the second one for gamma = 0. On
     validation lists the loss is that of the labels *given* that the rows were shown: minus the
     first two terms, plus the fourth. The terms of selection alone are left out, because they are
-    larger: with them, training went on while selection improved and relevance overfitted.
+    larger: with them, training went on while selection improved and relevance overfitted. Without
+    ``selects`` the first term is all.
     """
 
-    def __init__(self, scale, shown):
+    def __init__(self, scale: float, shown: Bools, gamma: float = 0.0, selects: bool = True):
         super().__init__()
-        self.scale = scale
-        self.register_buffer("shown", torch.from_numpy(shown))
-        self.sums, self.n_lists = 0.0, 0
+        self.scale, self.gamma, self.selects = scale, gamma, selects
+        self.register_buffer("shown", torch.from_numpy(shown))  # by row of the log
+        self.sums, self.n_lists, self.epochs = 0.0, 0, []
 
-    def forward(self, outputs, batch):
+    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Minus the mean log-likelihood per row, given scores of relevance and selection."""
-        labels, shown, not_shown, alone = self.terms(outputs, batch) * self.scale
+        terms = self.terms(outputs, batch) * self.scale
+        if not self.selects:
+            terms = terms * terms.new_tensor([1.0, 0.0, 0.0, 0.0])
+        labels, shown, not_shown, alone = terms
         if not self.training:
             return (alone - labels - shown) / len(batch)
-        self.sums = self.sums + torch.stack([labels, shown, not_shown]).detach()
+        self.sums = self.sums + terms[:3].detach()
         self.n_lists += len(batch)
         return -(labels + shown + not_shown) / len(batch)
 
-    def shown_in(self, batch):
+    def shown_in(self, batch: ListBatch) -> torch.Tensor:
         """True for rows that were shown, a rectangle."""
         return batch.pad(self.shown[batch.bias])
 
-    def take_means(self):
-        """Mean terms per row since the last call."""
-        means = (self.sums / self.n_lists).tolist()
+    def sums_of(self, batch, label, chosen, selection):
+        """The four sums, of the terms of each row."""
+        shown = self.shown_in(batch)
+        parts = [(label, shown), (batch.weight * chosen, shown)]
+        parts += [(batch.weight * log_ndtr(-selection), batch.mask & ~shown)]
+        parts += [(batch.weight * log_ndtr(selection), shown)]
+        return torch.stack([term[rows].sum() for term, rows in parts])
+
+    def end_epoch(self) -> None:
+        """Keep the mean terms per row of the epoch."""
+        self.epochs.append((self.sums / self.n_lists).tolist())
         self.sums, self.n_lists = 0.0, 0
-        return means
 
 
 class TobitLoss(_TermLoss):
@@ -612,50 +589,26 @@ class TobitLoss(_TermLoss):
         spread: float,
         noise: Floats | None = None,
     ) -> None:
-        super().__init__(scale, shown)
-        self.gamma, self.fixed, self.center, self.spread = gamma, fixed, center, spread
-        noise = None if noise is None else torch.from_numpy(noise / spread**2).float()
-        self.register_buffer("noise", noise)
+        super().__init__(scale, shown, gamma)
+        self.fixed, self.center, self.spread = fixed, center, spread
+        noise = np.zeros(len(shown)) if noise is None else noise / spread**2
+        self.register_buffer("noise", torch.from_numpy(noise).float())
 
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over rows: labels, selection if shown, if not shown, and if shown for gamma = 0."""
         relevance, selection, log_scale = outputs
         label = (batch.clicks / batch.weight.clamp(min=1e-12) - self.center) / self.spread
-        shown = self.shown_in(batch)
         published = self.fixed == "published"
         if self.fixed is not None:
             scale = 1.0 if published else self.fixed
             log_scale = log_scale.new_tensor(math.log(scale / self.spread))
-        noise = 0.0 if self.noise is None else batch.pad(self.noise[batch.bias])
-        terms = tobit_terms(
-            relevance, selection, log_scale, self.gamma, label, shown, noise, published
+        noise = batch.pad(self.noise[batch.bias])
+        density, chosen = selected_terms(
+            relevance, selection, log_scale, self.gamma, label, noise, published
         )
         # The density of a label in its own unit, not in that of standardised labels.
         unit = 0.0 if published else math.log(self.spread)
-        terms = (terms[0] - unit * shown, *terms[1:])
-        return torch.stack([(batch.weight * term)[batch.mask].sum() for term in terms])
-
-
-def tobit_terms(
-    relevance: torch.Tensor,
-    selection: torch.Tensor,
-    log_scale: torch.Tensor,
-    gamma: float,
-    label: torch.Tensor,
-    shown: torch.Tensor,
-    noise: torch.Tensor | float = 0.0,
-    published: bool = False,
-) -> tuple[torch.Tensor, ...]:
-    """Labels, selection if shown, if not shown, and if shown for gamma = 0; else 0: by row."""
-    of_label, chosen = selected_terms(
-        relevance, selection, log_scale, gamma, label, noise, published
-    )
-    return (
-        torch.where(shown, of_label, 0.0),
-        torch.where(shown, chosen, 0.0),
-        torch.where(shown, 0.0, log_ndtr(-selection)),
-        torch.where(shown, log_ndtr(selection), 0.0),
-    )
+        return self.sums_of(batch, batch.weight * (density - unit), chosen, selection)
 
 
 class ListwiseLoss(_TermLoss):
@@ -671,31 +624,16 @@ class ListwiseLoss(_TermLoss):
     :class:`IPSRanker`.
     """
 
-    def __init__(
-        self, scale: float, shown: Bools, selection: bool = True, gamma: float = 0.0
-    ) -> None:
-        super().__init__(scale, shown)
-        self.selection, self.gamma = selection, gamma
-
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over rows: clicks, selection if shown, if not shown, and if shown for gamma = 0."""
         relevance, selection, _ = outputs
         shown = self.shown_in(batch)
         clicks = batch.clicks.masked_fill(~shown, 0.0)
-        log_share = list_log_softmax(relevance + batch.weight.clamp(min=1e-12).log(), shown)
+        log_share = list_log_softmax(relevance + log_exposure(batch.weight), shown)
         total = clicks.sum(dim=1, keepdim=True)
         error = expected_error(log_share, clicks / total.clamp(min=1e-12)).masked_fill(~shown, 0.0)
         index = (selection + self.gamma * error * (total > 0)) / math.sqrt(1 - self.gamma**2)
-        not_shown = batch.mask & ~shown
-        terms = torch.stack(
-            [
-                (clicks * log_share).sum(),
-                (batch.weight * log_ndtr(index))[shown].sum(),
-                (batch.weight * log_ndtr(-selection))[not_shown].sum(),
-                (batch.weight * log_ndtr(selection))[shown].sum(),
-            ]
-        )
-        return terms if self.selection else terms * terms.new_tensor([1.0, 0.0, 0.0, 0.0])
+        return self.sums_of(batch, clicks * log_share, log_ndtr(index), selection)
 
 
 def expected_error(log_share: torch.Tensor, clicks: torch.Tensor) -> torch.Tensor:
@@ -723,33 +661,28 @@ class PairLoss(_TermLoss):
         self,
         scale: float,
         shown: Bools,
-        variant: str,
-        selection: bool = True,
         gamma: float = 0.0,
+        selects: bool = True,
+        variant: str = "default",
     ) -> None:
-        super().__init__(scale, shown)
-        self.variant, self.selection, self.gamma = variant, selection, gamma
+        super().__init__(scale, shown, gamma, selects)
+        self.variant = variant
 
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over drawn pairs: preferences, selection if shown, if not shown, and for h = 0."""
         relevance, selection, _ = outputs
         shown = self.shown_in(batch)
-        label = batch.clicks / batch.weight.clamp(min=1e-12)
         n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
         sessions = batch.weight.amax(dim=1) / (n_rows - 1).clamp(min=1)
+        rows = [relevance, selection, batch.clicks / batch.weight.clamp(min=1e-12), shown]
         total = 0.0
         for partner, count in self._partners(batch.mask, n_shown, n_rows):
-            columns = [relevance, selection, label, shown]
-            terms = pair_terms(
-                columns,
-                [values.gather(1, partner) for values in columns],
-                self.variant,
-                self.gamma,
-            )
+            partners = [values.gather(1, partner) for values in rows]
+            terms = pair_terms(rows, partners, self.variant, self.gamma)
             # Each pair is drawn from both of its rows.
             weight = 0.5 * sessions[:, None] * count
             total = total + torch.stack([(weight * term)[count > 0].sum() for term in terms])
-        return total if self.selection else total * total.new_tensor([1.0, 0.0, 0.0, 0.0])
+        return total
 
     def _partners(self, mask, n_shown, n_rows):
         """Column of a random partner of each row, and the number of rows it was drawn from.
@@ -836,11 +769,5 @@ def expected_gap(difference: torch.Tensor) -> torch.Tensor:
 class RecordTerms(Callback):
     """Keeps the mean terms of the likelihood of each epoch."""
 
-    def __init__(self, criterion: _TermLoss | None = None) -> None:
-        self.criterion = criterion
-
-    def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
-        self.epochs_ = []
-
     def on_epoch_end(self, net: NeuralNet, **kwargs: Any) -> None:
-        self.epochs_.append(self.criterion.take_means())
+        net.criterion_.end_epoch()

@@ -21,7 +21,7 @@ from .._log._roles import read_role
 from .._log._segments import TINY
 from .._models._table_curve import TableCurve, table_curve
 from .._models._tabular import LearnsRelevance, fit_factors
-from .._torch._joint import fit_affine, fit_best_of, fit_listwise
+from .._torch._joint import fit_affine, fit_best_of, fit_listwise, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import AssumptionWarning, NotIdentifiableError, python_value, warn_user
 from ..identifiability._graph import warn_unless_identifiable
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     """Base class of rankers that learn relevance and examination from the same clicks.
 
-    Relevance is a network or a table. Subclasses write ``_fit_network(log, task)``, which returns
-    the log examination that the network found, and name the published loss of the table.
+    Relevance is a network or a table. Networks are two towers, or what a subclass writes as
+    ``_fit_network(log, task)``. Subclasses name the published loss of the table.
     """
 
     examination: Literal["auto", "table", "network"] = "auto"
@@ -55,6 +55,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     #: learned examination too.
     _correction, _log_examination = None, None
     _learns_factors = _learns_examination = True
+    #: Step size of the examination logits of a network; None: regression-EM.
+    _examination_learning_rate = None
 
     __metadata_request__predict = {"qid": True, "doc": True}
 
@@ -179,6 +181,12 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         return self.relevance == "embedding"
 
     # The network -----------------------------------------------------------------------
+    def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
+        """Train network and examination together; returns log examination."""
+        rate = self._examination_learning_rate
+        fit_towers(self, log, task, link=self._table_link, learning_rate=rate)
+        return self._fit_factors_again(log)
+
     def _refits_with(self, log):
         """True if the network is trained once more, with examination fixed."""
         fixed = self.examination != "network" or self._click_log is not None
@@ -200,8 +208,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         }
         name, _ = fit_best_of(self, log, task, examination, targets, cautious=NAIVE)
         self._correction, self._log_examination = found[name], curve.log_examination
-        self._calibrate(log, curve.log_examination)
-        self._fit_factors_again(log, self._table_link)
+        self._calibrate(log)
+        self._fit_factors_again(log)
 
     def _fit_more(self, log, task):
         before, logits = self.examination_, self._factor_logits
@@ -211,8 +219,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             known = replace(log, propensity=np.exp(self._log_examination)[log.bias])
             with self._seeded():
                 fit_listwise(self, log, task, self._correction.target(known))
-            self._calibrate(log, self._log_examination)
-            self._fit_factors_again(log, self._table_link)
+            self._calibrate(log)
+            self._fit_factors_again(log)
         # A bias factor that the new log does not show keeps what is known of it.
         self._factor_logits = np.where(np.isnan(self._factor_logits), logits, self._factor_logits)
         table = self.examination_
@@ -221,22 +229,22 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         counts = before[["impressions", "clicks"]] + table[["impressions", "clicks"]]
         self.examination_ = before.assign(**counts)
 
-    def _calibrate(self, log, log_examination):
+    def _calibrate(self, log):
         """Set shift and scale so that relevance times examination is the chance of a click."""
         log = log.sample()
         self._units = fit_affine(
             self._outputs(self.network_, log.features)[:, 0][log.version],
-            np.exp(log_examination)[log.bias],
+            np.exp(self._log_examination)[log.bias],
             log.clicks,
             log.weight,
         )
 
-    def _fit_factors_again(self, log, link="product"):
+    def _fit_factors_again(self, log):
         """Set examination to its maximum-likelihood value given the learned relevance.
 
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
-        part = log.sample()
+        part, link = log.sample(), self._table_link
         score = self._line(part.features)[part.version]
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
@@ -246,7 +254,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             link=link,
             n_factors=len(log.bias_values),
         )
-        self._remember_factors(log, logits, link)
+        self.link_, self._factor_logits, self._bias_values = link, logits, log.bias_values
+        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
         return logits
 
     # The embedding ---------------------------------------------------------------------
@@ -284,10 +293,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _random_examination(self, random, n_factors):
         return random.uniform(size=n_factors)
-
-    def _remember_factors(self, log, logits, link):
-        self.link_, self._factor_logits, self._bias_values = link, logits, log.bias_values
-        self.examination_ = examination_table(log, np.exp(logits)[log.bias])
 
     def _remember_documents(self, log, relevance):
         known = ~np.isnan(relevance)
@@ -357,11 +362,12 @@ class FinalCurve(NamedTuple):
 
 def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = True) -> FinalCurve:
     """Examination by comparisons within documents, and by a network where the log has none."""
-    if network is None:
-        table = table_curve(log)
-        _refuse_unconnected(table, log)
-        return _of_table(log, table)
     table = table_curve(log)
+    if network is None:
+        _refuse_unconnected(table, log)
+        found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
+        result = examination_table(log, np.exp(found)[log.bias], table.fit.standard_error(0))
+        return FinalCurve(found, result, None, True, True)
     combined = table.combined(network)
     if is_converged and combined.p_value < _RARE:
         _warn_if_confounded(log, table, network)
@@ -377,7 +383,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     comparison = pd.DataFrame(
         {
             "table": np.where(on_one_scale, _relative(table.log_examination), np.nan),
-            "standard_error": table.standard_error(0),
+            "standard_error": table.fit.standard_error(0),
             "network": _relative(network),
             "combined": _relative(shown),
         },
@@ -385,12 +391,6 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     )
     is_compared = len(np.unique(table.component)) < len(network)
     return FinalCurve(found, result, comparison, table.is_connected, is_compared)
-
-
-def _of_table(log, table):
-    found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
-    result = examination_table(log, np.exp(found)[log.bias], table.standard_error(0))
-    return FinalCurve(found, result, None, True, True)
 
 
 def _counting_error(log):

@@ -12,9 +12,9 @@ from scipy.special import expit
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats
 from .._log._cells import examination_table
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from .._models._tabular import fit_factors
-from .._torch._joint import fit_dual, fit_towers
+from .._torch._joint import fit_dual
 from ..exceptions import ClickDataWarning, warn_user
 from ._click_ranker import ClickRanker
 
@@ -162,21 +162,18 @@ class DLARanker(ClickRanker):
         logits = fit_dual(self, log, task, max_weight=self.max_weight)
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
-        self._fit_intercepts(log)
+        self._fit_factors_again(log)
         return logits
 
-    def _calibrate(self, log, log_examination):
+    def _calibrate(self, log):
         """Set the scale of the scores so that the clicks of a list fall as they predict."""
         log = log.sample()
-        score = self._outputs(self.network_, log.features)[:, 0][log.version]
-        choice = ClickChoice.of_log(log)
-        weight = choice.best_weights(score[:, None], log_examination[log.bias])[0]
+        score = self._outputs(self.network_, log.features)[log.version]
+        choice = GroupedLogit.of_log(log)
+        weight = choice.best_weights(score, self._log_examination[log.bias])[0]
         self._units = 0.0, max(float(weight), 0.01)
 
-    def _fit_factors_again(self, log, link="product"):
-        self._fit_intercepts(log)
-
-    def _fit_intercepts(self, log):
+    def _fit_factors_again(self, log):
         """One intercept per bias factor, with which scores are logits of click probabilities."""
         log = log.sample()
         scores = self._score(log.features)[log.version]
@@ -324,14 +321,6 @@ class RegressionEMRanker(ClickRanker):
     [1.00, 0.90, 0.71]
     """
 
-    def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
-        fit_towers(self, log, task)
-        return self._fit_factors_again(log)
-
-
-#: Step size of the examination logits of a network.
-_EXAMINATION_LEARNING_RATE = 0.05
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoTowerRanker(ClickRanker):
@@ -451,6 +440,8 @@ class TwoTowerRanker(ClickRanker):
         "link": [StrOptions({"product", "additive"})],
     }
 
+    _examination_learning_rate = 0.05
+
     @property
     def _table_link(self):
         return self.link
@@ -466,7 +457,3 @@ class TwoTowerRanker(ClickRanker):
     def _refits_with(self, log):
         # Comparisons within documents and lists need a product of relevance and examination.
         return self.link == "product" and super()._refits_with(log)
-
-    def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
-        fit_towers(self, log, task, link=self.link, learning_rate=_EXAMINATION_LEARNING_RATE)
-        return self._fit_factors_again(log, self.link)

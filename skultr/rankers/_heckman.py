@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -18,15 +18,19 @@ from .._base._sklearn import Interval
 from .._base._typing import Floats, Table
 from .._log._cells import loss_scale
 from .._log._segments import TINY
+from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
-from .._torch._networks import ScaleFeatures
-from ..exceptions import ClickDataWarning, warn_user
-from ._cld import ListwiseLoss
+from .._torch._networks import ListScores, ScaleFeatures
+from ..exceptions import warn_user
 from ._propensity_ranker import PropensityRanker
-from ._tobit import SelectedRows, TobitModel, find_candidates, fit_tobit, mills_ratio
-
-if TYPE_CHECKING:
-    from .._torch._lists import ListBatch
+from ._tobit import (
+    SelectedRows,
+    TobitModel,
+    find_candidates,
+    fit_tobit,
+    is_selection,
+    mills_ratio,
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -208,43 +212,31 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         weight = rows.weight / rows.weight.mean()
         shown = rows.shown
         mills = np.zeros(len(shown))
-        if shown.all():
-            warn_user(
-                "Every candidate was shown: there is no selection to correct. If the log omits "
-                "the candidates that were not shown, add them to each query as rows without a "
-                "position.",
-                ClickDataWarning,
-            )
-            self.selection_coef_ = np.zeros(features.shape[1])
-            self.selection_intercept_ = np.inf
-        else:
-            selection = SelectedRows(features, rows.label, shown, weight)
-            self._fit_selection(selection)
+        self.selection_coef_, self.selection_intercept_ = np.zeros(features.shape[1]), np.inf
+        if is_selection(rows):
+            self._fit_selection(SelectedRows(features, rows.label, shown, weight))
             mills = mills_ratio(features @ self.selection_coef_ + self.selection_intercept_)
         self.mills_collinearity_ = _explained(features[shown], mills[shown], weight[shown])
-        coef, intercept = self._fit_labels(features, mills, rows, weight)
+        design = np.column_stack([features, mills])[shown]
+        coef, intercept = _least_squares(design, rows.label[shown], weight[shown], self.alpha)
         self.mills_coef_ = float(coef[-1])
         if self._is_linear():
             self.coef_, self.intercept_ = coef[:-1], intercept
         else:
             self._fit_network(log, rows, mills, known, task)
 
-    def _fit_labels(self, features, mills, rows, weight):
-        """Coefficients of the features and of the ratio, and the intercept, on documents shown."""
-        shown = rows.shown
-        design = np.column_stack([features[shown], mills[shown]])
-        return _least_squares(design, rows.label[shown], weight[shown], self.alpha)
-
     def _fit_network(self, log, rows, mills, known, task):
         batches = rows.as_log(log)
         label = np.average(rows.label[rows.shown], weights=rows.weight[rows.shown])
-        given = max(self.mills_coef_, 0.0) / max(label, TINY) * mills
+        # What being shown adds to a score, as exposure; bounded, so that no exposure overflows.
+        given = np.minimum(max(self.mills_coef_, 0.0) / max(label, TINY) * mills, _MOST_ADDED)
         with self._seeded():
             unit = loss_scale(batches, batches.weight)
+            batches = replace(batches, weight=batches.weight * np.exp(given))
             batches = batches.take_rows(rows.shown, batches.list_[rows.shown])
             self._train(
-                _ScoresGivenShown(self._network(known, constant=False), given),
-                ListwiseLoss(unit, rows.shown, selection=False),
+                ListScores(self._network(known, constant=False)),
+                ListLoss(softmax_loss, unit),
                 batches,
                 batches.clicks,
                 click_only=True,
@@ -274,18 +266,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
             return self._scaling(torch.tensor(features, dtype=torch.float64)).numpy()
 
 
-class _ScoresGivenShown(nn.Module):
-    """Scores of documents, plus what being shown adds to each."""
-
-    def __init__(self, network: nn.Sequential, added: Floats) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("added", torch.from_numpy(added).float())
-
-    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, torch.Tensor, None]:
-        """Scores given selection and without it, each a rectangle (n_lists, width)."""
-        scores = self.network[1](batch.features).reshape(-1)
-        return batch.pad(scores + self.added[batch.bias]), batch.pad(scores), None
+#: Bound on the logarithm of what being shown adds to a score.
+_MOST_ADDED = 50.0
 
 
 def _least_squares(design, label, weight, alpha):
@@ -307,7 +289,4 @@ def _explained(design, values, weight):
     variance = weight @ (values - mean) ** 2
     if variance <= 1e-12 * weight.sum():
         return 1.0
-    design = np.column_stack([design, np.ones(len(design))]) * np.sqrt(weight)[:, None]
-    target = values * np.sqrt(weight)
-    fitted = design @ np.linalg.lstsq(design, target, rcond=None)[0]
-    return float(1 - np.sum((target - fitted) ** 2) / variance)
+    return float(LinearRegression().fit(design, values, weight).score(design, values, weight))

@@ -368,7 +368,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
             cautious = "divide"
             targets = {way: targets[way] for way in ("divide", NAIVE) if way in targets}
         name, choice = fit_best_of(self, log, task, log.propensity, targets, cautious=cautious)
-        if len(choice):
+        if choice is not None:
             self.choice_ = choice.rename_axis("correction")
         self._remember(log, found[name])
 

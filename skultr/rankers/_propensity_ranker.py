@@ -18,7 +18,7 @@ from .._base._typing import ArrayLike, Estimator, Floats
 from .._log._cells import examination_table
 from .._log._estimator import NotPickled, if_fitted
 from .._log._roles import is_frame, without_columns
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from .._models._table_curve import table_curve, table_of_cells
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..propensity._curves import PowerLawPropensity
@@ -262,7 +262,7 @@ def _by_documents(log, table, told):
 
 def _by_scores(log, scores, told):
     log = log.sample(_MAX_ROWS)
-    choice = ClickChoice.of_log(log)
+    choice = GroupedLogit.of_log(log)
     n_factors = len(log.bias_values)
     if not len(choice.rows):
         return Implied(np.full(n_factors, np.nan), False)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -29,11 +30,12 @@ import torch
 from scipy.interpolate import PchipInterpolator
 from scipy.linalg import lstsq
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+from scipy.special import ndtr, ndtri, softmax
 
-from .._base._typing import ArrayLike, Bools, Floats, Ints
+from .._base._typing import Bools, Floats, Ints
 from .._log._segments import TINY, encode, offsets_from_sorted, pair_codes
 from .._models._solve import maximise
+from ..exceptions import ClickDataWarning, warn_user
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -62,12 +64,6 @@ class SelectedRows:
         return self.design[rows], self.weight[rows], self.design[~rows], self.weight[~rows]
 
     @cached_property
-    def known(self) -> tuple[Floats, Floats]:
-        """Labels of the selected rows, and the known part of their variances."""
-        label = self.label[self.selected]
-        return label, np.zeros(len(label)) if self.noise is None else self.noise[self.selected]
-
-    @cached_property
     def label_spread(self) -> float:
         """Standard deviation of the labels; 1 if they do not vary."""
         rows = self.selected
@@ -87,11 +83,7 @@ class SelectedRows:
 
 
 class StandardRows(NamedTuple):
-    """Rows with standardised features and known labels, and the conversion of parameters.
-
-    A penalised likelihood is unchanged: a coefficient is multiplied by the spread of its
-    feature, and its penalty is divided by the square of that spread.
-    """
+    """Rows with standardised features and known labels, and the conversion of parameters."""
 
     rows: SelectedRows
     center: Floats  # (n_features,)
@@ -99,12 +91,16 @@ class StandardRows(NamedTuple):
     label_center: float
     label_spread: float
 
-    def inward(self, coef: Floats, intercept: float) -> Floats:
-        """Coefficients and intercept of an index of the features, in standardised features."""
-        return np.append(coef * self.spread, intercept + coef @ self.center)
+    def model(self, model: TobitModel) -> TobitModel:
+        """The model of the standardised rows with the same penalised likelihood.
+
+        A coefficient is multiplied by the spread of its feature, and its penalty is divided by the
+        square of that spread.
+        """
+        return replace(model, penalty=model.penalty / self.spread**2)
 
     def outward(self, at: Floats) -> tuple[Floats, float]:
-        """Coefficients and intercept, in the features as they came."""
+        """Coefficients and intercept of an index, in the features as they came."""
         coef = at[:-1] / self.spread
         return coef, float(at[-1] - coef @ self.center)
 
@@ -121,26 +117,6 @@ def _standardise(values, weight):
     constant = spread <= 1e-12 * np.abs(center)  # otherwise rounding errors would be scaled up
     spread = np.where(constant, 1.0, spread)
     return center, spread, np.where(constant, 0.0, values / spread)
-
-
-def _probit_likelihood(design, weight, omega):
-    """Sum of the log probabilities that indices exceed a normal error; gradient and curvature."""
-    index = design @ omega
-    ratio = mills_ratio(index)
-    # Rounding can leave [0, 1].
-    bend = np.clip(ratio * (index + ratio), 0.0, 1.0)
-    return weight @ log_ndtr(index), design.T @ (weight * ratio), _gram(design, weight * bend)
-
-
-def mills_ratio(value: ArrayLike) -> Floats:
-    r"""The inverse Mills ratio :math:`\varphi / \Phi`, to machine precision."""
-    with np.errstate(over="ignore"):  # for large values erfcx is infinite, and the ratio 0
-        return np.sqrt(2 / np.pi) / erfcx(-np.asarray(value) / np.sqrt(2))
-
-
-def _gram(design, weight, other=None):
-    """Weighted sum of the outer products of the rows of one or two designs."""
-    return design.T @ ((design if other is None else other) * weight[:, None])
 
 
 class _LogNdtr(torch.autograd.Function):
@@ -168,7 +144,13 @@ class _MillsRatio(torch.autograd.Function):
     @staticmethod
     def backward(ctx, outer):
         index, ratio = ctx.saved_tensors
+        # Rounding can leave [0, 1].
         return -outer * (ratio * (index + ratio)).clamp(0.0, 1.0)
+
+
+def mills_ratio(value: Floats) -> Floats:
+    r"""The inverse Mills ratio :math:`\varphi / \Phi`, to machine precision."""
+    return _MillsRatio.apply(torch.from_numpy(value)).numpy()
 
 
 def selected_terms(
@@ -204,22 +186,15 @@ _LONGEST_STEP = 1.0
 class TobitModel:
     r"""Constants of the likelihood.
 
-    Parameters
-    ----------
-    gamma : float in (-1, 1)
-        Correlation of the two errors.
-    scale : float, "estimate" or "published", default="estimate"
-        :math:`\tau`, or how it is determined. ``"published"`` is equation 9 of Zhao et al. (2023):
-        :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`.
-    penalty : float or ndarray of shape (n_features,), default=0
-        :math:`\alpha` in the penalty :math:`\frac12 \sum_j \alpha_j (\beta_j^2 / \sigma^2 +
-        \omega_j^2)`, without the intercepts, on the mean log-likelihood per row. :math:`\sigma` is
-        the scale if that is given, else the standard deviation of the labels.
+    The penalty is :math:`\frac12 \sum_j \alpha_j (\beta_j^2 / \sigma^2 + \omega_j^2)` on the mean
+    log-likelihood per row, without the intercepts, with :math:`\sigma` the scale if that is given,
+    else the standard deviation of the labels.
     """
 
-    gamma: float
+    gamma: float  # correlation of the two errors
+    #: tau, or how it is determined; "published" is equation 9 of Zhao et al. (2023)
     scale: float | Literal["estimate", "published"] = "estimate"
-    penalty: float | Floats = 0.0
+    penalty: float | Floats = 0.0  # alpha
 
     @property
     def fixed_scale(self) -> float | None:
@@ -241,52 +216,43 @@ class TobitFit(NamedTuple):
     terms: Floats  # (n_iter + 1, 3), parts of it: before each step and at the end
     n_iter: int
     converged: bool
-
-    def standard(self, units: StandardRows) -> Floats:
-        """The parameters (beta, omega, log tau) in the units of standardised rows."""
-        beta = units.inward(self.coef, self.intercept)
-        beta[-1] -= units.label_center
-        omega = units.inward(self.selection_coef, self.selection_intercept)
-        scale = self.scale / units.label_spread
-        return np.concatenate([beta / units.label_spread, omega, [np.log(scale)]])
+    at: Floats  # (beta, omega, log tau) of the standardised rows
 
 
 def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = None) -> TobitFit:
-    """Maximise the likelihood for a given correlation, from a similar fit if there is one."""
+    """Maximise the likelihood for a given correlation, from another fit to the rows if any."""
     units = rows.standard
-    model = replace(model, penalty=model.penalty / units.spread**2)
-    fixed = model.fixed_scale
-    log_scale = None if fixed is None else np.log(fixed / units.label_spread)
+    model, spread = units.model(model), units.label_spread
+    share = rows.weight[rows.selected].sum() / rows.weight.sum()
     if start is None:  # the maximum without features
         at = np.zeros(2 * rows.design.shape[1] + 1)
-        share = rows.weight[rows.selected].sum() / rows.weight.sum()
-        at[-2:] = ndtri(np.clip(share, 1e-3, 1 - 1e-3)), log_scale or 0.0
+        at[-2] = ndtri(np.clip(share, 1e-3, 1 - 1e-3))
     else:
-        at = start.standard(units)
-    given, longest = [], np.full(len(at), np.inf)
+        at = start.at.copy()
+    n_free, longest = len(at), np.full(len(at), np.inf)
     longest[-1] = _LONGEST_STEP
-    if log_scale is not None:
-        at, given, longest = at[:-1], [log_scale], np.inf
+    if model.fixed_scale is not None:
+        n_free, at[-1] = n_free - 1, np.log(model.fixed_scale / spread)
     found = maximise(
-        lambda at: tobit_likelihood(units.rows, model, np.append(at, given), len(at)),
-        at,
-        longest=longest,
+        lambda free: tobit_likelihood(units.rows, model, np.append(free, at[n_free:]), n_free),
+        at[:n_free],
+        longest=longest[:n_free],
     )
-    at = np.append(found.at, given)
-    half = len(at) // 2
-    coef, intercept = units.outward(at[:half] * units.label_spread)
+    at[:n_free] = found.at
+    beta, omega = np.split(at[:-1], 2)
+    coef, intercept = units.outward(beta * spread)
     # The density of a label in its own unit, not in that of standardised labels.
-    unit = np.log(units.label_spread) * rows.weight[rows.selected].sum() / rows.weight.sum()
-    unit = 0.0 if model.scale == "published" else unit
+    unit = 0.0 if model.scale == "published" else np.log(spread) * share
     return TobitFit(
         coef,
         intercept + units.label_center,
-        *units.outward(at[half:-1]),
-        float(np.exp(at[-1]) * units.label_spread),
+        *units.outward(omega),
+        float(np.exp(at[-1]) * spread),
         float(found.value - unit),
         np.concatenate(found.history) - [unit, 0.0, 0.0],
         found.n_iter,
         found.converged,
+        at,
     )
 
 
@@ -299,61 +265,50 @@ def tobit_likelihood(
     correlation if that is not the model's. The first ``n_free`` have derivatives; by default all.
     """
     n_free = len(at) if n_free is None else n_free
-    chosen, weight, others, other_weight = rows.parts
-    total, n_columns = rows.weight.sum(), chosen.shape[1]
-    omega = slice(n_columns, 2 * n_columns)
-    # Each row depends on the parameters by a few numbers; a design maps parameters to them.
-    places = [slice(n_columns), omega, *(slice(n, n + 1) for n in range(omega.stop, n_free))]
-    designs = [chosen, chosen, *[np.ones((len(chosen), 1))] * (n_free - omega.stop)]
-    found, slopes, bends = _row_derivatives(rows, model, at, len(places))
-    gradient, curvature = np.zeros(n_free), np.zeros((n_free, n_free))
-    for i, place in enumerate(places):
-        gradient[place] = designs[i].T @ (weight * slopes[i])
-        for j, other in enumerate(places[: i + 1]):
-            curvature[place, other] = -_gram(designs[i], weight * bends[i][j], designs[j])
-            curvature[other, place] = curvature[place, other].T
-    of_others = _probit_likelihood(-others, other_weight, at[omega])
-    gradient[omega] += of_others[1]
-    curvature[omega, omega] += of_others[2]
-    terms = np.array([*(weight @ each for each in found), of_others[0]])
+    gradient, curvature, terms = np.zeros(n_free), np.zeros((n_free, n_free)), []
+    point = np.append(at, model.gamma)
+    for row_terms, weight, indices in _parts(rows, model):
+        values = [torch.from_numpy(design @ point[place]) for place, design in indices]
+        n_indices = sum(place.start < n_free for place, _ in indices)
+        free = [value.requires_grad_() for value in values[:n_indices]]
+        found = row_terms(*values)
+        terms += [weight @ each.detach().numpy() for each in found]
+        slopes = torch.autograd.grad(sum(found).sum(), free, create_graph=True)
+        for n, (slope, (place, design)) in enumerate(zip(slopes, indices, strict=False)):
+            gradient[place] += design.T @ (weight * slope.detach().numpy())
+            bends = torch.autograd.grad(slope.sum(), free[: n + 1], retain_graph=True)
+            for bend, (other, its_design) in zip(bends, indices, strict=False):
+                block = design.T @ (its_design * (weight * bend.numpy())[:, None])
+                curvature[place, other] -= block
+                if other != place:
+                    curvature[other, place] -= block.T
+    total, n_columns = rows.weight.sum(), rows.design.shape[1]
     # In units of the scale, or of the labels where it is estimated; none of the intercepts.
-    unit = rows.label_spread if model.fixed_scale is None else np.exp(at[omega.stop])
+    unit = rows.label_spread if model.fixed_scale is None else np.exp(at[2 * n_columns])
     penalty = np.broadcast_to(model.penalty, n_columns - 1)
     penalties = np.concatenate([penalty / unit**2, [0.0], penalty, [0.0, 0.0, 0.0]])[:n_free]
-    at = at[:n_free]
-    value = terms.sum() / total - 0.5 * at @ (penalties * at)
-    gradient = gradient / total - penalties * at
-    return value, gradient, curvature / total + np.diag(penalties), terms / total
+    at, terms = at[:n_free], np.array(terms) / total
+    value = terms.sum() - 0.5 * at @ (penalties * at)
+    return value, gradient / total - penalties * at, curvature / total + np.diag(penalties), terms
 
 
-def _row_derivatives(rows, model, at, n_indices, label=None):
-    """Terms of the selected rows, and derivatives by the indices of label and selection, log tau
-    and gamma, as many as are asked for; second ones only with the own labels."""
-    chosen, (known, noise) = rows.parts[0], rows.known
-    n_columns = chosen.shape[1]
-    numbers = [*at[2 * n_columns :], model.gamma][:2]
-    indices = [
-        torch.from_numpy(values).requires_grad_(n < n_indices)
-        for n, values in enumerate(
-            [
-                chosen @ at[:n_columns],
-                chosen @ at[n_columns : 2 * n_columns],
-                *(np.full(len(chosen), number) for number in numbers),
-            ]
-        )
-    ]
-    own = torch.from_numpy(known if label is None else label)
-    terms = selected_terms(*indices, own, torch.from_numpy(noise), model.scale == "published")
-    free = indices[:n_indices]
-    slopes = torch.autograd.grad(sum(terms).sum(), free, create_graph=label is None)
-    bends = []
-    if label is None:
-        bends = [torch.autograd.grad(each.sum(), free, retain_graph=True) for each in slopes]
-    return (
-        [each.detach().numpy() for each in terms],
-        [each.detach().numpy() for each in slopes],
-        [[each.numpy() for each in row] for row in bends],
+def _parts(rows, model, label=None):
+    """Selected rows, then the others: their terms as a function of indices, their weights, and
+    of each index the parameters and the design that make it; by default with the own labels."""
+    chosen, weight, others, other_weight = rows.parts
+    label = rows.label[rows.selected] if label is None else label
+    noise = np.zeros(len(label)) if rows.noise is None else rows.noise[rows.selected]
+    known = torch.from_numpy(label), torch.from_numpy(noise), model.scale == "published"
+    n, ones = chosen.shape[1], np.ones((len(chosen), 1))
+    beta, omega, log_scale, gamma = (
+        slice(start, stop) for start, stop in pairwise([0, n, 2 * n, 2 * n + 1, 2 * n + 2])
     )
+    yield (
+        lambda *indices: selected_terms(*indices, *known),
+        weight,
+        [(beta, chosen), (omega, chosen), (log_scale, ones), (gamma, ones)],
+    )
+    yield lambda index: [_LogNdtr.apply(-index)], other_weight, [(omega, others)]
 
 
 #: Correlations that ``profile_gamma`` tries: at 1 the likelihood has no density.
@@ -365,19 +320,51 @@ _DROP = 1.9207294103470444
 _N_DRAWS = 4
 
 
-class GammaProfile(NamedTuple):
-    r"""The likelihood as a function of the correlation."""
+#: Scale of the half-Cauchy prior of gamma, whose mean is 0.10.
+_PRIOR_SCALE = 0.05
+#: Likelihoods that are largest beyond it are those of labels that contradict the model: errors
+#: that are skew themselves, or selection by rank.
+_PLAUSIBLE = 0.9
+#: Intervals wider than this are reported: the log does not determine gamma.
+_WIDE_INTERVAL = 1.0
 
-    fit: TobitFit
-    gamma: float
+
+class GammaProfile(NamedTuple):
+    """The likelihood as a function of the correlation, and an estimate of it."""
+
+    fit: TobitFit  # with the likeliest correlation
     interval: tuple[float, float]
     curve: Floats  # (n_tried, 2)
+
+    @property
+    def is_known(self) -> bool:
+        """True if the interval leaves out the bounds, and most of the correlations between."""
+        low, high = self.interval
+        return max(-low, high) < GAMMA_BOUND and high - low <= _WIDE_INTERVAL
+
+    @property
+    def likeliest(self) -> float:
+        """The maximum-likelihood correlation."""
+        return float(self.curve[self.curve[:, 1].argmax(), 0])
+
+    @property
+    def gamma(self) -> float:
+        r"""The posterior mean; that of the prior if a correlation near the bounds is likeliest.
+
+        The prior is half-Cauchy, :math:`1 / (1 + (\gamma / 0.05)^2)` for :math:`\gamma \ge 0`:
+        most production rankers knew little of relevance beyond the features, some knew much.
+        """
+        gamma = np.linspace(0.0, GAMMA_BOUND, 1_000)
+        log_weight = -np.log1p((gamma / _PRIOR_SCALE) ** 2)
+        if abs(self.likeliest) <= _PLAUSIBLE:
+            log_weight += PchipInterpolator(*self.curve.T)(gamma)
+        return float(np.average(gamma, weights=softmax(log_weight)))
 
 
 def profile_gamma(
     rows: SelectedRows, model: TobitModel, chance: ClickChance | None = None
 ) -> GammaProfile:
-    r"""Maximum-likelihood correlation, with a confidence interval.
+    r"""Likelihood of each correlation, with a confidence interval.
 
     With :math:`L` the maximum of the weighted log-likelihood for a given correlation, the profile
     log-likelihood and the interval are
@@ -402,8 +389,7 @@ def profile_gamma(
     def fit(gamma):
         if gamma not in fits:
             nearest = min(fits, key=lambda known: abs(known - gamma), default=None)
-            start = None if nearest is None else fits[nearest]
-            fits[gamma] = fit_tobit(rows, replace(model, gamma=gamma), start)
+            fits[gamma] = fit_tobit(rows, replace(model, gamma=gamma), fits.get(nearest))
         return fits[gamma]
 
     for gamma in sorted(_GRID, key=abs):
@@ -415,10 +401,11 @@ def profile_gamma(
 
     best = _best(mean)
     size = rows.weight.sum() / _overdispersion(rows, model, fits)
-    drop = _DROP / size
-    interval = tuple(_end_of_interval(mean, best, end, drop) for end in (_GRID[0], _GRID[-1]))
+    interval = tuple(
+        _end_of_interval(mean, best, end, _DROP / size) for end in _GRID[:: len(_GRID) - 1]
+    )
     curve = np.array([(gamma, size * mean(gamma)) for gamma in sorted(fits)])
-    return GammaProfile(fits[best], best, interval, curve)
+    return GammaProfile(fits[best], interval, curve)
 
 
 def _best(mean):
@@ -449,7 +436,7 @@ def _integrated_skew(rows, model, chance, fits):
 
 def _skew(rows, model, chance, fit):
     """Mean score per unit of weight with binomial chance, less that with normal chance."""
-    score, units = _GammaScore.of(rows, model, fit), rows.standard
+    score, units = _GammaScore(rows, model, fit), rows.standard
     chosen = rows.selected
     relevance = rows.features[chosen] @ fit.coef + fit.intercept
     choice = rows.features[chosen] @ fit.selection_coef + fit.selection_intercept
@@ -465,7 +452,7 @@ def _skew(rows, model, chance, fit):
         clicks = chance.draw(chosen, rate, random) - rate
         for noise, sign in ((clicks, 1), (spread * random.normal(size=len(choice)), -1)):
             label = (true + noise - units.label_center) / units.label_spread
-            total += sign * rows.weight[chosen] @ score.of_selected(label)
+            total += sign * rows.weight[chosen] @ next(score.of_rows(label))
     return total / (_N_DRAWS * rows.weight.sum())
 
 
@@ -477,59 +464,46 @@ def _overdispersion(rows, model, fits):
     little of their own differences.
     """
     gamma = max(fits, key=lambda gamma: fits[gamma].value)
-    score = _GammaScore.of(rows, replace(model, gamma=gamma), fits[gamma])
+    score = _GammaScore(rows, replace(model, gamma=gamma), fits[gamma])
     weight = rows.weight
     least = float(weight @ weight / weight.sum())
     if score.information <= 0:
         return least
-    of_rows = np.empty(len(weight))
-    of_rows[rows.selected] = score.of_selected()
-    of_rows[~rows.selected] = score.of_others()
+    by_row = np.empty(len(weight))
+    by_row[rows.selected], by_row[~rows.selected] = score.of_rows()
     query = np.arange(len(weight)) if rows.query is None else rows.query
-    of_query = np.bincount(query, weight * of_rows)
-    return max(least, float(of_query @ of_query / (score.information * weight.sum())))
+    by_query = np.bincount(query, weight * by_row)
+    return max(least, float(by_query @ by_query / (score.information * weight.sum())))
 
 
-class _GammaScore(NamedTuple):
+class _GammaScore:
     """The derivative with respect to gamma that the other parameters do not explain.
 
     ``direction`` is that of all parameters in which gamma moves by 1, and ``information`` the mean
     of minus the second derivative along it.
     """
 
-    rows: SelectedRows
-    model: TobitModel
-    at: Floats
-    direction: Floats
-    information: float
-
-    @classmethod
-    def of(cls, rows, model, fit):
-        units = rows.standard
-        rows, model = units.rows, replace(model, penalty=model.penalty / units.spread**2)
-        at = np.append(fit.standard(units), model.gamma)
-        curvature = tobit_likelihood(rows, model, at)[2]
-        n_free = len(at) - (1 if model.fixed_scale is None else 2)
+    def __init__(self, rows, model, fit):
+        self.rows, self.model = rows.standard.rows, rows.standard.model(model)
+        self.at = np.append(fit.at, model.gamma)
+        curvature = tobit_likelihood(self.rows, self.model, self.at)[2]
+        n_free = len(self.at) - (1 if model.fixed_scale is None else 2)
         cross = curvature[:n_free, -1]
         explained = lstsq(curvature[:n_free, :n_free], cross)[0]
-        direction = np.zeros(len(at))
-        direction[:n_free], direction[-1] = -explained, 1.0
-        return cls(rows, model, at, direction, float(curvature[-1, -1] - cross @ explained))
+        self.direction = np.zeros(len(self.at))
+        self.direction[:n_free], self.direction[-1] = -explained, 1.0
+        self.information = float(curvature[-1, -1] - cross @ explained)
 
-    def of_selected(self, label=None):
-        """Score of each selected row, by default with its own label."""
-        chosen = self.rows.parts[0]
-        label = self.rows.known[0] if label is None else label
-        slopes = _row_derivatives(self.rows, self.model, self.at, 4, label)[1]
-        beta, omega, numbers = np.split(self.direction, [chosen.shape[1], 2 * chosen.shape[1]])
-        moves = chosen @ beta, chosen @ omega, *numbers
-        return sum(slope * move for slope, move in zip(slopes, moves, strict=True))
-
-    def of_others(self):
-        """Score of each other row."""
-        others = self.rows.parts[2]
-        omega = slice(others.shape[1], 2 * others.shape[1])
-        return -mills_ratio(-(others @ self.at[omega])) * (others @ self.direction[omega])
+    def of_rows(self, label=None):
+        """Score of each selected row, by default with its own label, then of each other row."""
+        for row_terms, weight, indices in _parts(self.rows, self.model, label):
+            step = torch.zeros(len(weight), dtype=torch.float64, requires_grad=True)
+            moved = [
+                torch.from_numpy(design @ self.at[place])
+                + step * torch.from_numpy(design @ self.direction[place])
+                for place, design in indices
+            ]
+            yield torch.autograd.grad(sum(row_terms(*moved)).sum(), step)[0].numpy()
 
 
 #: The share of the variance of the rarest clicks (Poisson's) that is left at any rate.
@@ -640,6 +614,19 @@ def find_candidates(
     return Candidates(
         query[order], version[order], shown[order], label[order], weight[order], chance
     )
+
+
+def is_selection(rows: Candidates, consequence: str = "") -> bool:
+    """Whether some candidates were never shown; a warning if all were shown."""
+    if not rows.shown.all():
+        return True
+    warn_user(
+        f"Every candidate was shown: there is no selection to correct{consequence}. If the log "
+        "omits the candidates that were not shown, add them to each query as rows without a "
+        "position.",
+        ClickDataWarning,
+    )
+    return False
 
 
 def _pages(log):

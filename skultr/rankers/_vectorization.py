@@ -418,30 +418,30 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         if self.n_networks == 1:
             return tables[0]
         scale = self.network_[0]
-        versions, weight = impressions_of_versions(log)
+        versions, place = np.unique(log.version, return_inverse=True)
         joined = nn.Sequential(scale, SideBySide(*networks))
-        outputs = self._outputs(joined, log.features[versions])
+        outputs, weight = (
+            self._outputs(joined, log.features[versions]),
+            np.bincount(place, log.weight),
+        )
         merged, observation = merge_networks(networks, outputs, tables, weight)
         self.network_ = nn.Sequential(scale, merged.to(self.device))
         return observation
 
     def _fit_one(self, log, task):
         click_only = self.link == "logit"
-        unit = log.clicks if click_only else log.weight
         network = self._network(log.features, self.n_components)
-        shape = len(log.bias_values), self.n_components
+        start = torch.ones(len(log.bias_values), self.n_components)
+        rate, lists, loss = log.clicks.sum() / log.weight.sum(), log, binomial_loss
         if click_only:
-            module = VectorModule(network, torch.ones(shape))
-        else:
-            rate = log.clicks.sum() / log.weight.sum()
-            module = PositiveVectorModule(network, rate, shape)
-        lists, loss = (log.comparable(), softmax_loss) if click_only else (log, binomial_loss)
+            rate, lists, loss = None, log.comparable(), softmax_loss
+        unit = loss_scale(lists, log.clicks if click_only else log.weight)
         n_epochs = NeuralEstimator._n_subtasks(self) // 2
         if self.frozen_steps is None:
             n_epochs = min(self._frozen_epochs, n_epochs)
         self._train(
-            module,
-            ListLoss(loss, loss_scale(lists, unit)),
+            VectorModule(network, start, rate),
+            ListLoss(loss, unit),
             lists,
             lists.clicks,
             click_only=click_only,
@@ -469,8 +469,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _remember_training(self, log):
         """Set the range of the variances, and the log scale of the click rates."""
-        versions, _ = impressions_of_versions(log)
-        log_variance = self._parts(log.features[versions])[2]
+        log_variance = self._parts(log.features[np.unique(log.version)])[2]
         self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
         products = self._training_products(log)
         highest = products.max()
@@ -527,15 +526,27 @@ _LEAST_RATE, _LARGEST_RATE = 1e-6, 0.99
 
 
 class VectorModule(ListScores):
-    r"""Products :math:`r(x)^\top o(t)`, with r from a network and o from a table."""
+    r"""Products :math:`r(x)^\top o(t)`, with r from a network and o from a table.
 
-    def __init__(self, network: nn.Sequential, start: torch.Tensor) -> None:
+    Both are positive, for click rates, if there is a ``rate``: the table begins where products of
+    an untrained network have it.
+    """
+
+    def __init__(
+        self, network: nn.Sequential, start: torch.Tensor, rate: float | None = None
+    ) -> None:
+        self.is_positive = rate is not None
+        if rate is not None:
+            # An untrained network has outputs near 0, where softplus is log 2.
+            rate = max(rate, _LEAST_RATE) / (start.shape[1] * np.log(2))
+            start = torch.full_like(start, float(np.log(np.expm1(rate))))
+            network = nn.Sequential(network[0], nn.Sequential(network[1], nn.Softplus()))
         super().__init__(network)
         self.observation = nn.Parameter(start)
 
     def embedding(self) -> torch.Tensor:
         """Observation embeddings, shape (n_factors, n_components)."""
-        return self.observation
+        return softplus(self.observation) if self.is_positive else self.observation
 
     def table(self) -> Floats:
         """The same as an ndarray of float64."""
@@ -554,35 +565,14 @@ class VectorModule(ListScores):
         return batch.pad((relevance * self.embedding()[batch.bias]).sum(dim=1))
 
     def frozen_at_first(self) -> list[nn.Parameter]:
-        """Parameters that are fixed at first: the embeddings, and the biases of the last layer.
+        """Parameters that are fixed at first: the embeddings, and the bias of the last layer.
 
         While all embeddings are equal, a bias shifts all rows of a list equally. Its gradient then
         consists of rounding errors, which an adaptive step size would scale up to full steps.
         """
         layers = [layer for layer in self.network.modules() if isinstance(layer, nn.Linear)]
-        constants = [layer.bias for layer in layers[-1:] if layer.bias is not None]
-        return [self.observation, *constants]
-
-
-class PositiveVectorModule(VectorModule):
-    """Products of positive vectors, for click rates."""
-
-    def __init__(self, network: nn.Sequential, rate: float, shape: tuple[int, int]) -> None:
-        # An untrained network has outputs near 0, where softplus is log 2.
-        start = max(rate, _LEAST_RATE) / (shape[1] * np.log(2))
-        scale, outputs = network
-        super().__init__(
-            nn.Sequential(scale, nn.Sequential(outputs, nn.Softplus())),
-            torch.full(shape, float(np.log(np.expm1(start)))),
-        )
-
-    def embedding(self) -> torch.Tensor:
-        """Observation embeddings, shape (n_factors, n_components)."""
-        return softplus(self.observation)
-
-    def frozen_at_first(self) -> list[nn.Parameter]:
-        """The embeddings."""
-        return [self.observation]
+        constants = [] if self.is_positive else [layer.bias for layer in layers[-1:]]
+        return [self.observation, *(bias for bias in constants if bias is not None)]
 
 
 def binomial_loss(
@@ -848,13 +838,6 @@ def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance:
         weights = np.exp(least[query] - logs)
         vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
     return vectors
-
-
-def impressions_of_versions(log: ClickLog) -> tuple[Ints, Floats]:
-    """The versions that were shown, and the impressions of each."""
-    impressions = np.bincount(log.version, log.weight, minlength=log.n_versions)
-    versions = np.unique(log.version)
-    return versions, impressions[versions]
 
 
 def shown_candidates(log: ClickLog) -> tuple[Ints, Ints, Ints]:

@@ -174,7 +174,16 @@ default='eye-tracking'
         click_probability=probability,
         components=components,
     )
-    X = _log_frame(doc, grade, 1 if n_impressions is None else n_impressions)
+    X = pd.DataFrame(
+        {
+            "qid": np.repeat(np.arange(n_queries), len(curve)),
+            "doc": doc.ravel(),
+            "position": np.tile(np.arange(1, len(curve) + 1), n_queries),
+            "impressions": n_impressions or 1,
+            "doc_scope": "global",
+            "relevance": grade[doc.ravel()],
+        }
+    )
     if n_impressions is None:
         return SimulatedLog(X, probability.copy(), truth)
     return SimulatedLog(X, of_clicks.binomial(n_impressions, probability) / n_impressions, truth)
@@ -191,20 +200,6 @@ def _draw_grades(n_documents, max_grade, weights, rng):
             f"{max_grade + 1} grades 0, ..., max_grade={max_grade}, not all 0; got {weights!r}."
         )
     return rng.choice(max_grade + 1, size=n_documents, p=share / share.sum())
-
-
-def _log_frame(doc: Ints, grade: Ints, n_impressions: int) -> pd.DataFrame:
-    n_queries, n_positions = doc.shape
-    return pd.DataFrame(
-        {
-            "qid": np.repeat(np.arange(n_queries), n_positions),
-            "doc": doc.ravel(),
-            "position": np.tile(np.arange(1, n_positions + 1), n_queries),
-            "impressions": n_impressions,
-            "doc_scope": "global",
-            "relevance": grade[doc.ravel()],
-        }
-    )
 
 
 # Components ---------------------------------------------------------------------------
@@ -250,10 +245,10 @@ def _fill_pages(components, n_documents, n_queries, n_links, rng):
     pages = np.empty((n_queries, sizes.sum()), dtype=np.int64)
     for part, own, n_own_links in zip(components, documents, links, strict=True):
         if n_own_links is None:
-            own_pages = _connected_pages(own, n_queries, part, rng)
+            codes = _connected_pages(len(own), n_queries, part, rng)
         else:
-            own_pages = own[linked_pages(len(own), n_own_links, n_queries, part, rng)]
-        pages[:, np.array(part) - 1] = own_pages
+            codes = _linked_pages(len(own), n_own_links, n_queries, part, rng)
+        pages[:, np.array(part) - 1] = own[codes]
     return pages
 
 
@@ -300,17 +295,17 @@ def _check_room(part, n_own, n_queries, n_documents):
         )
 
 
-def _connected_pages(documents, n_queries, part, rng):
-    """Pages of one component whose positions are connected."""
+def _connected_pages(n_documents, n_queries, part, rng):
+    """Codes of documents on pages of one component whose positions are connected."""
     factor = np.tile(np.arange(len(part)), n_queries)
     for _ in range(_MAX_DEALS):
-        dealt = _deal(len(documents), n_queries, len(part), rng)
+        dealt = _deal(n_documents, n_queries, len(part), rng)
         if factor_components(dealt.ravel(), factor, len(part))[0] == 1:
-            return documents[dealt]
+            return dealt
     raise ValueError(
         f"In {_MAX_DEALS} draws the documents that recur never linked the positions "
-        f"{', '.join(map(str, part))}: {len(documents)} documents recur in only "
-        f"{n_queries * len(part) - len(documents)} of {n_queries * len(part)} slots. Pass fewer "
+        f"{', '.join(map(str, part))}: {n_documents} documents recur in only "
+        f"{n_queries * len(part) - n_documents} of {n_queries * len(part)} slots. Pass fewer "
         "documents or more queries."
     )
 
@@ -341,9 +336,7 @@ def _deal(n_documents, n_queries, width, rng):
 _MAX_ROUNDS = 100
 
 
-def linked_pages(
-    n_documents: int, n_links: int, n_queries: int, part: tuple[int, ...], rng: np.random.Generator
-) -> Ints:
+def _linked_pages(n_documents, n_links, n_queries, part, rng):
     """Codes of documents on pages of one component, (n_queries, len(part)): ``n_links`` documents
     are shown once at two positions, all others about equally often at one; a ValueError if
     impossible."""

@@ -16,7 +16,13 @@ from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._reader import Rows, read
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad
-from ._policies import DeterministicPolicy, PlackettLucePolicy, UniformPolicy, production_scores
+from ._policies import (
+    DeterministicPolicy,
+    PlackettLucePolicy,
+    UniformPolicy,
+    production_scores,
+    required,
+)
 from ._protocols import Policy, User, check_instance
 from ._users import PositionBasedUser, draw_sessions, relevance_probability
 
@@ -185,7 +191,14 @@ def simulate_clicks(
     check_instance("user", user, User)
     seeds = check_random_state(random_state).randint(2**31 - 1, size=5)
     of_queries, of_policy, of_user = np.random.default_rng(seeds[1:]).spawn(3)
-    roles = _read_documents(documents)
+    roles = {role: required(documents, role) for role in ("qid", "doc", "relevance")}
+    recurs = pd.DataFrame({"qid": roles["qid"], "doc": roles["doc"]}).duplicated()
+    if recurs.any():
+        row = int(recurs.argmax())
+        raise ValueError(
+            f"The doc {roles['doc'][row]!r} of the query {roles['qid'][row]!r} stands in several "
+            "rows of documents; expected one row per query and doc. Drop or rename the others."
+        )
     if user.context_vectors is not None:
         _check_free(documents, "context", "a user with contexts")
     if scores is None:
@@ -201,13 +214,20 @@ def simulate_clicks(
     who, query, of_population = _draw_sessions(
         user, query_ids, query_weights, n_sessions, of_queries
     )
-    shown, arm = _rank(policy, code, truth.scores, query, n_positions, of_policy)
+    order = np.argsort(code, kind="stable").astype(np.int32)
+    offsets = offsets_from_sorted(code[order])
+    shown, arm = _rank(policy, truth.scores, order, offsets, query, n_positions, of_policy)
     if arm is not None:
         _check_free(documents, "arm", "a policy that experiments")
     context = None
     if user.context_vectors is not None:
         # A separate stream, so that contexts and clicks may be drawn in any order.
-        context = _draw_contexts(user, shown, of_user.spawn(1)[0])
+        context = _shaped(
+            user.draw_contexts(shown, of_user.spawn(1)[0]),
+            shown.shape,
+            "The user's draw_contexts",
+            "a context for each session and position",
+        )
         truth.context_vectors = np.asarray(user.context_vectors)
     truth.update(of_population)
     truth.update(user.truth_at(n_positions))
@@ -217,43 +237,15 @@ def simulate_clicks(
     clicks = click_pages(
         user, shown, truth.relevance_probability, roles["relevance"], of_user, who, context
     )
-    rows = {"row": shown, "position": _positions(shown), "arm": arm, "context": context}
+    position = np.broadcast_to(np.arange(1, shown.shape[1] + 1, dtype=np.int32), shown.shape)
+    rows = {"row": shown, "position": position, "arm": arm, "context": context}
     if candidates:
-        rows, clicks = _with_candidates(rows, clicks, _not_shown(code, query, shown))
+        rows, clicks = _with_candidates(rows, clicks, _not_shown(order, offsets, query, shown))
     X = _log_frame(documents, roles, rows, who, features)
     return SimulatedLog(X, clicks, truth)
 
 
 # What the user gave -------------------------------------------------------------------
-def _read_documents(documents):
-    """The roles of the documents, checked."""
-    roles = {}
-    for role in ("qid", "doc", "relevance"):
-        roles[role] = read_role(documents, role)
-        if roles[role] is None:
-            raise ValueError(
-                f"documents has no column {role!r}; expected the roles 'qid', 'doc' and "
-                "'relevance', one row per query-document pair. Rename the column that holds it."
-            )
-    if not len(roles["doc"]):
-        raise ValueError("documents is empty; expected at least one row.")
-    missing = np.isnan(roles["relevance"])
-    if missing.any():
-        raise ValueError(
-            f"relevance is missing in {int(missing.sum())} of {len(missing)} rows of documents, "
-            f"first in row {int(missing.argmax())}; expected a grade in every row. Drop these "
-            "rows."
-        )
-    recurs = pd.DataFrame({"qid": roles["qid"], "doc": roles["doc"]}).duplicated()
-    if recurs.any():
-        row = int(recurs.argmax())
-        raise ValueError(
-            f"The doc {roles['doc'][row]!r} of the query {roles['qid'][row]!r} stands in several "
-            "rows of documents; expected one row per query and doc. Drop or rename the others."
-        )
-    return roles
-
-
 def _check_scores(scores, n_documents, policy):
     scores = np.asarray(scores, dtype=float)
     several = policy.several_rankers
@@ -313,74 +305,46 @@ def _query_probabilities(query_ids, weights):
 # Sessions -----------------------------------------------------------------------------
 def _draw_sessions(user, query_ids, query_weights, n_sessions, rng):
     """User (or None) and query code of each session, and the truth about users and queries."""
-    if user.user_weights is None:
-        return None, _draw_queries(query_ids, query_weights, n_sessions, rng), {}
+    if user.user_weights is None and query_weights is None:
+        return None, rng.integers(len(query_ids), size=n_sessions, dtype=np.int32), {}
     base = _query_probabilities(query_ids, query_weights)
+    if user.user_weights is None:
+        return None, rng.choice(len(base), size=n_sessions, p=base).astype(np.int32), {}
     user_weights = np.asarray(user.user_weights)
     # A separate stream, so that the sequence of users does not depend on what they ask.
-    habits = np.asarray(user.draw_query_weights(base, rng.spawn(1)[0]))
-    if habits.shape != (len(user_weights), len(base)):
-        raise ValueError(
-            f"The user's draw_query_weights returned the shape {habits.shape}; expected "
-            f"P(query | user), {(len(user_weights), len(base))}."
-        )
+    habits = _shaped(
+        user.draw_query_weights(base, rng.spawn(1)[0]),
+        (len(user_weights), len(base)),
+        "The user's draw_query_weights",
+        "P(query | user)",
+    )
     who, query = draw_sessions(user_weights, habits, n_sessions, rng)
     return who, query, {"user_weights": user_weights, "query_weights": habits}
 
 
-def _draw_queries(query_ids, weights, n_sessions, rng):
-    """Query code of each session."""
-    if weights is None:
-        return rng.integers(len(query_ids), size=n_sessions, dtype=np.int32)
-    probabilities = _query_probabilities(query_ids, weights)
-    return rng.choice(len(query_ids), size=n_sessions, p=probabilities).astype(np.int32)
+def _shaped(given, shape, who, what):
+    """What a policy or user of one's own returned, if it has the shape that was asked for."""
+    values = np.asarray(given)
+    if values.shape != shape:
+        raise ValueError(f"{who} returned the shape {values.shape}; expected {what}, {shape}.")
+    return values
 
 
-def _rank(policy, code, scores, query, n_positions, rng):
+def _rank(policy, scores, order, offsets, query, n_positions, rng):
     """Rows of documents that each session shows, -1 behind the end of a list, and their arms.
 
     Both of the shape (n_sessions, n_positions); the arms are None without an experiment.
     """
-    order = np.argsort(code, kind="stable").astype(np.int32)
-    offsets = offsets_from_sorted(code[order])
     # No list is longer than the largest query, so that wider arrays would have empty columns.
     width = min(n_positions, int(np.diff(offsets).max()))
     place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
-    if place.shape != (len(query), width):
-        raise ValueError(
-            f"The policy returned the shape {place.shape}; expected one row of documents for "
-            f"each session and position, {(len(query), width)}, with -1 behind the end of a list."
-        )
+    what = "a row of documents, or -1 behind the end of a list, for each session and position"
+    place = _shaped(place, (len(query), width), "The policy", what)
     shown = np.empty(place.shape, dtype=np.int32)
     for start in range(0, len(place), _CHUNK):
         chunk = slice(start, start + _CHUNK)
         shown[chunk] = np.where(place[chunk] >= 0, order[place[chunk]], -1)
     return shown, arm
-
-
-def _draw_contexts(user, shown, rng):
-    """Context of each impression, (n_sessions, n_positions)."""
-    context = np.asarray(user.draw_contexts(shown, rng))
-    if context.shape != shown.shape:
-        raise ValueError(
-            f"The user's draw_contexts returned the shape {context.shape}; expected a context for "
-            f"each session and position, {shown.shape}."
-        )
-    return context
-
-
-def _judge(user, relevance, grade):
-    """What the user judges each document by; the last value is that of an empty place, -1."""
-    read = user.read_grades(grade)
-    if read is None:
-        return np.append(relevance, -1.0 if user.marks_empty else 0.0)
-    read = np.asarray(read)
-    if read.shape != grade.shape:
-        raise ValueError(
-            f"The user's read_grades returned the shape {read.shape}; expected one value for each "
-            f"of the documents, {grade.shape}."
-        )
-    return np.append(read, -1)
 
 
 def click_pages(
@@ -395,7 +359,13 @@ def click_pages(
 
     ``about`` holds the user of each session and the context of each impression, or None.
     """
-    judged = _judge(user, relevance, grade)
+    # The last value is that of an empty place, -1.
+    judged = np.append(relevance, -1.0 if user.marks_empty else 0.0)
+    read_grades = user.read_grades(grade)
+    if read_grades is not None:
+        what = "one value for each of the documents"
+        read_grades = _shaped(read_grades, grade.shape, "The user's read_grades", what)
+        judged = np.append(read_grades, -1)
     known = [values for values in about if values is not None]
     clicks = np.empty(int(np.count_nonzero(shown >= 0)), dtype=np.int8)
     start = 0
@@ -409,15 +379,9 @@ def click_pages(
     return clicks
 
 
-def _positions(shown):
-    positions = np.arange(1, shown.shape[1] + 1, dtype=np.int32)
-    return np.broadcast_to(positions, shown.shape)
-
-
-def _not_shown(code, query, shown):
+def _not_shown(order, offsets, query, shown):
     """Rows of the documents of each session's query that it did not show, -1 behind the end."""
-    order = np.argsort(code, kind="stable").astype(np.int32)
-    place = pad(offsets_from_sorted(code[order]))
+    place = pad(offsets)
     of_query = np.where(place >= 0, order[np.maximum(place, 0)], np.int32(-1))
     hidden = of_query[query]
     for first in range(0, len(shown), _CHUNK):
@@ -450,24 +414,22 @@ def _log_frame(documents, roles, rows, who, features):
     log = {"session": np.repeat(np.arange(len(there), dtype=np.int32), lengths)}
     if who is not None:
         log["user"] = np.repeat(who, lengths)
-    log["qid"] = roles["qid"][row]
-    log["doc"] = roles["doc"][row]
-    log |= {
-        name: values[there]
-        for name, values in rows.items()
-        if name != "row" and values is not None
-    }
+    log |= {"qid": roles["qid"][row], "doc": roles["doc"][row]}
+    for name in ("position", "arm", "context"):
+        if rows[name] is not None:
+            log[name] = rows[name][there]
     if not features:
         return pd.DataFrame(log, copy=False)
     log["relevance"] = roles["relevance"][row]
     production = read_role(documents, "production")
     if production is not None:
         log["production"] = production[row]
+    log = pd.DataFrame(log, copy=False)
     if not feature_columns(documents):
-        return pd.DataFrame(log, copy=False)
+        return log
     values = read_features(documents)
     values_of_rows = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
-    return pd.concat([pd.DataFrame(log, copy=False), values_of_rows], axis=1)
+    return pd.concat([log, values_of_rows], axis=1)
 
 
 class ShiftedLogs(NamedTuple):
@@ -596,7 +558,9 @@ def simulate_shift(
     if scores is None:
         scores = production_scores(documents, random_state=seeds[0])
     if test_scores is None:
-        test_scores = _scores_for(test_policy, policy, scores)
+        test_scores = np.asarray(scores, dtype=float)
+        if policy.several_rankers and not test_policy.several_rankers:
+            test_scores = test_scores.mean(axis=1)  # of the rankers
     n_test = max(n_sessions // 5, 1) if n_test_sessions is None else n_test_sessions
     plan = [
         (n_sessions, policy, scores),
@@ -616,13 +580,6 @@ def simulate_shift(
             for (n, who, by), seed in zip(plan, seeds[1:], strict=True)
         )
     )
-
-
-def _scores_for(test_policy: Policy, policy: Policy, scores: ArrayLike) -> ArrayLike:
-    """Scores of the training log for the test policy; the mean of several rankers for one."""
-    if policy.several_rankers and not test_policy.several_rankers:
-        return np.mean(np.asarray(scores, dtype=float), axis=1)
-    return scores
 
 
 def clicks_on_lists(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +31,8 @@ from ._users import (
     PositionBasedUser,
     are_probabilities,
     as_floats,
-    check_probability,
+    check_counts,
+    check_numbers,
     curve_at,
     cut,
 )
@@ -122,8 +122,7 @@ class DBNUser(SequentialUser):
     satisfaction: float = 0.5
 
     def __post_init__(self) -> None:
-        check_probability("continuation", self.continuation)
-        check_probability("satisfaction", self.satisfaction)
+        check_numbers(0, 1, continuation=self.continuation, satisfaction=self.satisfaction)
 
     def truth_at(self, n_positions: int) -> Mapping[str, Any]:
         """``continuation``; see :meth:`User.truth_at`."""
@@ -253,8 +252,13 @@ class CCMUser(SequentialUser):
     after_relevant: float = 0.4
 
     def __post_init__(self) -> None:
-        for name in ("after_skip", "after_irrelevant", "after_relevant"):
-            check_probability(name, getattr(self, name))
+        check_numbers(
+            0,
+            1,
+            after_skip=self.after_skip,
+            after_irrelevant=self.after_irrelevant,
+            after_relevant=self.after_relevant,
+        )
 
     def truth_at(self, n_positions: int) -> Mapping[str, Any]:
         """``continuation``, the array (τ₁, τ₂, τ₃); see :meth:`User.truth_at`."""
@@ -442,20 +446,18 @@ default='eye-tracking'
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        depths = []
         for name in ("trust_positive", "trust_negative"):
-            self._check_trust(name)
-        given = [as_floats(curve) for curve in (self.trust_positive, self.trust_negative)]
+            given = getattr(self, name)
+            curve = as_floats(given)
+            if given is not None and (curve.ndim > 1 or not are_probabilities(curve)):
+                raise ValueError(
+                    f"{name} must be one probability in [0, 1] per position, one for all "
+                    f"positions, or None for the default curve; got {given!r}."
+                )
+            depths += curve.shape
         # Compared as deep as both curves are known: the lists may be shorter.
-        self._trust_at(min([len(curve) for curve in given if curve.ndim], default=1))
-
-    def _check_trust(self, name: str) -> None:
-        given = getattr(self, name)
-        curve = as_floats(given)
-        if given is not None and (curve.ndim > 1 or not are_probabilities(curve)):
-            raise ValueError(
-                f"{name} must be one probability in [0, 1] per position, one for all positions, "
-                f"or None for the default curve; got {given!r}."
-            )
+        self._trust_at(min(depths, default=1))
 
     def affine_at(self, n_positions: int) -> tuple[Floats, Floats]:
         """α and β at positions 1, ..., ``n_positions``, where P(click) = α_k r + β_k.
@@ -704,7 +706,7 @@ class MixtureDBNUser(DBNUser):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_probability("top_down", self.top_down)
+        check_numbers(0, 1, top_down=self.top_down)
 
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) by position where nothing is clicked, averaged over both directions."""
@@ -800,10 +802,8 @@ class CarouselUser(DBNUser):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.n_columns, Integral) and self.n_columns >= 1):
-            raise ValueError(f"n_columns must be a whole number from 1, got {self.n_columns!r}.")
-        if not (np.isscalar(self.eta) and np.isreal(self.eta) and 0 <= self.eta < np.inf):
-            raise ValueError(f"eta must be a finite number of at least 0, got {self.eta!r}.")
+        check_counts(n_columns=self.n_columns)
+        check_numbers(0, np.inf, eta=self.eta)
 
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) of a page whose rows are equally relevant, where nothing is clicked."""
@@ -857,16 +857,12 @@ class CarouselUser(DBNUser):
         clicks[session, row] = draw_chain_clicks(chosen, *self._going_on(chosen), rng)
         return clicks.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
 
-    def _n_rows(self, n_positions: int) -> int:
-        return -(-n_positions // self.n_columns)
-
     def _row_examination(self, n_positions: int) -> Floats:
-        return power_law_examination(self._n_rows(n_positions), self.eta)
+        return power_law_examination(-(-n_positions // self.n_columns), self.eta)
 
     def _page(self, relevance_probability: Floats) -> Floats:
         """Sessions as pages, (n_sessions, n_rows, n_columns); -1 where nothing is shown."""
         n_sessions, n_positions = relevance_probability.shape
-        places = self._n_rows(n_positions) * self.n_columns
-        page = np.full((n_sessions, places), -1.0)
-        page[:, :n_positions] = relevance_probability
+        missing = ((0, 0), (0, -n_positions % self.n_columns))
+        page = np.pad(relevance_probability, missing, constant_values=-1.0)
         return page.reshape(n_sessions, -1, self.n_columns)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from lightgbm import LGBMRanker
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
@@ -22,7 +23,7 @@ from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad, sort_in_segment
 from ._protocols import Policy
-from ._users import as_floats
+from ._users import as_floats, check_numbers
 
 #: Random numbers drawn at a time, so that memory does not grow with the number of sessions.
 _CHUNK = 2**20
@@ -93,8 +94,8 @@ def production_scores(
     (4000,)
     """
     random_state = check_random_state(random_state)
-    relevance = _required(documents, "relevance")
-    query = encode(_required(documents, "qid"))[0]
+    relevance = required(documents, "relevance")
+    query = encode(required(documents, "qid"))[0]
     if not feature_columns(documents):
         raise ValueError(
             "documents has no feature column to train a production ranker on. Add the features, "
@@ -233,42 +234,43 @@ def noisy_oracle_scores(
     >>> round(float((scores - documents["relevance"]).var()), 1)
     0.5
     """
-    relevance = _required(documents, "relevance")
+    relevance = required(documents, "relevance")
     noise = check_random_state(random_state).normal(size=len(relevance))
     return relevance + np.sqrt(variance) * noise
 
 
-def _required(documents, role):
+def required(documents: Frame, role: str) -> NDArray[Any]:
+    """A role of documents, which they must have; each grade a number of at least 0."""
     values = read_role(documents, role)
     if values is None:
         raise ValueError(
-            f"documents has no column {role!r}; expected the roles 'qid', 'doc' and 'relevance' "
-            "and the features, one row per query-document pair. Rename the column that holds it."
+            f"documents has no column {role!r}; expected the roles 'qid', 'doc' and 'relevance', "
+            "beside any features, one row per query-document pair. Rename the one that holds it."
         )
     if not len(values):
         raise ValueError("documents is empty; expected at least one row.")
-    if role == "relevance" and not (np.isfinite(values) & (values >= 0)).all():
-        bad = int(np.argmin(np.isfinite(values) & (values >= 0)))
-        raise ValueError(
-            f"relevance is {values[bad]:g} in row {bad}; expected a grade of at least 0 in every "
-            "row. Drop the documents that were not annotated."
-        )
+    if role == "relevance":
+        bad = ~(np.isfinite(values) & (values >= 0))
+        if bad.any():
+            row = int(bad.argmax())
+            raise ValueError(
+                f"relevance is missing or no grade in {int(bad.sum())} of {len(bad)} rows, first "
+                f"{values[row]:g} in row {row}; expected a grade of at least 0 in every row. Drop "
+                "the documents that were not annotated."
+            )
     return values
 
 
 def _draw_training_queries(query, relevance, fraction, random_state):
-    n_queries = int(query.max()) + 1
-    lowest, highest = np.full(n_queries, np.inf), np.full(n_queries, -np.inf)
-    np.minimum.at(lowest, query, relevance)
-    np.maximum.at(highest, query, relevance)
-    order = random_state.permutation(n_queries)
-    two_grades = np.flatnonzero((lowest < highest)[order])
+    n_grades = pd.Series(relevance).groupby(query).nunique().to_numpy()
+    order = random_state.permutation(len(n_grades))
+    two_grades = np.flatnonzero(n_grades[order] > 1)
     if not len(two_grades):
         raise ValueError(
             "No query has documents of two different grades: there is nothing to rank. Expected "
             "graded documents, or pass scores= to simulate_clicks."
         )
-    return order[: max(round(fraction * n_queries), two_grades[0] + 1)]
+    return order[: max(round(fraction * len(order)), two_grades[0] + 1)]
 
 
 def _production_estimator(estimator, n_rows):
@@ -528,7 +530,7 @@ class SwapPolicy(_Experiment):
     def __post_init__(self) -> None:
         if self.swaps not in ("pivot", "adjacent"):
             raise ValueError(f"swaps must be 'pivot' or 'adjacent', got {self.swaps!r}.")
-        _check_share(self.share)
+        check_numbers(0, 1, share=self.share)
 
     def rank_with_arms(
         self,
@@ -548,9 +550,7 @@ class SwapPolicy(_Experiment):
         arm[session, upper - 1] = arm[session, deeper - 1] = deeper
         swapped = rng.random(len(session)) < 0.5
         session, upper, deeper = session[swapped], upper[swapped] - 1, deeper[swapped] - 1
-        first = rows[session, upper]
-        rows[session, upper] = rows[session, deeper]
-        rows[session, deeper] = first
+        _exchange(rows, session, upper, deeper)
         return rows, arm
 
 
@@ -596,7 +596,7 @@ class ShufflePolicy(_Experiment):
     share: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_share(self.share)
+        check_numbers(0, 1, share=self.share)
 
     def rank_with_arms(
         self,
@@ -612,10 +612,8 @@ class ShufflePolicy(_Experiment):
         arm = np.full(rows.shape, np.nan, dtype=np.float32)
         for start in range(0, len(session), _PAGES_AT_ONCE):
             chunk = session[start : start + _PAGES_AT_ONCE]
-            there = rows[chunk] >= 0
-            order = np.where(there, rng.random(there.shape), np.inf).argsort(axis=1)
-            rows[chunk] = np.take_along_axis(rows[chunk], order, axis=1)
-            arm[chunk] = np.where(there, np.float32(0), np.float32(np.nan))
+            arm[chunk] = np.where(rows[chunk] >= 0, 0, np.nan)
+            rows[chunk] = _shuffled(rows[chunk], rng)
         return rows, arm
 
 
@@ -738,29 +736,30 @@ class LayoutPolicy(_Experiment):
             chosen = np.flatnonzero(drawn == number)
             if pairs == SHUFFLE:
                 page = rows[chosen, : self.depth]
-                order = np.where(page >= 0, rng.random(page.shape), np.inf).argsort(axis=1)
-                rows[chosen, : self.depth] = np.take_along_axis(page, order, axis=1)
                 arm[chosen, : self.depth] = np.where(page >= 0, 0, np.nan)
+                rows[chosen, : self.depth] = _shuffled(page, rng)
             for i, j in (pair for pair in pairs if pair[1] < n_positions):
-                of = chosen[rows[chosen, j] >= 0]
-                arm[of, i] = arm[of, j] = i * self.depth + j
-                of = of[rng.random(len(of)) < 0.5]
-                rows[of, i], rows[of, j] = rows[of, j], rows[of, i]
+                both = chosen[rows[chosen, j] >= 0]
+                arm[both, i] = arm[both, j] = i * self.depth + j
+                _exchange(rows, both[rng.random(len(both)) < 0.5], i, j)
         return rows, arm
+
+
+def _exchange(rows, session, one, other):
+    """Exchange the documents at two positions of pages."""
+    rows[session, one], rows[session, other] = rows[session, other], rows[session, one]
+
+
+def _shuffled(page, rng):
+    """Pages in random order, each with its empty places at the end."""
+    order = np.where(page >= 0, rng.random(page.shape), np.inf).argsort(axis=1)
+    return np.take_along_axis(page, order, axis=1)
 
 
 def _draw_action(shares: Floats, query: Ints, rng: np.random.Generator) -> Ints:
     """Number of the action of each session, from shares (by query); behind the last for none."""
     ends = shares.cumsum(axis=-1)
     return (rng.random((len(query), 1)) >= (ends[query] if ends.ndim == 2 else ends)).sum(axis=1)
-
-
-def _check_share(share: float) -> None:
-    if not (isinstance(share, Real) and 0 <= share <= 1):
-        raise ValueError(
-            f"share must be a number in [0, 1], the share of the sessions that are part of the "
-            f"experiment; got {share!r}."
-        )
 
 
 def _draw_experiment(rows: Ints, share: float, rng: np.random.Generator) -> Ints:

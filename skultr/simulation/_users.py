@@ -71,8 +71,7 @@ def relevance_probability(
     array([0.1 , 0.16, 0.28, 0.52, 1.  ])
     """
     grade = np.asarray(grade, dtype=float)
-    if not (isinstance(noise, Real) and 0 <= noise <= 1):
-        raise ValueError(f"noise must be a number in [0, 1], got {noise!r}.")
+    check_numbers(0, 1, noise=noise)
     if not (isinstance(max_grade, Real) and 0 < max_grade < np.inf):
         raise ValueError(f"max_grade must be a finite number above 0, got {max_grade!r}.")
     if gain not in ("exponential", "linear", "binary"):
@@ -239,26 +238,17 @@ default='eye-tracking'
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check()
+        check_counts(n_contexts=self.n_contexts, n_features=self.n_features)
+        check_numbers(0, np.inf, scale=self.scale, eta=self.eta)
+        if self.assign not in ("impression", "document"):
+            raise ValueError(f"assign must be 'impression' or 'document', got {self.assign!r}.")
+        _check_seed(self.random_state)
         # Drawn here, once: without a seed, each look at them would find other vectors.
         of_vectors, of_weights = np.random.default_rng(self.random_state).spawn(2)
         vectors = of_vectors.normal(0, self.scale, (self.n_contexts, self.n_features))
         weights = of_weights.uniform(-self.eta, self.eta, self.n_features)
         object.__setattr__(self, "context_vectors", vectors)
         object.__setattr__(self, "weights", weights)
-
-    def _check(self) -> None:
-        for name in ("n_contexts", "n_features"):
-            value = getattr(self, name)
-            if not (isinstance(value, Integral) and 1 <= int(value) < 2**31):
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-        for name in ("scale", "eta"):
-            value = getattr(self, name)
-            if not (isinstance(value, Real) and 0 <= float(value) < np.inf):
-                raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}.")
-        if self.assign not in ("impression", "document"):
-            raise ValueError(f"assign must be 'impression' or 'document', got {self.assign!r}.")
-        check_seed(self.random_state)
 
     def examination_table(self, n_positions: int) -> Floats:
         """P(examined) in each context, by position; see :meth:`User.examination_table`."""
@@ -392,10 +382,20 @@ class UserPopulation(User):
     user_weights: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        given = self._given()
         if self.examination is None:
-            self._check_etas()
-        else:
-            self._check_examination()
+            # A single number is refused unless it means a set of exponents of the paper.
+            if given.ndim != 1 or not len(given) or not ((given >= 0) & (given < np.inf)).all():
+                raise ValueError(
+                    "etas must be 5, 10 or 20, the users of the paper, or one exponent of at "
+                    f"least 0 per user; got {self.etas!r}."
+                )
+        elif given.ndim != 2 or not are_probabilities(given):
+            raise ValueError(
+                "examination must be a table of shape (n_users, n_positions) of probabilities in "
+                f"[0, 1]; got the shape {given.shape}"
+                + (" with other values." if given.ndim == 2 and given.size else ".")
+            )
         if not (isinstance(self.decay, Real) and 0 < self.decay < np.inf):
             raise ValueError(f"decay must be a finite number above 0, got {self.decay!r}.")
         if not (
@@ -406,46 +406,26 @@ class UserPopulation(User):
                 f"never_asked must be a share in [0, 1), or None if all users ask alike; got "
                 f"{self.never_asked!r}."
             )
-        check_seed(self.random_state)
-        object.__setattr__(self, "user_weights", self._weights())
+        _check_seed(self.random_state)
+        # Relative to the most active user, so that nothing overflows with thousands of users.
+        exponent = np.arange(len(given)) - (0 if self.decay >= 1 else len(given) - 1)
+        weights = float(self.decay) ** -exponent
+        object.__setattr__(self, "user_weights", weights / weights.sum())
 
-    def _check_etas(self) -> None:
-        found = self._exponents()
-        # A single number is refused unless it means a set of exponents of the paper.
-        if found.ndim != 1 or not len(found) or not ((found >= 0) & (found < np.inf)).all():
-            raise ValueError(
-                "etas must be 5, 10 or 20, the users of the paper, or one exponent of at least 0 "
-                f"per user; got {self.etas!r}."
-            )
-
-    def _check_examination(self) -> None:
-        found = as_floats(self.examination)
-        if found.ndim != 2 or not are_probabilities(found):
-            raise ValueError(
-                "examination must be a table of shape (n_users, n_positions) of probabilities in "
-                f"[0, 1]; got the shape {found.shape}"
-                + (" with other values." if found.ndim == 2 and found.size else ".")
-            )
-
-    def _exponents(self) -> Floats:
+    def _given(self) -> Floats:
+        """The examination by user, or else the exponents."""
+        if self.examination is not None:
+            return as_floats(self.examination)
         if isinstance(self.etas, Integral) and self.etas in _OF_THE_PAPER:
             return np.array(_OF_THE_PAPER[int(self.etas)], dtype=float)
         return as_floats(self.etas)
 
-    def _weights(self) -> Floats:
-        given = self._exponents() if self.examination is None else as_floats(self.examination)
-        n_users = len(given)
-        # Relative to the most active user, so that nothing overflows with thousands of users.
-        exponent = np.arange(n_users) if self.decay >= 1 else np.arange(n_users) - (n_users - 1)
-        weights = float(self.decay) ** -exponent
-        return weights / weights.sum()
-
     def examination_table(self, n_positions: int) -> Floats:
         """P(examined) by each user and position; see :meth:`User.examination_table`."""
         if self.examination is None:
-            return power_law_examination(n_positions, self._exponents()[:, None])
-        table = as_floats(self.examination)
-        return cut("The examination", table, n_positions, "etas=, the exponents of power laws")
+            return power_law_examination(n_positions, self._given()[:, None])
+        instead = "etas=, the exponents of power laws"
+        return cut("The examination", self._given(), n_positions, instead)
 
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) by position, the mean over the sessions; see :meth:`User.examination_at`."""
@@ -533,13 +513,25 @@ def are_probabilities(values: Floats) -> bool:
     return bool(values.size) and bool(((values >= 0) & (values <= 1)).all())
 
 
-def check_probability(name: str, value: object) -> None:
-    """Refuse what is no probability."""
-    if isinstance(value, bool) or not (isinstance(value, Real) and 0 <= float(value) <= 1):
-        raise ValueError(f"{name} must be a number in [0, 1], got {value!r}.")
+def check_numbers(least: float, most: float, **given: object) -> None:
+    """Refuse what is no number from ``least`` to ``most``; an infinite ``most`` is excluded."""
+    for name, value in given.items():
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (is_number and least <= float(value) <= most and float(value) < np.inf):
+            expected = f"number in [{least}, {most}]"
+            if most == np.inf:
+                expected = f"finite number of at least {least}"
+            raise ValueError(f"{name} must be a {expected}, got {value!r}.")
 
 
-def check_seed(value: object) -> None:
+def check_counts(**given: object) -> None:
+    """Refuse what is no whole number from 1."""
+    for name, value in given.items():
+        if not (isinstance(value, Integral) and 1 <= int(value) < 2**31):
+            raise ValueError(f"{name} must be a whole number from 1, got {value!r}.")
+
+
+def _check_seed(value: object) -> None:
     """Refuse what is no seed of a frozen user."""
     if not (value is None or isinstance(value, Integral)):
         raise ValueError(f"random_state must be an int or None, got {value!r}.")

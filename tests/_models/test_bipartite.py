@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from skultr._log._cells import Cells
 from skultr._models import _solve
@@ -43,17 +44,40 @@ def test_many_factors_are_solved_by_the_cheaper_method(loss, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_solve, "FEW_FACTORS", 300)
         dense = fit_tabular(*rows, loss=loss)
-    monkeypatch.setattr(_solve, "cho_factor", None)
+    monkeypatch.setattr(_solve, "solve_scaled", None)
     cheap = fit_tabular(*rows, loss=loss)
     np.testing.assert_allclose(cheap.factor_logits, dense.factor_logits, rtol=1e-6, atol=1e-7)
 
 
-def test_a_chain_of_factors_is_solved_densely():
-    """Each document links two neighbours: conjugate gradients would need all their steps."""
+def test_a_chain_of_factors_is_solved_by_sparse_factors(monkeypatch):
+    """Each document links two neighbours: conjugate gradients would need a step per link."""
     n = 200
     doc = np.repeat(np.arange(n - 1), 2)
     factor = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1).ravel()
     truth = np.random.default_rng(0).uniform(0.3, 1, n)
+    monkeypatch.setattr(_solve, "solve_scaled", None)
     fit = fit_tabular(doc, factor, 1e4 * 0.5 * truth[factor], np.full(len(doc), 1e4))
     found = np.exp(fit.factor_logits - fit.factor_logits[0])
     np.testing.assert_allclose(found, truth / truth[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("degree", [2, 60])
+def test_a_system_of_more_factors_than_a_dense_matrix_takes(degree, monkeypatch):
+    """Groups of neighbours in a ring, with information from 1e-3 to 1e3, and a weak prior."""
+    rng, n = np.random.default_rng(degree), 400
+    place = (rng.integers(n, size=(4 * n, 1)) + rng.integers(degree, size=(4 * n, degree))) % n
+    share = rng.gamma(0.5, size=place.shape) + 1e-6
+    share *= (10 ** rng.uniform(-3, 3, 4 * n) / share.sum(axis=1))[:, None]
+    offsets = np.arange(0, share.size + 1, degree)
+    coupling = csr_array((share.ravel(), place.ravel(), offsets), shape=(4 * n, n))
+    own = coupling.sum(axis=0) + 1e-4
+    matrix = _solve.Eliminated(own, coupling, 1 / share.sum(axis=1))
+    right = rng.normal(size=n) * own
+    expected = np.linalg.solve(matrix.dense(), right)
+    monkeypatch.setattr(_solve, "MAX_DENSE", 0)
+    error = np.abs(matrix.solve(right) - expected).max() / np.abs(expected).max()
+    assert error < 1e-4
+    # Without sparse factors a chain is not solved.
+    monkeypatch.setattr(_solve, "_LONGEST_ROW", 0)
+    is_solved = np.abs(matrix.solve(right) - expected).max() < 1e-3 * np.abs(expected).max()
+    assert is_solved == (degree > 2)

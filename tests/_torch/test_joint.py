@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import expit
 
-from skultr._torch._joint import ExaminationStep, TowersLoss, TowersModule
+from skultr._torch._joint import ExaminationModule, ExaminationStep, TowersLoss
 from skultr._torch._lists import ListDataset
 
 LINKS = ["product", "additive"]
@@ -114,8 +114,8 @@ def test_gradient_is_that_of_the_expected_likelihood():
 
 @pytest.mark.parametrize("trained", [True, False])
 def test_table_of_examination_is_learned_where_it_shall_be(trained):
-    module = TowersModule(
-        torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(2, 1)), 3, trained
+    module = ExaminationModule(
+        torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(2, 1)), 3, trained=trained
     )
     batch = _Batch()
     batch.features, batch.bias = torch.ones(5, 2), torch.tensor([0, 1, 2, 0, 1])
@@ -144,7 +144,9 @@ def _net(network, n_factors=3, seed=0):
         clicks = torch.from_numpy(rng.binomial(5, 0.3, n_rows)).float()
 
     class Net:
-        module_ = TowersModule(torch.nn.Sequential(torch.nn.Identity(), network), n_factors, False)
+        module_ = ExaminationModule(
+            torch.nn.Sequential(torch.nn.Identity(), network), n_factors, trained=False
+        )
 
     return Net(), Data()
 

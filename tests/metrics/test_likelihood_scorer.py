@@ -390,7 +390,7 @@ def test_pickle_and_repr():
 # Bad input ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("scale", [0, -1.0, np.nan, np.inf, "auto", None])
 def test_scales_that_are_none(scale):
-    with pytest.raises(ValueError, match="scale must be 'fit' or a positive number"):
+    with pytest.raises(ValueError, match=r"'scale' .* must be a str among {'fit'} or a float"):
         ClickLikelihoodScorer(scale=scale)
 
 

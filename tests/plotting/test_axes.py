@@ -30,6 +30,7 @@ def test_axes_are_taken_or_made():
     display = ADisplay()
     display._open(ax, (2, 2))
     assert display.ax_ is ax
+    assert [side for side, spine in ax.spines.items() if spine.get_visible()] == ["left", "bottom"]
     display._open(None, (2, 3))
     assert display.figure_ is not figure
     assert display.figure_.get_size_inches().tolist() == [2, 3]

@@ -15,9 +15,8 @@ from skultr.rankers._cld import (
     expected_error,
     expected_gap,
     pair_terms,
-    tobit_terms,
 )
-from skultr.rankers._tobit import SelectedRows, TobitModel, tobit_likelihood
+from skultr.rankers._tobit import SelectedRows, TobitModel, selected_terms, tobit_likelihood
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,27 +89,27 @@ def test_tobit_terms_are_those_of_newtons_method(published):
 
 def test_gradients_against_finite_differences():
     batch = batch_of(LISTS)
-    shown = batch.shown
     scores = random_scores(batch)
     log_scale = torch.tensor(-0.3, dtype=torch.float64, requires_grad=True)
+    loss = TobitLoss(1.0, batch.rows_shown, 0.4, None, 0.1, 1.5).double()
 
-    def value(relevance, selection, log_scale):
-        return sum(
-            term.sum()
-            for term in tobit_terms(relevance, selection, log_scale, 0.4, batch.clicks, shown)
-        )
+    def value(*outputs):
+        return loss.terms(outputs, batch).sum()
 
     assert torch.autograd.gradcheck(value, (scores[0], scores[1], log_scale))
 
 
 @pytest.mark.parametrize("index", [-40.0, 40.0])
 def test_tobit_is_stable_far_out(index):
-    selection = torch.full((2,), index, requires_grad=True)
-    shown = torch.tensor([True, False])
-    terms = tobit_terms(torch.zeros(2), selection, torch.zeros(()), 0.3, torch.zeros(2), shown)
-    sum(term.sum() for term in terms[:3]).backward()
+    batch = batch_of([[(0, 1), (0, 0)]])
+    loss = TobitLoss(1.0, batch.rows_shown, 0.3, None, 0.0, 1.0)
+    selection = torch.full((1, 2), index, requires_grad=True)
+    terms = loss.terms((torch.zeros(1, 2), selection, torch.zeros(())), batch)
+    terms[:3].sum().backward()
     expected = [40.0 / 0.91, 0.0] if index < 0 else [0.0, -40.0]
-    np.testing.assert_allclose(selection.grad.numpy(), expected, rtol=2e-3, atol=1e-6)
+    np.testing.assert_allclose(selection.grad.numpy()[0], expected, rtol=2e-3, atol=1e-6)
+    far = selected_terms(*torch.tensor([0.0, index, 0.0]), 0.3, torch.tensor(0.0))[1]
+    assert torch.isfinite(far)
 
 
 # ------------------------------------------------------------------------ listwise
@@ -151,9 +150,9 @@ def test_listwise_terms_by_hand():
     shown = sum(norm.logcdf(sign * 0.6 * error / 0.8) for sign in (1, -1))
     expected = [0.5 * np.log(0.5), shown, np.log(0.5), 2 * np.log(0.5)]
     np.testing.assert_allclose(found, expected)
-    alone = ListwiseLoss(1.0, batch.rows_shown, selection=False, gamma=0.6)
-    alone = alone.terms((zeros, zeros, None), batch)
-    np.testing.assert_allclose(alone, [expected[0], 0, 0, 0])
+    alone = ListwiseLoss(1.0, batch.rows_shown, gamma=0.6, selects=False)
+    np.testing.assert_allclose(alone((zeros, zeros, None), batch), -expected[0])
+    np.testing.assert_allclose(alone.eval()((zeros, zeros, None), batch), -expected[0])
 
 
 # ------------------------------------------------------------------------ pairwise
@@ -200,7 +199,7 @@ def test_drawn_pairs_are_unbiased(variant):
     """Means over 1,000 draws against all pairs; the bound is five standard errors."""
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, batch.rows_shown, variant, gamma=0.4)
+    loss = PairLoss(1.0, batch.rows_shown, 0.4, variant=variant)
     torch.manual_seed(0)
     outputs = (scores[0], scores[1], None)
     drawn = torch.stack([loss.terms(outputs, batch)[:3] for _ in range(1_000)])
@@ -259,7 +258,7 @@ def test_tobit_shift_is_that_of_drawn_errors():
 def test_partners_are_others_of_the_right_kind():
     batch = batch_of(LISTS)
     shown = batch.shown
-    loss = PairLoss(1.0, batch.rows_shown, "default")
+    loss = PairLoss(1.0, batch.rows_shown)
     n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
     for _ in range(50):
         for kind, (partner, count) in enumerate(loss._partners(batch.mask, n_shown, n_rows)):
@@ -273,7 +272,7 @@ def test_partners_are_others_of_the_right_kind():
 def test_validation_draws_the_same_pairs_each_time():
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, batch.rows_shown, "default").eval()
+    loss = PairLoss(1.0, batch.rows_shown).eval()
     first = loss((scores[0], scores[1], None), batch)
     torch.rand(7)
     assert loss((scores[0], scores[1], None), batch) == first

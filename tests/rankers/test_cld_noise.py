@@ -13,6 +13,7 @@ from skultr._log._reader import read
 from skultr.exceptions import ClickDataWarning, NotIdentifiableWarning
 from skultr.rankers._tobit import (
     ClickChance,
+    GammaProfile,
     SelectedRows,
     TobitModel,
     find_candidates,
@@ -72,13 +73,12 @@ def test_little_is_lost_by_the_default_where_selection_knew_nothing():
 
 @pytest.mark.parametrize(("impressions", "rho"), [(20, 0.0), (200, 0.5)])
 def test_interval_covers_or_a_warning_says_that_nothing_is_known(impressions, rho):
-    """Of 5 logs; bench_cld.py click_noise has 40."""
-    good = 0
+    """Of 5 logs; studies/cld.py click_noise has 40. The estimate is near the better of two."""
+    good, errors = 0, []
     for seed in range(5):
         log, clicks = world(impressions, rho, seed)
-        ranker = CLDRanker(
-            propensity=PROPENSITY[: int(log["position"].max())], gamma="estimate", **ROWS
-        )
+        known = {"propensity": PROPENSITY[: int(log["position"].max())], **ROWS}
+        ranker = CLDRanker(gamma="estimate", **known)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             ranker.fit(log, clicks)
@@ -88,9 +88,24 @@ def test_interval_covers_or_a_warning_says_that_nothing_is_known(impressions, rh
         best = ranker.gamma_profile_["log_likelihood"].idxmax()
         assert low <= best <= high
         assert determined == (not warned)
-        assert ranker.gamma_ == (best if determined else 0.2)
         good += not determined or low <= rho <= high
+        found = [ranker, *(CLDRanker(gamma=each, **known).fit(log, clicks) for each in (0, best))]
+        errors.append([np.mean((each.coef_ / UNIT - BETA) ** 2) for each in found])
     assert good >= 4
+    estimate, none, likeliest = np.sqrt(np.mean(errors, axis=0))
+    assert estimate < 1.35 * min(none, likeliest)
+
+
+def test_a_log_that_contradicts_the_model_leaves_the_mean_of_the_prior():
+    fit = fit_tobit(rows_of(0, np.zeros(4_000)), TobitModel(0.0))
+    curve = np.array([[-0.98, 0.0], [0.0, 40.0], [0.8, 79.0], [0.98, 80.0]])
+    bound = GammaProfile(fit, (0.7, 0.98), curve)
+    assert bound.gamma == pytest.approx(0.1, abs=0.005)
+    curve[3, 1] = 70.0
+    inside = GammaProfile(fit, (0.7, 0.9), curve)
+    assert inside.gamma == pytest.approx(0.8, abs=0.1)
+    assert inside.is_known
+    assert not bound.is_known
 
 
 def test_chance_is_the_variance_of_labels():

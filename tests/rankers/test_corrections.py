@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 
 from skultr import UserAwareIPSRanker
 from skultr._log._clicklog import make_click_log
-from skultr._torch._joint import _choice_table, _HeldOutClicks
+from skultr._torch._joint import compared
 from skultr._torch._lists import softmax_loss
 from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning, UnstableWeightsWarning
@@ -155,25 +155,22 @@ def _held_out(told, n_lists=400, scale=50.0):
     roles |= {"propensity": told(position), "impressions": np.full(len(clicks), scale)}
     document = np.arange(len(clicks), dtype=np.float32)[:, None]
     log = make_click_log(document, document, clicks / scale, roles=roles)
-    comparison = _HeldOutClicks.of_log(log)
     # What features tell of the position can make up for part of a wrong examination.
     undoing = np.log(relevance) + 0.6 * np.log(1 / position / told(position))
     undoing += 0.3 * rng.normal(size=len(undoing))
     row = log.features[log.doc, 0].astype(int)  # the log is sorted by position
-    return comparison.fits({"relevance": np.log(relevance[row]), "undoing": undoing[row]})
+    return compared(log, {"relevance": np.log(relevance[row]), "undoing": undoing[row]})
 
 
 def test_scores_that_undo_a_wrong_examination_are_not_chosen():
-    fits = _held_out(lambda position: 1.0 / position**2)
-    table = _choice_table(fits)
+    table = _held_out(lambda position: 1.0 / position**2)
     assert table["loss"].idxmin() == "relevance"
     assert table.loc["relevance", "examination_exponent"] == pytest.approx(0.5, abs=0.01)
     assert table.loc["relevance", "score_weight"] == pytest.approx(1, abs=0.01)
 
 
 def test_right_examination_is_taken_as_it_is():
-    fits = _held_out(lambda position: 1.0 / position)
-    table = _choice_table(fits)
+    table = _held_out(lambda position: 1.0 / position)
     assert (table["examination_exponent"] == 1).all()
     assert table["loss"].idxmin() == "relevance"
     assert table.loc["relevance", "score_weight"] == pytest.approx(1, abs=0.01)

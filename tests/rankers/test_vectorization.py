@@ -17,7 +17,7 @@ from skorch.callbacks import Callback
 
 from skultr import VectorizationRanker
 from skultr._log._clicklog import make_click_log
-from skultr._torch._joint import TowersModule
+from skultr._torch._joint import ExaminationModule
 from skultr._torch._lists import ListBatch, ListDataset, ListLoss, softmax_loss
 from skultr._torch._net import NeuralEstimator
 from skultr.datasets import make_ltr
@@ -26,7 +26,6 @@ from skultr.metrics import RankingScorer
 from skultr.rankers import DistilledRanker
 from skultr.rankers._vectorization import (
     BaseLoss,
-    PositiveVectorModule,
     VectorModule,
     _documents,
     binomial_loss,
@@ -220,7 +219,7 @@ def test_gradients_of_the_vectors_against_finite_differences(link):
         module, criterion = VectorModule(network, start), ListLoss(softmax_loss, 0.01)
         weight = network[1].weight
     else:
-        module, criterion = PositiveVectorModule(network, 0.3, (3, 2)).double(), None
+        module = VectorModule(network, torch.ones(3, 2), rate=0.3).double()
         criterion, weight = ListLoss(binomial_loss, 0.01), network[1].weight
     criterion(module(batch), batch).backward()
     for parameter in (module.observation, weight):
@@ -244,7 +243,7 @@ def test_positive_vectors_begin_at_the_click_rate():
     network = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(4, 2))
     torch.nn.init.zeros_(network[1].weight)
     torch.nn.init.zeros_(network[1].bias)
-    module = PositiveVectorModule(network, 0.07, (3, 2))
+    module = VectorModule(network, torch.ones(3, 2), rate=0.07)
     relevance = module.network[1](torch.zeros(1, 4))
     np.testing.assert_allclose((relevance @ module.embedding().T).detach(), 0.07, rtol=1e-5)
 
@@ -311,7 +310,7 @@ def test_a_constant_component_each_is_the_additive_two_tower():
     """r = [g, 1] and o = [1, h] give the logits g + h."""
     _, batch = one_batch()
     scalar = linear_network(1)
-    towers = TowersModule(scalar, 3, trained=False).double()
+    towers = ExaminationModule(scalar, 3, trained=False).double()
     with torch.no_grad():
         towers.examination.copy_(torch.tensor([0.0, -0.7, -1.3]))
     both = linear_network(2)

@@ -322,7 +322,7 @@ def test_bad_documents(documents):
     with pytest.raises(ValueError, match="several rows"):
         simulate_clicks(documents.assign(doc=0))
     unjudged = documents.assign(relevance=documents["relevance"].where(documents["doc"] != 4))
-    with pytest.raises(ValueError, match=r"missing in 1 of .* first in row 4"):
+    with pytest.raises(ValueError, match=r"missing or no grade in 1 of .* first nan in row 4"):
         simulate_clicks(unjudged)
     with pytest.raises(ValueError, match="missing or infinite values"):
         simulate_clicks(documents, scores=np.full(len(documents), np.nan))

@@ -1,0 +1,23 @@
+"""``python -m benchmarks [PAGE] [options]``: run a page; without one, say which there are."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from ._study import main
+
+
+def pages():
+    """Names of all pages: ``papers/cld``, ``studies/cmip``, ..."""
+    here = Path(__file__).parent
+    files = [*here.glob("papers/[a-z]*.py"), *here.glob("studies/[a-z]*.py")]
+    return sorted(f"{file.parent.name}/{file.stem}" for file in files)
+
+
+if __name__ == "__main__":
+    asked = sys.argv[1:2]
+    if asked and asked[0] in pages():
+        page = import_module(f".{asked[0].replace('/', '.')}", __package__).PAPER
+        sys.exit(main(page, sys.argv[2:]))
+    print(__doc__, *pages(), sep="\n")
+    sys.exit(1 if asked else 0)

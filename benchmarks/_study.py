@@ -1,0 +1,285 @@
+"""What the five scripts share: the command line, runs that can be resumed, tables and figures.
+
+A paper is a list of exhibits (its tables and figures). An exhibit shows the rows of one study; a
+study is a list of cells, each done ``runs`` times, and several exhibits may show one study. Every
+finished run is a line of a file, so a study that was stopped goes on where it was.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# Runs are done side by side: each of them takes one core.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pandas as pd
+from joblib import Parallel, delayed, parallel_config
+from tqdm import tqdm
+
+import skultr
+
+from ._documents import splits_of
+from ._exhibit import Claim, Exhibit, report
+
+__all__ = ["Claim", "Exhibit", "Paper", "Settings", "Study", "main"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line says; None: the study's own size.
+
+    `size` is the way to say that size: ``settings.size(quick=2_000, full=1_000_000)``.
+    """
+
+    quick: bool = False
+    runs: int | None = None
+    sessions: int | None = None
+    queries: int | None = None
+    letor: str | None = None
+    sets: str | None = None
+    log: str | None = None
+
+    def size(self, *, quick, full):
+        """The one of the two that the user asked for."""
+        return quick if self.quick else full
+
+    def n_sessions(self, *, quick, full):
+        """``--sessions`` where given, else one of the two."""
+        return self.sessions or self.size(quick=quick, full=full)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs whose rows one or more exhibits show.
+
+    ``cells(settings)`` gives the settings of the runs: dicts of numbers and text. ``run(cell,
+    settings, seed)`` does one run and returns or yields its rows: dicts of text (what the row is)
+    and numbers (the metrics); ``cell`` itself is added to each row. ``hours`` is how long the full
+    size takes on two cores.
+    """
+
+    name: str
+    run: Callable
+    cells: Callable = field(default=lambda settings: [{}])
+    quick_runs: int = 3
+    full_runs: int = 5
+    hours: float = 0.0
+
+    def jobs(self, settings):
+        """One dict for each run: what the run is, and so also the key of its line."""
+        runs = settings.runs or settings.size(quick=self.quick_runs, full=self.full_runs)
+        # The sizes are part of the key: rows of one size never stand for those of another, nor
+        # rows of one release for those of the next.
+        asked = {name: value for name, value in vars(settings).items() if name != "runs"}
+        return [
+            {"cell": cell, "seed": seed, "settings": asked, "skultr": skultr.__version__}
+            for seed in range(runs)
+            for cell in self.cells(settings)
+        ]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper: its short name (that of ``make papers PAPER=``), its title and its exhibits."""
+
+    name: str
+    title: str
+    exhibits: tuple
+
+    def chosen(self, tables, figures):
+        """Exhibits of the numbers; all of them if no number is given."""
+        if not tables and not figures:
+            return self.exhibits
+        asked = [f"table {n}" for n in tables] + [f"figure {n}" for n in figures]
+        asked = list(dict.fromkeys(asked))
+        known = {exhibit.name: exhibit for exhibit in self.exhibits}
+        unknown = [name for name in asked if name not in known]
+        if unknown:
+            raise SystemExit(f"there is no {', no '.join(unknown)}; there are {', '.join(known)}")
+        return [known[name] for name in asked]
+
+
+def main(paper, argv=None):
+    """Do what the command line asks: run the studies, write and print tables, draw figures."""
+    args = _arguments(paper, argv)
+    exhibits = paper.chosen(args.table, args.figure)
+    if args.list:
+        return _list(paper)
+    names = Settings.__dataclass_fields__
+    settings = Settings(**{name: getattr(args, name) for name in names})
+    out = _folder(args.out / paper.name)
+    studies = {exhibit.study.name: exhibit.study for exhibit in exhibits}
+    jobs = {name: _jobs_of(study, exhibits, settings) for name, study in studies.items()}
+    _say_how_long(studies, jobs, settings)
+    rows, failed = {}, {}
+    try:
+        for name, study in studies.items():
+            rows[name], failed[name] = _rows_of(study, jobs[name], out, args.jobs)
+    except KeyboardInterrupt:
+        print("\nStopped. The same command goes on where it was.", file=sys.stderr)
+        return 130
+    report(paper, exhibits, rows, failed, out, _options(settings))
+    return 1 if any(failed.values()) else 0
+
+
+# --------------------------------------------------------------------------------------
+# The command line
+# --------------------------------------------------------------------------------------
+def _arguments(paper, argv):
+    parser = argparse.ArgumentParser(description=f"{paper.title}: its tables and figures, again.")
+    parser.add_argument("--table", nargs="+", default=[], metavar="N", help="these tables")
+    parser.add_argument("--figure", nargs="+", default=[], metavar="N", help="these figures")
+    parser.add_argument("--list", action="store_true", help="say what there is, and end")
+    parser.add_argument("--quick", action="store_true", help="small sizes: minutes, not hours")
+    parser.add_argument("--runs", type=_positive, help="runs of each cell, with seeds 0, 1, ...")
+    parser.add_argument("--sessions", type=_positive, help="sessions of each log")
+    parser.add_argument("--queries", type=_positive, help="training queries, at most")
+    parser.add_argument("--letor", help="a file or folder of LETOR documents (svmlight, Parquet)")
+    parser.add_argument("--sets", help="a folder of the identifiability paper's published sets")
+    parser.add_argument("--log", help="a click log of your own (Parquet, CSV)")
+    parser.add_argument("--out", type=Path, default=Path("paper_results"), help="a folder")
+    parser.add_argument("--jobs", type=_positive, default=2, help="runs side by side (2)")
+    args = parser.parse_args(argv)
+    for option in ("letor", "sets", "log"):
+        path = getattr(args, option)
+        if path is not None and not Path(path).exists():
+            parser.error(f"--{option}: there is no file or folder {path}")
+    if args.letor is not None and Path(args.letor).is_dir():
+        try:
+            splits_of(args.letor)
+        except ValueError as error:
+            parser.error(f"--letor: {error}")
+    return args
+
+
+def _folder(path):
+    """The folder, made if it was not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SystemExit(f"--out: {error}; give a folder that can be written to") from None
+    return path
+
+
+def _options(settings):
+    """The options that gave these rows, as text for the table of verdicts."""
+    given = {"quick": settings.quick, "runs": settings.runs, "sessions": settings.sessions}
+    given |= {"queries": settings.queries, "letor": settings.letor, "sets": settings.sets}
+    given |= {"log": settings.log}
+    paths = ("letor", "sets", "log")
+    parts = []
+    for name, value in given.items():
+        if value:
+            text = "PATH" if name in paths else str(value)
+            parts.append(f"--{name}" if value is True else f"--{name} {text}")
+    return " ".join(parts)
+
+
+def _positive(text):
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text}")
+    return number
+
+
+def _list(paper):
+    print(paper.title)
+    for exhibit in paper.exhibits:
+        print(f"  {exhibit.name:<10} {exhibit.title} ({_duration(exhibit.study.hours)})")
+    return 0
+
+
+def _say_how_long(studies, jobs, settings):
+    if not settings.quick:
+        all_jobs = {name: len(study.jobs(settings)) for name, study in studies.items()}
+        hours = sum(
+            study.hours * len(jobs[name]) / all_jobs[name] for name, study in studies.items()
+        )
+        print(f"Full sizes: about {_duration(hours)} on two cores. --quick takes minutes.")
+
+
+def _duration(hours):
+    return f"{hours:.1f} h" if hours >= 1 else f"{max(1, round(60 * hours))} min"
+
+
+# --------------------------------------------------------------------------------------
+# Runs
+# --------------------------------------------------------------------------------------
+def _jobs_of(study, exhibits, settings):
+    """The runs of a study that at least one of the exhibits shows."""
+    asked = [exhibit.cells for exhibit in exhibits if exhibit.study.name == study.name]
+    return [
+        job
+        for job in study.jobs(settings)
+        if any(cells is None or cells(job["cell"]) for cells in asked)
+    ]
+
+
+def _rows_of(study, jobs, out, n_jobs):
+    """Rows of these runs of a study as a frame, and how many runs failed."""
+    path = out / f"{study.name.replace(' ', '_')}.jsonl"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    done = _finished(text)
+    left = [job for job in jobs if _key(job) not in done]
+    # Two threads of a worker that wait for each other on a busy machine cost ten times the time.
+    with parallel_config("loky", inner_max_num_threads=1):
+        pool = Parallel(min(n_jobs, max(1, len(left))), return_as="generator_unordered")
+    work = pool(delayed(_run)(study, job) for job in left)
+    failed = 0
+    with path.open("a", encoding="utf-8") as file:
+        if text and not text.endswith("\n"):
+            file.write("\n")
+        for job, rows, error in tqdm(work, study.name, total=len(left), disable=not left):
+            if error:
+                failed += 1
+                print(
+                    f"\n{study.name}, {job['cell']}, seed {job['seed']}:\n{error}", file=sys.stderr
+                )
+                continue
+            done[_key(job)] = rows
+            file.write(json.dumps({"job": job, "rows": rows}) + "\n")
+            file.flush()
+    kept = [row for job in jobs for row in done.get(_key(job), ())]
+    return pd.DataFrame(kept), failed
+
+
+def _run(study, job):
+    """One run in a process of its own: the job, its rows, and the traceback if it failed."""
+    warnings.simplefilter("ignore")
+    settings = Settings(**job["settings"])
+    start = time.process_time()
+    try:
+        rows = list(study.run(job["cell"], settings, job["seed"]))
+    except Exception:
+        return job, [], traceback.format_exc()
+    seconds = time.process_time() - start
+    extra = {**job["cell"], "seed": job["seed"], "seconds": round(seconds, 2)}
+    return job, [{**extra, **_plain(row)} for row in rows], ""
+
+
+def _plain(row):
+    """A row that JSON can hold: NumPy's numbers as Python's."""
+    return {name: value.item() if hasattr(value, "item") else value for name, value in row.items()}
+
+
+def _finished(text):
+    """Key of a run -> its rows. The last line may be cut off: it is done again."""
+    done = {}
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        done[_key(entry["job"])] = entry["rows"]
+    return done
+
+
+def _key(job):
+    return json.dumps(job, sort_keys=True)

@@ -1,0 +1,1 @@
+"""Five papers, redrawn: ``make papers``."""

@@ -1,0 +1,232 @@
+"""Logs of the identifiability paper: positions in components, and positions times contexts."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+from sklearn.preprocessing import QuantileTransformer
+from sklearn.svm import LinearSVC
+
+from skultr.datasets import load_result_lists
+from skultr.simulation import (
+    ContextualPositionBasedUser,
+    PlackettLucePolicy,
+    PositionBasedUser,
+    make_disconnected_log,
+    relevance_probability,
+    simulate_clicks,
+)
+
+from .._documents import feature_columns, name_of, split_documents
+
+#: The published program divides 2^grade - 1 by 2^5 - 1, though grades end at 4 (the paper's text:
+#: by 2^4 - 1). The published figures are those of the program, so the logs here are too.
+MAX_GRADE = 5
+#: Frequencies of the grades 0, ..., 4 in the published sets, and about the number of documents
+#: that link positions there.
+GRADE_WEIGHTS = (0.39, 0.34, 0.22, 0.04, 0.01, 0.0)
+N_LINKS = 250
+
+#: Made documents in place of the paper's sets: the share of documents that are copies of those of
+#: other queries, which alone link bias factors if every query is served once.
+MADE = {"made, many copies": 0.15, "made, few copies": 0.01}
+#: Which published set each of them stands for.
+STANDS_FOR = {"made, many copies": "Yahoo!", "made, few copies": "Istella-S"}
+N_POSITIONS = 10
+
+
+# --------------------------------------------------------------------------------------
+# Positions in K components
+# --------------------------------------------------------------------------------------
+def log_of_components(n_components, n_impressions, settings, seed):
+    """Log with one row for each page and position, click rates and the truth.
+
+    The pages are made, or the published ones where ``--sets`` names their folder.
+    """
+    if settings.sets is not None:
+        return _published_log(Path(settings.sets), n_components, n_impressions, seed)
+    X, clicks, truth = make_disconnected_log(
+        n_components,
+        n_impressions=n_impressions,
+        max_grade=MAX_GRADE,
+        grade_weights=GRADE_WEIGHTS,
+        n_links=N_LINKS,
+        random_state=seed,
+    )
+    return X.assign(session=0), clicks, truth
+
+
+def _published_log(folder, n_components, n_impressions, seed):
+    part = folder / f"K={n_components}" / "train"
+    if not part.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {part}. --sets expects the folder of the published sets, "
+            "dataset_fully_simulation, which holds K=1, K=2, K=3 and K=4."
+        )
+    X = load_result_lists(part)
+    relevance = relevance_probability(X["relevance"], max_grade=MAX_GRADE)
+    examination = PositionBasedUser().examination_at(N_POSITIONS)
+    probability = relevance * examination[X["position"] - 1]
+    clicks = np.random.default_rng(seed).binomial(n_impressions, probability) / n_impressions
+    truth = SimpleNamespace(
+        relevance_probability=pd.Series(relevance).groupby(X["doc"]).first(),
+        examination=examination,
+        click_probability=probability,
+    )
+    return X.assign(session=0, impressions=n_impressions), clicks, truth
+
+
+# --------------------------------------------------------------------------------------
+# Documents, and the lists of a production ranker
+# --------------------------------------------------------------------------------------
+def document_sets(settings):
+    """Names of the sets of documents: the reader's own, or the made ones."""
+    return list(MADE) if settings.letor is None else [name_of(settings.letor)]
+
+
+def read_documents(name, settings, n_train, n_test, seed, n_features=20):
+    """Training and test documents; in the made sets, copies of documents link queries."""
+    made = {"n_features": n_features, "n_documents": (10, 30)}
+    train, test = split_documents(settings, n_train, n_test, seed=seed, **made)
+    if settings.letor is not None:
+        return train, test
+    rng = np.random.default_rng([11, seed])
+    copied = np.flatnonzero(rng.random(len(train)) < MADE[name])
+    columns = ["relevance", *feature_columns(train)]
+    # Coarse features, as counts are: with few of them, documents are equal by chance too.
+    train, test = train.round(1), test.round(1)
+    train[columns] = train[columns].to_numpy()[_sources(copied, len(train), rng)]
+    return train, test
+
+
+def _sources(copied, n_rows, rng):
+    """Row -> the row that it shows."""
+    source = np.arange(n_rows)
+    source[copied] = rng.integers(n_rows, size=len(copied))
+    return source
+
+
+def ranking_svm(documents, fraction, seed):
+    """Scores of a linear ranking SVM that was trained on the grades of a share of the queries."""
+    rng = np.random.default_rng([12, seed])
+    features = documents[feature_columns(documents)].to_numpy(float)
+    features = QuantileTransformer(n_quantiles=200, random_state=seed).fit_transform(features)
+    queries = rng.permutation(documents["qid"].unique())
+    qid, grade = documents["qid"].to_numpy(), documents["relevance"].to_numpy()
+    for n_queries in range(max(1, round(fraction * len(queries))), len(queries) + 1):
+        rows = np.flatnonzero(np.isin(qid, queries[:n_queries]))
+        better, worse = _pairs(qid[rows], grade[rows])
+        if len(better):
+            break
+    difference = features[rows[better]] - features[rows[worse]]
+    sign = rng.choice([-1, 1], len(difference))
+    sign[:2] = (-1, 1)[: len(sign)]
+    svm = LinearSVC(fit_intercept=False, random_state=seed)
+    return features @ svm.fit(difference * sign[:, None], sign).coef_[0]
+
+
+def _pairs(qid, grade):
+    """Rows of the better and of the worse document of each pair of a query."""
+    return np.nonzero((qid[:, None] == qid) & (grade[:, None] > grade))
+
+
+def shown_lists(documents, seed, fraction=0.01):
+    """The ten documents of each query that the production ranker shows, by position."""
+    score = pd.Series(ranking_svm(documents, fraction, seed), index=documents.index)
+    position = score.groupby(documents["qid"]).rank(ascending=False, method="first")
+    shown = documents.assign(position=position.astype(int))
+    shown = shown[shown["position"] <= N_POSITIONS].sort_values(["qid", "position"])
+    return shown.reset_index(drop=True)
+
+
+def same_features(documents, n_features=None):
+    """The same number for documents with equal (first ``n_features``) features."""
+    names = [name for name in feature_columns(documents) if name != "position"][:n_features]
+    return pd.util.hash_pandas_object(documents[names], index=False).factorize()[0]
+
+
+# --------------------------------------------------------------------------------------
+# Positions times contexts
+# --------------------------------------------------------------------------------------
+def contextual_log(documents, n_contexts, n_impressions, seed):
+    """Every list served once, each document in a context of its own.
+
+    Returns the log (a row for each list and position), its click rates, and the truth by row:
+    relevance, click probability, and the vector of each (position, context).
+    """
+    rng = np.random.default_rng([13, seed])
+    user = ContextualPositionBasedUser(n_contexts=n_contexts, random_state=seed)
+    shown = shown_lists(documents, seed)
+    context = rng.integers(n_contexts, size=len(shown))
+    position = shown["position"].to_numpy()
+    relevance = relevance_probability(
+        shown["relevance"], max_grade=max(4, documents["relevance"].max())
+    )
+    probability = relevance * user.examination_table(N_POSITIONS)[context, position - 1]
+    log = shown.assign(
+        # A document is what its features say, as in the paper.
+        doc=same_features(shown),
+        doc_scope="global",
+        context=context,
+        impressions=n_impressions,
+    )
+    clicks = rng.binomial(n_impressions, probability) / n_impressions
+    vectors = {
+        (place, kind): vector
+        for place in range(1, N_POSITIONS + 1)
+        for kind, vector in enumerate(user.context_vectors)
+    }
+    truth = SimpleNamespace(relevance=relevance, click_probability=probability, vectors=vectors)
+    return log, clicks, truth
+
+
+# --------------------------------------------------------------------------------------
+# A log with kinds of results
+# --------------------------------------------------------------------------------------
+LOG_COLUMNS = ["session", "qid", "doc", "position"]
+
+
+def log_with_kinds(settings, n_sessions, seed):
+    """A click log and the names of its columns, besides the position, that may bias clicks.
+
+    Made: each result is of one of many kinds and of one of a few, as on pages of a search engine
+    that shows pictures, maps or answers among the results.
+    """
+    if settings.log is not None:
+        return _read_log(Path(settings.log))
+    rng = np.random.default_rng([14, seed])
+    documents, _ = split_documents(settings, max(50, n_sessions // 50), 10, seed=seed)
+    log, _, _ = simulate_clicks(
+        documents,
+        n_sessions=n_sessions,
+        policy=PlackettLucePolicy(temperature=0.1),
+        features=False,
+        random_state=seed,
+    )
+    kinds = rng.geometric(0.02, size=len(documents)), rng.geometric(0.4, size=len(documents))
+    by_doc = pd.DataFrame({"qid": documents["qid"], "doc": documents["doc"]})
+    by_doc = by_doc.assign(vertical_1=kinds[0], vertical_2=kinds[1])
+    return log[LOG_COLUMNS].merge(by_doc), ["vertical_1", "vertical_2"]
+
+
+def _read_log(path):
+    read = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
+    log = read(path)
+    missing = [name for name in LOG_COLUMNS if name not in log]
+    if missing:
+        raise ValueError(
+            f"{path} has no column {', '.join(missing)}; expected {', '.join(LOG_COLUMNS)}, "
+            "click, and two columns whose names begin with 'vertical': the kinds of results."
+        )
+    kinds = [name for name in log if name.startswith("vertical")][:2]
+    if len(kinds) == 2:
+        return log[[*LOG_COLUMNS, *kinds]], kinds
+    # No kinds of results: what else may bias a click is the result above, and the clicks above.
+    log = log.sort_values(["session", "qid", "position"], ignore_index=True)
+    pages = log.groupby(["session", "qid"])
+    above = log.assign(
+        vertical_1=pages["doc"].shift(fill_value=-1),
+        vertical_2=pages["click"].cumsum() - log["click"],
+    )
+    return above[[*LOG_COLUMNS, "vertical_1", "vertical_2"]], ["vertical_1", "vertical_2"]

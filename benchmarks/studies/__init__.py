@@ -1,0 +1,1 @@
+"""The measurements that the guide and its studies quote."""

@@ -1,0 +1,203 @@
+"""Worlds of robustness.py: documents, users, production rankers, policies, sizes of log."""
+
+from functools import cached_property
+from itertools import combinations, cycle, islice, product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from lightgbm import LGBMRegressor
+
+from skultr import aggregate_clicks
+from skultr._log._roles import ROLES
+from skultr.datasets import load_letor, make_ltr
+from skultr.metrics import ndcg_score
+from skultr.model_selection import train_test_queries
+from skultr.simulation import (
+    ClickMatrixUser,
+    DBNUser,
+    DeterministicPolicy,
+    PlackettLucePolicy,
+    PositionBasedUser,
+    TrustBiasUser,
+    UserPopulation,
+    hidden_signal_scores,
+    production_scores,
+    simulate_clicks,
+)
+
+#: Training queries of each set; the others are for the test, at most ``MOST_TEST_QUERIES``.
+DOCUMENTS = {"made": 300, "mq2008": 400, "lightgbm": 160, "clueweb": 40, "letor": 500}
+FILES = {"mq2008": "mq2008", "lightgbm": "lightgbm_lambdarank", "clueweb": "clueweb09_webis"}
+MOST_TEST_QUERIES = 500
+USERS = {
+    "eta 1": PositionBasedUser(1.0),
+    "eta 2": PositionBasedUser(2.0),
+    "trust": TrustBiasUser(),
+    "DBN": DBNUser(),
+    "matrix": ClickMatrixUser(),
+    "ten users": UserPopulation(10),
+}
+#: Twenty documents per query are all shown, but to users whose behaviour is known for ten.
+SHORT_LISTS, TEN_POSITIONS = ("made", "lightgbm"), ("trust", "matrix")
+PRODUCTION = ("1 %", "10 %", "all labels", "hidden signal")
+POLICIES = {
+    "fixed": DeterministicPolicy(),
+    "T .1": PlackettLucePolicy(0.1),
+    "T 1": PlackettLucePolicy(1.0),
+}
+SESSIONS = (2_000, 20_000, 200_000, 1_000_000)
+#: Sessions of the cells of the regular subset.
+REGULAR = (*[200_000] * 2, *[2_000, 20_000] * 17, *[2_000] * 4)
+
+
+# --------------------------------------------------------------------------------------
+# The grid
+# --------------------------------------------------------------------------------------
+class Cell(NamedTuple):
+    documents: str
+    user: str
+    production: str
+    policy: str
+    sessions: int
+
+
+def cells(subset, letor=False):
+    """Cells of a subset of the grid; with ``letor`` the same cells on documents from a file."""
+    names = [name for name in DOCUMENTS if name != "letor"]
+    grid = [Cell(*levels) for levels in product(names, USERS, PRODUCTION, POLICIES, SESSIONS)]
+    sizes = REGULAR if subset == "regular" else islice(cycle(SESSIONS), len(grid))
+    chosen = balanced(grid, sizes)
+    return list(dict.fromkeys(c._replace(documents="letor") for c in chosen)) if letor else chosen
+
+
+def balanced(grid, sizes):
+    """One cell for each size of log, so that any beginning has all pairs of levels alike often.
+
+    Each is the free cell that shares the fewest pairs of levels with those before it.
+    """
+    grid = [grid[i] for i in np.random.default_rng(0).permutation(len(grid))]
+    levels = np.array([[str(level) for level in cell] for cell in grid])
+    size = np.array([cell.sessions for cell in grid])
+    shared, chosen = np.zeros(len(grid)), []
+    for n_sessions in sizes:
+        # Infinite: not of this size, or taken.
+        cost = np.where(size == n_sessions, shared, np.inf)
+        best = int(cost.argmin())
+        same = levels == levels[best]
+        for first, second in combinations(same.T, 2):
+            shared += first & second
+        shared += same.sum(axis=1) / 10
+        shared[best] = np.inf
+        chosen.append(grid[best])
+    return chosen
+
+
+# --------------------------------------------------------------------------------------
+# Documents
+# --------------------------------------------------------------------------------------
+def documents_of(name, seed, data=None, letor=None):
+    """Documents of training and test queries; None where the file is not there."""
+    if name == "made":
+        documents = make_ltr(DOCUMENTS[name] + MOST_TEST_QUERIES, n_features=20, random_state=seed)
+    else:
+        path = letor if name == "letor" else Path(data or "no folder") / f"{FILES[name]}.parquet"
+        if not Path(path).exists():
+            return None
+        documents = load_letor(path)
+    documents["qid"] = pd.factorize(documents["qid"])[0]
+    documents["doc"] = np.arange(len(documents))
+    n_queries = documents["qid"].nunique()
+    n_train = min(DOCUMENTS[name], n_queries * 2 // 3)
+    train, test = train_test_queries(documents, test_size=n_queries - n_train, random_state=seed)
+    return train, test[test["qid"].isin(test["qid"].unique()[:MOST_TEST_QUERIES])]
+
+
+def production(kind, train, test, seed):
+    """Scores of the ranker that serves, in standard deviations, for both parts."""
+    both = pd.concat([train, test])
+    fraction = {"1 %": 0.01, "all labels": 1.0}.get(kind, 0.1)
+    trees = LGBMRegressor(
+        n_estimators=200, num_leaves=15, min_child_samples=5, verbosity=-1, n_jobs=1
+    )
+    scores = production_scores(
+        train,
+        fraction=fraction,
+        estimator=None if kind == "1 %" else trees,
+        candidates=both,
+        random_state=seed,
+    )
+    if kind == "hidden signal":
+        scores = hidden_signal_scores(scores, both["relevance"], random_state=seed)
+    scores = scores / scores[: len(train)].std()
+    return scores[: len(train)], scores[len(train) :]
+
+
+# --------------------------------------------------------------------------------------
+# A world
+# --------------------------------------------------------------------------------------
+class World:
+    """The log of a cell, and documents of other queries to test on."""
+
+    def __init__(self, cell, seed, train, test):
+        served, self.served = production(cell.production, train, test, seed)
+        top = train["relevance"].max()
+        self.impressions, self.clicks, _ = simulate_clicks(
+            # Grades of all sets from 0 to 4: what users click has the same range everywhere.
+            train.assign(relevance=(train["relevance"] * 4 / top).round().astype(int)),
+            n_sessions=cell.sessions,
+            n_positions=_depth(cell),
+            policy=POLICIES[cell.policy],
+            scores=served,
+            user=USERS[cell.user],
+            features=False,
+            random_state=seed,
+        )
+        self.features = [name for name in train if name not in ROLES]
+        self._documents = train.drop(columns="relevance")
+        self._served = pd.Series(served, train["doc"])
+        self._relevance = test["relevance"], test["qid"]
+        self.test = test[["qid", *self.features]]
+        if "production" in ROLES:
+            self.test = self.test.assign(production=self.served)
+
+    @cached_property
+    def lists(self):
+        """Distinct lists and click rates, for rankers that know impressions."""
+        log, rate = aggregate_clicks(self.impressions.assign(click=self.clicks), self._documents)
+        return self._with_production(log), rate
+
+    def _with_production(self, log):
+        if "production" not in ROLES:
+            return log
+        return log.assign(production=self._served.loc[log["doc"]].to_numpy())
+
+    def lists_and_candidates(self):
+        """The same with a row for each document that no session showed."""
+        log, rate = self.lists
+        hidden = self._documents[~self._documents["doc"].isin(log["doc"])]
+        hidden = self._with_production(
+            hidden.assign(session=log["session"].max() + 1, impressions=1)
+        )
+        log = pd.concat([log, hidden], ignore_index=True)
+        if "user" in log:
+            log["user"] = log["user"].fillna(0).astype(int)
+        return log, np.concatenate([rate, np.zeros(len(hidden))])
+
+    def sessions(self):
+        """Features, clicks, rows of each session, and positions from 0, for other libraries."""
+        features = self._documents[self.features].to_numpy(dtype=np.float32)
+        row = pd.Index(self._documents["doc"]).get_indexer(self.impressions["doc"])
+        length = np.bincount(self.impressions["session"])
+        return features[row], self.clicks, length, self.impressions["position"].to_numpy() - 1
+
+    def ndcg(self, scores):
+        """Mean nDCG@10 of scores of the test documents."""
+        relevance, query = self._relevance
+        return float(ndcg_score(relevance, scores, qid=query, k=10))
+
+
+def _depth(cell):
+    every = cell.documents in SHORT_LISTS and cell.user not in TEN_POSITIONS
+    return 20 if every else 10

@@ -1,0 +1,187 @@
+"""The identifiability paper's script: its exhibits, its worlds, and one exhibit end to end."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks._study import Settings, main
+from benchmarks.papers import _identifiability_claims as claims
+from benchmarks.papers._identifiability_claims import FIGURE_3A, FIGURE_4A
+from benchmarks.papers._identifiability_studies import LOG
+from benchmarks.papers._identifiability_worlds import (
+    MADE,
+    contextual_log,
+    log_of_components,
+    ranking_svm,
+    read_documents,
+)
+from benchmarks.papers.identifiability import EXHIBITS, PAPER
+from skultr.identifiability import IdentifiabilityGraph
+from skultr.metrics import ndcg_score
+
+
+def settings(**given):
+    return Settings(quick=True, **given)
+
+
+def test_every_table_and_figure_of_the_paper():
+    figures = ["3a", "3b", "4a", "4b", "4c", "4d", "5", "6", "7a", "7b", "7c", "7d"]
+    expected = {f"table {n}" for n in range(1, 7)} | {f"figure {n}" for n in figures}
+    assert {exhibit.name for exhibit in PAPER.exhibits} == expected
+    assert len(PAPER.exhibits) == len(expected)
+
+
+def test_published_figures():
+    published = {exhibit.name: exhibit.published for exhibit in EXHIBITS}
+    assert published["table 1"][4, "DLA + merging"][0] == 0.738
+    assert published["table 4"]["Istella-S", "components"] == (47_976,)
+    # The made sets stand for the real ones, in the same order.
+    assert published["table 4"]["made, few copies", "edges"] == (5_972,)
+    assert published["table 5"]["(v1, v2, position)"] == (20_704, 2_900)
+    for exhibit in EXHIBITS:
+        lengths = {len(figures) for figures in (exhibit.published or {}).values()}
+        assert lengths <= {len(exhibit.metrics)}
+
+
+def test_an_exhibit_from_end_to_end(tmp_path):
+    options = ["--figure", "4b", "--runs", "2", "--jobs", "1", "--quick", "--out", str(tmp_path)]
+    assert main(PAPER, options) == 0
+    out = tmp_path / "identifiability"
+    table = pd.read_csv(out / "figure_4b.csv").set_index("merged")["ours"]
+    # Published .71, .75, .85, .975, on other pages.
+    assert table.to_numpy() == pytest.approx([0.69, 0.73, 0.83, 0.97], abs=0.05)
+    verdict = pd.read_csv(out / "verdicts.csv").set_index("exhibit").loc["figure 4b"]
+    assert verdict["verdict"] == "in shape"
+    assert (out / "figure_4b.png").exists()
+
+
+# Worlds -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("K", [1, 2, 3, 4])
+def test_made_logs_have_k_components(K):
+    X, _, truth = log_of_components(K, 1_000, settings(), 0)
+    assert IdentifiabilityGraph.from_log(X).n_components == K
+    # The published program divides by 2^5 - 1: grade 4 is at .1 + .9 * 15 / 31.
+    highest = truth.relevance_probability[X.loc[X["relevance"] == 4, "doc"]]
+    assert highest.to_numpy() == pytest.approx(0.1 + 0.9 * 15 / 31)
+
+
+PAGES = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [9, 10, 11, 12, 13, 14, 15, 16, 17, 0]])
+
+
+def write_set(folder, doc=PAGES, grades=None):
+    part = folder / "K=2" / "train"
+    part.mkdir(parents=True)
+    grades = doc % 5 if grades is None else grades
+    for name, rows in (("train.init_list", doc), ("train.labels", grades)):
+        lines = (f"{i} " + " ".join(map(str, row)) for i, row in enumerate(rows))
+        (part / name).write_text("\n".join(lines) + "\n")
+    return str(folder)
+
+
+def test_a_published_set_is_read(tmp_path):
+    X, clicks, truth = log_of_components(2, 100, settings(sets=write_set(tmp_path)), 0)
+    assert X["doc"].tolist() == PAGES.ravel().tolist()
+    assert X["position"].tolist() == [*range(1, 11)] * 2
+    # Document 9 has grade 4 and is shown at position 1, which is seen with probability .68.
+    assert truth.click_probability[10] == pytest.approx(0.68 * (0.1 + 0.9 * 15 / 31))
+    assert clicks.shape == (20,)
+    assert ((clicks >= 0) & (clicks <= 1)).all()
+
+
+def test_a_folder_that_is_no_published_set_is_refused(tmp_path):
+    folder = write_set(tmp_path)
+    with pytest.raises(FileNotFoundError, match="--sets expects the folder"):
+        log_of_components(3, 100, settings(sets=folder), 0)
+
+
+def test_the_ranking_svm_beats_chance():
+    train, _ = read_documents("made, few copies", settings(), 300, 10, 0)
+    grades, qid = train["relevance"], train["qid"]
+    chance = ndcg_score(grades, np.random.default_rng(0).random(len(train)), qid=qid, k=10)
+    # Trained on 3 of 300 queries, so that those count little here.
+    assert ndcg_score(grades, ranking_svm(train, 0.01, 0), qid=qid, k=10) > chance + 0.05
+
+
+def test_copies_alone_link_contexts():
+    share = []
+    for name in MADE:
+        train, _ = read_documents(name, settings(), 400, 10, 0)
+        log, _, truth = contextual_log(train, 100, 1_000, 0)
+        graph = IdentifiabilityGraph.from_log(log, bias=["position", "context"])
+        share.append(graph.n_components / graph.n_factors)
+        assert log.groupby("qid")["position"].max().eq(10).all()
+        assert len(truth.vectors) == 10 * 100
+    many, few = share
+    assert many < 0.8 < 0.95 < few
+
+
+def test_a_log_of_ones_own(tmp_path):
+    rows = [(s, 1, d, p) for s in range(2) for p, d in enumerate("ab" if s else "ba", start=1)]
+    log = pd.DataFrame(rows, columns=["session", "qid", "doc", "position"]).assign(click=0)
+    log["vertical_1"] = log["doc"]
+    log["vertical_2"] = log["session"]
+    log.to_csv(tmp_path / "log.csv", index=False)
+    found = LOG.run({}, settings(log=str(tmp_path / "log.csv")), 0)
+    components = {row["bias factor"]: row["components"] for row in found}
+    # a and b are both shown at 1 and 2; a kind of its own keeps a document alone.
+    assert components == {
+        "(v1, v2, position)": 2,
+        "(v1, position)": 2,
+        "(v2, position)": 2,
+        "position only": 1,
+    }
+    log.drop(columns="position").to_csv(tmp_path / "bad.csv", index=False)
+    with pytest.raises(ValueError, match="has no column position"):
+        LOG.run({}, settings(log=str(tmp_path / "bad.csv")), 0)
+
+
+# Claims -----------------------------------------------------------------------------------
+def test_the_claims_of_merging_can_fail():
+    def holds(values):
+        rows = pd.DataFrame({"merged": ["1 & 5", "2 & 5", "3 & 5", "4 & 5"], "MCC": values})
+        means = rows.set_index("merged")
+        return [claim.holds(means, rows.assign(chosen="4 & 5")) for claim in claims.FIGURE_4B]
+
+    assert holds([0.7, 0.75, 0.85, 0.97]) == [True, True]
+    assert holds([0.7, 0.75, 0.97, 0.85]) == [False, True]
+
+
+def test_the_claims_of_contexts_can_fail():
+    def holds(merged, random):
+        method = ["No debias", "DLA, start at 1", "DLA, random start"]
+        method += ["DLA, start at 1 + merging", "DLA, random start + merging"]
+        mcc = [0.6, 0.7, random, merged, 0.8]
+        rows = pd.DataFrame({"documents": "made", "method": method, "MCC": mcc})
+        means = rows.set_index(["documents", "method"])
+        return [claim.holds(means, rows) for claim in claims.TABLE_6]
+
+    assert holds(0.8, 0.5) == [True, True]
+    assert holds(0.9, 0.5) == [True, False]
+    assert holds(0.8, 0.69) == [False, True]
+
+
+def test_the_claims_of_chances_can_fail():
+    def holds(measured, formula=(1.0, 1.0, 0.0)):
+        rows = pd.DataFrame({"documents": "made", "contexts": [1, 10, 100]})
+        parts = [rows.assign(**{"chance by": "measured", "chance": measured})]
+        parts.append(rows.assign(**{"chance by": "formula", "chance": formula}))
+        rows = pd.concat(parts)
+        means = rows.set_index(["documents", "chance by", "contexts"])
+        return [claim.holds(means, rows) for claim in claims.BY_CONTEXTS]
+
+    assert holds((1.0, 0.5, 0.0)) == [True, True, True]
+    assert holds((1.0, 0.5, 0.2)) == [True, False, False]
+    assert holds((0.9, 0.5, 0.0)) == [False, True, True]
+
+
+def test_few_clicks_confirm_nothing():
+    """One number of clicks says nothing about more; swaps are judged at the largest."""
+    rows = pd.DataFrame({"K": [1, 2, 3, 4], "clicks": 100, "seed": 0, "MCC": [1, 0.5, 0.5, 0.5]})
+    means = rows.set_index(["K", "clicks"])[["MCC"]]
+    held = {claim.says: claim.holds(means, rows) for claim in FIGURE_3A}
+    assert not held["no number of clicks replaces a connected graph"]
+    swaps = ["none", "least cost", "random cost"]
+    rows = pd.DataFrame({"swap": swaps, "clicks": 100, "seed": 0, "MCC": [0.5, 0.9, 0.6]})
+    means = rows.set_index(["swap", "clicks"])[["MCC"]]
+    # One run has no spread.
+    assert [claim.holds(means, rows) for claim in FIGURE_4A] == [False, True, True]

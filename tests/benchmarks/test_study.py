@@ -1,0 +1,242 @@
+"""The core of the paper scripts, on a study whose rows are arithmetic."""
+
+import importlib
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+import skultr
+from benchmarks import _study
+from benchmarks._exhibit import _draw, summarize
+from benchmarks._study import Claim, Exhibit, Paper, Study, main
+
+CALLS = []
+
+
+def run(cell, settings, seed):
+    CALLS.append((cell["k"], seed))
+    if cell["k"] == 13:
+        raise ValueError("a bad cell")
+    return [{"method": name, "score": cell["k"] + gain + 0.001 * seed} for name, gain in GAINS]
+
+
+GAINS = (("A", 0.0), ("B", 0.1))
+
+
+def paper(holds=lambda means, rows: True, cells=(1, 2), **exhibit):
+    CALLS.clear()
+    study = Study("study", run, cells=lambda settings: [{"k": k} for k in cells])
+    exhibits = (
+        Exhibit(
+            "table 1",
+            "A table",
+            study,
+            ("k", "method"),
+            ("score",),
+            claims=(Claim("B is ahead", holds, why="of the weather"),),
+            **exhibit,
+        ),
+        Exhibit("figure 2a", "A figure", study, ("k", "method"), ("score",), x="k"),
+    )
+    return Paper("demo", "A paper", exhibits)
+
+
+def call(out, *options, **keywords):
+    return main(paper(**keywords), ["--quick", "--jobs", "1", "--out", str(out), *options])
+
+
+def verdict(out):
+    table = pd.read_csv(out / "demo" / "verdicts.csv").set_index("exhibit")
+    return table.loc["table 1", "verdict"], str(table.loc["table 1", "why"])
+
+
+def test_tables_figures_and_verdicts_are_written(tmp_path):
+    assert call(tmp_path) == 0
+    table = pd.read_csv(tmp_path / "demo" / "table_1.csv")
+    # Seeds 0, 1, 2 add 0, .001, .002.
+    assert table["ours"].tolist() == pytest.approx([1.001, 1.101, 2.001, 2.101])
+    assert table["interval"].iloc[0] == pytest.approx(4.302653 * 0.001 / 3**0.5)
+    assert (tmp_path / "demo" / "figure_2a.png").stat().st_size > 1_000
+    assert verdict(tmp_path)[0] == "in shape"
+
+
+def test_a_stopped_study_goes_on_where_it_was(tmp_path):
+    call(tmp_path, "--runs", "2")
+    assert len(CALLS) == 4
+    file = tmp_path / "demo" / "study.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:3]) + lines[3][:20])
+    call(tmp_path, "--runs", "3")
+    # One run was cut off, and two are new.
+    assert len(CALLS) == 3
+    assert pd.read_csv(tmp_path / "demo" / "table_1.csv")["runs"].eq(3).all()
+    call(tmp_path, "--runs", "3")
+    assert len(CALLS) == 0
+
+
+def test_rows_of_another_size_are_not_taken(tmp_path):
+    call(tmp_path, "--runs", "1")
+    call(tmp_path, "--runs", "1", "--sessions", "500")
+    assert len(CALLS) == 2
+    sizes = [json.loads(line)["job"]["settings"]["sessions"] for line in _lines(tmp_path)]
+    assert sizes == [None, None, 500, 500]
+
+
+def test_rows_of_another_release_are_not_taken(tmp_path, monkeypatch):
+    call(tmp_path, "--runs", "1")
+    monkeypatch.setattr(skultr, "__version__", "99.0")
+    call(tmp_path, "--runs", "1")
+    assert len(CALLS) == 2
+
+
+def _lines(out):
+    return (out / "demo" / "study.jsonl").read_text().splitlines()
+
+
+def test_a_claim_that_fails_is_named_with_its_reason(tmp_path):
+    call(tmp_path, holds=lambda means, rows: False)
+    assert verdict(tmp_path) == ("not reproduced", "Does not hold: B is ahead (of the weather)")
+
+
+@pytest.mark.parametrize(
+    ("published", "expected"), [(1.003, "reproduced"), (1.2, "in shape"), (None, "in shape")]
+)
+def test_published_figures_decide_between_reproduced_and_in_shape(tmp_path, published, expected):
+    call(tmp_path, published={(1, "A"): (published,)})
+    assert verdict(tmp_path)[0] == expected
+
+
+def test_panels_of_dots_have_one_list_of_rows():
+    """Row B has no value of the second metric, and stays in its place."""
+    rows = pd.DataFrame({"method": list("ABC") * 2, "seed": [0] * 3 + [1] * 3, "one": range(6)})
+    rows["two"] = rows["one"].where(rows["method"] != "B")
+    exhibit = replace(paper().exhibits[0], by=("method",), metrics=("one", "two"))
+    left, right = _draw(exhibit, rows, summarize(exhibit, rows)).axes
+    assert [text.get_text() for text in left.get_yticklabels()] == ["A", "B", "C"]
+    assert left.get_yticks().tolist() == [2, 1, 0]
+    assert right.lines[0].get_ydata().tolist() == [2, 0]
+
+
+def test_rows_are_marked_against_the_reference(tmp_path):
+    # B is ahead of A by .1 in each run: the same gap has no spread, so no test is made.
+    rows = pd.DataFrame(
+        {"method": list("ABC") * 3, "seed": [0] * 3 + [1] * 3 + [2] * 3}
+        | {"score": [0.5, 0.7, 0.51, 0.6, 0.81, 0.58, 0.4, 0.59, 0.42]}
+    )
+    exhibit = paper().exhibits[0]
+    table = summarize(replace(exhibit, by=("method",), reference="A"), rows)
+    assert table["mark"].tolist() == ["", "+", ""]
+
+
+def test_paired_intervals_leave_out_what_a_run_shares():
+    # Documents of the runs are worth 0, .2 and -.1; B is .1 ahead of A, and C .1 behind.
+    rows = pd.DataFrame({"method": list("ABC") * 3, "seed": [0] * 3 + [1] * 3 + [2] * 3})
+    level = rows["seed"].map({0: 0.5, 1: 0.7, 2: 0.4})
+    rows["score"] = level + rows["method"].map({"A": 0.0, "B": 0.1, "C": -0.1})
+    exhibit = replace(paper().exhibits[0], by=("method",))
+    alone = summarize(exhibit, rows)["interval"]
+    together = summarize(replace(exhibit, paired=()), rows)["interval"]
+    # sd of 0, .2, -.1 is .1528; t with 2 degrees of freedom is 4.303.
+    assert alone.tolist() == pytest.approx([4.302653 * 0.1527525 / 3**0.5] * 3)
+    assert together.tolist() == pytest.approx([0.0] * 3, abs=1e-12)
+
+
+def test_no_method_is_the_measure_of_the_others():
+    """A is in the middle in each run; one odd run of E is no spread of the others."""
+    scores = {"A": (0.5, 0.5, 0.5), "B": (0.6, 0.7, 0.65), "C": (0.52, 0.51, 0.56)}
+    scores |= {"D": (0.4, 0.45, 0.3), "E": (0.1, -5.0, 0.2)}
+    rows = [
+        {"method": method, "seed": seed, "score": score}
+        for method, runs in scores.items()
+        for seed, score in enumerate(runs)
+    ]
+    exhibit = replace(paper().exhibits[0], by=("method",), paired=())
+    intervals = summarize(exhibit, pd.DataFrame(rows)).set_index("method")["interval"]
+    # The middle half of a run is A, C and D: .4733, .4867, .4533.
+    spread = pd.Series([0.5 - 0.47333, 0.5 - 0.48667, 0.5 - 0.45333]).std()
+    assert intervals["A"] == pytest.approx(4.302653 * spread / 3**0.5, rel=1e-3)
+    assert intervals.drop("E").max() < 0.3 < intervals["E"]
+
+
+def test_a_failed_run_leaves_the_others(tmp_path, capsys):
+    assert call(tmp_path, cells=(1, 13)) == 1
+    assert "a bad cell" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "demo" / "table_1.csv")["k"].eq(1).all()
+
+
+def test_claims_wait_for_failed_runs(tmp_path):
+    """This one would raise: the row that it names is not there."""
+    call(tmp_path, cells=(1, 13), reference=(13, "A"), holds=lambda means, rows: means.loc[13])
+    assert verdict(tmp_path) == ("incomplete", "3 runs failed; the same command does them again")
+
+
+def test_an_exhibit_that_is_asked_for_twice_is_shown_once(tmp_path):
+    call(tmp_path, "--table", "1", "1", "--runs", "1")
+    assert len(pd.read_csv(tmp_path / "demo" / "verdicts.csv")) == 1
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "few", "1.5"])
+def test_a_number_of_runs_is_a_positive_whole_number(tmp_path, number, capsys):
+    with pytest.raises(SystemExit):
+        call(tmp_path, f"--runs={number}")
+    assert "expected a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_a_folder_without_documents_is_refused_before_anything_runs(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        call(tmp_path, "--letor", str(tmp_path))
+    assert "holds no file of a split, such as train.txt" in capsys.readouterr().err
+    assert not CALLS
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match="give a folder that can be written to"):
+        call(tmp_path / "file")
+
+
+def test_a_stopped_command_says_that_it_goes_on(tmp_path, monkeypatch, capsys):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_study, "_rows_of", stop)
+    assert call(tmp_path) == 130
+    assert "goes on where it was" in capsys.readouterr().err
+
+
+def test_one_exhibit_is_asked_for_and_others_keep_their_verdicts(tmp_path):
+    call(tmp_path)
+    call(tmp_path, "--table", "1", "--runs", "1")
+    table = pd.read_csv(tmp_path / "demo" / "verdicts.csv")
+    assert table["exhibit"].tolist() == ["table 1", "figure 2a"]
+    assert table["runs"].tolist() == [1, 3]
+    assert table["command"][0] == 'make papers PAPER=demo ARGS="--table 1 --quick --runs 1"'
+
+
+def test_an_unknown_exhibit_names_those_that_exist(tmp_path):
+    with pytest.raises(SystemExit, match="there is no table 9; there are table 1, figure 2a"):
+        call(tmp_path, "--table", "9")
+
+
+@pytest.mark.parametrize("option", ["--letor", "--sets", "--log"])
+def test_an_absent_path_is_refused_before_anything_runs(tmp_path, option, capsys):
+    with pytest.raises(SystemExit):
+        call(tmp_path, option, str(tmp_path / "nowhere"))
+    assert "there is no file or folder" in capsys.readouterr().err
+    assert not CALLS
+
+
+@pytest.mark.parametrize("name", ["identifiability", "user_aware", "vectorization", "cld", "cmip"])
+def test_every_exhibit_has_a_claim_but_for_sizes_of_data(name):
+    module = importlib.import_module(f"benchmarks.papers.{name}")
+    without = [exhibit.title for exhibit in module.PAPER.exhibits if not exhibit.claims]
+    assert without == (["Sizes of the data sets"] if name == "identifiability" else [])
+
+
+def test_an_exhibit_without_claims_is_only_shown(tmp_path):
+    call(tmp_path)
+    table = pd.read_csv(tmp_path / "demo" / "verdicts.csv").set_index("exhibit")
+    assert table.loc["figure 2a", ["verdict", "claims"]].tolist() == ["shown", "0 of 0"]
+    assert table.loc["table 1", "claims"] == "1 of 1"
