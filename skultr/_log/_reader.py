@@ -629,12 +629,18 @@ def name_documents(
 
     Both are codes of rows and what they stand for; without ``query``, ids are global.
     """
-    code, ids = doc[0], pd.Index(np.asarray(doc[1]), name="doc", tupleize_cols=False)
+    code, ids = doc[0], _as_index(doc[1])
     if query is None:
-        return code, ids
-    code, query_code, doc_code = pairs_of_codes(query[0], code, len(ids))
-    queries = pd.Index(np.asarray(query[1]), tupleize_cols=False)
-    return code, pd.MultiIndex([queries, ids], [query_code, doc_code], names=["qid", "doc"])
+        return code, ids.rename("doc")
+    code, *codes = pairs_of_codes(query[0], code, len(ids))
+    levels = [_as_index(query[1]), ids]
+    return code, pd.MultiIndex(levels, codes, names=["qid", "doc"], verify_integrity=False)
+
+
+def _as_index(ids):
+    """Ids as an index; columns of text are not copied to Python objects."""
+    values = ids if isinstance(ids.dtype, pd.StringDtype) else np.asarray(ids)
+    return pd.Index(values, tupleize_cols=False)
 
 
 def first_rows(code: Ints, n_codes: int) -> Ints:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._base._sklearn import check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
 from .._log._clicklog import sort_into_lists
-from .._log._counted import check_given, count_of
+from .._log._counted import CellCount, check_given
 from .._log._dataset import ClickDataset
 from .._log._documents import FeatureTable
 from .._log._estimator import (
@@ -534,7 +534,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
         by, mean = ["position", "bias"], ["production"] * self._reads_production
-        return count_of(X, y, by, mean=mean)
+        return CellCount.of(X, y, by, mean=mean)
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""
