@@ -435,10 +435,12 @@ def examination_table(
     log: Any, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
 ) -> pd.DataFrame:
     """Examination by bias factor, relative to the first known one, with impressions and clicks."""
-    total = np.zeros((3, len(log.bias_values)))
-    for part in replace(log, propensity=examination).chunks():
-        columns = part.propensity * part.weight, part.weight, part.clicks
-        total += [np.bincount(part.bias, each, minlength=total.shape[1]) for each in columns]
+    parts, n_factors = replace(log, propensity=examination).chunks(), len(log.bias_values)
+    total = sum(
+        np.array([np.bincount(part.bias, each, n_factors) for each in columns])
+        for part in parts
+        for columns in [(part.propensity * part.weight, part.weight, part.clicks)]
+    )
     return factor_table(log.bias_values, total[0] / total[1], *total[1:], standard_error)
 
 

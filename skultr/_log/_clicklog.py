@@ -259,10 +259,9 @@ class ClickLog:
         Computations by row need little memory beside the log if done chunk by chunk. A log without
         rows is one chunk.
         """
-        first, bounds = 0, np.arange(self.n_lists + 1)
-        if whole_queries:
-            bounds = offsets_from_sorted(self.query_of_list)
-        ends = self.offsets[bounds]
+        every = np.arange(self.n_lists + 1)
+        bounds = offsets_from_sorted(self.query_of_list) if whole_queries else every
+        first, ends = 0, self.offsets[bounds]
         if not self.n_lists:
             yield self
         while first < len(bounds) - 1:
@@ -284,8 +283,13 @@ class ClickLog:
 
     def by_query(self, values: NDArray[Any]) -> Floats:
         """Sums of one value per row by query, shape (n_queries,)."""
-        sums = np.add.reduceat(values, self.offsets[:-1], dtype=np.float64)
-        return np.bincount(self.query_of_list, sums, len(self.query_ids))
+        return np.bincount(self.query_of_list, self.by_list(values), len(self.query_ids))
+
+    def by_list(self, values: NDArray[Any]) -> Floats:
+        """Sums of one value per row by list, shape (n_lists,)."""
+        parts = replace(self, clicks=values).chunks()
+        sums = [np.add.reduceat(each.clicks, each.offsets[:-1], dtype=float) for each in parts]
+        return np.concatenate(sums)
 
     def take_rows(self, rows: NDArray[Any], list_: Ints) -> ClickLog:
         """The log of ``rows``, an index or mask; a new list begins where ``list_`` changes."""
@@ -360,12 +364,11 @@ class ClickLog:
         :math:`\mathrm{E}[c] = n\,o\,r`: a listwise loss has its optimum at relevance if
         :math:`\log n` is added to the scores. Exposure is :math:`n` in joined lists, 1 in others.
         """
-        sums = [np.bincount(part.list_, part.clicks, part.n_lists) for part in self.chunks()]
-        clicks = np.concatenate(sums)
+        clicks = self.by_list(self.clicks)
         query, n_queries = self.query_of_list, len(self.query_ids)
         alone = np.bincount(query, np.where(np.diff(self.offsets) == 1, clicks, 0.0), n_queries)
-        joined = 2 * alone > np.bincount(query, clicks, n_queries)
-        joined &= np.bincount(query, minlength=n_queries) > 1
+        several = np.bincount(query, minlength=n_queries) > 1
+        joined = several & (2 * alone > np.bincount(query, clicks, n_queries))
         if not joined.any():
             return replace(self, weight=np.broadcast_to(np.float32(1), self.n_rows))
         begins = (np.diff(query, prepend=-1) != 0) | ~joined[query]
@@ -461,9 +464,9 @@ class ClickLog:
         The first does not depend on the propensity, so that propensities do not change the order
         of the lists, and thereby the model. ``column`` is one that must be equal, too.
         """
-        if column is not None:
-            return _joined_hashes(replace(self, user=column), ("user",))
-        return _joined_hashes(self, ())
+        log = self if column is None else replace(self, user=column)
+        found = [_hashes_of(part, column is not None) for part in log.chunks()]
+        return [np.concatenate(each) for each in zip(*found, strict=True)]
 
     def take_lists(self, lists: Ints, but: Container[str] = ()) -> ClickLog:
         """The lists of these numbers; ``but`` names columns that are left as they are."""
@@ -484,16 +487,10 @@ class ClickLog:
         return replace(self, **columns, offsets=offsets, query_of_list=self.query_of_list[lists])
 
 
-def _joined_hashes(log, more):
-    """The hashes of lists, part by part."""
-    found = [_hashes_of(part, more) for part in log.chunks()]
-    return [np.concatenate(each) for each in zip(*found, strict=True)]
-
-
-def _hashes_of(log, more):
+def _hashes_of(log, with_users):
     place = np.arange(log.n_rows) - np.repeat(log.offsets[:-1], np.diff(log.offsets))
     columns = [place, log.version, log.position, log.bias]
-    row = hash_columns([*columns, *(getattr(log, name) for name in more)])
+    row = hash_columns([*columns, log.user] if with_users else columns)
     if log.propensity is None:
         second = mix(row)
     else:
@@ -595,14 +592,12 @@ def sort_into_lists(
         documents = rows.documents(features, known)
         reuse = reuse or not isinstance(known, slice)
         features = features[known]
-        versions = _versions_of(documents, features)
-        first = versions.first
+        version, first, doc_of_version = _versions_of(documents, features)
     else:
         documents = rows.documents(np.empty((rows.n_rows, 0), dtype=np.float32), known)
-        first = table.places(documents.ids)
-        versions = _Versions(documents.code, first, np.arange(len(first)))
-        reuse = False
-    version, never = versions.code, NOBODY
+        version, first, reuse = documents.code, table.places(documents.ids), False
+        doc_of_version = np.arange(len(first))
+    doc_ids, never = documents.ids, NOBODY
     if known is not shown:
         rest = ~rows.shown
         production = rows["production"]
@@ -627,11 +622,12 @@ def sort_into_lists(
     columns["version"] = version
     if table is not None and table.production is not None:
         columns.setdefault("production", _narrow(table.production[first][version]))
-    order = _sorting_order(rows.place()[shown])
+    place = rows.place()[shown]
+    order = np.argsort(place, kind="stable") if (place[1:] < place[:-1]).any() else slice(None)
     offsets = offsets_from_sorted(rows.list_[shown][order])
     query = rows.query[shown][order][offsets[:-1]]
-    query_ids, doc_ids, doc_of_version = rows.query_ids, documents.ids, versions.doc
-    del rows, bias, user, documents, versions, version  # of which the log needs no more
+    query_ids = rows.query_ids
+    del rows, bias, user, documents, version, place  # the log needs no more of them
     for name in columns:  # one by one, so that the log is never held twice in memory
         columns[name] = _taken(columns[name], order)
     columns.setdefault("propensity", None)
@@ -649,13 +645,6 @@ def sort_into_lists(
     )
 
 
-def _sorting_order(place):
-    """Order of the rows by list and position."""
-    if (place[1:] >= place[:-1]).all():
-        return slice(None)
-    return np.argsort(place, kind="stable")
-
-
 def _select_rows(features, first, reuse):
     """The rows ``first`` of features; with ``reuse`` in their memory, unless they are few."""
     n_docs = len(first)
@@ -668,16 +657,9 @@ def _select_rows(features, first, reuse):
     return features[:n_docs]
 
 
-class _Versions(NamedTuple):
-    """Code of the version of each row, and first row and document of each version."""
-
-    code: Ints
-    first: Ints
-    doc: Ints
-
-
 def _versions_of(documents, features):
-    """The distinct feature vectors of each document, sorted by document."""
+    """Code of the feature vector of each row, sorted by document, and first row and document of
+    each code."""
     n_docs = len(documents.first)
     varies = np.zeros(n_docs, dtype=bool)
     if documents.ids is not None and n_docs < len(features):
@@ -687,18 +669,15 @@ def _versions_of(documents, features):
             code = documents.code[rows]
             varies[code[_differ(features[rows], features[documents.first[code]])]] = True
     if not varies.any():
-        return _Versions(documents.code, documents.first, np.arange(n_docs))
+        return documents.code, documents.first, np.arange(n_docs)
     rows = np.flatnonzero(varies[documents.code])
     vector = np.zeros(len(features), dtype=np.int64)
     vector[rows] = equal_rows(features[rows])[0]
     n_vectors = int(vector.max()) + 1
     code, key = encode(pair_codes(documents.code, vector, n_vectors))
-    return _Versions(code, first_rows(code, len(key)), key // n_vectors)
+    return code, first_rows(code, len(key)), key // n_vectors
 
 
 def _differ(some, others):
     """True for each row in which two arrays differ; NaN equals NaN."""
-    differ = some != others
-    if differ.any():
-        differ &= ~(np.isnan(some) & np.isnan(others))
-    return differ.any(axis=1)
+    return ((some != others) & ~(np.isnan(some) & np.isnan(others))).any(axis=1)
