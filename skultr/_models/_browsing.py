@@ -127,8 +127,9 @@ def chain_click_probability(
     attraction: Floats,  # (n_lists, n_positions), P(click | examined), 0 where is no document
     after_skip: ArrayLike,
     after_click: ArrayLike,
+    clicks: Bools | None = None,  # (n_lists, n_positions)
 ) -> Floats:  # (n_lists, n_positions)
-    """P(click) at each row for a user who scans down, not conditional on any click.
+    """P(click) at each row for a user who scans down, given the ``clicks`` above it, if any.
 
     One formula for the cascade family. The user examines the first row. At an examined row they
     click with probability ``attraction`` and continue to the next row with probability
@@ -138,35 +139,21 @@ def chain_click_probability(
     - dependent click model (Guo et al. 2009): 1 and λ of the position;
     - dynamic Bayesian network (Chapelle & Zhang 2009): γ and γ (1 − s), s the satisfaction;
     - click chain model (Guo et al. 2009): τ₁ and τ₂ (1 − r) + τ₃ r, r the relevance.
+
+    The probability of the clicks of a list is the product over its rows of P(click) given the
+    clicks above where it was clicked, and 1 - P(click) where not; it is 0 below clicks that are
+    impossible.
     """
     attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
     probability = np.empty(attraction.shape)
     examined = np.ones(len(attraction))
     for k in range(attraction.shape[1]):
         click = probability[:, k] = examined * attraction[:, k]
-        examined = click * after_click[:, k] + (examined - click) * after_skip[:, k]
-    return probability
-
-
-def chain_conditional_click_probability(
-    attraction: Floats,
-    after_skip: ArrayLike,
-    after_click: ArrayLike,
-    clicks: Bools,  # (n_lists, n_positions)
-) -> Floats:  # (n_lists, n_positions)
-    """P(click) at each row for a user who scans down, given the clicks above the row.
-
-    The probability of the clicks of a list is the product over its rows of P(click) where it was
-    clicked and 1 - P(click) where not; it is 0 below clicks that are impossible.
-    """
-    attraction, after_skip, after_click = np.broadcast_arrays(attraction, after_skip, after_click)
-    probability = np.empty(attraction.shape)
-    examined = np.ones(len(attraction))
-    for k in range(attraction.shape[1]):
-        click = probability[:, k] = examined * attraction[:, k]
-        # P(examined | not clicked) by Bayes' rule.
-        skipped = np.divide(examined - click, 1 - click, out=np.zeros_like(click), where=click < 1)
-        examined = np.where(clicks[:, k], after_click[:, k], skipped * after_skip[:, k])
+        skip = examined - click
+        if clicks is not None:  # P(examined | not clicked) by Bayes' rule
+            skip = np.divide(skip, 1 - click, out=np.zeros_like(click), where=click < 1)
+            click, skip = clicks[:, k], np.where(clicks[:, k], 0.0, skip)
+        examined = click * after_click[:, k] + skip * after_skip[:, k]
     return probability
 
 

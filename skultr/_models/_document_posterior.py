@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import gammainc, gammaincinv, gammaln
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.isotonic import isotonic_regression
 
 from .._base._typing import Floats, Ints
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, encode, pair_codes
+from ..exceptions import warn_user
 
 #: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
 _CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8
-#: Rounds of levels, spread and queries; from the fourth on nothing visible changes.
-_ROUNDS = 6
+#: Most rounds of curve, spread and queries, and the change of relevance at which they end.
+_ROUNDS, _TOL = 50, 1e-3
 #: A parameter that all documents share is learned from at most so many of them.
 _MAX_DOCS = 20_000
 #: Logarithms of the squared coefficient of variation, and of the clicks that a prior stands for.
@@ -120,43 +121,49 @@ def document_posterior(
         return cells.of_documents(lambda _, part: part.by_doc(value(part)))
 
     c, e = summed(lambda part: part.clicks), summed(examinations_of)
-    per_skip = partial(_per_skip, cells, examination, e)
+
+    def per_skip(relevance):
+        """One over P(skip), its mean over the examinations of each document."""
+
+        def raised(docs, part):
+            examined = examination[part.factor]
+            click = np.minimum(relevance[docs][part.doc] * examined, _MAX_CLICK)
+            return part.by_doc(part.weight * examined / (1 - click))
+
+        return np.where(e > 0, cells.of_documents(raised) / np.maximum(e, TINY), 1.0)
+
     n = len(query)
     query = encode(query)[0]
     level = _levels(place, c)
-    scale, ratio, unsure = np.ones(n), np.ones(n), np.zeros(n)
+    scale, unsure, likely = np.ones(n), np.zeros(n), np.ones(n)
     for _ in range(_ROUNDS):
-        curve = _curve(level, place, c, e * scale)
+        curve, last = _curve(level, place, c, e * scale), likely
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
         ratio = per_skip(mean)
         spread = _spread(c * ratio, e * ratio, mean, unsure)
         scale, unsure = _other_documents(c * ratio, e * ratio, curve, mean * spread, query)
-    mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
-    strength = 1 / (mean * (spread + unsure))
-    likely = (c * ratio + strength * mean) / (e * ratio + strength)
-    ratio = per_skip(np.minimum(likely, 1.0))
+        mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
+        strength = 1 / (mean * (spread + unsure))
+        likely = np.minimum((c * ratio + strength * mean) / (e * ratio + strength), 1.0)
+        if np.abs(likely - last).max(initial=0.0) < _TOL:
+            break
+    else:
+        warn_user(
+            f"The prior of the relevance of documents did not converge in {_ROUNDS} rounds: few "
+            "clicks, or few places of documents, hardly determine it. Log more sessions.",
+            ConvergenceWarning,
+        )
+    ratio = per_skip(likely)
     shape, rate = c * ratio + strength * mean, e * ratio + strength
     found = _mean_below_one(shape, rate)
     if error is not None:
         mean_error = summed(lambda part: examinations_of(part) * error[part.factor])
-        rate = rate / shape
         # The prior mean comes from the same curve.
-        shape = 1 / (1 / shape + (mean_error / np.maximum(e, TINY)) ** 2)
-        rate = rate * shape
+        wider = 1 + shape * (mean_error / np.maximum(e, TINY)) ** 2
+        shape, rate = shape / wider, rate / wider
     below = np.maximum(gammainc(shape, rate), _RARE)
     lower, upper = (np.minimum(gammaincinv(shape, p * below) / rate, 1.0) for p in (0.025, 0.975))
     return DocumentPosterior(found, lower, upper, e, mean)
-
-
-def _per_skip(cells: Cells, examination: Floats, total: Floats, relevance: Floats) -> Floats:
-    """One over the probability of a skip, its mean over the examinations of each document."""
-
-    def raised(docs, part):
-        examined = examination[part.factor]
-        click = np.minimum(relevance[docs][part.doc] * examined, _MAX_CLICK)
-        return part.by_doc(part.weight * examined / (1 - click))
-
-    return np.where(total > 0, cells.of_documents(raised) / np.maximum(total, TINY), 1.0)
 
 
 def _mean_below_one(shape, rate):

@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.optimize import minimize
-from scipy.sparse import csc_array, csr_array, diags_array, eye_array
-from scipy.sparse.linalg import LinearOperator, cg, spilu
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+from scipy.optimize import lsq_linear
+from scipy.sparse import csc_array, csr_array, diags_array, eye_array, hstack
+from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg, spilu
+from sklearn.exceptions import ConvergenceWarning
 
 from .._base._typing import Bools, Floats, Ints
 from .._log._segments import TINY
+from ..exceptions import warn_user
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -49,8 +51,12 @@ _SYMMETRIC: dict[str, Any] = {
 _BLOCK, _SPARSE = 4_000_000, 0.1
 #: Most steps of Newton's method.
 _MAX_ITER = 100
-#: Share of its full gain by which a step must raise the value, and its shortest part.
-_LEAST_GAIN, _SHORTEST = 1e-4, 1e-10
+#: A parameter that the last step would move further is not known: separated clicks leave hardly
+#: any gain, and steps that never shrink. No step is worth this share of the largest parameter.
+_STILL, _NOTHING = 0.01, 1e-9
+#: Share of its full gain by which a step must raise the value, its shortest part, and the share of
+#: the value that is rounding.
+_LEAST_GAIN, _SHORTEST, _ROUNDING = 1e-4, 1e-10, 1e-15
 #: Curvature added for directions that are not determined, relative to each parameter's.
 _JITTER = 1e-10
 
@@ -69,7 +75,8 @@ def maximise(
     objective: Callable[[Floats], Any],
     start: Floats,
     *,
-    solve: Callable[[Any, Floats], Floats] | None = None,
+    solve: Callable[..., Floats] | None = None,
+    bounds: tuple[Floats, Floats] | tuple[()] = (),
     tol: Floats | float = 1e-12,
     longest: Floats | float = np.inf,
 ) -> Maximum:
@@ -77,32 +84,45 @@ def maximise(
 
     ``objective`` returns value, gradient, minus the Hessian (or anything that ``solve`` takes) and
     what is to be kept; outside its domain the value is minus infinity. It has converged where the
-    next step s would gain g's / 2 < tol / 2. No parameter moves by more than ``longest`` at once.
+    next step s would gain g's / 2 < tol / 2 (in log-likelihood: move no parameter by more than
+    tol^½ standard errors), or change no digit, and would not move a parameter far. No parameter
+    leaves its ``bounds``, or moves by more than ``longest`` at once.
     """
-    solve, at = solve or solve_scaled, start
+    solve, at = solve or (solve_within if bounds else solve_scaled), start
     value, gradient, curvature, *kept = objective(at)
     history = [kept]
     for n_iter in range(_MAX_ITER):
-        step = solve(curvature, gradient)
+        step = solve(curvature, gradient, *(bound - at for bound in bounds))
         gain = (gradient * step).sum(axis=-1)
-        moving = gain >= tol
+        moving = (gain >= tol) & (np.abs(step).max(axis=-1) > _NOTHING * np.abs(at).max(axis=-1))
         if not moving.any():
-            return Maximum(at, value, history, n_iter, True)
+            return Maximum(at, value, history, n_iter, bool((np.abs(step) <= _STILL).all()))
         length = moving / np.maximum(np.max(np.abs(step) / longest, axis=-1), 1.0)
+        least = value - tol - _ROUNDING * np.abs(value)
         while True:
             new = objective(at + length[..., None] * step)
-            short = moving & ~(new[0] >= value + _LEAST_GAIN * length * gain)
+            short = moving & ~(new[0] >= least + _LEAST_GAIN * length * gain)
             if not short.any():
                 break
-            length = np.where(short, length / 2, length)
-            length = np.where(length < _SHORTEST, 0.0, length)  # only rounding errors are left
+            length = np.where(short, length / 2, length) * (length > _SHORTEST)
             moving = moving & (length > 0)
         if not moving.any():
-            return Maximum(at, value, history, n_iter, bool(np.all(gain < 1e4 * tol)))
+            return Maximum(at, value, history, n_iter, False)
         at = at + length[..., None] * step
         value, gradient, curvature, *kept = new
         history.append(kept)
     return Maximum(at, value, history, _MAX_ITER, False)
+
+
+def warn_unless_converged(found: Maximum, subject: str) -> None:
+    """Warn that an estimate is inexact if Newton's method stopped before the maximum."""
+    if not found.converged:
+        warn_user(
+            f"{subject} did not converge in {found.n_iter} Newton steps, and is inexact: the "
+            "clicks hardly determine it. Log more sessions, or merge bias factors with "
+            "IdentifiabilityRepair.",
+            ConvergenceWarning,
+        )
 
 
 def solve_scaled(curvature: Floats, gradient: Floats) -> Floats:
@@ -116,6 +136,21 @@ def solve_scaled(curvature: Floats, gradient: Floats) -> Floats:
             return cho_solve(cho_factor(curvature + jitter * eye), gradient) / scale
         except LinAlgError:
             jitter *= 100
+
+
+def solve_within(
+    curvature: Floats | LinearOperator, gradient: Floats, low: Floats, high: Floats
+) -> Floats:
+    """The step s between ``low`` and ``high`` of the greatest g's - s'Hs / 2."""
+    if isinstance(curvature, LinearOperator):  # where a bound holds a parameter, it stays
+        free = np.where(gradient > 0, high > 0, low < 0).astype(float)
+        only = aslinearoperator(diags_array(free))
+        return np.clip(cg(only @ curvature @ only, free * gradient, rtol=1e-3)[0], low, high)
+    size, axes = eigh(curvature)
+    root = np.sqrt(np.maximum(size, _JITTER * max(size[-1], TINY)))
+    # Least squares of H^½ s - H^-½ g.
+    target = axes.T @ gradient / root
+    return lsq_linear(root[:, None] * axes.T, target, (low, high), method="bvls").x
 
 
 class Eliminated(LinearOperator):
@@ -206,8 +241,10 @@ class Eliminated(LinearOperator):
         return Eliminated(self.own + other.own, None, None, self.joint + other.joint)
 
 
-def gram(matrix: csr_array, weight: Floats) -> Floats:
-    """M' diag(w) M of a sparse matrix and weights of its rows, a dense matrix."""
+def gram(matrix: csr_array | Floats, weight: Floats) -> Floats:
+    """M' diag(w) M of a (sparse) matrix and weights of its rows, a dense matrix."""
+    if isinstance(matrix, np.ndarray):
+        return matrix.T @ (weight[:, None] * matrix)
     n_rows, n_columns = matrix.shape
     if matrix.nnz <= _SPARSE * n_rows * n_columns:
         return (matrix.T @ (diags_array(weight) @ matrix)).toarray()
@@ -219,17 +256,28 @@ def gram(matrix: csr_array, weight: Floats) -> Floats:
     return total
 
 
+def _information(design, own, means, total):
+    """Z' diag(own) Z - M' diag(total) M: a dense matrix, or an operator on many columns."""
+    if design.shape[1] <= MAX_DENSE:
+        return gram(design, own) - gram(means, total)
+    z, m, own, total = map(aslinearoperator, (design, means, diags_array(own), diags_array(total)))
+    return z.T @ own @ z - m.T @ total @ m
+
+
 # Where the clicks of a group fell, given how many: P(row i) = softmax(logits)_i -------
 # The number of clicks of a group drops out, and with it whatever its rows share. Where groups are
 # lists, with logits s + log o, scores of any scale, also of rankers that predict no clicks, can be
 # compared by this likelihood. Where they are documents under several bias factors, with logits
 # log n + log o, it determines examination whatever relevance is.
+#: Twice the log-likelihood that a last step may still gain: effects are exact to 1e-5 of their
+#: standard errors.
+_TOL = 1e-10
 #: Bound on log examination ratios, whose estimate for a factor without clicks is minus infinity.
 _MAX_LOG_RATIO = 12.0
 
 
 @dataclass(frozen=True, eq=False)
-class ClickChoice:
+class GroupedLogit:
     """Conditional likelihood of the clicks of each list, or other group, given their number.
 
     Only lists with a click have a likelihood; the arguments of all methods have one value for
@@ -245,7 +293,7 @@ class ClickChoice:
     offset: Floats | None = None
 
     @classmethod
-    def from_rows(cls, list_: Ints, clicks: Floats, shown: Bools | None = None) -> ClickChoice:
+    def from_rows(cls, list_: Ints, clicks: Floats, shown: Bools | None = None) -> GroupedLogit:
         """The clicked lists among rows that were ``shown``, by default all of them."""
         counted = np.bincount(list_, weights=clicks) > 0
         used = counted[list_] if shown is None else counted[list_] & shown
@@ -258,7 +306,7 @@ class ClickChoice:
         return cls(rows, np.repeat(np.arange(len(starts)), sizes), starts, clicks, total)
 
     @classmethod
-    def of_log(cls, log: ClickLog) -> ClickChoice:
+    def of_log(cls, log: ClickLog) -> GroupedLogit:
         """The clicked lists of a log, with pages of one row joined, and log exposure as offset."""
         log = log.comparable()
         choice = cls.from_rows(log.list_, log.clicks)
@@ -307,27 +355,17 @@ class ClickChoice:
     ) -> Floats:  # (n_scores,)
         r"""Non-negative weights of several scores that make the clicks most likely.
 
-        Minimises :math:`-\sum_i c_i \log \mathrm{softmax}(\sum_m w_m s_m + \log o)_i + \tfrac12
-        \lambda \lVert w - w_0 \rVert^2`, which is convex.
+        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(\sum_m w_m s_m + \log o)_i - \tfrac12
+        \lambda \lVert w - w_0 \rVert^2`, which is concave.
         """
-        offset = log_examination[self.rows]
         if place is None:
-            scores, place = scores[self.rows], slice(None)
-        center = np.broadcast_to(np.asarray(center, dtype=float), (scores.shape[1],))
-        scale = max(self.n_clicks, TINY)
-
-        def objective(weights):
-            log_shares = self.log_shares((scores @ weights)[place] + offset)
-            surplus = self.expected(np.exp(log_shares)) - self.clicks
-            if not isinstance(place, slice):
-                surplus = np.bincount(place, surplus, len(scores))
-            away = weights - center
-            loss = -(self.clicks @ log_shares) + 0.5 * strength * (away @ away)
-            return loss / scale, (scores.T @ surplus + strength * away) / scale
-
-        start = np.maximum(center, 0.5 / scores.shape[1])
-        bounds = [(0.0, None)] * scores.shape[1]
-        return minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+            scores, place = scores[self.rows], np.arange(len(self.list_))
+        n = scores.shape[1]
+        center = np.broadcast_to(np.asarray(center, dtype=float), (n,))
+        start = np.maximum(center, 0.5 / n)
+        bounds = np.zeros(n), np.full(n, np.inf)
+        offset = log_examination[self.rows]
+        return self._likeliest(scores, place, offset, start, bounds, center, strength).at
 
     def likeliest_examination(
         self,
@@ -342,25 +380,33 @@ class ClickChoice:
         is determined up to a constant, between -12 and 12; NaN for a factor that occurs in no
         list with a click.
         """
-        if not len(self.clicks):
-            return np.full(len(start), np.nan)
         g, factor, n = relevance[self.rows], factor[self.rows], len(start)
         # The scale of the scores does not matter, only that they do not overflow.
         g = g - np.maximum.reduceat(g, self.starts)[self.list_]
+        high = np.full(n, _MAX_LOG_RATIO)
+        low, design, place = -high, eye_array(n, format="csr"), factor
+        if weight is None:
+            design, place = csr_array(hstack([design[factor], g[:, None]])), np.arange(len(g))
+            start, low, high = np.append(start, 1.0), np.append(low, 0.0), np.append(high, np.inf)
+        found = self._likeliest(design, place, g * (weight or 0.0), start, (low, high))
+        return np.where(np.bincount(factor, minlength=n) > 0, found.at[:n], np.nan)
+
+    def _likeliest(self, design, place, offset, start, bounds, center=0.0, strength=0.0):
+        """Effects w within bounds of the greatest likelihood of logits (Z w)[place] + offset, less
+        λ |w - w_0|² / 2: a :class:`Maximum`."""
 
         def objective(point):
-            scaled = g * (point[n] if weight is None else weight)
-            log_shares = self.log_shares(scaled + point[:n][factor])
-            surplus = self.expected(np.exp(log_shares)) - self.clicks
-            gradient = np.bincount(factor, surplus, minlength=n)
-            if weight is None:
-                gradient = np.append(gradient, surplus @ g)
-            return -(self.clicks @ log_shares) / self.n_clicks, gradient / self.n_clicks
+            log_shares = self.log_shares((design @ point)[place] + offset)
+            shares, pull = np.exp(log_shares), strength * (point - center)
+            surplus = np.bincount(place, self.clicks - self.expected(shares), design.shape[0])
+            value = self.clicks @ log_shares - 0.5 * pull @ (point - center)
+            known = self.information(shares, place, design.shape[0])
+            curvature = _information(design, known.own, known.coupling @ design, known.inverse)
+            if strength:
+                curvature = curvature + strength * np.eye(len(point))
+            return value, design.T @ surplus - pull, curvature
 
-        bounds = [(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)] * n + [(0.0, None)] * (weight is None)
-        start = np.append(start, [1.0] * (weight is None))
-        found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x[:n]
-        return np.where(np.bincount(factor, minlength=n) > 0, found, np.nan)
+        return maximise(objective, start, bounds=bounds, tol=_TOL)
 
     def log_shares(self, logits: Floats) -> Floats:
         """Log probability that a click of the list falls on each used row, given their logits."""

@@ -13,22 +13,18 @@ from scipy.linalg import solve
 from scipy.sparse import csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.stats import chi2
-from sklearn.exceptions import ConvergenceWarning
 
 from .._base._typing import Floats, Ints
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY
-from ..exceptions import warn_user
-from ._solve import MAX_DENSE, ClickChoice, Eliminated, maximise
+from ._solve import MAX_DENSE, Eliminated, GroupedLogit, maximise, warn_unless_converged
 from ._tabular import TabularFit, fit_cells
 
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
 #: A network's curve is not trusted beyond this standard deviation of log examination.
 _LEAST_SLOPE_SPREAD = 0.1
-#: Standard errors are computed for at most so many factors.
-_MAX_INVERTED = 1_500
 
 
 class CombinedCurve(NamedTuple):
@@ -36,9 +32,7 @@ class CombinedCurve(NamedTuple):
 
     log_examination: Floats  # (n_factors,)
     standard_error: Floats  # (n_factors,)
-    slope: float
-    spread: float
-    p_value: float
+    p_value: float  # that the table and the network show one curve
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +74,19 @@ class TableCurve:
 
     def _shares(self, part):
         """Where the clicks of each document fall, and the share of each cell in them."""
-        choice = ClickChoice.from_rows(part.doc, part.clicks)
+        choice = GroupedLogit.from_rows(part.doc, part.clicks)
         weight, examination = part.weight[choice.rows], self.log_examination[part.factor]
         return choice, np.exp(choice.log_shares(np.log(weight) + examination[choice.rows]))
+
+    def _posterior(self, mean, precision, reference):
+        """Log examination given a normal prior, and its standard errors relative to one factor:
+        NaN for more than 1,500 factors."""
+        known = self.information.plus(precision)
+        aim = self.information @ self.log_examination + precision * mean
+        if len(mean) > MAX_DENSE:
+            return known.solve(aim), np.where(np.arange(len(mean)) == reference, 0.0, np.nan)
+        covariance = np.linalg.inv(known.dense())
+        return covariance @ aim, relative_errors(covariance, reference)
 
     @property
     def is_connected(self) -> bool:
@@ -90,16 +94,12 @@ class TableCurve:
         clicked = self.fit.cells.clicks_of_factors > 0
         return len(np.unique(self.component[clicked])) <= 1
 
-    def standard_error(self, reference: int) -> Floats:
-        """Standard error of log examination relative to one factor; infinite if not connected."""
-        return self.fit.standard_error(reference)
-
     def rough_error(self, reference: int) -> Floats:
-        """The same; beyond 1,500 factors, as if all but the two that are compared were known."""
-        if len(self.log_examination) <= _MAX_INVERTED:
-            return self.standard_error(reference)
-        own = self.fit.own_error()
-        return np.where(np.arange(len(own)) == reference, 0.0, np.hypot(own, own[reference]))
+        """Standard error of log examination relative to one factor; beyond 1,500 factors, as if
+        all but the two that are compared were known."""
+        if len(self.log_examination) <= MAX_DENSE:
+            return self.fit.standard_error(reference)
+        return _apart(self.fit.own_error(), reference)
 
     def combined(self, network: Floats, reference: int = 0) -> CombinedCurve:
         r"""The most plausible curve given this table and the log examination of a network.
@@ -119,7 +119,7 @@ class TableCurve:
         n_compared = len(b) - len(np.unique(self.component))
         if not n_compared or trace <= 0:
             error = np.where(np.arange(len(b)) == reference, 0.0, np.inf)
-            return CombinedCurve(prior, error, 1.0, np.inf, 1.0)
+            return CombinedCurve(prior, error, 1.0)
         apart = b - prior
         p_value = float(chi2.sf(apart @ (information @ apart), n_compared))
         slope = (prior @ (information @ b) + _SLOPE_PRECISION) / (
@@ -129,25 +129,14 @@ class TableCurve:
         apart = b - slope * prior
         excess = apart @ (information @ apart) - n_compared
         spread = max(np.sqrt(max(excess, 0.0) / trace), _LEAST_SLOPE_SPREAD)
-        precision = np.full(len(b), spread**-2.0)
-        aim = information @ b + precision * slope * prior
-        found = information.plus(precision).solve(aim)
-        if len(b) > _MAX_INVERTED:
-            error = np.where(np.arange(len(b)) == reference, 0.0, np.nan)
-        else:
-            error = relative_errors(np.linalg.inv(information.plus(precision).dense()), reference)
-        return CombinedCurve(found, error, slope, float(spread), p_value)
+        found = self._posterior(slope * prior, np.full(len(b), spread**-2.0), reference)
+        return CombinedCurve(*found, p_value)
 
     def with_prior(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
-        """Posterior mean of log examination given a normal prior of each factor."""
-        precision = spread**-2.0
-        aim = self.information @ self.log_examination + precision * mean
-        if len(mean) > _MAX_INVERTED:
-            error = np.hypot(spread, spread[0])
-            error[0] = 0.0
-            return self.information.plus(precision).solve(aim), error
-        covariance = np.linalg.inv(self.information.plus(precision).dense())
-        return covariance @ aim, relative_errors(covariance, 0)
+        """Posterior mean of log examination given a normal prior of each factor, with its error
+        relative to the first: for more than 1,500 factors that of the prior alone."""
+        found, error = self._posterior(mean, spread**-2.0, 0)
+        return found, np.where(np.isnan(error), np.hypot(spread, spread[0]), error)
 
 
 def table_curve(log: ClickLog) -> TableCurve:
@@ -172,6 +161,11 @@ def relative_errors(covariance: Floats, reference: int) -> Floats:
     return np.sqrt(np.maximum(variance, 0.0))
 
 
+def _apart(error, reference):
+    """Standard errors relative to one factor, if estimates are independent."""
+    return np.where(np.arange(len(error)) == reference, 0.0, np.hypot(error, error[reference]))
+
+
 # By rank and last click -------------------------------------------------------------
 #: Standard deviation of a pair about the sum of its effects: start, least and greatest.
 _SPREAD, _LEAST_SPREAD, _MOST_SPREAD = 0.5, 0.02, 5.0
@@ -187,8 +181,6 @@ class PairCurve(NamedTuple):
 
     log_examination: Floats  # (n_factors,)
     standard_error: Floats  # (n_factors,)
-    effects: Floats  # (n_factors,), alone: log examination of a pair that was never shown
-    spread: float
     n_iter: int
 
 
@@ -203,7 +195,7 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
     pairs that follow no pattern are shrunk little, and few clicks tell little of a pair.
     """
     seen, factor = np.unique(cells.factor, return_inverse=True)
-    choice = ClickChoice.from_rows(cells.doc, cells.clicks)
+    choice = GroupedLogit.from_rows(cells.doc, cells.clicks)
     factor, log_weight = factor[choice.rows], np.log(cells.weight[choice.rows])
 
     def information(shares):
@@ -238,26 +230,21 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
         if abs(np.log(tau / last)) < _LEAST_CHANGE:
             break
         point = np.append(found.at[:n_effects], found.at[n_effects:] * last / tau)
-    if not found.converged:
-        warn_user(
-            f"Examination by pairs of ranks did not converge in {found.n_iter} Newton steps, and "
-            "is inexact: the clicks hardly determine it. Log more sessions, or use PBMModel.",
-            ConvergenceWarning,
-        )
-    total = mean + effects @ (spread * found.at[:n_effects])
-    result, error = total.copy(), np.full(len(total), np.hypot(last, spread.mean()))
+    else:
+        found = found._replace(converged=False)
+    warn_unless_converged(found, "Examination by pairs of ranks")
+    # A pair that was never shown has its effects alone.
+    result = mean + effects @ (spread * found.at[:n_effects])
+    error = np.full(len(result), np.hypot(last, spread.mean()))
     result[seen] = mean[seen] + design @ found.at
     error[seen] = _standard_error(known, design, last)
-    return PairCurve(result, error, total, last, n_iter)
+    return PairCurve(result, error, n_iter)
 
 
 def _standard_error(known, design, spread):
     """Standard error of log examination relative to the first factor."""
     if len(known.own) > MAX_DENSE:
-        error = 1 / np.sqrt(known.diagonal + spread**-2.0)
-        error = np.hypot(error, error[0])
-        error[0] = 0.0
-        return error
+        return _apart(1 / np.sqrt(known.diagonal + spread**-2.0), 0)
     covariance = design @ (design @ np.linalg.inv(_precision(design, known))).T
     return relative_errors(covariance, 0)
 

@@ -19,7 +19,7 @@ from torch.nn.functional import logsigmoid
 from .._base._typing import Bools, Floats
 from .._log._cells import loss_scale
 from .._log._segments import TINY
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from .._models._tabular import fit_factors
 from ._lists import CLICK_ONLY, LOSSES, ListLoss, list_log_softmax, log_exposure
 from ._networks import ListScores, stream
@@ -51,7 +51,7 @@ def fit_dual(
     the last batches. ``learning_rate`` is the step size of the logits, and ``max_weight`` an upper
     bound on the inverse weights of both parts. The learner holds the network afterwards.
     """
-    training = log.tempered(learner.traffic_exponent)[0].comparable()
+    training = log.tempered(learner.traffic_exponent).comparable()
     validation = learner._tempered_validation()
     if validation is not None:
         validation = validation.comparable()
@@ -72,7 +72,7 @@ def fit_dual(
     part = log.sample().times(log.traffic_factors(learner.traffic_exponent))
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
-    choice = ClickChoice.of_log(part)
+    choice = GroupedLogit.of_log(part)
     return choice.likeliest_examination(relevance, part.bias, start - start.mean())
 
 
@@ -92,7 +92,7 @@ def fit_towers(
     likelihood at the current expectations equals that of the likelihood (Fisher's identity), so
     that no E-step is needed.
     """
-    training, _ = log.tempered(learner.traffic_exponent)
+    training = log.tempered(learner.traffic_exponent)
     by_steps = learning_rate is not None
     with learner._seeded():
         network = learner._network(log.features)
@@ -259,12 +259,18 @@ class ListTarget:
 
         For a listwise loss, pages of one row are joined, and weights are exposures.
         """
-        factor = log.traffic_factors(traffic_exponent)[log.query]
-        clicks, weight = self.clicks * factor, log.weight * factor
-        if self.loss == "softmax":
-            log = log.comparable()
-            weight = log.weight if self.examination is None else weight * self.examination
-        return replace(log, clicks=clicks.astype(np.float32), weight=weight.astype(np.float32))
+        factor = log.traffic_factors(traffic_exponent)
+        given = replace(log, clicks=self.clicks, propensity=self.examination)
+        clicks = given.by_chunk(lambda part: part.clicks * factor[part.query], np.float32)
+        log = replace(log.comparable() if self.loss == "softmax" else log, clicks=clicks)
+        if self.loss == "softmax" and self.examination is None:
+            return log
+
+        def weights(part):
+            weight = part.weight * factor[part.query]
+            return weight if part.propensity is None else weight * part.propensity
+
+        return replace(log, weight=given.by_chunk(weights, np.float32))
 
 
 def fit_listwise(
@@ -313,7 +319,7 @@ def fit_best_of(
 
     The queries that early stopping holds out are the same for all targets, and so are the initial
     weights. If the learner was given a log for early stopping, whose propensities are then its
-    examination, it takes their place. Their clicks are compared by :class:`ClickChoice` with the
+    examination, it takes their place. Their clicks are compared by :class:`GroupedLogit` with the
     logits :math:`w s + \log
     o`; :math:`w \ge 0` is fitted to them, because weighted losses leave the scale of scores free.
     Scores that undo a wrong examination would explain the clicks best. If the clicks ask for a
@@ -409,7 +415,7 @@ def compared(log: ClickLog, scores: Mapping[str, Floats]) -> pd.DataFrame:
     The propensities of the log are examination. Columns are the ``loss`` per click, its ``excess``
     over the smallest with ``standard_error``, and the two numbers fitted.
     """
-    clicks = ClickChoice.of_log(log)
+    clicks = GroupedLogit.of_log(log)
     query = np.unique(log.query[clicks.rows[clicks.starts]], return_inverse=True)[1]
     log_examination = np.log(np.maximum(log.propensity, TINY))
 

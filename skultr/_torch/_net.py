@@ -285,7 +285,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     def _tempered_validation(self):
         """The log for early stopping with its traffic tempered; None if there is none."""
         log = self._validation
-        return None if log is None else log.tempered(self.traffic_exponent)[0]
+        return None if log is None else log.tempered(self.traffic_exponent)
 
     def _train_on_more(self, log, task):
         """Continue the training of the fitted network on a further log."""
@@ -408,9 +408,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         held_out = np.zeros(len(log.query_ids), dtype=bool)
         if not self.early_stopping:
             return held_out
-        asked = np.zeros(len(held_out), dtype=bool)
-        asked[log.query[mass > 0]] = True
-        queries = np.flatnonzero(asked)
+        queries = np.flatnonzero(log.by_query(mass))
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):
             warn_user(

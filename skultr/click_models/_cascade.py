@@ -17,7 +17,6 @@ import pandas as pd
 from .._log._segments import rectangles
 from .._models._browsing import (
     chain_click_probability,
-    chain_conditional_click_probability,
     draw_chain_clicks,
 )
 from ..exceptions import ClickDataWarning, warn_user
@@ -37,10 +36,7 @@ class ChainMixin:
     """
 
     def _probability(self, parameters, position, bias, clicks):
-        chances = self._transitions(parameters, position)
-        if clicks is None:
-            return chain_click_probability(*chances)
-        return chain_conditional_click_probability(*chances, clicks)
+        return chain_click_probability(*self._transitions(parameters, position), clicks)
 
     def _draw(self, parameters, position, bias, rng):
         return draw_chain_clicks(*self._transitions(parameters, position), rng)
@@ -55,7 +51,7 @@ class ChainMixin:
         for _, place in rectangles(log.offsets):
             inside = place >= 0
             doc = log.doc[place]
-            block = {name: np.where(inside, of[doc], 0.0) for name, of in tables.items()}
+            block = {name: np.where(inside, table[doc], 0.0) for name, table in tables.items()}
             attraction, *chances = self._transitions(block, log.position[place])
             click = chain_click_probability(attraction, *chances)
             examined[place[inside]] = click[inside] / attraction[inside]
@@ -153,7 +149,7 @@ def examination_by_position(log, examined):
     sums = np.zeros((3, int(log.position.max()) + 1))
     for part in log.chunks():
         columns = examined(part) * part.weight, part.weight, part.clicks
-        sums += [np.bincount(part.position, of, sums.shape[1]) for of in columns]
+        sums += [np.bincount(part.position, column, sums.shape[1]) for column in columns]
     positions = np.unique(log.position)
     examination, impressions, clicks = sums[:, positions]
     columns = {"examination": examination / impressions}
@@ -459,7 +455,7 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
         place, last = last_clicks(part)
         clicked, above = part.clicks > 0, place < last
         lengths = np.diff(part.offsets)
-        bottom, top = (np.repeat(of, lengths) for of in (lengths, part.offsets[:-1]))
+        bottom, top = (np.repeat(ends, lengths) for ends in (lengths, part.offsets[:-1]))
         at_last = clicked & (place == last) & (last < bottom)
         rows_and_codes = (
             (clicked, part.doc),

@@ -83,8 +83,8 @@ class UBMModel(ProductModel):
         first rank; with ``prior="logged"`` also ``lower``, ``upper``, ``effective_sample`` and
         ``prior_mean``, as in :class:`PBMModel`.
     examination_ : DataFrame
-        One row per ``rank`` and ``last_click`` (index): ``examination`` relative to the first
-        rank, ``impressions`` and ``clicks``.
+        One row per ``rank`` and ``last_click`` (index) of the log: ``examination`` relative to
+        the first rank, ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
         Log likelihood plus log prior after each round of EM; it never falls. With
         ``solver="gradient"``, of the EM over the parameters that all documents share. Not with
@@ -144,35 +144,81 @@ class UBMModel(ProductModel):
         _check_depth(n_ranks)
         last = np.concatenate([_last_positions(part) for part in log.chunks()])
         pair = pair_codes(log.position - 1, last, n_ranks)
-        return replace(log, bias=pair, bias_values=np.arange(n_ranks**2))
+        # The pairs that occur are the bias factors, and the first rank is one in any case.
+        pairs, bias = np.unique(np.append(pair, 0), return_inverse=True)
+        return replace(log, bias=bias[:-1], bias_values=pairs)
 
     def _fit(self, log, task):
         # Ranks are connected by documents that moved; last clicks alone do not compare them.
         warn_unless_identifiable(_by_rank(log), network=self.solver == "gradient")
-        n_ranks = int(log.position.max())
-        cells = Cells.from_rows(log.doc, log.bias, log.clicks, log.weight, log.n_docs, n_ranks**2)
-        examination = self._solve_product(log, cells, task)
-        self._examination = np.tril(examination.reshape(n_ranks, n_ranks))
-        self.examination_ = _pairs_table(self._examination, cells)
+        self._pairs, self._n_ranks = log.bias_values, int(log.position.max())
+        n_pairs = len(self._pairs)
+        cells = Cells.from_rows(log.doc, log.bias, log.clicks, log.weight, log.n_docs, n_pairs)
+        self._examination = self._solve_product(log, cells, task)
+        if not self._reads_places:
+            alone, later, after = self._unseen
+            self._unseen = alone / self._scale, later, after / self._scale
+        rank, last = np.divmod(self._pairs, self._n_ranks)
+        index = pd.MultiIndex.from_arrays([rank + 1, last], names=["rank", "last_click"])
+        columns = {"impressions": cells.weight_of_factors, "clicks": cells.clicks_of_factors}
+        self.examination_ = pd.DataFrame({"examination": self._examination, **columns}, index)
 
     def _compared_examination(self, log, cells):
-        n_ranks = int(log.position.max())
-        effects, mean, spread = _effects(cells, n_ranks)
-        curve = pair_curve(cells, effects, mean, spread)
-        self.n_iter_ = curve.n_iter
+        n_pairs, n_ranks = cells.n_factors, self._n_ranks
+        by_rank, by_distance, distance = self._groups(cells)
+        # Beside the pairs: each rank without a click above, and each distance at the first rank.
+        rank = np.concatenate([self._pairs // n_ranks, np.arange(n_ranks), np.zeros(n_ranks, int)])
+        distance = np.concatenate([distance, np.zeros(n_ranks, int), np.arange(n_ranks)])
+        n_groups, clicked = by_rank[-1] + 1, np.flatnonzero(distance)
+        row = np.append(np.arange(len(rank)), clicked)
+        column = np.append(by_rank[rank], n_groups + by_distance[distance[clicked] - 1])
+        n_effects = n_groups + int(by_distance.max(initial=-1)) + 1
+        effects = csr_array((np.ones(len(row)), (row, column)), (len(rank), n_effects))
+        mean, depth = unknown_curve(
+            np.bincount(by_rank, np.arange(1, n_ranks + 1)) / np.bincount(by_rank)
+        )
+        spread = np.append(depth, np.full(n_effects - n_groups, _DISTANCE_SPREAD))
+        curve = pair_curve(cells, effects, mean[by_rank[rank]], spread)
+        self.n_iter_, error = curve.n_iter, curve.standard_error[:n_pairs]
         log_examination = curve.log_examination - curve.log_examination[0]
         # A rare pair is not more examined than any other surely is: a click would be certain.
-        most = np.max(log_examination - 2 * curve.standard_error)
-        return np.exp(np.minimum(log_examination, max(most, 0.0))), curve.standard_error
+        most = max(np.max(log_examination[:n_pairs] - 2 * error), 0.0)
+        found, alone, after = np.split(
+            np.exp(np.minimum(log_examination, most)), [n_pairs, n_pairs + n_ranks]
+        )
+        self._unseen = alone, alone / alone[0], after
+        return found, error
 
     def _fitted_prior(self, log, cells, known):
         """Each pair has a prior: examination by rank or by distance."""
-        n_ranks = int(log.position.max())
+        ones = np.ones(self._n_ranks)
         if self.prior is None:
+            self._unseen = 0.5 * ones, ones, 0.5 * ones
             return start_tables(cells)["examination"], WEAK
-        curve = self._pooled_examination(log, cells, _joined_groups(cells, n_ranks), known)
-        mean = np.clip(curve, 1e-4, 1 - 1e-4)
+        by_rank, by_distance, distance = self._groups(cells)
+        # Without any click that has a row below it, the curve by rank stands for that by distance.
+        after = np.append(0, by_rank[:-1])
+        if distance.any():
+            after = by_rank[-1] + 1 + np.append(0, by_distance)
+        group = np.where(distance, after[distance], by_rank[self._pairs // self._n_ranks])
+        mean = np.clip(self._pooled_examination(log, cells, group, known), 1e-4, 1 - 1e-4)
+        of_group = np.zeros(max(by_rank[-1], after[-1]) + 1)
+        of_group[group] = mean
+        self._unseen = of_group[by_rank], ones, of_group[after]
         return mean, (PRIOR_WEIGHT * mean, PRIOR_WEIGHT * (1 - mean))
+
+    def _groups(self, cells):
+        """Groups of ranks and of distances from the last click above, where few rows have
+        neighbours as company, and the distance of each pair, 0 without such a click."""
+        rank, last = np.divmod(self._pairs, self._n_ranks)
+        distance, weight = (rank + 1 - last) * (last > 0), cells.weight_of_factors
+        by_distance = np.bincount(distance, weight, self._n_ranks)[1:]
+        by_rank = np.bincount(rank, weight, self._n_ranks)
+        return (
+            factor_groups(by_rank, GROUP_IMPRESSIONS),
+            factor_groups(by_distance, GROUP_IMPRESSIONS),
+            distance,
+        )
 
     def _probability(self, parameters, position, bias, clicks):
         grid, place = self._grid(parameters["relevance"], position)
@@ -203,14 +249,18 @@ class UBMModel(ProductModel):
 
     def _examination_at(self, position, inside):
         """Examination for ranks 1 to the deepest in X, and for an additional one of padding."""
-        known = len(self._examination)
+        known, (alone, later, after) = self._n_ranks, self._unseen
         n_ranks = int(position[inside].max(initial=1)) + 1
         warn_about_unknown(inside & (position > known), position)
         rank, last = np.indices((n_ranks, n_ranks))
         near = np.minimum(rank, known - 1)
         # The same distance from the last click, if there is a click.
-        moved = np.clip(last - (rank - near), np.minimum(last, 1), near)
-        return self._examination[near, moved]
+        last = np.clip(last - (rank - near), np.minimum(last, 1), near)
+        unseen = np.where(last, later[near] * after[(near + 1 - last) * (last > 0)], alone[near])
+        place = np.searchsorted(self._pairs, near * known + last).clip(max=len(self._pairs) - 1)
+        seen = self._pairs[place] == near * known + last
+        most = self._examination.max()
+        return np.where(seen, self._examination[place], np.minimum(unseen, most))
 
 
 def _by_rank(log):
@@ -235,53 +285,3 @@ def _last_positions(log):
     last = np.maximum.accumulate(np.where(log.clicks > 0, row, -1))
     above = np.append(-1, last[:-1])
     return np.where(above >= starts, log.position[above], 0) * (place > 1)
-
-
-def _effects(cells, n_ranks):
-    """Effects of the rank and of the distance from the last click on log examination: a sparse
-    (n_ranks**2, n_effects), the log examination without effects, and the effects' spread."""
-    rank, last = (of.ravel() for of in np.indices((n_ranks, n_ranks)))
-    weight = cells.by_factor(cells.weight)
-    by_rank = factor_groups(np.bincount(rank, weight), GROUP_IMPRESSIONS)
-    distance = np.clip(rank + 1 - last, 1, n_ranks) * (last > 0)
-    below = np.bincount(distance, weight)[1:] if last.any() else np.zeros(0)
-    by_distance = factor_groups(below, GROUP_IMPRESSIONS)
-    n_groups = by_rank[-1] + 1
-    clicked = np.flatnonzero(last)
-    row = np.append(np.arange(len(rank)), clicked)
-    column = np.append(by_rank[rank], n_groups + by_distance[distance[clicked] - 1])
-    n_effects = n_groups + (int(by_distance.max(initial=-1)) + 1)
-    effects = csr_array((np.ones(len(row)), (row, column)), (len(rank), n_effects))
-    mean, depth = unknown_curve(
-        np.bincount(by_rank, np.arange(1, n_ranks + 1)) / np.bincount(by_rank)
-    )
-    spread = np.append(depth, np.full(n_effects - n_groups, _DISTANCE_SPREAD))
-    return effects, mean[by_rank[rank]], spread
-
-
-def _joined_groups(cells, n_ranks):
-    """Group of each (rank, last click), from 0 without gaps: by rank without a click above, and
-    else by distance, with few neighbours joined."""
-    rank, last = np.indices((n_ranks, n_ranks))
-    distance = np.clip(rank + 1 - last, 1, max(n_ranks - 1, 1))
-    group = np.where(last == 0, rank, n_ranks + distance - 1).ravel()
-    weight = np.bincount(group[cells.factor], cells.weight, minlength=2 * n_ranks)
-    by_rank, by_distance = (factor_groups(of, GROUP_IMPRESSIONS) for of in np.split(weight, 2))
-    # Without any click that has a row below it, the curve by rank stands for that by distance.
-    first = by_rank[-1] + 1 if weight[n_ranks:].any() else 0
-    return np.concatenate([by_rank, first + by_distance if first else by_rank])[group]
-
-
-def _pairs_table(examination, cells):
-    n_ranks = len(examination)
-    rank, last = np.tril_indices(n_ranks)
-    index = pd.MultiIndex.from_arrays([rank + 1, last], names=["rank", "last_click"])
-    cell = rank * n_ranks + last
-    return pd.DataFrame(
-        {
-            "examination": examination[rank, last],
-            "impressions": cells.by_factor(cells.weight)[cell],
-            "clicks": cells.by_factor(cells.clicks)[cell],
-        },
-        index=index,
-    )

@@ -16,7 +16,8 @@ from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import Column, Floats, Predictor, RandomState, Table
 from .._log._roles import column_names, count_rows, is_frame, read_column, without_column
 from ..metrics._query_means import bootstrap, detectable, holm_adjusted, sign_flips
-from ..metrics._scorers import RANKING_METRICS, AnnotatedDocuments, metric_by_query
+from ..metrics._ranking import RANKING_METRICS
+from ..metrics._scorers import AnnotatedDocuments, metric_by_query
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from .._base._sklearn import Interval, validate_params
-from .._base._typing import ArrayLike, Column, Floats, Frame, Ints, RandomState
+from .._base._typing import ArrayLike, Column, Frame, RandomState
 from .._log._reader import take_clicks
 from .._log._roles import read_column, read_role
 from .._log._segments import TINY, as_array, encode, offsets_from_sorted, pad, rank_in_segment
@@ -428,18 +428,18 @@ def interleaving_outcome(
     """
     X, y, _ = take_clicks(X, y, "interleaving_outcome")
     session, group = _read(X, y, cluster)
-    teams = _read_teams(read_role(X, "team"))
+    names, values, are_ranks = _read_teams(read_role(X, "team"))
     row = np.flatnonzero(y)
     row = row[np.lexsort((read_role(X, "position")[row], session[row]))]
     active, first, clicked = np.unique(session[row], return_index=True, return_inverse=True)
-    credit = teams.values[row]
-    if teams.are_ranks:  # what both are credited with counts for none
+    credit = values[row]
+    if are_ranks:  # what both are credited with counts for none
         best = np.append(credit[first[1:] - 1], credit[-1:], axis=0).min(axis=1)
         credit = (credit <= best[clicked, None]) * 1.0
         credit -= credit.min(axis=1, keepdims=True)
     n_sessions = np.bincount(group[np.unique(session, return_index=True)[1]])
     cluster_of, level, pairs = group[row[first]], 1 - confidence_level, []
-    couples = [*combinations(range(len(teams.names)), 2)]
+    couples = [*combinations(range(len(names)), 2)]
     for a, b in couples:
         won_a, won_b = _winners(clicked, credit[:, a], credit[:, b], len(active))
         clicks = np.bincount(clicked, credit[:, b] - credit[:, a], len(active))
@@ -449,7 +449,7 @@ def interleaving_outcome(
         found["sessions_needed"] = _needed(
             *sums[:2], n_sessions, level / len(couples), effect, power, sequential
         )
-        pairs.append({"a": teams.names[a], "b": teams.names[b]} | found)
+        pairs.append({"a": names[a], "b": names[b]} | found)
     pairs = pd.DataFrame(pairs)
     pairs["p_value"] = holm_adjusted(pairs["p_value"].to_numpy())
     pairs.loc[pairs["p_value"] <= level, "sessions_needed"] = 0.0
@@ -557,15 +557,7 @@ def _verdict(row, level, effect):
 
 
 # Teams --------------------------------------------------------------------------------
-class _Teams(NamedTuple):
-    """What texts of teams say."""
-
-    names: list[str]  # of the rankings
-    values: Floats  # of shape (n_rows, n_rankings): ranks, or shares that sum to 1
-    are_ranks: bool
-
-
-def _team_texts(values: Floats, names: list[str], sign: str) -> tuple[list[str], Ints]:
+def _team_texts(values, names, sign):
     """Distinct texts of ranks (sign "#") or shares ("=") of the rankings, and that of each row."""
     which, values = np.zeros(len(values), dtype=int), np.round(values, 4)
     for column in values.T:
@@ -577,8 +569,8 @@ def _team_texts(values: Floats, names: list[str], sign: str) -> tuple[list[str],
     return texts, which
 
 
-def _read_teams(team: Column) -> _Teams:
-    """Rankings, and their ranks or shares in each row."""
+def _read_teams(team):
+    """Names of the rankings; their ranks, or shares that sum to 1, in each row; which of these."""
     code, texts = pd.factorize(team)
     found = [[_PART.fullmatch(part) for part in f"{text}".split(" ")] for text in texts]
     parts = [[part.groups() for part in text if part] for text in found]
@@ -595,4 +587,4 @@ def _read_teams(team: Column) -> _Teams:
             f"team holds {list(texts[:3])}, ...; expected texts of one Interleaver, which name "
             "two or more rankings."
         )
-    return _Teams(names, (table if are_ranks else table / total)[code], are_ranks)  # as rounded
+    return names, (table if are_ranks else table / total)[code], are_ranks  # as rounded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -372,10 +373,12 @@ def _clicks(pages, due, table, method, given):
         if method == "pbm":
             values, _ = propensities(given["propensity"], log, default=_refuse_to_assume)
             values = log.rows.replace("propensity", values)["propensity"]
-            exposure = _positive(values, log.row, "propensity")
+            exposure = _positive(values, log, "propensity")
             slope = log.mean_by_position(exposure)
         else:
-            shown = log.weight / _probability(log, given["probability"])
+            if given["probability"] is not None:
+                values = np.asarray(given["probability"], dtype=float)
+                shown = shown / _positive(values, log, "probability")
             exposure, slope = 1.0, np.ones(len(slope))
             (_, row_unit), (unit, there) = log.shown_cells, pages.cell()
         exposed, total = (np.bincount(row_unit, shown * of) for of in (exposure, log.rate))
@@ -385,21 +388,12 @@ def _clicks(pages, due, table, method, given):
             there, slope[pages.slot] * (total / np.maximum(exposed, TINY))[unit], clicks
         )
     exposed, carried = shown * slope[log.slot], np.bincount(unit, due * there * slope[pages.slot])
-    return (
-        clicks,
-        support_of(pages, due, there),
-        _effective(log, row_unit, shown, exposed, carried),
-    )
-
-
-def _effective(log, row_unit, shown, exposed, carried):
-    """Clicks of equal weight that tell as much, (Σ w)² / Σ w² (Kish)."""
-    size = max(row_unit.max() + 1, len(carried))
-    total = np.bincount(row_unit, exposed, size)
-    of_unit = np.append(carried, np.zeros(size - len(carried))) / np.maximum(total, TINY)
-    weight = of_unit[row_unit] * shown / log.weight
-    clicks = log.rate * log.weight
-    return float((weight * clicks).sum() ** 2 / max((weight**2 * clicks).sum(), TINY))
+    # Clicks of equal weight that tell as much, (Σ w)² / Σ w² (Kish).
+    carried = np.append(carried, np.zeros(max(row_unit.max() + 1 - len(carried), 0)))
+    told = carried / np.maximum(np.bincount(row_unit, exposed, len(carried)), TINY)
+    weight, n_clicks = told[row_unit] * shown / log.weight, log.rate * log.weight
+    effective = (weight * n_clicks).sum() ** 2 / max((weight**2 * n_clicks).sum(), TINY)
+    return clicks, support_of(pages, due, there), float(effective)
 
 
 def _by_model(pages, model):
@@ -412,14 +406,10 @@ def _by_model(pages, model):
             roles = {name: of for name, of in log.roles.items() if of is not None}
             model = clone(model).fit(log.X, log.y, log.sample_weight, **roles)
     row = first_rows(log.pair, len(log.pair_query))[pages.pair]
-    predicted = model.predict_click(
-        safe_indexing(log.X, row),
-        conditional=False,
-        qid=log.rows["qid"][row],
-        session=pages.ranking,
-        doc=None if log.rows["doc"] is None else log.rows["doc"][row],
-        position=log.slot_position[pages.slot],
-    )
+    roles = {"qid": log.rows["qid"][row], "session": pages.ranking}
+    roles["doc"] = None if log.rows["doc"] is None else log.rows["doc"][row]
+    roles["position"] = log.slot_position[pages.slot]
+    predicted = model.predict_click(safe_indexing(log.X, row), conditional=False, **roles)
     predicted = np.asarray(predicted, dtype=float)
     if not ((predicted >= 0) & (predicted <= 1)).all():  # also NaN
         raise ValueError(
@@ -436,28 +426,21 @@ def _refuse_to_assume():
     )
 
 
-def _probability(log, probability):
-    if probability is None:
-        return 1.0
-    probability = np.asarray(probability, dtype=float)
-    if probability.shape != (log.rows.n_rows,):
-        raise ValueError(
-            f"probability has the shape {probability.shape}; expected one per row of X."
-        )
-    return _positive(probability, log.row, "probability")
-
-
-def _positive(values, shown, name):
-    wrong = ~((values[shown] > 0) & (values[shown] <= 1))
+def _positive(values, log, name):
+    """The numbers of the shown rows, after their checks."""
+    if values.shape != (log.rows.n_rows,):
+        raise ValueError(f"{name} has the shape {values.shape}; expected one per row of X.")
+    wrong = ~((values[log.row] > 0) & (values[log.row] <= 1))
     if wrong.any():
-        row = shown[wrong.argmax()]
+        row = log.row[wrong.argmax()]
         raise ValueError(
             f"{name} is {values[row]:g} in row {row}, which was shown; expected a number in "
             "(0, 1] there."
         )
-    return values[shown]
+    return values[log.row]
 
 
+@dataclass(eq=False, repr=False)
 class PolicyValueScorer(Scorer):
     """Scorer: expected clicks per page if the estimator ranked the documents of each query.
 
@@ -479,20 +462,15 @@ class PolicyValueScorer(Scorer):
     True
     """
 
-    _roles = (*ROLES, "sample_weight")
+    method: str = "dr"
+    _: KW_ONLY
+    model: Any = None
+    propensity: Any = None
+    gain: str = "clicks"
+    k: int | None = None
 
-    @validate_params(_CONSTRAINTS, prefer_skip_nested_validation=True)
-    def __init__(
-        self,
-        method: str = "dr",
-        *,
-        model: Any = None,
-        propensity: Any = None,
-        gain: str = "clicks",
-        k: int | None = None,
-    ) -> None:
-        self.method, self.gain, self.k = method, gain, k
-        self.model, self.propensity = model, propensity
+    _constraints = _CONSTRAINTS
+    _roles = (*ROLES, "sample_weight")
 
     def __call__(
         self, estimator: Predictor, X: Table, y: Column | str | None = None, **roles: Column | None

@@ -18,7 +18,7 @@ from scipy.linalg import lstsq
 from scipy.special import xlog1py, xlogy
 
 from .._base._typing import Floats
-from .._models._solve import ClickChoice, maximise
+from .._models._solve import GroupedLogit, maximise, warn_unless_converged
 
 #: Clicks that the prior adds to each cell: they keep rates above 0 and set those of empty cells.
 _PRIOR = 0.5
@@ -162,6 +162,7 @@ class WithinDocuments:
 
         start = np.log(self.center).ravel()
         found = maximise(objective, start, solve=newton_step, tol=_TOL, longest=_LONGEST)
+        warn_unless_converged(found, "The matrix of click rates")
         return np.exp(found.at).reshape(self.shape)
 
     def contributions(self, rate: Floats) -> sparse.csr_array:
@@ -181,14 +182,13 @@ class WithinDocuments:
     def centered(self, rate: Floats, change: Floats) -> Floats:
         """Changes of the logarithms of rates, less their weighted mean in each group."""
         _, weight = self.sums
-        share = weight * rate
-        share /= share.sum(axis=1, keepdims=True)
+        share = weight * rate / (weight * rate).sum(axis=1, keepdims=True)
         return change - (share * change).sum(axis=-1, keepdims=True)
 
     @cached_property
     def _choice(self):
         """Where the clicks of each unit fall."""
-        return ClickChoice.from_rows(self.unit, self.clicks)
+        return GroupedLogit.from_rows(self.unit, self.clicks)
 
     @cached_property
     def _cell(self):
@@ -244,11 +244,9 @@ def fit_low_rank(
         left, right = _rank_one(table.center * min(1.0, 0.999 / table.center.max()))
         start = LowRankFit(left, right, *table.score(left @ right.T))
     fit = start if rank == 1 else _with_one_more(start)
-    ends = [fit.left.size]
 
     def fit_at(point):
-        left, right = np.split(point, ends)
-        left, right = left.reshape(-1, rank), right.reshape(-1, rank)
+        left, right = (part.reshape(-1, rank) for part in np.split(point, [fit.left.size]))
         return LowRankFit(left, right, *table.score(left @ right.T))
 
     def objective(point):
@@ -264,7 +262,9 @@ def fit_low_rank(
         return lstsq(matrix, gradient, cond=1e-10)[0]
 
     start = np.concatenate([fit.left.ravel(), fit.right.ravel()])
-    return fit_at(maximise(objective, start, solve=fisher_step, tol=_TOL).at)
+    found = maximise(objective, start, solve=fisher_step, tol=_TOL)
+    warn_unless_converged(found, f"The matrix of click rates of rank {rank}")
+    return fit_at(found.at)
 
 
 def solve_each(information: Floats, gradients: Floats) -> Floats:

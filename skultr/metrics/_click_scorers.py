@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from numbers import Integral
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
 import narwhals.stable.v2 as nw
@@ -17,16 +17,15 @@ from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, is_frame
 from .._log._segments import as_array, encode
 from ..exceptions import ClickDataWarning, warn_user
-from ._dependence import CMIPEstimator, cmip_score
+from ._dependence import CMIP_CONSTRAINTS, CMIPEstimator, cmip_score
 from ._ranking import as_numbers, flat_columns, refuse_where
-from ._scorers import AnnotatedDocuments, Scorer, model_and_input, one_per_row
+from ._scorers import AnnotatedDocuments, Scorer, describes_a_scorer, model_and_input, one_per_row
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
 
-_ESTIMATORS = ("classifier", "knn", "published")
 
-
+@dataclass(eq=False, repr=False)
 class CMIPScorer(Scorer):
     """Scorer: minus the conditional mutual information with the logging policy, −CMIP.
 
@@ -99,31 +98,16 @@ class CMIPScorer(Scorer):
     True
     """
 
+    _: KW_ONLY
+    logging: str | None = None
+    estimator: CMIPEstimator = "classifier"
+    n_repeats: int = 5
+    random_state: RandomState = 0
+
+    _constraints = CMIP_CONSTRAINTS | {"logging": [str, None]}
     _roles = ("qid", "relevance", "doc", "position", "impressions", "sample_weight")
 
-    def __init__(
-        self,
-        *,
-        logging: str | None = None,
-        estimator: CMIPEstimator = "classifier",
-        n_repeats: int = 5,
-        random_state: RandomState = 0,
-    ) -> None:
-        if estimator not in _ESTIMATORS:
-            raise ValueError(
-                f"There is no estimator {estimator!r} of CMIP; expected one of {_ESTIMATORS}."
-            )
-        if not (isinstance(n_repeats, Integral) and n_repeats >= 1):
-            raise ValueError(f"n_repeats must be a whole number from 1, got {n_repeats!r}.")
-        if not (logging is None or isinstance(logging, str)):
-            raise ValueError(
-                f"logging must be the name of a column of X, or None, got {logging!r}."
-            )
-        self.logging = logging
-        self.estimator = estimator
-        self.n_repeats = n_repeats
-        self.random_state = random_state
-
+    @describes_a_scorer
     def __call__(
         self,
         estimator: Predictor,
@@ -141,8 +125,7 @@ class CMIPScorer(Scorer):
 
         Parameters
         ----------
-        estimator : object
-            With a method ``predict(X)`` that returns one score per row.
+        {estimator}
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : ignored
         sample_weight : array-like of shape (n_rows,), default=None
@@ -163,6 +146,7 @@ class CMIPScorer(Scorer):
         return -cmip_score(*documents, **settings)
 
 
+@dataclass(eq=False, repr=False)
 class PerplexityScorer(Scorer):
     """Scorer: minus the perplexity of clicks under a model's click probabilities.
 
@@ -210,11 +194,12 @@ class PerplexityScorer(Scorer):
     -2.0
     """
 
-    def __init__(self, *, conditional: bool = True) -> None:
-        if not isinstance(conditional, bool | np.bool_):
-            raise ValueError(f"conditional must be True or False, got {conditional!r}.")
-        self.conditional = conditional
+    _: KW_ONLY
+    conditional: bool = True
 
+    _constraints = {"conditional": ["boolean"]}
+
+    @describes_a_scorer
     def __call__(
         self,
         estimator: Predictor,
@@ -242,11 +227,8 @@ class PerplexityScorer(Scorer):
             Held-out rows of the log. A dataset has its own clicks and roles.
         y : array-like of shape (n_rows,)
             Clicks or click rates.
-        sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``.
-        qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
-                array-like of shape (n_rows,), default=None
-            Roles as keywords; they take precedence over columns.
+        {sample_weight}
+        {roles}
 
         Returns
         -------

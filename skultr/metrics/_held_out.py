@@ -3,12 +3,14 @@ fell."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from .._base._sklearn import Interval, StrOptions
 from .._base._typing import (
     AnyFrame,
     ArrayLike,
@@ -26,16 +28,14 @@ from .._log._faults import count_of
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
 from .._log._segments import encode, offsets_from_sorted, sort_in_segment
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
-from ..propensity._source import RowsOfLog, propensities
+from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ._ranking import average_runs, refuse_where
-from ._scorers import Scorer, one_per_row, predict_within
+from ._scorers import Scorer, describes_a_scorer, one_per_row, predict_within
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
-
-_METRICS = ("arp", "dcg", "precision")
 
 
 class IPSEstimate(NamedTuple):
@@ -66,6 +66,7 @@ class IPSEstimate(NamedTuple):
 class EstimateScorer(Scorer):
     """Scorers whose score is the ``value`` of what ``estimate`` returns."""
 
+    @describes_a_scorer
     def __call__(
         self,
         estimator: Predictor,
@@ -77,8 +78,7 @@ class EstimateScorer(Scorer):
 
         Parameters
         ----------
-        estimator : object
-            With a method ``predict(X)`` that returns one score per row.
+        {estimator}
         X, y, **roles
             See :meth:`estimate`.
 
@@ -90,6 +90,8 @@ class EstimateScorer(Scorer):
         return self.estimate(estimator, X, y, **roles).value
 
 
+@describes_a_scorer
+@dataclass(eq=False, repr=False)
 class IPSScorer(EstimateScorer):
     r"""Scorer: a ranking metric of an estimator's predictions, estimated from clicks.
 
@@ -112,11 +114,7 @@ class IPSScorer(EstimateScorer):
         :math:`-\mathrm{rank}` (average relevance position).
     k : int or None, default=10
         Ranks that count; None for all. "arp" always counts all.
-    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Source of the examination probabilities: the role ``propensity`` of each row (also if
-        None); one number per position, from position 1; or an estimator, which is cloned and
-        fitted on the clicks that are scored. ``FrozenEstimator(fitted)`` uses a fitted estimator
-        as it is, which is faster in a search and the same for all folds.
+    {propensity}
     clip : float in (0, 1], default=None
         Lower propensities are raised to this value: less variance, and a bias towards the old
         ranking.
@@ -172,33 +170,22 @@ class IPSScorer(EstimateScorer):
     0.4
     """
 
-    def __init__(
-        self,
-        metric: Literal["arp", "dcg", "precision"] = "dcg",
-        *,
-        k: int | None = 10,
-        propensity: ArrayLike | Estimator | None = None,
-        clip: float | None = None,
-        normalize: bool = False,
-    ) -> None:
-        if metric not in _METRICS:
-            raise ValueError(
-                f"There is no metric {metric!r} that is linear in clicks; expected one of "
-                f"{sorted(_METRICS)}."
-            )
-        if not (k is None or (isinstance(k, Integral) and k >= 1)):
-            raise ValueError(f"k must be a whole number of ranks from 1, or None, got {k!r}.")
-        if not (clip is None or (isinstance(clip, Real) and 0 < clip <= 1)):
-            raise ValueError(
-                f"clip must lie in (0, 1], got {clip!r}: it is the smallest propensity, and no "
-                "click then weighs more than 1 / clip. None clips nothing."
-            )
-        self.metric = metric
-        self.k = k
-        self.propensity = propensity
-        self.clip = clip
-        self.normalize = normalize
+    metric: Literal["arp", "dcg", "precision"] = "dcg"
+    _: KW_ONLY
+    k: int | None = 10
+    propensity: ArrayLike | Estimator | None = None
+    clip: float | None = None
+    normalize: bool = False
 
+    _constraints = {
+        "metric": [StrOptions({"arp", "dcg", "precision"})],
+        "k": [Interval(Integral, 1, None, closed="left"), None],
+        "propensity": PROPENSITY_CONSTRAINT,
+        "clip": [Interval(Real, 0, 1, closed="right"), None],
+        "normalize": ["boolean"],
+    }
+
+    @describes_a_scorer
     def estimate(
         self,
         estimator: Predictor,
@@ -220,8 +207,7 @@ class IPSScorer(EstimateScorer):
 
         Parameters
         ----------
-        estimator : object
-            With a method ``predict(X)`` that returns one score per row.
+        {estimator}
         X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             A dataset has its own clicks and roles.
             Held-out rows of the log: shown documents, and candidates that were not shown. Also a
@@ -229,11 +215,8 @@ class IPSScorer(EstimateScorer):
             engine adds up equal lists, and their documents are predicted in memory.
         y : array-like of shape (n_rows,) or str
             Clicks or click rates, or the name of the column of X that holds them.
-        sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``.
-        qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
-                array-like of shape (n_rows,), default=None
-            Roles as keywords; they take precedence over columns.
+        {sample_weight}
+        {roles}
 
         Returns
         -------
@@ -329,6 +312,8 @@ class ClickLikelihoodEstimate(NamedTuple):
     n_clicks: float
 
 
+@describes_a_scorer
+@dataclass(eq=False, repr=False)
 class ClickLikelihoodScorer(EstimateScorer):
     r"""Scorer: log-likelihood per held-out click gained by the scores of an estimator, in nats.
 
@@ -349,11 +334,7 @@ class ClickLikelihoodScorer(EstimateScorer):
 
     Parameters
     ----------
-    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Source of the examination probabilities: the role ``propensity`` of each row (also if
-        None); one number per position, from position 1; or an estimator, which is cloned and
-        fitted on the clicks that are scored. ``FrozenEstimator(fitted)`` uses a fitted estimator
-        as it is, which is faster in a search and the same for all folds.
+    {propensity}
     scale : "fit" or float, default="fit"
         Factor :math:`w` of the scores. "fit" takes the likeliest, at least 0, because only the
         order of most rankers means something, not the unit of their scores. This one number is
@@ -427,21 +408,16 @@ class ClickLikelihoodScorer(EstimateScorer):
     (0.059, 0.059)
     """
 
-    def __init__(
-        self,
-        *,
-        propensity: ArrayLike | Estimator | None = None,
-        scale: float | Literal["fit"] = "fit",
-    ) -> None:
-        given = isinstance(scale, Real) and 0 < scale < np.inf
-        if not given and not (isinstance(scale, str) and scale == "fit"):
-            raise ValueError(
-                f"scale must be 'fit' or a positive number, got {scale!r}: it multiplies the "
-                "scores, of which higher must mean more relevant."
-            )
-        self.propensity = propensity
-        self.scale = scale
+    _: KW_ONLY
+    propensity: ArrayLike | Estimator | None = None
+    scale: float | Literal["fit"] = "fit"
 
+    _constraints = {
+        "propensity": PROPENSITY_CONSTRAINT,
+        "scale": [StrOptions({"fit"}), Interval(Real, 0, None, closed="neither")],
+    }
+
+    @describes_a_scorer
     def estimate(
         self,
         estimator: Predictor,
@@ -464,23 +440,19 @@ class ClickLikelihoodScorer(EstimateScorer):
 
         Parameters
         ----------
-        estimator : object
-            With a method ``predict(X)`` that returns one score per row.
+        {estimator}
         X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             A dataset has its own clicks and roles.
             Held-out rows of the log; rows that were not shown are ignored.
         y : array-like of shape (n_rows,)
             Clicks or click rates.
-        sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``.
+        {sample_weight}
         baseline : object, default=None
             Estimator to compare with. The value is then the difference of the two values, with
             the standard error of the difference, which is small where both score alike,
             because they are scored by the same clicks. By default the value is the gain over
             examination alone.
-        qid, session, doc, position, bias, user, propensity, impressions, doc_scope : \
-                array-like of shape (n_rows,), default=None
-            Roles as keywords; they take precedence over columns.
+        {roles}
 
         Returns
         -------
@@ -522,10 +494,10 @@ def _clicked_lists(rows):
             "nowhere else; expected lists of at least two. The rows of one served list have the "
             "same 'session' (and 'qid'), and a split keeps them together: QueryKFold."
         )
-    return ClickChoice.from_rows(rows.list_, clicks, rows.shown)
+    return GroupedLogit.from_rows(rows.list_, clicks, rows.shown)
 
 
-def _centered(scores: Floats, choice: ClickChoice, estimator: Predictor) -> Floats:
+def _centered(scores: Floats, choice: GroupedLogit, estimator: Predictor) -> Floats:
     """Scores minus their mean in the list, so that large offsets cost no precision."""
     used = scores[choice.rows]
     infinite = np.zeros(len(scores), dtype=bool)

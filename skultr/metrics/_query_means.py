@@ -10,7 +10,8 @@ from scipy import stats
 from scipy.stats import norm
 
 from .._base._progress import progress
-from .._base._typing import Bools, Floats
+from .._base._typing import Floats
+from .._log._segments import TINY
 
 #: Cells (resamples times queries) computed at a time.
 _CELLS = 2**21
@@ -35,11 +36,8 @@ def bootstrap(
 
 
 def sign_flips(difference: Floats, n_resamples: int, rng: np.random.RandomState) -> Floats:
-    """Two-sided p-values of mean differences under flips of the signs of queries.
-
-    ``n_resamples`` random flips are counted, or all where there are fewer. (SciPy's permutation
-    test sorts where this draws bits, and took 8 times as long for each column.)
-    """
+    """Two-sided p-values of mean differences under random flips of the signs of queries, or under
+    all where there are fewer. (SciPy's permutation test took 8 times as long for each column.)"""
     total, size = difference.sum(axis=0), np.abs(difference).sum(axis=0)
     reached = np.abs(total) - _ROUNDING * size
     n_reach = np.zeros(len(total))
@@ -50,17 +48,14 @@ def sign_flips(difference: Floats, n_resamples: int, rng: np.random.RandomState)
     n_differing = (difference != 0).sum(axis=0)  # flips of ties change nothing
     for column in np.flatnonzero(n_differing <= np.log2(n_resamples)):
         differing = difference[difference[:, column] != 0, column]
-        places = np.arange(len(differing))
-        kept = np.arange(2 ** len(differing))[:, None] >> places & 1
+        kept = np.arange(2 ** len(differing))[:, None] >> np.arange(len(differing)) & 1
         p_value[column] = np.mean(np.abs(2 * kept @ differing - total[column]) >= reached[column])
     return p_value
 
 
 def detectable(difference: Floats, level: float, power: float) -> Floats:
-    """Smallest true means that a test of this level would find with probability ``power``.
-
-    This is the power of a t-test, which sign flips reach where enough queries differ.
-    """
+    """Smallest true means that a test of this level would find with probability ``power``: that
+    of a t-test, which sign flips reach where enough queries differ."""
     error, varies = _standard_errors(difference)
     size = stats.t.ppf([1 - level / 2, power], len(difference) - 1).sum()
     smallest_p = 2.0 ** (1 - (difference != 0).sum(axis=0))
@@ -71,12 +66,10 @@ def holm_adjusted(p_value: Floats) -> Floats:
     """P-values adjusted by Holm's step-down procedure (1979), for any dependence."""
     order = np.argsort(p_value, kind="stable")
     steps = np.maximum.accumulate(p_value[order] * np.arange(len(order), 0, -1))
-    adjusted = np.empty_like(p_value)
-    adjusted[order] = np.minimum(steps, 1)
-    return adjusted
+    return np.minimum(steps, 1)[np.argsort(order)]
 
 
-def _standard_errors(values: Floats) -> tuple[Floats, Bools]:
+def _standard_errors(values):
     """Standard errors of the means of columns, and whether a column varies at all."""
     n = len(values)
     error = values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(values.shape[1], np.nan)
@@ -84,10 +77,7 @@ def _standard_errors(values: Floats) -> tuple[Floats, Bools]:
 
 
 def _resampled_t(centred, n_resamples, rng):
-    """Means of resamples of the rows, divided by their own standard errors.
-
-    ``centred`` has columns of mean 0 whose standard error is 1.
-    """
+    """Means of resamples of rows whose means are 0, with standard errors of 1, over their own."""
     n, parts = len(centred), []
     for size in progress(_batches(n_resamples, n), "batch of resamples"):
         draws = rng.randint(n, size=(size, n)) + n * np.arange(size)[:, None]
@@ -111,7 +101,6 @@ _LEAST = 10
 #: Sum of squared leads (sessions won, if they are independent) at which intervals for all looks
 #: are narrowest, divided by what makes it so at the level 5 %.
 _MIXTURE = 1000 / 8.8
-_TINY = 1e-300
 
 
 def quantile_of_lead(lead: Floats, level: float, sequential: bool) -> float:
@@ -128,7 +117,7 @@ def p_value_of_lead(lead: Floats, sequential: bool) -> float:
     """Two-sided p-value of no lead: the level whose quantile the sum reaches."""
     squares = (lead**2).sum()
     if not sequential:
-        return float(2 * norm.sf(abs(lead.sum()) / np.sqrt(max(squares, _TINY))))
+        return float(2 * norm.sf(abs(lead.sum()) / np.sqrt(max(squares, TINY))))
     ratio = 1 + squares / _MIXTURE
     return float(min(1.0, np.sqrt(ratio) * np.exp(-(lead.sum() ** 2) / (2 * _MIXTURE * ratio))))
 
@@ -139,10 +128,8 @@ def least_squared_size(size: Floats, z: float) -> float:
 
 
 def ratio_interval(lead: Floats, size: Floats, z: float, unknown: float) -> tuple[float, float]:
-    r"""Ends of all :math:`\theta` whose :math:`\sum_g (S_g - \theta m_g)` is within z errors of 0.
-
-    In too few clusters they are ``unknown`` away from 0.
-    """
+    r"""Ends of all :math:`\theta` whose :math:`\sum_g (S_g - \theta m_g)` is within z errors of 0;
+    ``unknown`` away from 0 in too few clusters."""
     total = size.sum()
     if total**2 <= least_squared_size(size, z):
         return -unknown, unknown

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
@@ -22,7 +22,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import Function, Interval, Options, StrOptions, validate_params
-from .._base._typing import Bools, Column, Floats, Ints
+from .._base._typing import Bools, Column, Floats
 from .._log._segments import as_array, encode, offsets_from_counts, rectangles
 from ..exceptions import warn_user
 
@@ -77,15 +77,19 @@ def _score(
     cutoffs = _check_cutoffs(k)
     y_true, y_score, qid = check_rows(y_true, y_score, qid)
     _check_grades(y_true, options)
-    value = partial(value, **options)
-    values, lengths, ids = values_per_query(value, y_true, y_score, qid, cutoffs, ties)
+    codes, ids = encode(qid)
+    order, offsets = _group(codes, len(ids))
+    lengths, values = np.diff(offsets), np.empty((len(ids), len(cutoffs)))
+    for queries, place in rectangles(offsets):
+        relevance, leads = _rank(y_true, y_score, order, place, ties)
+        values[queries] = value(relevance, leads, lengths[queries], cutoffs, **options)
     if no_relevant != "skip":
         values[np.isnan(values)] = no_relevant
     if per_query:
         columns = [name if k is None else f"{name}@{k}" for k in cutoffs]
         index = pd.Index(ids, name="qid", tupleize_cols=False)
         return pd.DataFrame(values, columns=columns, index=index).assign(n_documents=lengths)
-    mean = mean_of_defined(values, name)
+    mean = _mean_of_defined(values, name)
     return mean if np.ndim(k) else float(mean[0])
 
 
@@ -120,25 +124,6 @@ def _check_grades(y_true, options):
         )
 
 
-def values_per_query(
-    value: Callable[..., Floats],
-    y_true: NDArray[Any],
-    y_score: NDArray[Any],
-    qid: NDArray[Any],
-    cutoffs: list[int | None],
-    ties: str,
-) -> tuple[Floats, Ints, NDArray[Any]]:
-    """Values of a metric for each query and cutoff; rows may be in any order."""
-    codes, ids = encode(qid)
-    order, offsets = _group(codes, len(ids))
-    lengths = np.diff(offsets)
-    values = np.empty((len(ids), len(cutoffs)))
-    for queries, place in rectangles(offsets):
-        relevance, leads = _rank(y_true, y_score, order, place, ties)
-        values[queries] = value(relevance, leads, lengths[queries], cutoffs)
-    return values, lengths, ids
-
-
 def _group(codes, n_codes):
     """Indices of the rows in the order of their codes, and the offsets of the codes."""
     # Transposing a sparse matrix with one entry per row is a stable counting sort in linear time.
@@ -167,7 +152,7 @@ def _rank(y_true, y_score, order, place, ties):
     return relevance, leads
 
 
-def mean_of_defined(values: Floats, name: str) -> Floats:
+def _mean_of_defined(values, name):
     """Mean of each column over the queries without NaN; warns if all are NaN."""
     defined = ~np.isnan(values)
     if not defined.any():
@@ -251,17 +236,13 @@ def as_numbers(values: Column, name: str) -> NDArray[Any]:
         raise ValueError(f"{name} must hold numbers, got {values.dtype} values.") from error
 
 
-def dcg_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
-) -> Floats:
+def _dcg(relevance, leads, lengths, cutoffs, *, gain):
     """Discounted cumulative gain of each query, shape (n_queries, n_cutoffs)."""
     gains = average_runs(_gains(relevance, gain), leads)
     return _sum_to_cutoffs(gains, _discounts(gains.shape[1]), cutoffs)
 
 
-def ndcg_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, gain: str
-) -> Floats:
+def _ndcg(relevance, leads, lengths, cutoffs, *, gain):
     """DCG divided by the DCG of the ideal order; NaN without a relevant document."""
     gains = _gains(relevance, gain)
     discounts = _discounts(gains.shape[1])
@@ -270,9 +251,7 @@ def ndcg_per_query(
     return np.divide(value, ideal, out=np.full_like(value, np.nan), where=ideal > 0)
 
 
-def precision_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
-) -> Floats:
+def _precision(relevance, leads, lengths, cutoffs, *, threshold):
     """Share of relevant documents among the first k (without k, in the list)."""
     relevant = (relevance >= threshold).astype(float)
     hits = _sum_to_cutoffs(average_runs(relevant, leads), np.ones(relevant.shape[1]), cutoffs)
@@ -282,9 +261,7 @@ def precision_per_query(
     return _undefined_without(relevant, hits / denominators)
 
 
-def average_precision_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
-) -> Floats:
+def _average_precision(relevance, leads, lengths, cutoffs, *, threshold):
     """Mean of the precision at the ranks of the relevant documents."""
     relevant = (relevance >= threshold).astype(float)
     ranks = np.arange(1, relevant.shape[1] + 1)
@@ -303,17 +280,13 @@ def average_precision_per_query(
     return _undefined_without(relevant, total / np.maximum(relevant.sum(axis=1), 1)[:, None])
 
 
-def err_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, max_grade: float
-) -> Floats:
+def _err(relevance, leads, lengths, cutoffs, *, max_grade):
     """Expected reciprocal of the rank at which the user stops."""
     stop = _gains(relevance, "exponential") / 2.0**max_grade
     return _undefined_without(relevance, _expected_inverse_stop(stop, leads, cutoffs))
 
 
-def reciprocal_rank_per_query(
-    relevance: Floats, leads: Bools, lengths: Ints, cutoffs: list[int | None], *, threshold: float
-) -> Floats:
+def _reciprocal_rank(relevance, leads, lengths, cutoffs, *, threshold):
     """Reciprocal rank of the first relevant document."""
     stop = (relevance >= threshold).astype(float)
     return _undefined_without(stop, _expected_inverse_stop(stop, leads, cutoffs))
@@ -358,8 +331,7 @@ def _expected_inverse_stop(stop, leads, cutoffs):
     if not leads.all():
         widest = max(width if k is None else min(k, width) for k in cutoffs)
         survival = _average_survival(stop, survival, leads, widest)
-    before = np.ones_like(survival)
-    before[:, 1:] = survival[:, :-1]
+    before = np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1)
     ranks = np.arange(1, width + 1)
     return _sum_to_cutoffs(before - survival, 1 / ranks, cutoffs)
 
@@ -368,9 +340,8 @@ def _average_survival(stop, survival, leads, k):
     """Survival after each rank up to k, averaged over the order within runs."""
     start, size, _ = _runs(leads)
     # The product up to the start of a run does not depend on the order within earlier runs.
-    before = np.ones_like(stop)
-    before[:, 1:] = survival[:, :-1]
-    before, result, stay = before.ravel(), survival.ravel().copy(), 1 - stop.ravel()
+    before = np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1).ravel()
+    result, stay = survival.ravel().copy(), 1 - stop.ravel()
     tied = (size > 1) & (start % stop.shape[1] < k)
     start, offsets = start[tied], offsets_from_counts(size[tied])
     for runs, place in rectangles(offsets):
@@ -383,11 +354,8 @@ def _average_survival(stop, survival, leads, k):
 
 
 def _expected_products(values, present, n_factors):
-    """Mean product of i values of a row over all subsets of i values, i = 1, ..., n_factors.
-
-    This is the elementary symmetric polynomial e_i divided by its number of terms. The recursion
-    keeps means instead of sums, so that it stays in [0, 1] and cannot overflow.
-    """
+    """Mean product of i values of a row over all subsets of i values, i = 1, ..., n_factors: the
+    elementary symmetric polynomial e_i divided by its number of terms, which cannot overflow."""
     factors = np.arange(n_factors + 1)
     mean = np.zeros((len(values), n_factors + 1))
     mean[:, 0] = 1
@@ -404,6 +372,8 @@ def _expected_products(values, present, n_factors):
 #: What the docstrings of several metrics share.
 _TEXTS = {
     "rows": """\
+Parameters
+----------
 y_true : array-like of shape (n_rows,)
     Relevance grades, finite and at least 0.
 y_score : array-like of shape (n_rows,)
@@ -426,25 +396,32 @@ per_query : bool, default=False
     "threshold": """\
 threshold : float, default=1
     A document is relevant if its relevance is at least this value.""",
-    "score": """\
-Returns
--------
-score : float, ndarray of shape (len(k),) or pandas.DataFrame
-    See :func:`ndcg_score`; in [0, 1].
-
+    "raises": """\
 Raises
 ------
 ValueError
-    If inputs are empty, differ in length or hold invalid values.
-
+    If inputs are empty, differ in length or hold invalid values.""",
+    "warns": """\
 Warns
 -----
 UndefinedMetricWarning
     If all queries are skipped; the mean is then NaN.""",
 }
+_TEXTS["binary"] = "\n".join(
+    _TEXTS[name] for name in ("rows", "k", "threshold", "ties", "no_relevant", "per_query")
+)
+_TEXTS["score"] = f"""\
+Returns
+-------
+score : float, ndarray of shape (len(k),) or pandas.DataFrame
+    See :func:`ndcg_score`; in [0, 1].
+
+{_TEXTS["raises"]}
+
+{_TEXTS["warns"]}"""
 
 
-@_metric("ndcg", ndcg_per_query)
+@_metric("ndcg", _ndcg)
 def ndcg_score(
     y_true: Column,
     y_score: Column,
@@ -464,8 +441,6 @@ def ndcg_score(
     with :math:`y_r` the relevance at rank :math:`r`, :math:`g(y) = 2^y - 1` (exponential) or
     :math:`g(y) = y` (linear), and IDCG the DCG of the query's documents by decreasing relevance.
 
-    Parameters
-    ----------
     {rows}
     k : int or list of int, default=None
         Number of ranks that count; None for all. A list shorter than k counts as a whole.
@@ -485,15 +460,9 @@ def ndcg_score(
         with one column per k (``"ndcg@10"``; ``"ndcg"`` if k is None) and ``"n_documents"``; NaN
         for a skipped query.
 
-    Raises
-    ------
-    ValueError
-        If inputs are empty, differ in length or hold invalid values.
+    {raises}
 
-    Warns
-    -----
-    UndefinedMetricWarning
-        If all queries are skipped; the mean is then NaN.
+    {warns}
 
     References
     ----------
@@ -516,7 +485,7 @@ def ndcg_score(
     """
 
 
-@_metric("dcg", dcg_per_query)
+@_metric("dcg", _dcg)
 def dcg_score(
     y_true: Column,
     y_score: Column,
@@ -533,8 +502,6 @@ def dcg_score(
 
     A query without a relevant document has a DCG of 0, which counts in the mean.
 
-    Parameters
-    ----------
     {rows}
     {k}
     gain : {"exponential", "linear"}, default="exponential"
@@ -547,10 +514,7 @@ def dcg_score(
     score : float, ndarray of shape (len(k),) or pandas.DataFrame
         See :func:`ndcg_score`; at least 0.
 
-    Raises
-    ------
-    ValueError
-        If inputs are empty, differ in length or hold invalid values.
+    {raises}
 
     References
     ----------
@@ -565,7 +529,7 @@ def dcg_score(
     """
 
 
-@_metric("err", err_per_query)
+@_metric("err", _err)
 def err_score(
     y_true: Column,
     y_score: Column,
@@ -589,8 +553,6 @@ def err_score(
     is an elementary symmetric polynomial divided by its number of terms. The cost is the number
     of tied documents times the minimum of that number and k.
 
-    Parameters
-    ----------
     {rows}
     {k}
     max_grade : float, default=None
@@ -611,10 +573,7 @@ def err_score(
         If inputs are empty, differ in length or hold invalid values, or if relevance exceeds
         ``max_grade``.
 
-    Warns
-    -----
-    UndefinedMetricWarning
-        If all queries are skipped; the mean is then NaN.
+    {warns}
 
     References
     ----------
@@ -629,7 +588,7 @@ def err_score(
     """
 
 
-@_metric("ap", average_precision_per_query)
+@_metric("ap", _average_precision)
 def average_precision_score(
     y_true: Column,
     y_score: Column,
@@ -649,14 +608,7 @@ def average_precision_score(
     :math:`n_\mathrm{rel}` the number of relevant documents of the query, including those below
     rank :math:`k` (as in TREC).
 
-    Parameters
-    ----------
-    {rows}
-    {k}
-    {threshold}
-    {ties}
-    {no_relevant}
-    {per_query}
+    {binary}
 
     {score}
 
@@ -673,7 +625,7 @@ def average_precision_score(
     """
 
 
-@_metric("rr", reciprocal_rank_per_query)
+@_metric("rr", _reciprocal_rank)
 def reciprocal_rank_score(
     y_true: Column,
     y_score: Column,
@@ -692,14 +644,7 @@ def reciprocal_rank_score(
     This is :func:`err_score` for a user who always stops at a relevant document; ties are treated
     in the same way.
 
-    Parameters
-    ----------
-    {rows}
-    {k}
-    {threshold}
-    {ties}
-    {no_relevant}
-    {per_query}
+    {binary}
 
     {score}
 
@@ -715,7 +660,7 @@ def reciprocal_rank_score(
     """
 
 
-@_metric("precision", precision_per_query)
+@_metric("precision", _precision)
 def precision_score(
     y_true: Column,
     y_score: Column,
@@ -734,14 +679,7 @@ def precision_score(
     The denominator is k even if a list is shorter (as in TREC); without k it is the length of the
     list.
 
-    Parameters
-    ----------
-    {rows}
-    {k}
-    {threshold}
-    {ties}
-    {no_relevant}
-    {per_query}
+    {binary}
 
     {score}
 
@@ -756,3 +694,14 @@ def precision_score(
     >>> precision_score([0, 1, 1], [0.9, 0.5, 0.1], qid=[7, 7, 7], k=2)
     0.5
     """
+
+
+#: Name of a ranking metric to its function.
+RANKING_METRICS = {
+    "ap": average_precision_score,
+    "dcg": dcg_score,
+    "err": err_score,
+    "ndcg": ndcg_score,
+    "precision": precision_score,
+    "rr": reciprocal_rank_score,
+}

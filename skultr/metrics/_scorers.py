@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -16,7 +16,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
-from .._base._sklearn import validate_params
+from .._base._shared_text import with_shared_text
+from .._base._sklearn import validate_parameter_constraints, validate_params
 from .._base._typing import ArrayLike, Column, Floats, Predictor, Table
 from .._log._reader import pairs_of_codes, read
 from .._log._roles import (
@@ -28,33 +29,43 @@ from .._log._roles import (
     without_columns,
 )
 from .._log._segments import as_array, encode
-from ._ranking import (
-    as_numbers,
-    average_precision_score,
-    dcg_score,
-    err_score,
-    ndcg_score,
-    precision_score,
-    reciprocal_rank_score,
-)
+from ._ranking import RANKING_METRICS, as_numbers
 
-#: Name of a ranking metric to its function.
-RANKING_METRICS = {
-    "ap": average_precision_score,
-    "dcg": dcg_score,
-    "err": err_score,
-    "ndcg": ndcg_score,
-    "precision": precision_score,
-    "rr": reciprocal_rank_score,
-}
 _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 
 
-class Scorer:
-    """The parts that all scorers share: the roles that they request, and their text."""
+#: Decorator that puts what the docstrings of several scorers share.
+describes_a_scorer = with_shared_text(
+    estimator="""\
+estimator : object
+    With a method ``predict(X)`` that returns one score per row.""",
+    sample_weight="""\
+sample_weight : array-like of shape (n_rows,), default=None
+    Multiplies ``impressions``.""",
+    roles=(
+        "qid, session, doc, position, bias, user, propensity, impressions, doc_scope : "
+        "array-like of shape (n_rows,), default=None\n"
+        "    Roles as keywords; they take precedence over columns."
+    ),
+    propensity="""\
+propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
+    Source of the examination probabilities: the role ``propensity`` of each row (also if
+    None); one number per position, from position 1; or an estimator, which is cloned and
+    fitted on the clicks that are scored. ``FrozenEstimator(fitted)`` uses a fitted estimator
+    as it is, which is faster in a search and the same for all folds.""",
+)
 
+
+class Scorer:
+    """What all scorers share: checks, the roles that they request, docstrings and text."""
+
+    #: Constraints of the parameters.
+    _constraints: ClassVar[dict[str, Any]] = {}
     #: Requested from scikit-learn by default, so that users need no `set_score_request`.
-    _roles: tuple[str, ...] = (*FIT_ROLES, "sample_weight")
+    _roles: ClassVar[tuple[str, ...]] = (*FIT_ROLES, "sample_weight")
+
+    def __post_init__(self) -> None:
+        validate_parameter_constraints(self._constraints, vars(self), type(self).__name__)
 
     def get_metadata_routing(self) -> MetadataRequest:
         """Metadata request of the roles, for scikit-learn's routing.
@@ -147,6 +158,7 @@ class RankingScorer(Scorer):
         self.k = k
         self.options = options
 
+    @describes_a_scorer
     def __call__(
         self,
         estimator: Predictor,
@@ -161,8 +173,7 @@ class RankingScorer(Scorer):
 
         Parameters
         ----------
-        estimator : object
-            With a method ``predict(X)`` that returns one score per row.
+        {estimator}
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : ignored
             Clicks are not relevance.

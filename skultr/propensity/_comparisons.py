@@ -20,16 +20,18 @@ import pandas as pd
 from scipy.optimize import minimize
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from scipy.special import expit, gammaln, log_expit, polygamma, xlogy
+from scipy.special import expit, gammaln, polygamma, xlogy
 
 from .._log._segments import TINY, encode
-from .._models._solve import gram
+from .._models._solve import gram, maximise, warn_unless_converged
 
 #: Least effective number of documents for which the sandwich formula is used.
 _LEAST_DOCS = 30
 #: Numbers in a batch of problems; limits memory.
 BATCH = 4_000_000
-_MAX_STEPS, _LONGEST_STEP, _TOL = 100, 2.0, 1e-9
+#: Longest step of log examination, and twice the log-likelihood per click that the last step may
+#: still gain.
+_LONGEST_STEP, _TOL = 2.0, 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +110,13 @@ class Comparisons:
         n_docs = np.divide(total**2, squares, out=np.zeros(n_factors), where=squares > 0)
         return n_docs.reshape(self.n_groups, self.n_bias)
 
+    def gradient_noise(self, lost):
+        """Covariance of the gradient of each group by single clicks, as if these were independent,
+        and by documents, given P(lost) of each comparison; shapes (n_groups, n_bias, n_bias)."""
+        pull, shape = self.weight * lost[self.key], (self.n_groups, self.n_bias)
+        by_clicks = gradient_noise(self.cell, self.key, pull * self.clicks**0.5, shape)
+        return by_clicks, gradient_noise(self.doc, self.key, pull * self.clicks, shape)
+
     def resampled(self, cluster, draws):
         """The totals of resamples, batch by batch."""
         shape = (self.n_groups * self.n_bias**2, int(cluster.max()) + 1)
@@ -143,22 +152,18 @@ class Curves:
         """
         b = np.where(np.isnan(self.log_examination), 0.0, self.log_examination)
         lost = 1 - win_probability(b).ravel()
-        log = comparisons
-        kept = self.clicks.ravel()[log.key] > 0
-        pull = log.weight * lost[log.key] * kept
         # Covariance of the gradient of the half clicks.
         added = np.flatnonzero(self.added)
         size = self.added.ravel()[added] / 0.5 * lost[added] * 0.5**0.5
         of_added = gradient_noise(added // b.shape[1], added, size, b.shape)
-        of_docs = of_added + gradient_noise(log.doc, log.key, pull * log.clicks, b.shape)
-        of_clicks = of_added + gradient_noise(log.cell, log.key, pull * log.clicks**0.5, b.shape)
+        of_clicks, of_docs = comparisons.gradient_noise(lost * (self.clicks.ravel() > 0))
         inverse = np.linalg.inv(curvature(self.clicks, b) + _anchors(self.clicks))
-        n_docs = log.effective_docs()
+        n_docs = comparisons.effective_docs()
         n_docs = np.minimum(n_docs, n_docs[:, [self.first]])
         noise = np.where(
             n_docs >= _LEAST_DOCS,
-            ((inverse @ of_docs) * inverse).sum(axis=2),
-            ((inverse @ of_clicks) * inverse).sum(axis=2),
+            ((inverse @ (of_added + of_docs)) * inverse).sum(axis=2),
+            ((inverse @ (of_added + of_clicks)) * inverse).sum(axis=2),
         )
         noise[:, self.first] = 0.0  # exactly, without rounding
         return np.where(np.isnan(self.log_examination), np.nan, np.sqrt(np.maximum(noise, 0.0)))
@@ -175,7 +180,7 @@ def solve(totals, method, weight):
     added = _half_clicks(clicks, weight)
     clicks = clicks + added
     component = _components(clicks, "weak")
-    b = penalised_curves(clicks, _anchors(clicks))
+    b = penalised_curves(clicks, _anchors(clicks)).at
     connected = component == component[:, [first]]
     return Curves(np.where(connected, b - b[:, [first]], np.nan), clicks, added, first)
 
@@ -264,22 +269,22 @@ def penalised_curves(clicks, precision, center=0.0, start=None):
 
         Σ_{k ≠ l} C_kl log σ(b_k - b_l) - (b - m)' P (b - m) / 2.
     """
-    precision = np.broadcast_to(precision, clicks.shape)
-    center = np.broadcast_to(center, clicks.shape[:2])
-    b = np.array(center if start is None else start, dtype=float)
-    running = np.arange(len(clicks))
-    for _ in range(_MAX_STEPS):
-        won, now, prior = clicks[running], b[running], precision[running]
-        both = won + won.transpose(0, 2, 1)
-        gradient = (won - both * win_probability(now)).sum(axis=2)
-        gradient -= (prior @ (now - center[running])[:, :, None])[:, :, 0]
-        step = np.linalg.solve(curvature(won, now) + prior, gradient[:, :, None])[:, :, 0]
-        longest = np.abs(step).max(axis=1)
-        b[running] += step * np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, TINY))[:, None]
-        running = running[longest > _TOL]
-        if not len(running):
-            break
-    return b
+    center, both = np.broadcast_to(center, clicks.shape[:2]), clicks + clicks.transpose(0, 2, 1)
+
+    def objective(b):
+        win, away = win_probability(b), b - center
+        pull = (precision @ away[:, :, None])[:, :, 0]
+        value = (clicks * np.log(win)).sum(axis=(1, 2)) - 0.5 * (pull * away).sum(axis=1)
+        gradient = (clicks - both * win).sum(axis=2) - pull
+        return value, gradient, _laplacian(both * win * win.transpose(0, 2, 1)) + precision
+
+    def steps(curvature, gradient):
+        return np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+
+    start, tol = center if start is None else start, _TOL * (1 + clicks.sum(axis=(1, 2)))
+    found = maximise(objective, start, solve=steps, tol=tol, longest=_LONGEST_STEP)
+    warn_unless_converged(found, "Examination by pairwise comparison")
+    return found
 
 
 def win_probability(b):
@@ -293,9 +298,12 @@ def curvature(clicks, b):
     The weight of the edge (k, l) is (C_kl + C_lk) p (1 - p) with p = o_k / (o_k + o_l).
     """
     win = win_probability(b)
-    weight = (clicks + clicks.transpose(0, 2, 1)) * win * win.transpose(0, 2, 1)
+    return _laplacian((clicks + clicks.transpose(0, 2, 1)) * win * win.transpose(0, 2, 1))
+
+
+def _laplacian(weight):
     laplacian = -weight
-    place = np.arange(clicks.shape[-1])
+    place = np.arange(weight.shape[-1])
     laplacian[:, place, place] += weight.sum(axis=2)
     return laplacian
 
@@ -344,7 +352,9 @@ _MOST_USERS = 2_000
 _PRIOR_MEAN, _PRIOR_SPREAD = np.log([0.5**2, 0.3**2]), 2.0
 _LEAST, _LARGEST = np.log(0.01**2), np.log(3.0**2)
 _GRID = [np.log([tau**2, sigma**2]) for tau in (0.05, 0.25, 1.0) for sigma in (0.05, 0.25, 1.0)]
-_MOST_TRIALS, _MOST_ROUNDS = 30, 20
+_MOST_TRIALS = 30
+#: Relative change of the scale of clicks that ends its rounds.
+_LEAST_CHANGE = 1e-6
 
 
 def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
@@ -387,7 +397,7 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
     step = max(1, BATCH // totals[0].size)
     for start in range(0, len(totals), step):
         some = slice(start, start + step)
-        curves[some] = penalised_curves(clicks[some], precision, center)
+        curves[some] = penalised_curves(clicks[some], precision, center).at
         inverse = np.linalg.inv(curvature(clicks[some], curves[some]) + precision)
         of_common = inverse @ precision @ center_error
         of_clicks = np.diagonal(inverse, axis1=1, axis2=2)
@@ -411,10 +421,15 @@ def _estimated_covariance(clicks, share, center, fall, free):
     def loss(log_variances):
         nonlocal curves
         covariance = _covariance(np.exp(log_variances), fall, free)
-        median = _median(center, covariance, share)
-        curves = penalised_curves(clicks, np.linalg.inv(covariance), median, start=curves)
+        precision, median = np.linalg.inv(covariance), _median(center, covariance, share)
+        found = penalised_curves(clicks, precision, median, start=curves)
+        curves = found.at
+        # Marginal log likelihood of each user by Laplace's approximation, with the Laplacian L:
+        # l(θ) - (θ - m)' T^-1 (θ - m) / 2 - log det(L + T^-1) / 2 - log det(T) / 2.
+        bend = curvature(clicks, curves) + precision
+        width = np.linalg.slogdet(bend)[1] + np.linalg.slogdet(covariance)[1]
         penalty = ((log_variances - _PRIOR_MEAN) ** 2).sum() / (2 * _PRIOR_SPREAD**2)
-        return penalty - weight @ _log_evidence(clicks, curves, median, covariance)
+        return penalty - weight @ (found.value - 0.5 * width)
 
     start = min(_GRID, key=loss)
     found = minimize(
@@ -442,20 +457,6 @@ def _median(common, covariance, share):
     return common - 0.5 * (share.sum() - (share**2).sum()) * np.diag(covariance)
 
 
-def _log_evidence(clicks, curves, center, covariance):
-    """Marginal log likelihood per user, shape (n_users,), in Laplace's approximation.
-
-    At the penalised maximum θ_u, with the Laplacian L of :func:`curvature`, it is
-
-        l(θ_u) - (θ_u - m)' T^-1 (θ_u - m) / 2 - log det(L + T^-1) / 2 - log det(T) / 2.
-    """
-    gap, precision = curves - center, np.linalg.inv(covariance)
-    fit = (clicks * log_expit(curves[:, :, None] - curves[:, None, :])).sum(axis=(1, 2))
-    pull = np.einsum("ui,ij,uj->u", gap, precision, gap)
-    width = np.linalg.slogdet(curvature(clicks, curves) + precision)[1]
-    return fit - 0.5 * (pull + width + np.linalg.slogdet(covariance)[1])
-
-
 def _covariance(variances, fall, free):
     steepness, own = variances
     return steepness * np.outer(fall, fall) + np.diag(np.where(free, own, _FIXED))
@@ -469,11 +470,8 @@ def _independent_clicks(comparisons, totals, center):
     were independent, and from documents. The smaller of the two is used, because gradients of
     documents also contain the differences between users.
     """
-    log = comparisons
-    lost = 1 - win_probability(center[None]).ravel()
-    pull = log.weight * lost[log.key % lost.size]
-    of_cells = gradient_noise(log.cell, log.key, pull * log.clicks**0.5, totals.shape[:2])
-    of_docs = gradient_noise(log.doc, log.key, pull * log.clicks, totals.shape[:2])
+    lost = np.tile(1 - win_probability(center[None]).ravel(), comparisons.n_groups)
+    of_cells, of_docs = comparisons.gradient_noise(lost)
     noise = np.diag(np.minimum(of_cells.sum(axis=0), of_docs.sum(axis=0)))
     information = curvature(totals.sum(axis=0, keepdims=True), center[None])[0]
     scale = _factor_scale(information, noise)
@@ -493,8 +491,12 @@ def _factor_scale(information, noise):
     between = np.diag(own) - information
     precision = _ratio(own, noise)  # per unit of information
     scale = np.sqrt(precision)
-    for _ in range(_MOST_ROUNDS):
-        scale = np.sqrt(scale * precision / _ratio(between @ scale, own))
+    change, fixed = np.ones(1), between > 0
+    while np.abs(change).max(initial=0.0) > _LEAST_CHANGE:
+        last, scale = scale, np.sqrt(scale * precision / _ratio(between @ scale, own))
+        # Where factors fall into two groups that are only compared with each other, the scale of
+        # one can go to the other: products do not change.
+        change = (np.outer(scale, scale) / np.outer(last, last) - 1)[fixed]
     return scale
 
 

@@ -30,7 +30,7 @@ from .._log._roles import (
     take_off,
 )
 from .._log._segments import equal_rows, offsets_from_sorted
-from .._models._tabular import fit_tabular
+from .._models._solve import GroupedLogit
 from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError
@@ -256,7 +256,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         log = _documents_as_lists(cells, contexts)
         moved = log.version != log.version[log.offsets[log.list_]]
         self._compares_contexts = bool(moved.any())
-        log, _ = log.tempered(self.traffic_exponent)
+        log = log.tempered(self.traffic_exponent)
         criterion = ListLoss(softmax_loss, loss_scale(log, log.clicks))
         with self._seeded():
             n_factors = len(reference)
@@ -344,14 +344,10 @@ def _offsets(log, logits):
     The intercept of each factor has the noise of the last batches of training. One number per
     factor, fitted to all documents by the same likelihood, removes it.
     """
-    expected = logits[log.version, log.bias]
-    # Up to one constant per document, which cancels; kept within the range of exp.
-    highest = np.maximum.reduceat(expected, log.offsets[:-1])[log.list_]
-    examined = log.weight * np.exp(np.maximum(expected - highest, -30.0))
-    fit = fit_tabular(
-        log.list_, log.bias, log.clicks, examined, loss="poisson", n_factors=logits.shape[1]
-    )
-    return fit.factor_logits - fit.factor_logits.max()
+    expected = np.log(log.weight) + logits[log.version, log.bias]
+    choice = GroupedLogit.from_rows(log.list_, log.clicks)
+    found = choice.likeliest_examination(expected, log.bias, np.zeros(logits.shape[1]))
+    return found - np.nanmax(found)
 
 
 def _documents_as_lists(cells, contexts):

@@ -16,7 +16,7 @@ from .._base._progress import progress
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import AnyFrame, Column, Frame, RandomState, Scope, Table
 from .._log._cells import read_cells
-from .._log._counted import count_cells_of
+from .._log._counted import CellCount
 from .._log._dataset import ClickDataset
 from .._log._estimator import forget, unless_it_fails
 from .._log._faults import check, count_of
@@ -214,11 +214,11 @@ class CurvePropensity(AddsLogs, BasePropensity):
     def _with_errors(self, cells, estimate):
         """The estimate relative to the first factor, with standard errors."""
         found = estimate(cells)
-        drawn = self._drawn(cells, estimate) if self.n_bootstrap > 0 else None
+        drawn = self._drawn(cells, estimate) if self.n_bootstrap else None
         return with_errors(found, cells, drawn)
 
     def _drawn(self, cells, estimate):
-        """Log examination of resamples, of shape (n_bootstrap, n_factors)."""
+        """Log examination of resamples, of shape (n_bootstrap, n_factors), or None."""
         return estimates_of_resamples(cells, estimate, self.n_bootstrap, self.random_state)
 
     def _on_common_scale(self, own, cells, common):
@@ -337,8 +337,8 @@ def _mean_click_probability(cells, examination):
 
 def _noise(estimate, clicks):
     """Standard errors; those of Poisson clicks, 1 / sqrt(clicks), where there is no formula."""
-    error = estimate.standard_error
-    return np.where(np.isnan(error), 1 / np.sqrt(np.maximum(clicks, 0.5)), error)
+    known = ~np.isnan(estimate.standard_error)
+    return np.where(known, estimate.standard_error, 1 / np.sqrt(np.maximum(clicks, 0.5)))
 
 
 def _spread(drawn):
@@ -482,7 +482,7 @@ class PowerLawPropensity(BasePropensity):
         return ["position", "user"] if self._reads_users else ["position"]
 
     def _count(self, X, click, names):
-        return count_cells_of(X, click, self._factor_columns(names), documents=False)
+        return CellCount.of(X, click, self._factor_columns(names), documents=False).cells()
 
     def _users(self, X, roles):
         if not self._reads_users:

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
-from .._base._sklearn import StrOptions
+from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats, Ints
 from .._log._aggregate import count_lists_of
 from .._log._cells import READS, count_cells
-from .._log._counted import count_cells_of
+from .._log._counted import CellCount
 from .._log._faults import count_of
 from .._log._reader import read
 from .._log._roles import read_column
@@ -28,6 +29,8 @@ from ._curves import CurvePropensity, Estimate, resamples
 #: A warning is due if the share of impressions at the same position exceeds chance by this much,
 #: and by so many standard errors.
 _MOST_IN_PLACE, _MOST_ERRORS = 0.01, 6
+#: ``n_bootstrap="auto"``: resamples, of at most so many factors; the formula is for more.
+_N_RESAMPLES, _MOST_RESAMPLED = 200, 50
 
 
 class _PairwisePropensity(CurvePropensity):
@@ -43,23 +46,25 @@ class _PairwisePropensity(CurvePropensity):
     def _estimate(self, cells):
         comparisons = Comparisons.of(cells, self.variant)
         curves = solve(comparisons.totals(), self.method, comparisons.mean_weight())
-        is_connected = np.isfinite(curves.log_examination).sum() > 1
-        if cells.factors.user is None and len(cells.factors) > 1 and not is_connected:
-            n_shared = len(np.unique(comparisons.doc))
-            raise NotIdentifiableError(self._not_connected(n_shared, cells))
-        found = curves.log_examination, curves.standard_error(comparisons)
-        return Estimate(*(comparisons.of_factors(values)[0] for values in found))
+        n_connected = np.isfinite(curves.log_examination).sum()
+        if cells.factors.user is None and len(cells.factors) > 1 >= n_connected:
+            raise NotIdentifiableError(self._not_connected(len(np.unique(comparisons.doc)), cells))
+        return Estimate(
+            comparisons.of_factors(curves.log_examination)[0],
+            comparisons.of_factors(curves.standard_error(comparisons))[0],
+        )
 
     def _drawn(self, cells, estimate):
         comparisons = Comparisons.of(cells, self.variant)
+        n_resamples = self.n_bootstrap
+        if n_resamples == "auto":
+            if comparisons.n_bias > _MOST_RESAMPLED:
+                return None
+            n_resamples = _N_RESAMPLES
+        drawn = comparisons.resampled(*resamples(cells, n_resamples, self.random_state))
         weight = comparisons.mean_weight()
-        drawn = []
-        for totals in comparisons.resampled(
-            *resamples(cells, self.n_bootstrap, self.random_state)
-        ):
-            curves = solve(totals, self.method, weight).log_examination
-            drawn.append(comparisons.of_factors(curves))
-        return np.concatenate(drawn)
+        curves = [solve(totals, self.method, weight).log_examination for totals in drawn]
+        return comparisons.of_factors(np.concatenate(curves))
 
     def _with_errors(self, cells, estimate):
         # Each user has few queries, so that resamples underestimate the error; the formula does
@@ -72,8 +77,7 @@ class _PairwisePropensity(CurvePropensity):
         if self.user_shrinkage == 0:
             return own
         comparisons = Comparisons.of(cells, self.variant)
-        totals = comparisons.totals()
-        curves = pooled_curves(comparisons, totals, *common, self.user_shrinkage)
+        curves = pooled_curves(comparisons, comparisons.totals(), *common, self.user_shrinkage)
         return Estimate(*(comparisons.of_factors(values)[0] for values in curves))
 
 
@@ -192,8 +196,9 @@ class RandomizedPropensity(_PairwisePropensity):
 
     def _count(self, X, click, names):
         if self.arm is not None:
-            by = [*self._factor_columns(names), self.arm]
-            return count_cells_of(X, click, by, optional=[self.arm])
+            return CellCount.of(
+                X, click, [*self._factor_columns(names), self.arm], optional=[self.arm]
+            ).cells()
         if self.user not in (None, "user"):
             raise TypeError(
                 f"user={self.user!r} and arm=None: rows of one arm are those of lists of one "
@@ -263,10 +268,12 @@ class InterventionHarvesting(_PairwisePropensity):
         How strongly curves of users are pulled toward the common curve. ``"auto"`` estimates how
         much users differ. A number is the precision of users' log examination around the common
         curve: about the weight of the common curve, in clicks. With 0 nothing is pulled.
-    n_bootstrap : int, default=200
+    n_bootstrap : "auto" or int, default="auto"
         Number of resamples of queries for standard errors (of documents, if there are fewer than
         30 queries). With 0, errors follow from the variation between documents (sandwich
-        formula), with about the same result. Errors of curves of users always follow from the
+        formula), with about the same result. ``"auto"`` takes 200 resamples if documents compare
+        at most 50 bias factors, and the formula for more, because each resample takes a time that
+        grows with the cube of their number. Errors of curves of users always follow from the
         formula, because each user has few queries.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
@@ -342,8 +349,8 @@ class InterventionHarvesting(_PairwisePropensity):
     *Memory* grows with the square of the number of positions of a document: about 0.1 kB per
     ordered pair of positions. A hundred thousand documents at 10 positions each take 0.9 GB, at
     50 positions about 25 GB; with so many, map deep positions to one bias factor. Time grows with
-    the cube of the number of bias factors that are compared, once per resample: thousands of them
-    need ``n_bootstrap=0``. Factors that nothing compares cost nothing.
+    the cube of the number of bias factors that are compared. Factors that nothing compares cost
+    nothing.
 
     A factor without any click gets half a click, with a warning. The rankers must not have been
     trained on clicks of the sessions in the log; in an A/B test they are not.
@@ -374,10 +381,11 @@ class InterventionHarvesting(_PairwisePropensity):
 
     method: Literal["all-pairs", "adjacent-chain", "pivot"] = "all-pairs"
     variant: Literal["default", "published"] = "default"
-    n_bootstrap: int = 200
+    n_bootstrap: Literal["auto"] | int = "auto"
 
     _parameter_constraints = {
         **CurvePropensity._parameter_constraints,
+        "n_bootstrap": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "method": [StrOptions({"all-pairs", "adjacent-chain", "pivot"})],
         "variant": [StrOptions({"default", "published"})],
     }
@@ -408,16 +416,9 @@ def _warn_about_unequal_orders(query, arm, doc, bias, impressions):
     of the arm there, Σ_d Σ_k n_dk (n_dk - 1) pairs of impressions share a position. By chance
     Σ_k (n_k / n)² of all n_d (n_d - 1) pairs do.
     """
-    table = pd.DataFrame(
-        {
-            "query": query,
-            "arm": arm,
-            "doc": encode(doc)[0],
-            "bias": bias,
-            "n": 1.0 if impressions is None else impressions,
-        }
-    )
-    cells = table.groupby(["query", "arm", "doc", "bias"])["n"].sum()
+    n = 1.0 if impressions is None else impressions
+    rows = {"query": query, "arm": arm, "doc": encode(doc)[0], "bias": bias, "n": n}
+    cells = pd.DataFrame(rows).groupby(["query", "arm", "doc", "bias"])["n"].sum()
     places = cells.groupby(["query", "arm", "bias"]).sum()
     arms = ["query", "arm"]
     chance = (places**2).groupby(arms).sum() / places.groupby(arms).sum() ** 2
@@ -586,8 +587,10 @@ def _harvested(shown, clicks, query):
         return np.zeros(len(positions)), np.full(len(positions), np.inf)
     table = estimator.examination_.reindex(positions)
     known = table["examination"].notna() & table["examination"].notna().iloc[0]
-    error = np.where(known, np.maximum(table["standard_error"], 1e-3), np.inf)
-    return np.where(known, np.log(table["examination"]), 0.0), error
+    return (
+        np.where(known, np.log(table["examination"]), 0.0),
+        np.where(known, np.maximum(table["standard_error"], 1e-3), np.inf),
+    )
 
 
 #: Least cost of a page of the experiment, as a share of its clicks: short experiments win ties.
@@ -643,8 +646,7 @@ def cheapest_shares(
     together, is found from one solution to the next.
     """
     K = len(model.examination)
-    info, cost = _information_and_cost(model, served)
-    info *= sessions / model.sessions
+    info, cost = _information_and_cost(model, served, sessions)
 
     def variance(x):
         inverse = np.linalg.inv(np.tensordot(x, info, axes=1) + _RIDGE * np.eye(K - 1))
@@ -676,16 +678,16 @@ def cheapest_shares(
     return best
 
 
-def _information_and_cost(model, served):
-    """Of all pages of the log with each layout: information on log examination, clicks lost."""
+def _information_and_cost(model, served, sessions):
+    """Information on log examination from so many pages of each layout, and the clicks lost."""
     o, K = model.examination, len(model.examination)
-    at = model.relevance @ model.shown
+    at = model.relevance @ model.shown * (sessions / model.sessions)
     info = np.zeros((len(served), K, K))
-    for of, pairs in zip(info, served, strict=True):
+    for each, pairs in zip(info, served, strict=True):
         for i, j in pairs:
             edge = (at[i] + at[j]) / 2 * o[i] * o[j] / (o[i] + o[j])
-            of[[i, j, i, j], [i, j, j, i]] += np.array([1, 1, -1, -1]) * edge
+            each[[i, j, i, j], [i, j, j, i]] += np.array([1, 1, -1, -1]) * edge
         if pairs == SHUFFLE:
-            of += at.mean() * (np.diag(o) - np.outer(o, o) / o.sum())
-    cost = np.array([at @ (np.eye(K) - moves_of([1.0], [of], K)) @ o for of in served])
-    return info[:, 1:, 1:], cost / (at @ o) + _LEAST_COST
+            each += at.mean() * (np.diag(o) - np.outer(o, o) / o.sum())
+    cost = [at @ (np.eye(K) - moves_of([1.0], [pairs], K)) @ o for pairs in served]
+    return info[:, 1:, 1:], np.array(cost) / (at @ o) + _LEAST_COST

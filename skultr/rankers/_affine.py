@@ -23,7 +23,7 @@ from .._log._cells import (
     loss_scale,
 )
 from .._log._segments import TINY
-from .._models._solve import maximise
+from .._models._solve import maximise, warn_unless_converged
 from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
@@ -209,7 +209,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
-        training, _ = log.tempered(self.traffic_exponent)
+        training = log.tempered(self.traffic_exponent)
         with self._seeded():
             self._fit_clicks(training, task)
             self._remember_trust(log)
@@ -389,7 +389,7 @@ def _cautious_start(factor, clicks, weight, *, n_factors):
     """
     with np.errstate(invalid="ignore"):
         rate = np.bincount(factor, clicks, n_factors) / np.bincount(factor, weight, n_factors)
-    rate = np.clip(rate, 1e-4, 0.9)  # NaN stays
+        rate = np.clip(rate, 1e-4, 0.9)  # NaN stays
     return np.stack([(1 - _START) * rate, (1 + _START) * rate])
 
 
@@ -444,5 +444,6 @@ def fit_trust(
 
     rate = np.clip(rate, _LEAST_SHARE, 1 - _LEAST_SHARE)
     start = np.stack([0.5 * rate, 0.5 * (rate + np.minimum(2 * rate, 1.0))], axis=1)
-    found = maximise(objective, start, solve=newton_step, tol=_TOL * scale).at.T
-    return np.where(impressions > 0, found, np.nan)
+    found = maximise(objective, start, solve=newton_step, tol=_TOL * scale)
+    warn_unless_converged(found, "Trust bias")
+    return np.where(impressions > 0, found.at.T, np.nan)

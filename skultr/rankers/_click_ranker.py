@@ -366,7 +366,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     if network is None:
         _refuse_unconnected(table, log)
         found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
-        result = examination_table(log, np.exp(found)[log.bias], table.standard_error(0))
+        result = examination_table(log, np.exp(found)[log.bias], table.fit.standard_error(0))
         return FinalCurve(found, result, None, True, True)
     combined = table.combined(network)
     if is_converged and combined.p_value < _RARE:
@@ -383,7 +383,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     comparison = pd.DataFrame(
         {
             "table": np.where(on_one_scale, _relative(table.log_examination), np.nan),
-            "standard_error": table.standard_error(0),
+            "standard_error": table.fit.standard_error(0),
             "network": _relative(network),
             "combined": _relative(shown),
         },

@@ -12,7 +12,7 @@ from scipy.special import expit
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats
 from .._log._cells import examination_table
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from .._models._tabular import fit_factors
 from .._torch._joint import fit_dual
 from ..exceptions import ClickDataWarning, warn_user
@@ -136,7 +136,7 @@ class DLARanker(ClickRanker):
         """Set the scale of the scores so that the clicks of a list fall as they predict."""
         log = log.sample()
         score = self._outputs(self.network_, log.features)[log.version]
-        choice = ClickChoice.of_log(log)
+        choice = GroupedLogit.of_log(log)
         weight = choice.best_weights(score, self._log_examination[log.bias])[0]
         self._units = 0.0, max(float(weight), 0.01)
 

@@ -22,7 +22,7 @@ from .._log._cells import examination_table
 from .._log._clicklog import ClickLog
 from .._log._roles import read_role
 from .._log._segments import TINY, encode, equal_rows, hash_columns, pair_codes, rank_in_segment
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from .._models._table_curve import table_curve
 from ..exceptions import (
     ClickDataWarning,
@@ -462,7 +462,7 @@ def _is_precise(table, log):
     clicks = np.bincount(log.bias, log.clicks, len(log.bias_values))
     if not clicks.any():
         return False
-    error = table.standard_error(int(np.argmax(clicks)))
+    error = table.fit.standard_error(int(np.argmax(clicks)))
     return bool(clicks[clicks > 0] @ error[clicks > 0] <= _LARGEST_ERROR * clicks.sum())
 
 
@@ -516,12 +516,12 @@ class HeldOut:
     n_factors: int
     offset: Floats  # (n_used,)
     query: Ints  # (n_lists,)
-    choice: ClickChoice  # of used rows
+    choice: GroupedLogit  # of used rows
 
     @classmethod
     def of_log(cls, log: ClickLog, candidates: Ints, scores: NDArray[np.float64]) -> HeldOut:
         """The clicks of a log, and members' scores of the pairs :func:`candidates_of` it."""
-        choice = ClickChoice.of_log(log)
+        choice = GroupedLogit.of_log(log)
         rows = choice.rows
         return cls(
             scores,
@@ -589,30 +589,23 @@ class HeldOut:
         by_query = self._by_query(residual * (choice.clicks - expected))
         return float(by_query.sum() / max(np.sqrt(by_query @ by_query), TINY))
 
-    def _best(self, scores):
-        return self.choice.best_weights(scores, self.offset, place=self.candidate)
+    def _best(self, scores, **pull):
+        """The likeliest weights of the columns of scores."""
+        return self.choice.best_weights(scores, self.offset, place=self.candidate, **pull)
 
     def _bounded(self, scale, strength, bounded):
         """The likeliest weights as map and point, with the bound on some members."""
         n = self.scores.shape[1]
         map_ = np.eye(n)
         others = np.setdiff1d(np.arange(n), bounded)
-        point = self._likeliest(map_, scale, strength)
+        pull = {"center": scale, "strength": strength}
+        point = self._best(self.scores, **pull)
         if len(others) and (point[bounded] > point[others].mean()).any():
             # The problem is convex: the solution is where the bound holds with equality.
             map_ = map_[:, others]
             map_[bounded] = 1 / len(others)
-            point = self._likeliest(map_, scale, strength)
+            point = self._best(self.scores @ map_, **pull)
         return map_, point
-
-    def _likeliest(self, map_, scale, strength):
-        return self.choice.best_weights(
-            self.scores @ map_,
-            self.offset,
-            center=scale,
-            strength=strength,
-            place=self.candidate,
-        )
 
     def _query_losses(self, weights):
         """Loss of each query with a click."""

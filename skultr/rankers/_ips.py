@@ -3,7 +3,7 @@ correct clicks that a fit compares."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,6 @@ from .._torch._lists import LOSSES
 from .._torch._net import NeuralEstimator
 from ..propensity._source import (
     debias_clicks,
-    document_labels,
     examples_of,
     label_table,
 )
@@ -122,9 +121,8 @@ class _WeightedRanker(LearnerRanker):
         return log.clicks
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
-        clicks = self._weighted_clicks(log)
-        log, factor = log.tempered(self.traffic_exponent)
-        version, labels = examples_of(log, document_labels(log, clicks * factor))
+        log = replace(log, clicks=self._weighted_clicks(log))
+        version, labels = examples_of(log.tempered(self.traffic_exponent))
         return fit_learner(
             self.estimator,
             log.features[version],
@@ -477,8 +475,8 @@ class UserAwareIPSRanker(IPSRanker):
 
 def _clicks_per_query(log):
     """Effective number of clicks that are divided, per query with clicks."""
-    debiased = debias_clicks(log)
-    return debiased.effective_sample_size / max(len(np.unique(log.query[log.clicks > 0])), 1)
+    n_queries = np.count_nonzero(log.by_query(log.clicks))
+    return debias_clicks(log).effective_sample_size / max(n_queries, 1)
 
 
 #: Name of the correction that leaves the clicks as they are.
@@ -503,13 +501,12 @@ class Correction:
 
     def target(self, log: ClickLog, validation: ClickLog | None = None) -> ListTarget:
         """What a network is fitted to, and stopped by if there is a log for validation."""
-        propensity = log.propensity
-        if self.clip is not None:
-            propensity = np.maximum(propensity, self.clip)
+        least = self.clip or 0.0
         stopping = None if validation is None else self.target(validation)
         if self.form == "offset":
-            return ListTarget(log.clicks, propensity, validation=stopping)
-        return ListTarget(log.clicks / propensity, validation=stopping)
+            return ListTarget(log.clicks, np.maximum(log.propensity, least), validation=stopping)
+        clicks = log.by_chunk(lambda part: part.clicks / np.maximum(part.propensity, least))
+        return ListTarget(clicks, validation=stopping)
 
 
 def corrections(form: str, clip: str | float | None) -> list[Correction]:

@@ -18,7 +18,7 @@ from .._base._typing import ArrayLike, Estimator, Floats
 from .._log._cells import examination_table
 from .._log._estimator import NotPickled, if_fitted
 from .._log._roles import is_frame, without_columns
-from .._models._solve import ClickChoice
+from .._models._solve import GroupedLogit
 from .._models._table_curve import table_curve, table_of_cells
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..propensity._curves import PowerLawPropensity
@@ -229,12 +229,13 @@ def told_curve(log: ClickLog) -> Floats | None:
 
     None if rows of one factor differ, or if one is never examined: it has no ratio to others.
     """
-    propensity, bias = log.propensity, log.bias
     curve = np.ones(len(log.bias_values))
-    curve[bias] = propensity
-    if not curve.all():
-        return None
-    return curve if np.allclose(curve[bias], propensity, rtol=1e-6) else None
+    for part in log.chunks():
+        curve[part.bias] = part.propensity
+    is_curve = curve.all() and all(
+        np.allclose(curve[part.bias], part.propensity, rtol=1e-6) for part in log.chunks()
+    )
+    return curve if is_curve else None
 
 
 def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> Implied:
@@ -261,7 +262,7 @@ def _by_documents(log, table, told):
 
 def _by_scores(log, scores, told):
     log = log.sample(_MAX_ROWS)
-    choice = ClickChoice.of_log(log)
+    choice = GroupedLogit.of_log(log)
     n_factors = len(log.bias_values)
     if not len(choice.rows):
         return Implied(np.full(n_factors, np.nan), False)

@@ -7,7 +7,6 @@ from skultr._models._browsing import (
     EYE_TRACKING,
     TIANGONG_CLICK_MATRIX,
     chain_click_probability,
-    chain_conditional_click_probability,
     contextual_examination,
     draw_chain_clicks,
     draw_ubm_clicks,
@@ -211,7 +210,7 @@ def test_chains_are_the_enumerated_events(user):
     assert probability.sum() == pytest.approx(1, abs=1e-12)
     marginal = chain_click_probability(ATTRACTION[None], *CHAINS[user])[0]
     np.testing.assert_allclose(marginal, probability @ patterns, atol=1e-12)
-    chance = chain_conditional_click_probability(attraction, *CHAINS[user], patterns > 0)
+    chance = chain_click_probability(attraction, *CHAINS[user], patterns > 0)
     product_ = np.where(patterns, chance, 1 - chance).prod(axis=1)
     np.testing.assert_allclose(product_, probability, atol=1e-12)
 

@@ -517,3 +517,35 @@ def test_real_logs_resemble_what_em_finds(name, em, tolerance):
     table = InterventionHarvesting(random_state=0).fit(X, clicks).examination_
     np.testing.assert_allclose(table["examination"], em, atol=tolerance)
     assert table["examination"].notna().all()
+
+
+def _moved(n_positions, n_queries, seed=0):
+    """A log of documents that stood at random positions, which are examined as 1 / sqrt(k)."""
+    rng = np.random.default_rng(seed)
+    rank = rng.permuted(np.tile(np.arange(n_positions), (n_queries * 4, 1)), axis=1)
+    query = np.repeat(np.arange(n_queries), 4)
+    relevance = rng.beta(2, 2, size=(n_queries, n_positions))[query]
+    clicks = rng.random(rank.shape) < relevance / np.sqrt(rank + 1)
+    X = pd.DataFrame({"qid": np.repeat(query, n_positions), "position": rank.ravel() + 1})
+    X["session"] = np.repeat(np.arange(len(query)), n_positions)
+    return X.assign(doc=np.tile(np.arange(n_positions), len(query))), clicks.ravel().astype(int)
+
+
+@pytest.mark.parametrize(("n_positions", "n_bootstrap"), [(50, 200), (51, 0)])
+def test_errors_of_many_factors_come_from_the_formula(n_positions, n_bootstrap):
+    X, clicks = _moved(n_positions, 30)
+    found = InterventionHarvesting(random_state=0).fit(X, clicks).examination_
+    same = InterventionHarvesting(n_bootstrap=n_bootstrap, random_state=0).fit(X, clicks)
+    pd.testing.assert_frame_equal(found, same.examination_)
+
+
+def test_formula_covers_many_positions():
+    """The errors of 60 positions in ten logs: half of them, and 95 %, within their intervals."""
+    z = []
+    for seed in range(10):
+        X, clicks = _moved(60, 100, seed)
+        table = InterventionHarvesting().fit(X, clicks).examination_.iloc[1:]
+        truth = -0.5 * np.log(table.index.to_numpy())
+        z.append((np.log(table["examination"]) - truth) / table["standard_error"])
+    assert np.mean(np.abs(z) < 1.96) == pytest.approx(0.95, abs=0.04)
+    assert np.mean(np.abs(z) < 0.674) == pytest.approx(0.5, abs=0.12)

@@ -6,7 +6,7 @@ import torch
 from skultr._log._cells import loss_scale
 from skultr._log._clicklog import make_click_log
 from skultr._log._roles import read_features
-from skultr._models._solve import ClickChoice
+from skultr._models._solve import GroupedLogit
 from skultr._torch._joint import DualLoss, ExaminationModule
 from skultr._torch._lists import LOSSES, ListDataset, ListLoss
 from skultr._torch._networks import ListScores, scoring_network
@@ -134,7 +134,7 @@ def test_likeliest_examination_is_where_no_step_helps():
     frame, clicks = random_lists()
     log = make_click_log(frame, read_features(frame).to_numpy(), clicks).fold()
     relevance = np.random.default_rng(0).normal(size=log.n_rows)
-    choice = ClickChoice.from_rows(log.list_, log.clicks)
+    choice = GroupedLogit.from_rows(log.list_, log.clicks)
     best = choice.likeliest_examination(relevance, log.bias, np.zeros(3))
 
     def likelihood(logits):
