@@ -215,10 +215,12 @@ def _read(options):
 
 def _of_application(log, report, name):
     """The rows of one application."""
-    of = report.queries["application"].fillna("")
-    if name not in set(of):
-        raise ValueError(f"There is no application {name!r}; expected one of {sorted(set(of))}.")
-    return log[log["qid"].isin(report.queries.loc[of == name, "qid"])].reset_index(drop=True)
+    names = report.queries["application"].fillna("")
+    if name not in set(names):
+        raise ValueError(
+            f"There is no application {name!r}; expected one of {sorted(set(names))}."
+        )
+    return log[log["qid"].isin(report.queries.loc[names == name, "qid"])].reset_index(drop=True)
 
 
 def _level(summary, graph, grades):

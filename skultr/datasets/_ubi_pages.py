@@ -129,8 +129,8 @@ class PageReader:
                 _give(table, out[table["client"]], "left out by keep")
             # Events that name no client are of the client of their query.
             pages = self.queries["query_id"][out[self.queries["client"]]]
-            of_page = self.events["query_id"].isin(pages[pages >= 0])
-            _give(self.events, (self.events["client"] < 0) & of_page, "left out by keep")
+            on_page = self.events["query_id"].isin(pages[pages >= 0])
+            _give(self.events, (self.events["client"] < 0) & on_page, "left out by keep")
         _give(self.queries, self.queries["query_id"] < 0, "no query_id")
 
     def rows_of_events(self):
@@ -231,9 +231,9 @@ class PageReader:
         rows = rows[known]
         self.note_differences(rows, pages)
         # Who counted the ordinals: the application of the event, else of its page.
-        own, of_page = rows["application"], _of_page(pages, "application", rows)
+        own, other = rows["application"], _of_page(pages, "application", rows)
         place = _looked_up(hits, "place", rows)
-        rows = rows.assign(writer=own.where(own >= 0, of_page), place=place)
+        rows = rows.assign(writer=own.where(own >= 0, other), place=place)
         return rows.drop(columns=["application", "text", "user"])
 
     def note_differences(self, rows, pages):
@@ -372,8 +372,8 @@ class PageReader:
     def hits_shown(self, pages, hits, places_of_clicks):
         """The hit lists of applications without impression events."""
         size = self.rules.page_size
-        of_page = pages.loc[hits["page"]]
-        hits = hits[(of_page["by_hits"] & (of_page["text"] >= 0)).to_numpy()]
+        page = pages.loc[hits["page"]]
+        hits = hits[(page["by_hits"] & (page["text"] >= 0)).to_numpy()]
         if size is not None:
             hits = hits[hits["place"] - hits["start"] < size]
         elif len(hits):
@@ -524,9 +524,9 @@ class PageReader:
     def close_queries(self, pages, in_log):
         """Give the query records that are open their fates."""
         queries = self.queries[self.queries["fate"] < 0]
-        of_page = pages.loc[queries["query_id"]]
-        record = of_page["record"].to_numpy()
-        text, taken = self.code_of_text[queries["text"]], self.code_of_text[of_page["text"]]
+        page = pages.loc[queries["query_id"]]
+        record = page["record"].to_numpy()
+        text, taken = self.code_of_text[queries["text"]], self.code_of_text[page["text"]]
         place = self.queries[["from", "page"]].to_numpy()
         another = (place[queries.index] != place[record]).any(axis=1)
         for rows, fate in (

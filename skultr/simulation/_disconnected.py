@@ -158,12 +158,12 @@ default='eye-tracking'
         components = _default_components(n_components, n_positions)
     components = _check_components(components)
     seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
-    of_grades, of_pages, of_clicks = np.random.default_rng(seeds).spawn(3)
+    grades_rng, pages_rng, clicks_rng = np.random.default_rng(seeds).spawn(3)
 
-    grade = _draw_grades(n_documents, max_grade, grade_weights, of_grades)
+    grade = _draw_grades(n_documents, max_grade, grade_weights, grades_rng)
     relevance = relevance_probability(grade, noise=noise, max_grade=max_grade)
     curve = PositionBasedUser(examination).examination_at(sum(map(len, components)))
-    doc = _fill_pages(components, n_documents, n_queries, n_links, of_pages)
+    doc = _fill_pages(components, n_documents, n_queries, n_links, pages_rng)
     probability = pbm_click_probability(relevance[doc], curve).ravel()
     truth = Bunch(
         relevance_probability=pd.Series(relevance, name="relevance_probability").rename_axis(
@@ -186,7 +186,7 @@ default='eye-tracking'
     )
     if n_impressions is None:
         return SimulatedLog(X, probability.copy(), truth)
-    return SimulatedLog(X, of_clicks.binomial(n_impressions, probability) / n_impressions, truth)
+    return SimulatedLog(X, clicks_rng.binomial(n_impressions, probability) / n_impressions, truth)
 
 
 def _draw_grades(n_documents, max_grade, weights, rng):
