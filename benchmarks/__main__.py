@@ -14,10 +14,15 @@ def pages():
     return sorted(f"{file.parent.name}/{file.stem}" for file in files)
 
 
+def run(name, argv):
+    """Run a page; one whose summary is not a table of means has a ``main`` of its own."""
+    module = import_module(f".{name.replace('/', '.')}", __package__)
+    return module.main(argv) if hasattr(module, "main") else main(module.PAGE, argv)
+
+
 if __name__ == "__main__":
     asked = sys.argv[1:2]
     if asked and asked[0] in pages():
-        page = import_module(f".{asked[0].replace('/', '.')}", __package__).PAPER
-        sys.exit(main(page, sys.argv[2:]))
+        sys.exit(run(asked[0], sys.argv[2:]))
     print(__doc__, *pages(), sep="\n")
     sys.exit(1 if asked else 0)

@@ -41,7 +41,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A table or figure of a paper.
+    """A table or figure of a page.
 
     ``by`` are the columns that name a row (the rows stand in the order in which the study gives
     them), ``metrics`` the columns with numbers. ``published`` maps a row (text, or a tuple where
@@ -53,7 +53,9 @@ class Exhibit:
     returns a mark for each line of the table. ``paired`` are the columns that tell, with the seed,
     which rows come from the same documents: their intervals leave out what these rows share, as
     methods are compared on the same documents. ``cells(cell)`` says whether the exhibit shows a
-    cell of the study: others are not run for it. ``note`` says what differs from the paper.
+    cell of the study: others are not run for it. ``level`` is that of the intervals of the means;
+    None: the standard deviation over runs stands in their place. ``note`` says what differs from
+    the page.
     """
 
     name: str
@@ -72,7 +74,7 @@ class Exhibit:
     marks: Callable | None = None
     cells: Callable | None = None
     paired: tuple | None = None
-    level: float = 0.95
+    level: float | None = 0.95
     tolerance: float = 0.01
     note: str = ""
 
@@ -82,7 +84,7 @@ class Exhibit:
         return self.name.replace(" ", "_")
 
 
-def report(paper, exhibits, rows, failed, out, options):
+def report(page, exhibits, rows, failed, out, options):
     """Write ``EXHIBIT.csv`` and ``EXHIBIT.png`` for each, and ``verdicts.csv``; print them all.
 
     ``rows`` and ``failed`` hold the rows of each study and how many of its runs failed.
@@ -100,13 +102,20 @@ def report(paper, exhibits, rows, failed, out, options):
         figure.savefig(out / f"{exhibit.file}.png", dpi=120, bbox_inches="tight")
         plt.close(figure)
         verdict = judge(exhibit, found, table, failed[exhibit.study.name])
-        number = exhibit.name.replace("table ", "--table ").replace("figure ", "--figure ")
-        command = f'make papers PAPER={paper.name} ARGS="{f"{number} {options}".strip()}"'
+        command = _command(page, exhibit, options)
         runs = int(rows[exhibit.study.name]["seed"].nunique())
         verdicts.append({**verdict, "runs": runs, "command": command})
         _print(exhibit, table, verdict)
-    _write_verdicts(verdicts, out / "verdicts.csv", [exhibit.name for exhibit in paper.exhibits])
+    _write_verdicts(verdicts, out / "verdicts.csv", [exhibit.name for exhibit in page.exhibits])
     print(f"\nTables, figures and verdicts: {out}")
+
+
+def _command(page, exhibit, options):
+    """What to type to have this exhibit again."""
+    kind, _, number = exhibit.name.partition(" ")
+    if kind not in ("table", "figure"):
+        return f"python -m benchmarks {page.name} --only {exhibit.name} {options}".strip()
+    return f'make papers PAPER={page.name} ARGS="{f"--{kind} {number} {options}".strip()}"'
 
 
 # --------------------------------------------------------------------------------------
@@ -123,8 +132,10 @@ def summarize(exhibit, rows):
     table = groups.agg(
         ours=("value", "mean"), sd=("own", "std"), runs=("value", "count")
     ).reset_index()
-    half = stats.t.ppf((1 + exhibit.level) / 2, np.maximum(table["runs"] - 1, 1))
-    table["interval"] = half * table.pop("sd") / np.sqrt(table["runs"])
+    table["interval"] = table.pop("sd")
+    if exhibit.level is not None:
+        half = stats.t.ppf((1 + exhibit.level) / 2, np.maximum(table["runs"] - 1, 1))
+        table["interval"] *= half / np.sqrt(table["runs"])
     keys = list(table[by].itertuples(index=False))
     table["published"] = [
         _published(exhibit, key, metric) for key, metric in zip(keys, table["metric"], strict=True)

@@ -1,19 +1,22 @@
-"""What the five scripts share: the command line, runs that can be resumed, tables and figures.
+"""What all pages share: the command line, runs that can be resumed, tables and figures.
 
-A paper is a list of exhibits (its tables and figures). An exhibit shows the rows of one study; a
+A page is a list of exhibits (its tables and figures). An exhibit shows the rows of one study; a
 study is a list of cells, each done ``runs`` times, and several exhibits may show one study. Every
 finished run is a line of a file, so a study that was stopped goes on where it was.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 # Runs are done side by side: each of them takes one core.
@@ -28,7 +31,7 @@ import skultr
 from ._documents import splits_of
 from ._exhibit import Claim, Exhibit, report
 
-__all__ = ["Claim", "Exhibit", "Paper", "Settings", "Study", "main"]
+__all__ = ["Claim", "Exhibit", "Page", "Settings", "Study", "cost", "grid", "main", "measured"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Study:
     ``cells(settings)`` gives the settings of the runs: dicts of numbers and text. ``run(cell,
     settings, seed)`` does one run and returns or yields its rows: dicts of text (what the row is)
     and numbers (the metrics); ``cell`` itself is added to each row. ``hours`` is how long the full
-    size takes on two cores.
+    size takes on two cores. ``alone``: each run has a new process, whose memory is its own.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Study:
     quick_runs: int = 3
     full_runs: int = 5
     hours: float = 0.0
+    alone: bool = False
 
     def jobs(self, settings):
         """One dict for each run: what the run is, and so also the key of its line."""
@@ -85,19 +89,59 @@ class Study:
         ]
 
 
+def grid(**axes):
+    """Cells of a study: all combinations of the values of the axes."""
+    cells = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return lambda settings: cells
+
+
+def measured(run, title, metrics, *, over, by=(), runs=5, alone=False, **exhibit):
+    """The exhibit of a study of the same name: ``over`` axes, with further columns ``by``."""
+    cells = grid(**over)
+    study = Study(run.__name__, run, cells, min(runs, 3), full_runs=runs, alone=alone)
+    return Exhibit(run.__name__, title, study, (*over, *by), metrics, **exhibit)
+
+
+def cost(work):
+    """What a call takes: seconds of the clock and of the processor, and memory in GiB."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    bytes_ = grown(work)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    memory = None if bytes_ is None else bytes_ / 2**30
+    return {"seconds": wall, "CPU seconds": cpu, "GiB": memory}
+
+
+def grown(work):
+    """Bytes by which the peak of this process grows in a call; None where Linux does not say."""
+    status = Path("/proc/self/status")
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins again from here
+        before = _kib(status.read_text(), "VmRSS")
+    except OSError:
+        work()
+        return None
+    work()
+    return 1024 * (_kib(status.read_text(), "VmHWM") - before)
+
+
+def _kib(status, what):
+    (line,) = (line for line in status.splitlines() if line.startswith(what + ":"))
+    return int(line.split()[1])
+
+
 @dataclass(frozen=True)
-class Paper:
-    """A paper: its short name (that of ``make papers PAPER=``), its title and its exhibits."""
+class Page:
+    """A paper or a topic: its name (``make papers PAPER=``), its title and its exhibits."""
 
     name: str
     title: str
     exhibits: tuple
 
-    def chosen(self, tables, figures):
-        """Exhibits of the numbers; all of them if no number is given."""
-        if not tables and not figures:
+    def chosen(self, names, tables=(), figures=()):
+        """Exhibits of these names and numbers; all of them if none is given."""
+        asked = [*names, *(f"table {n}" for n in tables), *(f"figure {n}" for n in figures)]
+        if not asked:
             return self.exhibits
-        asked = [f"table {n}" for n in tables] + [f"figure {n}" for n in figures]
         asked = list(dict.fromkeys(asked))
         known = {exhibit.name: exhibit for exhibit in self.exhibits}
         unknown = [name for name in asked if name not in known]
@@ -106,15 +150,15 @@ class Paper:
         return [known[name] for name in asked]
 
 
-def main(paper, argv=None):
+def main(page, argv=None):
     """Do what the command line asks: run the studies, write and print tables, draw figures."""
-    args = _arguments(paper, argv)
-    exhibits = paper.chosen(args.table, args.figure)
+    args = _arguments(page, argv)
+    exhibits = page.chosen(args.only, args.table, args.figure)
     if args.list:
-        return _list(paper)
+        return _list(page)
     names = Settings.__dataclass_fields__
     settings = Settings(**{name: getattr(args, name) for name in names})
-    out = _folder(args.out / paper.name)
+    out = _folder(args.out / page.name)
     studies = {exhibit.study.name: exhibit.study for exhibit in exhibits}
     jobs = {name: _jobs_of(study, exhibits, settings) for name, study in studies.items()}
     _say_how_long(studies, jobs, settings)
@@ -125,15 +169,16 @@ def main(paper, argv=None):
     except KeyboardInterrupt:
         print("\nStopped. The same command goes on where it was.", file=sys.stderr)
         return 130
-    report(paper, exhibits, rows, failed, out, _options(settings))
+    report(page, exhibits, rows, failed, out, _options(settings))
     return 1 if any(failed.values()) else 0
 
 
 # --------------------------------------------------------------------------------------
 # The command line
 # --------------------------------------------------------------------------------------
-def _arguments(paper, argv):
-    parser = argparse.ArgumentParser(description=f"{paper.title}: its tables and figures, again.")
+def _arguments(page, argv):
+    parser = argparse.ArgumentParser(description=page.title)
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these exhibits")
     parser.add_argument("--table", nargs="+", default=[], metavar="N", help="these tables")
     parser.add_argument("--figure", nargs="+", default=[], metavar="N", help="these figures")
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
@@ -189,9 +234,9 @@ def _positive(text):
     return number
 
 
-def _list(paper):
-    print(paper.title)
-    for exhibit in paper.exhibits:
+def _list(page):
+    print(page.title)
+    for exhibit in page.exhibits:
         print(f"  {exhibit.name:<10} {exhibit.title} ({_duration(exhibit.study.hours)})")
     return 0
 
@@ -228,10 +273,7 @@ def _rows_of(study, jobs, out, n_jobs):
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     done = _finished(text)
     left = [job for job in jobs if _key(job) not in done]
-    # Two threads of a worker that wait for each other on a busy machine cost ten times the time.
-    with parallel_config("loky", inner_max_num_threads=1):
-        pool = Parallel(min(n_jobs, max(1, len(left))), return_as="generator_unordered")
-    work = pool(delayed(_run)(study, job) for job in left)
+    work = (_alone if study.alone else _side_by_side)(study.run, left, n_jobs)
     failed = 0
     with path.open("a", encoding="utf-8") as file:
         if text and not text.endswith("\n"):
@@ -250,13 +292,29 @@ def _rows_of(study, jobs, out, n_jobs):
     return pd.DataFrame(kept), failed
 
 
-def _run(study, job):
-    """One run in a process of its own: the job, its rows, and the traceback if it failed."""
+def _side_by_side(run, jobs, n_jobs):
+    """What `_run` finds, in processes that do one run after the other."""
+    # Two threads of a worker that wait for each other on a busy machine cost ten times the time.
+    with parallel_config("loky", inner_max_num_threads=1):
+        pool = Parallel(min(n_jobs, max(1, len(jobs))), return_as="generator_unordered")
+    return pool(delayed(_run)(run, job) for job in jobs)
+
+
+def _alone(run, jobs, n_jobs):
+    """The same, with a new process for each run."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n_jobs, spawn, max_tasks_per_child=1) as pool:
+        for done in as_completed([pool.submit(_run, run, job) for job in jobs]):
+            yield done.result()
+
+
+def _run(run, job):
+    """One run: the job, its rows, and the traceback if it failed."""
     warnings.simplefilter("ignore")
     settings = Settings(**job["settings"])
     start = time.process_time()
     try:
-        rows = list(study.run(job["cell"], settings, job["seed"]))
+        rows = list(run(job["cell"], settings, job["seed"]))
     except Exception:
         return job, [], traceback.format_exc()
     seconds = time.process_time() - start

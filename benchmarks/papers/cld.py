@@ -22,7 +22,7 @@ signal that no feature shows. CLD and CLD-pair are the paper's equations 9 and 1
 
 import pandas as pd
 
-from .._study import Exhibit, Paper, Study
+from .._study import Exhibit, Page, Study
 from . import _cld_claims as claims
 from ._cld_claims import MODEL_OF, PUBLISHED, VARIANTS
 from ._cld_worlds import METRICS, WORLDS, Log, log_rows
@@ -196,7 +196,7 @@ def figure(name, title, study, x, of, keep=by_panel, **options):
     )
 
 
-PAPER = Paper(
+PAGE = Page(
     "cld",
     "Unbiased top-k learning to rank with causal likelihood decomposition (SIGIR-AP 2023)",
     (

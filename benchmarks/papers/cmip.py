@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skultr.model_selection import OffPolicySelection
 
-from .._study import Claim, Exhibit, Paper, Study
+from .._study import Claim, Exhibit, Page, Study
 from ._cmip_worlds import MODELS, POLICIES, USERS, WITH_PRIOR, against_logger, measure
 
 CONFIGURATION = ["user", "logging", "test"]
@@ -382,7 +382,7 @@ STUDY = Study("configurations", measure, lambda settings: CELLS, 2, 10, hours=35
 SMALL = "With few documents the paper's estimator of CMIP is far below 0 (it trains on a quarter)"
 FEW_ROWS = "a tree needs the ten runs of the full size: seven rows per run are few"
 
-PAPER = Paper(
+PAGE = Page(
     "cmip",
     "An Offline Metric for the Debiasedness of Click Models (SIGIR 2023)",
     (

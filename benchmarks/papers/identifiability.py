@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from .._study import Exhibit, Paper
+from .._study import Exhibit, Page
 from . import _identifiability_claims as claims
 from . import _identifiability_studies as studies
 from ._identifiability_worlds import STANDS_FOR
@@ -352,4 +352,4 @@ EXHIBITS = (
     ),
 )
 
-PAPER = Paper("identifiability", "Identifiability Matters (Chen et al. 2024)", EXHIBITS)
+PAGE = Page("identifiability", "Identifiability Matters (Chen et al. 2024)", EXHIBITS)

@@ -20,7 +20,7 @@ log); figure 5a stands on made users.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from .._study import Claim, Exhibit, Paper, Study
+from .._study import Claim, Exhibit, Page, Study
 from ._user_aware_worlds import (
     CUTOFFS,
     NETWORKS,
@@ -486,7 +486,7 @@ FIGURE_5A = Exhibit(
     note="the paper's log is private: ten made habits, which the clusters have to find",
 )
 
-PAPER = Paper(
+PAGE = Page(
     "user-aware",
     "Addressing personalized bias for unbiased learning to rank (Niu et al. 2025)",
     (TABLE_1, TABLE_1_OF_BAIDU, FIGURE_3, FIGURE_4, TABLE_2, TABLE_3, FIGURE_5A),

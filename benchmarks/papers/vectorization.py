@@ -30,7 +30,7 @@ from skultr.simulation import (
 )
 
 from .._documents import name_of, split_documents
-from .._study import Claim, Exhibit, Paper, Study
+from .._study import Claim, Exhibit, Page, Study
 
 USERS = {"matrix": ClickMatrixUser, "trust": TrustBiasUser}
 CUTS = ("nDCG@1", "nDCG@3", "nDCG@5", "nDCG@10")
@@ -382,7 +382,7 @@ FIGURE_4 = {
         Claim("two components are level with affine correction", two_like_affine),
     ),
 }
-PAPER = Paper(
+PAGE = Page(
     "vectorization",
     "Scalar is Not Enough: Vectorization-based Unbiased Learning to Rank (KDD 2022)",
     (

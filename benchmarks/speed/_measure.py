@@ -2,8 +2,8 @@
 
 import statistics
 import time
-from pathlib import Path
 
+from .._study import grown
 from ._work import OURS, SIZES, Seconds
 
 #: Calls shorter than this are repeated within their turn, and their median counts.
@@ -56,19 +56,6 @@ def _call(contender, clock):
 
 
 def growth(work, size, name):
-    """Bytes by which the peak of this process grows in one call; None where Linux does not say."""
+    """Bytes by which the peak of this process grows in one call."""
     work.contenders(SIZES["tiny"])[name]()
-    contender = work.contenders(size)[name]
-    status = Path("/proc/self/status")
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins again from here
-        before = _kib(status.read_text(), "VmRSS")
-    except OSError:
-        return None
-    contender()
-    return 1024 * (_kib(status.read_text(), "VmHWM") - before)
-
-
-def _kib(status, what):
-    (line,) = (line for line in status.splitlines() if line.startswith(what + ":"))
-    return int(line.split()[1])
+    return grown(work.contenders(size)[name])

@@ -1,30 +1,20 @@
 """Documents that were never shown: who gains by the candidates, and in which world?
 
-    python -m benchmarks.studies.cld worlds [--seeds 5] [--strengths 0 0.5 1 2] [--forms]
-    python -m benchmarks.studies.cld cutoffs | noise | misspecified | etas | sessions | gamma
-    python -m benchmarks.studies.cld real [--data /folder/of/shared/data]
-    python -m benchmarks.studies.cld click_noise --seeds 40 [--impressions 20 200]
-    python -m benchmarks.studies.cld ensembles [--queries 400] [--seeds 4]
-    python -m benchmarks.studies.cld speed
-
-Documents of ``make_ltr`` (100 features), grades 3 and 4 relevant; the top 5 of a production ranker
-that knows 1 % of the labels; 10⁵ sessions of position-based users, 10 % click noise. Judged on
-queries that nobody asked. At strength 0 the ranker went by the features alone (the paper's world:
-true gamma 0), else also by a signal that no feature shows, of correlation 0.5 with relevance.
-Linear rankers are compared with linear ones and networks with networks, on the same logs.
+Documents of ``make_ltr`` (100 features) or of ``--letor``, grades 3 and 4 relevant; the top 5 of a
+production ranker that knows 1 % of the labels; 10⁵ sessions of position-based users, 10 % click
+noise. Judged on queries that nobody asked. At strength 0 the ranker went by the features alone
+(the paper's world: true gamma 0), else also by a signal that no feature shows, of correlation 0.5
+with relevance. Linear rankers are compared with linear ones and networks with networks, on the
+same logs; the seeds are not those that the defaults were chosen on.
 """
 
-import argparse
-import os
-import resource
-import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import ttest_1samp
 from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skultr import CLDRanker, aggregate_clicks
 from skultr.datasets import make_ltr
@@ -37,8 +27,11 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-N_QUERIES = 1000
-MEASURES = ("nDCG@1", "nDCG@3", "MAP")
+from .._documents import whole_letor
+from .._study import Page, measured
+
+#: Seeds that the defaults were not chosen on.
+FIRST_SEED = 10
 LINEAR = {"hidden_layer_sizes": (), "random_state": 0}
 NEURAL = {"random_state": 0}
 #: The published models by rows, fitted by Newton's method and by least squares.
@@ -46,24 +39,17 @@ ROWS = {"loss": "pointwise", "hidden_layer_sizes": ()}
 HECKMAN = {"hidden_layer_sizes": ()}
 
 
-def world(
-    seed,
-    strength=0.0,
-    k=5,
-    eta=1.0,
-    n_sessions=100_000,
-    noise=0.1,
-    source=None,
-    n_queries=N_QUERIES,
-):
+def world(seed, settings, strength=0.0, k=5, eta=1.0, noise=0.1, n_queries=None):
     """An aggregated log with its candidates, click rates, the test documents, the curve."""
-    if source is None:
+    n_queries = n_queries or settings.queries or 1_000
+    if settings.letor is None:
         documents, fraction = make_ltr(2 * n_queries, random_state=seed), 0.01
         asked = documents["qid"] < n_queries
     else:
-        documents, fraction = source, 0.05
-        asked = np.random.default_rng(seed).permutation(source["qid"].max() + 1) % 2 == 0
-        asked = asked[source["qid"]]
+        documents, fraction = whole_letor(settings.letor), 0.05
+        documents["qid"] = pd.factorize(documents["qid"])[0]
+        asked = np.random.default_rng(seed).permutation(documents["qid"].max() + 1) % 2 == 0
+        asked = asked[documents["qid"]]
     training, test = (documents[rows].reset_index(drop=True) for rows in (asked, ~asked))
     scores = hidden_signal_scores(
         production_scores(training, fraction=fraction, random_state=seed),
@@ -73,7 +59,7 @@ def world(
     )
     X, clicks, truth = simulate_clicks(
         training,
-        n_sessions=n_sessions,
+        n_sessions=settings.sessions or 100 * n_queries,
         n_positions=k,
         scores=scores,
         user=PositionBasedUser(float(eta)),
@@ -84,12 +70,14 @@ def world(
         random_state=seed,
     )
     log, rate = aggregate_clicks(X.assign(click=clicks), training)
-    log, rate = with_candidates(log, rate, training)
+    hidden = training[~training["doc"].isin(log["doc"])].assign(session=-1, impressions=1)
+    log = pd.concat([log, hidden], ignore_index=True)
+    rate = np.concatenate([rate, np.zeros(len(hidden))])
     test["relevance"] = (test["relevance"] > documents["relevance"].max() / 2).astype(int)
     return log, rate, test, truth.examination
 
 
-def rankers(curve, *, networks=True, forms=False):
+def rankers(curve):
     """Rankers by class and name."""
     ips = {"propensity": curve}
     literal = {**ips, "correction": "divide", "clip": None}
@@ -97,239 +85,127 @@ def rankers(curve, *, networks=True, forms=False):
     def members(**settings):
         return [("ips", IPSRanker(**literal, **settings)), ("heckman", HeckmanRanker(**settings))]
 
+    squash = FunctionTransformer(lambda X: np.sign(X) * np.log1p(np.abs(X)))
+    ridge = make_pipeline(squash, StandardScaler(), Ridge(alpha=10.0))
+    pairs = {**ips, "loss": "pairwise"}
     yield "linear", "naive", NaiveRanker(**LINEAR)
     yield "linear", "IPS", IPSRanker(**literal, **LINEAR)
-    yield "linear", "IPS, least squares", IPSRanker(**ips, estimator=_ridge())
-    yield "linear", "IPS, pairs", IPSRanker(**ips, loss="pairwise", **LINEAR)
+    yield "linear", "IPS, least squares", IPSRanker(**ips, estimator=ridge)
+    yield "linear", "IPS, pairs", IPSRanker(**pairs, **LINEAR)
     yield "linear", "Heckman", HeckmanRanker(**HECKMAN)
     yield "linear", "Heckman, debiased", HeckmanRanker(debias=True, **ips, **HECKMAN)
     yield "linear", "RankAgg", RankAggRanker(members(**LINEAR))
     yield "linear", "CLD by rows", CLDRanker(**ips, **ROWS)
-    yield "linear", "CLD-pair", CLDRanker(**ips, loss="pairwise", **LINEAR)
+    yield "linear", "CLD-pair", CLDRanker(**pairs, **LINEAR)
     yield "linear", "CLD by rows, gamma 0", CLDRanker(**ips, gamma=0.0, **ROWS)
-    if forms:
-        for form in ("preference", "published"):
-            pair = {"loss": "pairwise", "variant": form}
-            yield "linear", f"CLD-pair, {form}", CLDRanker(**ips, **pair, **LINEAR)
-        yield "linear", "CLD, equation 9", CLDRanker(**ips, variant="published", **ROWS)
-        yield "linear", "CLD, gamma estimated", CLDRanker(**ips, gamma="estimate", **ROWS)
-    if networks:
-        yield "network", "naive", NaiveRanker(**NEURAL)
-        yield "network", "IPS", IPSRanker(**literal, **NEURAL)
-        yield "network", "IPS, least squares", IPSRanker(**ips, loss="mse", **NEURAL)
-        yield "network", "IPS, pairs", IPSRanker(**ips, loss="pairwise", **NEURAL)
-        yield "network", "RankAgg", RankAggRanker(members(**NEURAL))
-        yield "network", "Heckman", HeckmanRanker(**NEURAL)
-        yield "network", "Heckman, debiased", HeckmanRanker(debias=True, **ips, **NEURAL)
-        yield "network", "CLD", CLDRanker(**ips, **NEURAL)
-        yield "network", "CLD, gamma 0", CLDRanker(**ips, gamma=0.0, **NEURAL)
-        yield "network", "CLD by rows", CLDRanker(**ips, loss="pointwise", **NEURAL)
-        yield "network", "CLD-pair", CLDRanker(**ips, loss="pairwise", **NEURAL)
-        yield (
-            "network",
-            "CLD-pair, gamma 0",
-            CLDRanker(**ips, loss="pairwise", gamma=0.0, **NEURAL),
-        )
+    for form in ("preference", "published"):
+        yield "linear", f"CLD-pair, {form}", CLDRanker(**pairs, variant=form, **LINEAR)
+    yield "linear", "CLD, equation 9", CLDRanker(**ips, variant="published", **ROWS)
+    yield "linear", "CLD, gamma estimated", CLDRanker(**ips, gamma="estimate", **ROWS)
+    yield "network", "naive", NaiveRanker(**NEURAL)
+    yield "network", "IPS", IPSRanker(**literal, **NEURAL)
+    yield "network", "IPS, least squares", IPSRanker(**ips, loss="mse", **NEURAL)
+    yield "network", "IPS, pairs", IPSRanker(**pairs, **NEURAL)
+    yield "network", "RankAgg", RankAggRanker(members(**NEURAL))
+    yield "network", "Heckman", HeckmanRanker(**NEURAL)
+    yield "network", "Heckman, debiased", HeckmanRanker(debias=True, **ips, **NEURAL)
+    yield "network", "CLD", CLDRanker(**ips, **NEURAL)
+    yield "network", "CLD, gamma 0", CLDRanker(**ips, gamma=0.0, **NEURAL)
+    yield "network", "CLD by rows", CLDRanker(**ips, loss="pointwise", **NEURAL)
+    yield "network", "CLD-pair", CLDRanker(**pairs, **NEURAL)
+    yield "network", "CLD-pair, gamma 0", CLDRanker(**pairs, gamma=0.0, **NEURAL)
 
 
-def _ridge():
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, StandardScaler
-
-    squash = FunctionTransformer(lambda X: np.sign(X) * np.log1p(np.abs(X)))
-    return make_pipeline(squash, StandardScaler(), Ridge(alpha=10.0))
-
-
-def quality(ranker, test):
-    scores = ranker.predict(test)
-    relevant = test["relevance"]
-    values = {f"nDCG@{k}": ndcg_score(relevant, scores, qid=test["qid"], k=k) for k in (1, 3)}
-    values["MAP"] = average_precision_score(relevant, scores, qid=test["qid"])
-    return values
-
-
-def run(args, settings, told=None, **which):
-    """One row a seed, setting and ranker; ``told`` is the curve that rankers are given."""
-    rows = []
-    for name, setting in settings.items():
-        for seed in _seeds(args):
-            log, rate, test, curve = world(seed, **setting)
-            given = curve if told is None else told[name]
-            for kind, ranker_name, ranker in rankers(given[: len(curve)], **which):
-                start = time.perf_counter()
-                ranker.fit(log, rate)
-                row = {"world": name, "class": kind, "ranker": ranker_name, "seed": seed}
-                row["strength"] = setting.get("strength", 0.0)
-                row["seconds"] = time.perf_counter() - start
-                rows.append({**row, **quality(ranker, test)})
-        report(pd.DataFrame(rows).query("world == @name"), name)
-    runs = pd.DataFrame(rows)
-    if args.save:
-        new = not Path(args.save).exists()
-        runs.assign(study=args.study).to_csv(args.save, mode="a", header=new, index=False)
-    return runs
-
-
-def _seeds(args):
-    """Not those that the defaults were chosen on (0 to 3, 100 and 101)."""
-    return range(args.first_seed, args.first_seed + args.seeds)
-
-
-def report(runs, name):
-    """Means, and the paired difference from IPS of the same class with its p-value."""
-    keys = ["class", "ranker"]
-    table = runs.groupby(keys, sort=False)[[*MEASURES, "seconds"]].mean()
-    for measure in MEASURES:
-        wide = runs.pivot_table(index=["class", "seed"], columns="ranker", values=measure)
-        for kind, ranker in table.index:
-            gap = wide.loc[kind][ranker] - wide.loc[kind]["IPS"]
-            table.loc[(kind, ranker), f"{measure} over IPS"] = gap.mean()
-            table.loc[(kind, ranker), f"p {measure}"] = paired_p(gap)
-    print(f"\n{name}\n{table.round(3).to_string()}", flush=True)
-
-
-def paired_p(gap):
-    """Two-sided p-value of a paired t-test."""
-    gap = np.asarray(gap)
-    return ttest_1samp(gap, 0.0).pvalue if len(gap) > 1 and np.ptp(gap) > 0 else np.nan
-
-
-def pivot(runs, kinds=("linear",)):
-    part = runs[runs["class"].isin(kinds)]
-    print(
-        part.pivot_table(index=["class", "ranker"], columns="world", values="nDCG@3", sort=False)
-        .round(3)
-        .to_string()
-    )
-
-
-def worlds(args):
-    settings = {
-        f"strength {strength}, eta {eta}": {"strength": strength, "eta": eta}
-        for strength in args.strengths
-        for eta in args.etas
-    }
-    run(args, settings, forms=args.forms, networks=not args.linear)
-
-
-def cutoffs(args):
-    for strength in args.strengths:
-        settings = {f"top {k:2d}": {"k": k, "strength": strength} for k in (2, 3, 5, 10, 15, 20)}
-        print(f"strength {strength}")
-        pivot(run(args, settings, networks=not args.linear), ("linear", "network"))
-
-
-def noise(args):
-    for strength in args.strengths:
-        settings = {f"noise {n}": {"noise": n, "strength": strength} for n in (0, 0.1, 0.3, 0.5)}
-        print(f"strength {strength}")
-        pivot(run(args, settings, networks=False))
-
-
-def misspecified(args):
-    assumed = (0.0, 0.5, 1.0, 1.5, 2.0)
-    for strength in args.strengths:
-        settings = {f"told eta {eta}": {"strength": strength} for eta in assumed}
-        told = {f"told eta {eta}": np.arange(1, 6) ** -eta for eta in assumed}
-        print(f"strength {strength}, true eta 1")
-        pivot(run(args, settings, told, networks=False))
-
-
-def etas(args):
-    for strength in args.strengths:
-        settings = {
-            f"eta {eta}": {"eta": eta, "strength": strength} for eta in (0, 0.5, 1.0, 1.5, 2.0)
+def worlds(cell, settings, seed, told=None):
+    """One row for each ranker; ``told`` is the curve that rankers are given."""
+    log, rate, test, curve = world(FIRST_SEED + seed, settings, **cell)
+    relevant, qid = test["relevance"], test["qid"]
+    for kind, name, ranker in rankers(curve if told is None else told):
+        scores = ranker.fit(log, rate).predict(test)
+        yield {
+            "class": kind,
+            "ranker": name,
+            **{f"nDCG@{k}": ndcg_score(relevant, scores, qid=qid, k=k) for k in (1, 3)},
+            "MAP": average_precision_score(relevant, scores, qid=qid),
         }
-        print(f"strength {strength}")
-        pivot(run(args, settings, networks=False))
 
 
-def sessions(args):
-    for strength in args.strengths:
-        settings = {
-            f"{n:7d}": {"n_sessions": n, "strength": strength} for n in (3_000, 10_000, 100_000)
-        }
-        print(f"strength {strength}")
-        pivot(run(args, settings, networks=False))
+def cutoffs(cell, settings, seed):
+    return worlds(cell, settings, seed)
 
 
-def gamma(args):
-    """nDCG@3 by the gamma that was set, for both losses."""
-    rows = []
-    for strength in args.strengths:
-        for seed in _seeds(args):
-            log, rate, test, curve = world(seed, strength)
-            for value in (0.0, 0.1, 0.2, 0.3, 0.5):
-                for loss in ("listwise", "pointwise", "pairwise"):
-                    ranker = CLDRanker(propensity=curve, gamma=value, loss=loss, random_state=0)
-                    row = {"strength": strength, "loss": loss, "gamma": value}
-                    rows.append({**row, **quality(ranker.fit(log, rate), test)})
-    runs = pd.DataFrame(rows)
-    print(runs.pivot_table(index=["loss", "strength"], columns="gamma", values="nDCG@3").round(3))
+def noise(cell, settings, seed):
+    return worlds(cell, settings, seed)
 
 
-def real(args):
-    """Documents of MSLR-WEB and MQ2008, half of the queries asked; a log is still simulated."""
-    for name in ("mslr_sample", "mq2008"):
-        path = Path(args.data or "no folder") / f"{name}.parquet"
-        if not path.exists():
-            print(f"{name}: {path} is not there; give --data or set SKULTR_DATA")
-            continue
-        documents = pd.read_parquet(path).drop(columns="split")
-        documents = documents.rename(columns={"label": "relevance"})
-        documents["qid"] = pd.factorize(documents["qid"])[0]
-        documents["doc"] = np.arange(len(documents))
-        settings = {
-            f"{name}, strength {strength}, top {k}": {
-                "source": documents,
-                "strength": strength,
-                "k": k,
-            }
-            for strength in args.strengths
-            for k in (2, 5, 10)
-        }
-        pivot(run(args, settings, networks=not args.linear), ("linear", "network"))
+def misspecified(cell, settings, seed):
+    """Rankers are told another exponent than 1, the true one."""
+    told = np.arange(1, 6) ** -cell["told eta"]
+    return worlds({"strength": cell["strength"]}, settings, seed, told)
 
 
 #: True coefficients of relevance, in units of its error, and of selection.
 BETA, OMEGA, UNIT = np.array([1, -0.5, 0.3, 0]), np.array([0.8, 0.2, -0.4, 0.5]), 0.08
 
 
-def selection_world(impressions, rho, seed, n_queries=500, n_documents=20):
+#: Thresholds for each document and random positions, and worlds in which one thing is otherwise.
+KINDS = (
+    *("plain", "served order", "rare clicks", "by rank"),
+    *("heavy tails", "skew errors", "uneven traffic"),
+)
+
+
+def selection_world(impressions, rho, seed, kind="plain", n_queries=500, n_documents=20):
     """A log that follows the model, selection by a threshold per document, at random positions."""
     rng = np.random.default_rng(seed)
     n = n_queries * n_documents
     X = rng.normal(size=(n, 4))
     error = rng.normal(size=n)
     other = rho * error + np.sqrt(1 - rho**2) * rng.normal(size=n)
-    relevance = np.clip(0.5 + UNIT * (X @ BETA + error), 0, 1)
-    shown = X @ OMEGA - 0.8 + other > 0
+    if kind == "heavy tails":
+        error /= np.sqrt(rng.chisquare(5, n) / 3)
+    if kind == "skew errors":
+        error = (np.exp(0.5 * error) - np.exp(0.125)) / np.sqrt(np.exp(0.5) - np.exp(0.25))
+    level, unit = (0.15, 0.03) if kind == "rare clicks" else (0.5, UNIT)
+    relevance = np.clip(level + unit * (X @ BETA + error), 0, 1)
     log = pd.DataFrame(X, columns=list("abcd"))
     log["qid"], log["doc"] = np.repeat(np.arange(n_queries), n_documents), np.arange(n)
     log["impressions"] = impressions
-    order = pd.Series(np.where(shown, rng.random(n), np.nan))
-    log["position"] = order.groupby(log["qid"]).rank()
+    if kind == "uneven traffic":
+        log["impressions"] = np.repeat(rng.geometric(1 / impressions, n_queries), n_documents)
+    latent = X @ OMEGA - 0.8 + other
+    shown = latent > 0
+    if kind == "by rank":
+        shown = pd.Series(latent).groupby(log["qid"]).rank(ascending=False).to_numpy() <= 6
+    order = -latent if kind == "served order" else rng.random(n)
+    log["position"] = pd.Series(np.where(shown, order, np.nan)).groupby(log["qid"]).rank()
     chance = relevance / log["position"].fillna(1)
-    return log, np.where(shown, rng.binomial(impressions, chance) / impressions, 0.0)
+    rate = rng.binomial(log["impressions"], chance) / log["impressions"]
+    return log, np.where(shown, rate, 0.0)
 
 
-def click_noise(args):
-    """RMSE of the coefficients, and whether the interval of gamma covers or a warning says no.
+def estimates(cell, settings, seed):
+    """Mean squared errors of the coefficients with gamma 0, estimated, and likeliest."""
+    kind, unit = cell["world"], 0.03 if cell["world"] == "rare clicks" else UNIT
+    log, rate = selection_world(cell["impressions"], cell["rho"], FIRST_SEED + seed, kind)
+    known = {"propensity": 1 / np.arange(1, int(log["position"].max()) + 1), **ROWS}
+    known.update(scale_features=False, alpha=0.0)
+    estimate = CLDRanker(**known, gamma="estimate").fit(log, rate)
+    likeliest = estimate.gamma_profile_["log_likelihood"].idxmax()
+    found = {"estimate": estimate}
+    for name, gamma in {"gamma 0": 0.0, "likeliest": likeliest}.items():
+        found[name] = CLDRanker(**known, gamma=gamma).fit(log, rate)
+    for name, ranker in found.items():
+        yield {"method": name, "squared": np.mean((ranker.coef_ / unit - BETA) ** 2)}
+
+
+def click_noise(cell, settings, seed):
+    """Mean squared errors of the coefficients, and whether the interval of gamma covers.
 
     "one tau" is the likelihood with one scale for all rows, that of what least squares leaves.
     """
-    for impressions in args.impressions:
-        for rho in (0.0, 0.5):
-            rows = [_one_log(impressions, rho, seed) for seed in _seeds(args)]
-            table = pd.DataFrame(rows)
-            errors = np.sqrt(table.filter(like="squared").mean()).round(3)
-            print(f"\n{impressions} impressions a row, rho {rho}: RMSE of the coefficients")
-            print(errors.rename(lambda name: name.removeprefix("squared ")).to_string())
-            print(table.filter(regex="^(?!squared)").mean().round(3).to_string(), flush=True)
-
-
-def _one_log(impressions, rho, seed):
-    log, rate = selection_world(impressions, rho, seed)
+    rho = cell["rho"]
+    log, rate = selection_world(cell["impressions"], rho, FIRST_SEED + seed)
     known = {"propensity": 1 / np.arange(1, int(log["position"].max()) + 1), **ROWS}
     known.update(scale_features=False, alpha=0.0)
 
@@ -340,53 +216,22 @@ def _one_log(impressions, rho, seed):
     label = (rate * log["position"])[log["position"].notna()]
     design = np.column_stack([log.loc[label.index, list("abcd")], np.ones(len(label))])
     left = np.linalg.lstsq(design, label, rcond=None)[1][0]
-    row = {}
     for name, gamma in {"gamma 0": 0.0, "gamma .2 (default)": 0.2, "gamma = rho": rho}.items():
-        one = squared(gamma=gamma, scale=np.sqrt(left / len(label)))[1]
-        row[f"squared {name}, one tau"] = one
-        row[f"squared {name}"] = squared(gamma=gamma)[1]
+        scale = np.sqrt(left / len(label))
+        yield {"method": f"{name}, one tau", "squared": squared(gamma=gamma, scale=scale)[1]}
+        yield {"method": name, "squared": squared(gamma=gamma)[1]}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        ranker, row["squared estimate"] = squared(gamma="estimate")
+        ranker, value = squared(gamma="estimate")
     low, high = ranker.gamma_interval_
-    row["covers"] = low <= rho <= high
-    row["warned"] = any("does not determine" in str(each.message) for each in caught)
-    row["covers or warned"] = row["covers"] or row["warned"]
-    row["best gamma"] = ranker.gamma_profile_["log_likelihood"].idxmax()
-    return row
-
-
-def ensembles(args):
-    """nDCG@3 of networks, and of the mean of the standardised scores of three."""
-    rows = []
-    for strength in args.strengths:
-        for seed in _seeds(args):
-            log, rate, test, curve = world(
-                seed, strength, n_sessions=100 * args.queries, n_queries=args.queries
-            )
-            scores = {}
-            for name, ranker in _members_of_ensembles(curve):
-                values = pd.Series(ranker.fit(log, rate).predict(test)).groupby(test["qid"])
-                gap = values.obj - values.transform("mean")
-                scores[name] = gap / values.transform("std").clip(lower=1e-12)
-            for names in [(name,) for name in scores] + _ENSEMBLES:
-                mean = np.mean([scores[name] for name in names], axis=0)
-                value = ndcg_score(test["relevance"], mean, qid=test["qid"], k=3)
-                row = {"strength": strength, "seed": seed, "ranker": " + ".join(names)}
-                rows.append({**row, "nDCG@3": value})
-    runs = pd.DataFrame(rows)
-    wide = runs.pivot_table(
-        index=["strength", "seed"], columns="ranker", values="nDCG@3", sort=False
-    )
-    for strength, part in wide.groupby("strength"):
-        gap = part.sub(part["CLD"], axis=0)
-        table = pd.DataFrame({"nDCG@3": part.mean(), "over CLD": gap.mean()})
-        table["p"] = {name: paired_p(gap[name]) for name in gap}
-        print(f"\nstrength {strength}, {args.queries} queries\n{table.round(3).to_string()}")
+    warned = any("does not determine" in str(each.message) for each in caught)
+    told = {"covers": low <= rho <= high, "warned": warned}
+    told["covers or warned"] = told["covers"] or warned
+    yield {"method": "estimate", "squared": value, **{k: float(v) for k, v in told.items()}}
 
 
 #: Networks whose scores ``ensembles`` averages; the first two repeat one ranker.
-_ENSEMBLES = [
+ENSEMBLES = [
     ("IPS", "IPS, seed 1", "IPS, seed 2"),
     ("CLD", "CLD, seed 1", "CLD, seed 2"),
     ("IPS", "CLD-pair", "Heckman, debiased"),
@@ -395,83 +240,87 @@ _ENSEMBLES = [
 ]
 
 
-def _members_of_ensembles(curve):
-    ips = {"propensity": curve}
+def ensembles(cell, settings, seed):
+    """nDCG@3 of networks, and of the mean of the standardised scores of three."""
+    log, rate, test, curve = world(
+        FIRST_SEED + seed, settings, cell["strength"], n_queries=cell["queries"]
+    )
+    scores = {}
+    for name, ranker in _members(curve).items():
+        values = pd.Series(ranker.fit(log, rate).predict(test)).groupby(test["qid"])
+        gap = values.obj - values.transform("mean")
+        scores[name] = gap / values.transform("std").clip(lower=1e-12)
+    for names in [*((name,) for name in scores), *ENSEMBLES]:
+        mean = np.mean([scores[name] for name in names], axis=0)
+        value = ndcg_score(test["relevance"], mean, qid=test["qid"], k=3)
+        yield {"ranker": " + ".join(names), "nDCG@3": value}
+
+
+def _members(curve):
+    ips, found = {"propensity": curve}, {}
     for seed in range(3):
         suffix = f", seed {seed}" if seed else ""
         literal = {"correction": "divide", "clip": None, "random_state": seed}
-        yield f"IPS{suffix}", IPSRanker(**ips, **literal)
-        yield f"CLD{suffix}", CLDRanker(**ips, random_state=seed)
-    yield "CLD-pair", CLDRanker(**ips, loss="pairwise", **NEURAL)
-    yield "Heckman, debiased", HeckmanRanker(debias=True, **ips, **NEURAL)
+        found[f"IPS{suffix}"] = IPSRanker(**ips, **literal)
+        found[f"CLD{suffix}"] = CLDRanker(**ips, random_state=seed)
+    found["CLD-pair"] = CLDRanker(**ips, loss="pairwise", **NEURAL)
+    found["Heckman, debiased"] = HeckmanRanker(debias=True, **ips, **NEURAL)
+    return found
 
 
-def speed(args):
-    """Seconds and memory of one fit on 5,000 queries of 20 candidates, and on 100 of 1,000."""
-    for n_queries, n_documents in ((5_000, 20), (100, 1_000)):
-        documents = make_ltr(n_queries, n_documents, random_state=0)
-        X, clicks, truth = simulate_clicks(
-            documents,
-            n_positions=5,
-            user=PositionBasedUser(1.0),
-            gain="binary",
-            candidates=n_documents == 20,
-            features=False,
-            random_state=0,
-        )
-        start = time.perf_counter()
-        log, rate = aggregate_clicks(X.assign(click=clicks), documents)
-        print(
-            f"{n_queries} queries of {n_documents}: aggregated in "
-            f"{time.perf_counter() - start:.1f} s"
-        )
-        del X
-        if n_documents != 20:
-            log, rate = with_candidates(log, rate, documents)
-        for name, settings in {
-            "listwise": {},
-            "pairwise": {"loss": "pairwise"},
-            "by rows, linear": ROWS,
-            "by rows, linear, gamma estimated": {"gamma": "estimate", **ROWS},
-        }.items():
-            ranker = CLDRanker(propensity=truth.examination, random_state=0, **settings)
-            start = time.perf_counter()
-            ranker.fit(log, rate)
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-            print(
-                f"  {name}: {time.perf_counter() - start:.1f} s, {ranker.n_iter_} epochs, peak of "
-                f"the process {peak:.2f} GB",
-                flush=True,
-            )
-
-
-def with_candidates(log, rate, documents):
-    """The log with one row for each candidate that it never showed."""
-    hidden = documents[~documents["doc"].isin(log["doc"])]
-    both = pd.concat([log, hidden.assign(session=-1, impressions=1)], ignore_index=True)
-    return both, np.concatenate([rate, np.zeros(len(hidden))])
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    studies = [worlds, cutoffs, noise, misspecified, etas, sessions, gamma, real]
-    studies += [click_noise, ensembles, speed]
-    studies = {study.__name__: study for study in studies}
-    parser.add_argument("study", choices=studies)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--data", default=os.environ.get("SKULTR_DATA"), help="for real")
-    parser.add_argument("--first-seed", type=int, default=10)
-    parser.add_argument("--save", help="a CSV file for one row a run")
-    parser.add_argument("--etas", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--strengths", type=float, nargs="+", default=[0.0, 1.0])
-    parser.add_argument("--impressions", type=int, nargs="+", default=[20, 200, 100_000])
-    parser.add_argument("--queries", type=int, default=N_QUERIES, help="for ensembles")
-    parser.add_argument("--forms", action="store_true", help="also the other forms of CLD")
-    parser.add_argument("--linear", action="store_true", help="no networks")
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    studies[args.study](args)
-
-
-if __name__ == "__main__":
-    main()
+STRENGTHS = (0.0, 1.0)
+RANKED = {"by": ("class", "ranker"), "metrics": ("nDCG@1", "nDCG@3", "MAP")}
+PAGE = Page(
+    "studies/cld",
+    "Documents that were never shown",
+    (
+        measured(
+            worlds,
+            "With and without a hidden signal, by position bias",
+            over={"strength": (0.0, 0.5, 1.0, 2.0), "eta": (1.0, 0.1)},
+            **RANKED,
+        ),
+        measured(
+            cutoffs,
+            "By how many were shown",
+            over={"strength": STRENGTHS, "k": (2, 3, 5, 10, 15, 20)},
+            **RANKED,
+        ),
+        measured(
+            noise,
+            "By click noise",
+            over={"strength": STRENGTHS, "noise": (0, 0.1, 0.3, 0.5)},
+            **RANKED,
+        ),
+        measured(
+            misspecified,
+            "With wrong propensities",
+            over={"strength": STRENGTHS, "told eta": (0.0, 0.5, 1.0, 1.5, 2.0)},
+            **RANKED,
+        ),
+        measured(
+            click_noise,
+            "Mean squared errors of coefficients",
+            ("squared", "covers", "warned", "covers or warned"),
+            over={"impressions": (20, 200, 100_000), "rho": (0.0, 0.5)},
+            by=("method",),
+            runs=40,
+        ),
+        measured(
+            estimates,
+            "Estimates of gamma in several worlds",
+            ("squared",),
+            over={"world": KINDS, "impressions": (20, 200), "rho": (0.0, 0.5)},
+            by=("method",),
+            runs=6,
+        ),
+        measured(
+            ensembles,
+            "Means of several networks",
+            ("nDCG@3",),
+            over={"strength": STRENGTHS, "queries": (400, 1_000)},
+            by=("ranker",),
+            runs=7,
+        ),
+    ),
+)

@@ -1,6 +1,6 @@
 """Does the likelihood of held-out clicks find the ranker that annotation would, and how surely?
 
-    python -m benchmarks.studies.click_likelihood [--seeds 2] [--coverage 200]
+    python -m benchmarks studies/click_likelihood [--seeds 2] [--coverage 200]
 
 Ten logs: five kinds of production (1 % of the labels; trees on 5 % or on all of them), temperature
 and number of sessions, and ``--seeds`` of each. Users examine position k with probability 1 / k.
@@ -262,17 +262,13 @@ def coverage(n_repeats):
         )
 
 
-def main():
+def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--coverage", type=int, default=200)
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     coverage(options.coverage)
     cells = itertools.product(KINDS, range(options.seeds))
     rows = [row for kind, seed in cells for row in study(kind, seed)]
     print(summary(rows).round(3).to_string())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,40 +1,31 @@
 """A log that no memory holds: making the dataset, one epoch and a click model under a limit.
 
-Usage: OMP_NUM_THREADS=1 python -m benchmarks.studies.dataset [--sessions 1e7] [--folder PATH]
-
 Sessions show ten of the twenty documents of a query in random order, so that hardly two lists are
-equal; a million documents have 50 features. With 1e7 sessions there are 100 million impressions,
-the files take 5 GB, and the run an hour. Each fit runs in a process of its own, whose address
-space is limited to 4 GB (``--limit``). Arrow's own allocator would reserve one of them, and is
-told not to.
-
-With ``--equal`` the log is small (1e4 sessions), and the models of the dataset and of the same log
-in memory are compared bit for bit.
+equal; a million documents have 50 features. With 1e7 ``--sessions`` there are 100 million
+impressions, the files take 5 GB in the folder for temporary files, and the run an hour. Each fit
+runs in a process of its own, whose address space is limited to 4 GB. Arrow's own allocator would
+reserve one of them: set ARROW_DEFAULT_MEMORY_POOL=system.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
-import os
 import resource
-import subprocess
-import sys
 import tempfile
-import time
-import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skultr import ClickDataset, DLARanker
+from skultr.click_models import PBMModel
+
+from .._study import Page, cost, measured
 
 PER_QUERY, WIDTH, N_FEATURES, CHUNK = 20, 10, 50, 500_000
 
 
 def write_log(folder: Path, n_sessions: int, n_docs: int) -> None:
     """Parquet files of a simulated log and of its documents."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rng = np.random.default_rng(0)
     features = rng.standard_normal((n_docs, N_FEATURES), dtype=np.float32)
     direction = rng.standard_normal(N_FEATURES) / np.sqrt(N_FEATURES)
@@ -65,104 +56,64 @@ def write_log(folder: Path, n_sessions: int, n_docs: int) -> None:
 
 
 def make(folder: Path) -> None:
-    from skultr import ClickDataset
-
     path = folder / "dataset"
     ClickDataset.from_parquet(folder / "log", folder / "documents.parquet", path=path)
 
 
-def dla(folder: Path):
-    from skultr import ClickDataset, DLARanker
-
-    ranker = DLARanker(max_epochs=1, examination="network", random_state=0)
-    return ranker.fit(ClickDataset(folder / "dataset")).examination_
-
-
-def pbm(folder: Path):
-    from skultr import ClickDataset
-    from skultr.click_models import PBMModel
-
-    return PBMModel(prior=None).fit(ClickDataset(folder / "dataset")).examination_
+def _world(settings) -> Path:
+    """The folder of the log, written where it is missing."""
+    n_sessions = settings.n_sessions(quick=10_000, full=1_000_000)
+    folder = Path(tempfile.gettempdir()) / f"dataset-{n_sessions}"
+    if not folder.exists():
+        write_log(folder, n_sessions, min(n_sessions, 1_000_000))
+    return folder
 
 
-STEPS = {"make": make, "dla": dla, "pbm": pbm}
+#: Models that are fitted to the dataset.
+MODELS = {
+    "PBM": PBMModel(prior=None),
+    "DLA": DLARanker(max_epochs=1, examination="network", random_state=0),
+}
 
 
-def run_alone(step: str, folder: Path, limit: float) -> None:
-    """One step in this process, with its time, memory and examination as JSON."""
-    if step != "make":
-        resource.setrlimit(resource.RLIMIT_AS, (int(limit * 2**30),) * 2)
-    warnings.simplefilter("ignore")
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = STEPS[step](folder)
-    result = {
-        "wall": time.perf_counter() - wall,
-        "cpu": time.process_time() - cpu,
-        "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-    }
-    if found is not None:
-        result["examination"] = found["examination"].round(3).tolist()
-    print(json.dumps(result))
+def steps(cell, settings, seed):
+    """Making the dataset, then a fit under the limit: each in the memory of its own."""
+    folder = _world(settings)
+    if not (folder / "dataset").exists():
+        yield {"step": "make", **cost(lambda: make(folder))}
+    resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30,) * 2)
+    model = MODELS[cell["model"]]
+    yield {"step": "fit", **cost(lambda: model.fit(ClickDataset(folder / "dataset")))}
 
 
-def run(step: str, folder: Path, limit: float) -> None:
-    arguments = [sys.executable, __file__, "--step", step, "--folder", str(folder)]
-    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
-    arguments += ["--limit", str(limit)]
-    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        print(f"{step:5s} failed: {done.stderr.strip().splitlines()[-1]}", flush=True)
-        return
-    found = json.loads(done.stdout.splitlines()[-1])
-    print(
-        f"{step:5s} wall {found['wall']:7.1f} s, CPU {found['cpu']:7.1f} s, resident "
-        f"{found['resident']:.2f} GiB {found.get('examination', '')}",
-        flush=True,
-    )
-
-
-def compare(folder: Path) -> None:
-    """Largest difference of the scores of models from the dataset and from memory."""
-    import pandas as pd
-
-    from skultr import ClickDataset, DLARanker
-    from skultr.click_models import PBMModel
-
-    dataset = ClickDataset(folder / "dataset")
-    documents = pd.read_parquet(folder / "documents.parquet")
-    log = pd.read_parquet(folder / "log").merge(documents, on="doc")
-    clicks = log.pop("click")
-    for model in (DLARanker(max_epochs=2, random_state=0), PBMModel(), PBMModel(prior=None)):
-        scores = [model.fit(*data).predict(log) for data in ((dataset,), (log, clicks))]
-        print(f"{model}: largest difference {np.abs(scores[0] - scores[1]).max():g}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sessions", type=float, default=1e6)
-    parser.add_argument("--documents", type=float, default=1e6)
-    parser.add_argument("--folder", type=Path, help="kept, and used again; by default temporary")
-    parser.add_argument("--limit", type=float, default=4.0, help="GB of address space")
-    parser.add_argument("--equal", action="store_true")
-    parser.add_argument("--step", choices=STEPS)
-    given = parser.parse_args()
-    if given.step:
-        run_alone(given.step, given.folder, given.limit)
-        return
+def equal(cell, settings, seed):
+    """Largest difference of the scores of models from a small dataset and from memory."""
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary) / "world"
-        if not folder.exists():
-            n_sessions = 1e4 if given.equal else given.sessions
-            n_docs = 1e4 if given.equal else given.documents
-            write_log(folder, int(n_sessions), int(n_docs))
-        if not (folder / "dataset").exists():
-            run("make", folder, given.limit)
-        if given.equal:
-            compare(folder)
-            return
-        for step in ("pbm", "dla"):
-            run(step, folder, given.limit)
+        folder = Path(temporary) / "world"
+        write_log(folder, 10_000, 10_000)
+        make(folder)
+        dataset = ClickDataset(folder / "dataset")
+        documents = pd.read_parquet(folder / "documents.parquet")
+        log = pd.read_parquet(folder / "log").merge(documents, on="doc")
+        clicks = log.pop("click")
+        model = MODELS[cell["model"]]
+        one, other = (model.fit(*data).predict(log) for data in ((dataset,), (log, clicks)))
+        return [{"difference": np.abs(one - other).max()}]
 
 
-if __name__ == "__main__":
-    main()
+OVER = {"over": {"model": MODELS}, "runs": 1}
+PAGE = Page(
+    "studies/dataset",
+    "A log that no memory holds",
+    (
+        measured(
+            steps,
+            "What each step takes",
+            ("seconds", "CPU seconds", "GiB"),
+            by=("step",),
+            alone=True,
+            **OVER,
+        ),
+        measured(equal, "Difference from the same log in memory", ("difference",), **OVER),
+    ),
+)

@@ -1,17 +1,11 @@
 """What labels of documents cost in an engine, and in memory.
 
-By hand, with ``POLARS_MAX_THREADS=2`` in the environment:
-``python -m benchmarks.studies.debiased_table [--millions 10 30]``.
-
+Run it with ``POLARS_MAX_THREADS=2`` in the environment.
 A log of 100,000 queries with ten documents each, in Parquet, in row groups of a million rows; the
-table is written to Parquet. One process per line, because memory is the peak beyond the imports.
+table is written to Parquet.
 """
 
-import argparse
-import multiprocessing
-import resource
 import tempfile
-import time
 from pathlib import Path
 
 import duckdb
@@ -22,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skultr.propensity import debiased_table, relevance_labels
+
+from .._study import Page, cost, measured
 
 CURVE = 1 / np.arange(1, 11)
 
@@ -64,29 +60,28 @@ def labels_in_pandas(path, out):
     relevance_labels(log, clicks, propensity=CURVE).to_parquet(out)
 
 
-def measure(run, path, out):
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start, cpu = time.perf_counter(), time.process_time()
-    run(str(path), str(out))
-    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 2**20
-    print(f"{run.__name__:17} {wall:6.1f} s, {cpu:6.1f} s of CPU time, {peak:.1f} GB", flush=True)
+WORKS = {work.__name__: work for work in (in_duckdb, in_polars, in_pandas, labels_in_pandas)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--millions", type=int, nargs="+", default=[10, 30])
-    spawn = multiprocessing.get_context("spawn")
+def tables(cell, settings, seed):
+    """One work on a log that was written for it."""
     with tempfile.TemporaryDirectory() as folder:
-        for millions in parser.parse_args().millions:
-            path, out = Path(folder) / f"{millions}.parquet", Path(folder) / "out.parquet"
-            write_log(path, millions)
-            print(f"{millions} million rows")
-            for run in (in_duckdb, in_polars, in_pandas, labels_in_pandas):
-                process = spawn.Process(target=measure, args=(run, path, out))
-                process.start()
-                process.join()
+        path, out = Path(folder) / "log.parquet", Path(folder) / "out.parquet"
+        write_log(path, cell["millions"])
+        return [cost(lambda: WORKS[cell["work"]](str(path), str(out)))]
 
 
-if __name__ == "__main__":
-    main()
+PAGE = Page(
+    "studies/debiased_table",
+    "Labels of documents in an engine, and in memory",
+    (
+        measured(
+            tables,
+            "What each takes",
+            ("seconds", "CPU seconds", "GiB"),
+            over={"millions": (10, 30), "work": WORKS},
+            runs=1,
+            alone=True,
+        ),
+    ),
+)

@@ -1,22 +1,15 @@
 """Does ``feature_overlap`` foresee that dual learning errs in its examination by more than 0.1?
 
-By hand: ``python -m benchmarks.studies.feature_overlap [rows.jsonl]``.
-100 small logs of five kinds, and 20 of a sixth, whose production knew more than the features; a
-row per log goes to the file, and a later run goes on where the last one stopped. Ends with the
-area under the ROC curve without and with the sixth kind, its bootstrap interval, and the misses.
-About 6 minutes on one core.
+100 small logs of five kinds, and 20 of a sixth, whose production knew more than the features.
+Shown are the area under the ROC curve without and with the sixth kind, its bootstrap interval, and
+what lies below some bounds.
 """
 
-import argparse
-import json
 import time
-import warnings
-from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.metrics import roc_auc_score
 
 from skultr import DLARanker
@@ -30,6 +23,8 @@ from skultr.simulation import (
     production_scores,
     simulate_clicks,
 )
+
+from .._study import Exhibit, Page, Study
 
 KINDS = ["disjoint", "partly", "overlapping", "weak production", "strong production"]
 #: Production that was trained on the labels of the documents that it serves.
@@ -130,7 +125,7 @@ def _production(about, examination, rng):
 
 
 # One row ------------------------------------------------------------------------------
-def measure(seed):
+def overlap(cell, settings, seed):
     """Overlap of a log, and the error of dual learning on it, the mean of two seeds."""
     log, clicks, examination, about = make_log(seed)
     start = time.perf_counter()
@@ -139,74 +134,56 @@ def measure(seed):
     about["seconds_overlap"] = time.perf_counter() - start
     errors = []
     for random_state in range(2):
-        ranker = DLARanker(**NETWORK, random_state=random_state).fit(log, clicks)
+        ranker = DLARanker(examination="network", random_state=random_state).fit(log, clicks)
         table = ranker.examination_
         curve = table["examination"].to_numpy() / table["examination"].iloc[0]
         error = np.abs(curve - examination / examination[0])
         errors.append(float(error[table["clicks"].to_numpy() >= LEAST_CLICKS].max()))
-    about |= {"error": float(np.mean(errors)), "errors": errors}
-    about["seconds"] = time.perf_counter() - start
-    return about
-
-
-#: Examination by the network alone: where documents moved, the table would correct it.
-NETWORK = {"examination": "network"} if "examination" in DLARanker().get_params() else {}
+    about |= {"error": float(np.mean(errors)), "errs": float(np.mean(errors) > ERROR)}
+    return [about | {"seconds": time.perf_counter() - start}]
 
 
 # The answer ---------------------------------------------------------------------------
-def report(rows):
-    table = pd.DataFrame(rows)
-    table["errs"] = table["error"] > ERROR
-    print(table.groupby("kind")[["overlap", "error", "errs"]].mean().round(3).to_string())
-    five = table[table["kind"] != KNEW_MORE]
+def areas(rows):
+    """Area under the ROC curve, and its 95 % bootstrap interval over logs."""
+    five = rows[rows["kind"] != KNEW_MORE]
     made = five[~five["kind"].str.contains("production")]
-    for name, part in (("five kinds", five), ("made features", made), ("six kinds", table)):
-        low, high = interval(part)
-        print(
-            f"{name}: {len(part)} logs, {part['errs'].sum()} err by more than {ERROR}. Area under "
-            f"the ROC curve {area(part):.3f} (95 %: {low:.3f} to {high:.3f})"
-        )
-    for bound in 0.05, 0.1, 0.15, 0.2, 0.3:
-        below = five["overlap"] < bound
-        print(
-            f"  overlap < {bound}: {five['errs'][below].sum()} of {below.sum()} err; above: "
-            f"{five['errs'][~below].sum()} of {(~below).sum()}"
-        )
-    print("Errors in spite of an overlap above 0.15:")
-    columns = ["seed", "kind", "policy", "n_features", "eta", "overlap", "error"]
-    missed = table[table["errs"] & (table["overlap"] > 0.15)]
-    print(missed.reindex(columns=columns).round(3).to_string(index=False))
+    found = []
+    for name, part in {"five kinds": five, "made features": made, "six kinds": rows}.items():
+        samples = (part.sample(frac=1, replace=True, random_state=seed) for seed in range(1_000))
+        low, high = np.nanquantile([area(some) for some in samples], [0.025, 0.975])
+        found.append({"logs": name, "area": area(part), "from": low, "to": high, "seed": 0})
+    return pd.DataFrame(found)
 
 
 def area(table):
-    return roc_auc_score(table["errs"], -table["overlap"])
+    several = table["errs"].nunique() > 1
+    return roc_auc_score(table["errs"], -table["overlap"]) if several else np.nan
 
 
-def interval(table):
-    """95 % bootstrap interval of the area, over logs."""
-    samples = (table.sample(frac=1, replace=True, random_state=seed) for seed in range(1_000))
-    return np.quantile(
-        [area(some) for some in samples if some["errs"].nunique() > 1], [0.025, 0.975]
-    )
+def below(rows):
+    """Whether logs err, by the bound that their overlap is below."""
+    bounds = (0.05, 0.1, 0.15, 0.2, 0.3, 1.01)
+    five = rows[rows["kind"] != KNEW_MORE]
+    return pd.concat([five[five["overlap"] < b].assign(**{"overlap below": b}) for b in bounds])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", nargs="?", type=Path, default=Path("feature_overlap.jsonl"))
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--last", type=int, default=N_LOGS + N_KNEW_MORE)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    lines = args.file.read_text().splitlines() if args.file.exists() else []
-    rows = {row["seed"]: row for row in map(json.loads, lines)}
-    for seed in range(args.first, args.last):
-        if seed not in rows:
-            rows[seed] = measure(seed)
-            with args.file.open("a") as file:
-                file.write(json.dumps(rows[seed]) + "\n")
-    report(list(rows.values()))
-
-
-if __name__ == "__main__":
-    main()
+STUDY = Study("overlap", overlap, quick_runs=12, full_runs=N_LOGS + N_KNEW_MORE)
+PAGE = Page(
+    "studies/feature_overlap",
+    "Does feature_overlap foresee that dual learning errs?",
+    (
+        Exhibit("kinds", "By kind", STUDY, ("kind",), ("overlap", "error", "errs")),
+        Exhibit(
+            "areas",
+            "Area under the ROC curve",
+            STUDY,
+            ("logs",),
+            ("area", "from", "to"),
+            keep=areas,
+        ),
+        Exhibit(
+            "below", "Share that errs", STUDY, ("overlap below",), ("errs", "error"), keep=below
+        ),
+    ),
+)

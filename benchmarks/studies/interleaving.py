@@ -1,27 +1,20 @@
 """Does interleaving find the winner of an A/B test, with a tenth of its traffic?
 
-``python -m benchmarks.studies.interleaving [--pairs 50] [--sessions 20000]``
-``python -m benchmarks.studies.interleaving --level`` or ``--looks``
-
 Pairs of rankers whose scores are relevance plus noise, of a different amount in the two: 400
 queries of 10 documents, of which lists show 5. The truth is the exact difference of expected
-clicks per list. An A/B test divides ``--sessions`` between the rankers; interleaving has a tenth.
+clicks per list. An A/B test divides 20,000 sessions between the rankers; interleaving has a tenth.
 For the test and each method: the share of pairs with the true sign; where the A/B test was
 significant at 5 %, the share that agrees with its sign; and how often each was significant.
 
 Better rankings satisfy users of the DBN sooner, so that they click less often: their A/B test
-counts sessions with a click. ``--level`` prints the share of significant results between rankers
-that are equal (noise of one amount, 60 queries, 1,000 sessions, 200 runs), with clusters by query
-and by session, for even traffic and for 1 / rank.
+counts sessions with a click. ``level`` is the share of significant results between rankers
+that are equal (noise of one amount, 60 queries, 1,000 sessions), with clusters by query and by
+session, for even traffic and for 1 / rank.
 
-``--looks`` prints the share of 300 experiments between equal rankers (200 queries) in which one
+``looks`` is the share of experiments between equal rankers (200 queries) in which one
 who looks at team-draft lists ten times, after every 500 sessions, sees a winner at some look:
 with p-values for one look, with ``sequential=True``, and at the last look alone.
-
-Takes 35 seconds on one core; ``--level`` 4 minutes, ``--looks`` 2.
 """
-
-import argparse
 
 import numpy as np
 import pandas as pd
@@ -34,6 +27,8 @@ from skultr.simulation import (
     TrustBiasUser,
     clicks_on_lists,
 )
+
+from .._study import Page, measured
 
 METHODS = ["team-draft", "balanced", "probabilistic"]
 USERS = {
@@ -77,114 +72,108 @@ def truth(user, lists, rng):
     return user.click_probability(lists).sum(axis=1).mean()
 
 
-def compare(user, n_pairs, n_sessions):
-    """One row per pair: signs and p-values of the truth, the A/B test and each method."""
-    rows = []
-    for pair in range(n_pairs):
-        rng = np.random.default_rng(pair)
-        X, relevance = world(400, rng)
-        amounts = 0.5 * np.exp(rng.normal(0, 0.2, 2))
-        scores = {
-            name: relevance + rng.normal(0, amount, len(X))
-            for name, amount in zip("ab", amounts, strict=True)
-        }
-        lists = [
-            np.take_along_axis(
-                relevance.reshape(-1, N_DOCS),
-                np.argsort(-scores[name].reshape(-1, N_DOCS), axis=1),
-                axis=1,
-            )[:, :N_SHOWN]
-            for name in "ab"
-        ]
-        values = [truth(user, of, np.random.default_rng(1)) for of in lists]
-        row = {"truth": np.sign(values[1] - values[0])}
-        arms = [clicks_on(user, of[rng.integers(400, size=n_sessions // 2)], rng) for of in lists]
-        lead = arms[1].mean() - arms[0].mean()
-        error = np.sqrt(sum(of.var() / len(of) for of in arms))
-        row["A/B test"], row["A/B test sure"] = np.sign(lead), abs(lead) > 1.96 * error
-        for method in METHODS:
-            drawn = Interleaver(method, n_positions=N_SHOWN, random_state=pair)
-            log = drawn.interleave(X, scores, n_sessions // 10)
-            clicks = clicks_of_rows(user, log, relevance, rng)
-            found = interleaving_outcome(log, clicks, cluster="session").pairs.iloc[0]
-            row[method] = np.sign(found["preference"] - 0.5)
-            row[f"{method} sure"] = found["p_value"] <= 0.05
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def summarise(table):
-    """Figures of one kind of user."""
-    sure = table["A/B test sure"]
-    for name in ["A/B test", *METHODS]:
-        found = table[f"{name} sure"]
-        yield {
-            "of": name,
-            "right sign": (table[name] == table["truth"]).mean(),
-            "agrees where A/B sure": (table[name] == table["A/B test"])[sure].mean(),
-            "significant": found.mean(),
-            "significant and wrong": (found & (table[name] != table["truth"])).mean(),
-        }
-
-
-def level(user, method, steep, n_runs=200):
-    """Share of significant results between equal rankers, by cluster."""
-    found = []
-    for run in range(n_runs):
-        rng = np.random.default_rng(run)
-        X, relevance = world(60, rng)
-        traffic = np.arange(1, 61) ** -float(steep)
-        asked = rng.choice(60, 1000, p=traffic / traffic.sum())
-        scores = {name: relevance + rng.normal(0, 0.3, len(X)) for name in "ab"}
-        log = Interleaver(method, n_positions=N_SHOWN, random_state=run).interleave(
-            X, scores, asked
-        )
+def pairs(cell, settings, seed):
+    """Whether the A/B test and each method have the true sign, and are sure of it."""
+    user, n_sessions = USERS[cell["user"]], settings.n_sessions(quick=20_000, full=20_000)
+    rng = np.random.default_rng(seed)
+    X, relevance = world(400, rng)
+    amounts = 0.5 * np.exp(rng.normal(0, 0.2, 2))
+    scores = {
+        name: relevance + rng.normal(0, amount, len(X))
+        for name, amount in zip("ab", amounts, strict=True)
+    }
+    lists = [
+        np.take_along_axis(
+            relevance.reshape(-1, N_DOCS),
+            np.argsort(-scores[name].reshape(-1, N_DOCS), axis=1),
+            axis=1,
+        )[:, :N_SHOWN]
+        for name in "ab"
+    ]
+    values = [truth(user, shown, np.random.default_rng(1)) for shown in lists]
+    true = np.sign(values[1] - values[0])
+    draws = [shown[rng.integers(400, size=n_sessions // 2)] for shown in lists]
+    arms = [clicks_on(user, shown, rng) for shown in draws]
+    lead = arms[1].mean() - arms[0].mean()
+    error = np.sqrt(sum(arm.var() / len(arm) for arm in arms))
+    test = np.sign(lead), bool(abs(lead) > 1.96 * error)
+    found = {"A/B test": test}
+    for method in METHODS:
+        drawn = Interleaver(method, n_positions=N_SHOWN, random_state=seed)
+        log = drawn.interleave(X, scores, n_sessions // 10)
         clicks = clicks_of_rows(user, log, relevance, rng)
-        outcomes = {by: interleaving_outcome(log, clicks, cluster=by) for by in ("qid", "session")}
-        found.append({by: of.pairs["p_value"][0] <= 0.05 for by, of in outcomes.items()})
-    return pd.DataFrame(found).mean().to_dict()
+        outcome = interleaving_outcome(log, clicks, cluster="session").pairs.iloc[0]
+        found[method] = np.sign(outcome["preference"] - 0.5), outcome["p_value"] <= 0.05
+    for method, (sign, sure) in found.items():
+        yield {
+            "method": method,
+            "right sign": float(sign == true),
+            "agrees where A/B sure": float(sign == test[0]) if test[1] else None,
+            "significant": float(sure),
+            "significant and wrong": float(sure and sign != true),
+        }
 
 
-def looks(n_runs=300):
-    """Share of experiments between equal rankers with a winner at some of ten looks."""
-    found = np.zeros((n_runs, 10, 2))
-    for run in range(n_runs):
-        rng = np.random.default_rng(run)
-        X, relevance = world(200, rng)
-        scores = {name: relevance + rng.normal(0, 0.3, len(X)) for name in "ab"}
-        log = Interleaver(n_positions=N_SHOWN, random_state=run).interleave(X, scores, 5000)
-        user = list(USERS.values())[run % len(USERS)]
-        log["click"] = clicks_of_rows(user, log, relevance, rng)
-        for look in range(10):
-            until = log[log["session"] < 500 * (look + 1)]
-            for sequential in (False, True):
-                outcome = interleaving_outcome(until, "click", sequential=sequential)
-                found[run, look, int(sequential)] = outcome.pairs["p_value"][0] <= 0.05
-    once, sequential = found.any(axis=1).mean(axis=0)
-    return {"one look": once, "sequential": sequential, "last": found[:, -1, 0].mean()}
+def level(cell, settings, seed):
+    """Whether equal rankers differ significantly, by cluster."""
+    rng = np.random.default_rng(seed)
+    X, relevance = world(60, rng)
+    traffic = np.arange(1, 61) ** -TRAFFIC[cell["traffic"]]
+    asked = rng.choice(60, 1000, p=traffic / traffic.sum())
+    scores = {name: relevance + rng.normal(0, 0.3, len(X)) for name in "ab"}
+    drawn = Interleaver(cell["method"], n_positions=N_SHOWN, random_state=seed)
+    log = drawn.interleave(X, scores, asked)
+    clicks = clicks_of_rows(USERS[cell["user"]], log, relevance, rng)
+    outcomes = {by: interleaving_outcome(log, clicks, cluster=by) for by in ("qid", "session")}
+    return [{by: float(found.pairs["p_value"][0] <= 0.05) for by, found in outcomes.items()}]
 
 
-def main():
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=50)
-    parser.add_argument("--sessions", type=int, default=20_000)
-    parser.add_argument("--level", action="store_true")
-    parser.add_argument("--looks", action="store_true")
-    options = parser.parse_args()
-    if options.looks:
-        print(looks())
-        return
-    if options.level:
-        for (user, of), method in ((u, m) for u in USERS.items() for m in METHODS):
-            for steep in (False, True):
-                print(user, method, "1 / rank" if steep else "even", level(of, method, steep))
-        return
-    for user, of in USERS.items():
-        table = compare(of, options.pairs, options.sessions)
-        print(f"\n{user}, {options.pairs} pairs")
-        print(pd.DataFrame(summarise(table)).round(3).to_string(index=False))
+def looks(cell, settings, seed):
+    """Whether equal rankers have a winner at some of ten looks."""
+    rng = np.random.default_rng(seed)
+    X, relevance = world(200, rng)
+    scores = {name: relevance + rng.normal(0, 0.3, len(X)) for name in "ab"}
+    log = Interleaver(n_positions=N_SHOWN, random_state=seed).interleave(X, scores, 5000)
+    log["click"] = clicks_of_rows(USERS[cell["user"]], log, relevance, rng)
+    p_values = np.array(
+        [
+            [
+                interleaving_outcome(until, "click", sequential=sequential).pairs["p_value"][0]
+                for sequential in (False, True)
+            ]
+            for until in (log[log["session"] < 500 * (look + 1)] for look in range(10))
+        ]
+    )
+    once, sequential = (p_values <= 0.05).any(axis=0).astype(float)
+    return [{"one look": once, "sequential": sequential, "last": float(p_values[-1, 0] <= 0.05)}]
 
 
-if __name__ == "__main__":
-    main()
+TRAFFIC = {"even": 0.0, "1 / rank": 1.0}
+PAGE = Page(
+    "studies/interleaving",
+    "Interleaving beside an A/B test",
+    (
+        measured(
+            pairs,
+            "Does interleaving find the winner?",
+            ("right sign", "agrees where A/B sure", "significant", "significant and wrong"),
+            over={"user": USERS},
+            by=("method",),
+            runs=50,
+        ),
+        measured(
+            level,
+            "Equal rankers that differ significantly",
+            ("qid", "session"),
+            over={"user": USERS, "method": METHODS, "traffic": TRAFFIC},
+            runs=200,
+        ),
+        measured(
+            looks,
+            "Equal rankers with a winner at some look",
+            ("one look", "sequential", "last"),
+            over={"user": USERS},
+            runs=75,
+        ),
+    ),
+)

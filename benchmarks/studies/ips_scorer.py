@@ -1,17 +1,12 @@
 """Does a search by held-out clicks find the ranker that human annotation would?
 
-    python -m benchmarks.studies.ips_scorer [--seeds 10] [--sessions 50000]
-
 Users examine position k with probability 1 / k. GridSearchCV chooses how strongly an IPSRanker
 with trees corrects for that: propensities (1/k)^η for several η, 0 being the naive ranker. One
 search scores each of them by nDCG against the annotation, by IPSScorer with the true
 propensities (as it is, and self-normalised), and by the same scorer with propensity 1, which is
-the DCG of the raw clicks. Prints how often each scorer picks what the annotation picks, and the
-nDCG that its pick loses. Then the time that a million rows take.
+the DCG of the raw clicks. ``same`` is the share of searches in which a scorer picks what the
+annotation picks, ``loss`` the nDCG that its pick loses.
 """
-
-import argparse
-import time
 
 import numpy as np
 import pandas as pd
@@ -24,18 +19,20 @@ from skultr.model_selection import QueryKFold
 from skultr.rankers import IPSRanker
 from skultr.simulation import PlackettLucePolicy, PositionBasedUser, simulate_clicks
 
+from .._study import Page, cost, measured
+
 ETAS = (0.0, 0.5, 1.0, 1.5, 2.0)
 POSITIONS = np.arange(1, 11)
 EXAMINATION = 1.0 / POSITIONS
 
 
-def search(seed, n_sessions):
-    """Mean test score of each candidate by each scorer."""
+def picks(cell, settings, seed):
+    """What each scorer picks, and what that loses."""
     X, clicks, _ = simulate_clicks(
         make_ltr(400, n_features=30, random_state=seed),
         user=PositionBasedUser(1.0),
         policy=PlackettLucePolicy(temperature=0.1),
-        n_sessions=n_sessions,
+        n_sessions=settings.n_sessions(quick=10_000, full=50_000),
         random_state=seed,
     )
     trees = LGBMRegressor(n_estimators=50, num_leaves=15, n_jobs=1, verbosity=-1)
@@ -51,12 +48,11 @@ def search(seed, n_sessions):
         },
         refit=False,
     ).fit(X, clicks)
-    scores = {
-        name[len("mean_test_") :]: values
-        for name, values in found.cv_results_.items()
-        if name.startswith("mean_test_")
-    }
-    return pd.DataFrame(scores, index=pd.Index(ETAS, name="eta"))
+    ndcg = found.cv_results_["mean_test_nDCG"]
+    for scorer in found.scorer_:
+        pick = found.cv_results_[f"mean_test_{scorer}"].argmax()
+        loss = ndcg.max() - ndcg[pick]
+        yield {"scorer": scorer, "eta": ETAS[pick], "same": float(loss == 0), "loss": loss}
 
 
 class _Stored:
@@ -69,7 +65,8 @@ class _Stored:
         return self.scores
 
 
-def time_a_million_rows():
+def million_rows(cell, settings, seed):
+    """What the scorer takes."""
     rng = np.random.default_rng(0)
     n_sessions = 100_000
     X = pd.DataFrame(
@@ -81,29 +78,28 @@ def time_a_million_rows():
     )
     clicks = rng.random(len(X)) < 0.3 * EXAMINATION[X["position"] - 1]
     model = _Stored(rng.normal(size=len(X)))
-    start = time.perf_counter()
-    found = IPSScorer(propensity=EXAMINATION).estimate(model, X, clicks)
-    print(f"{len(X):,} rows: {time.perf_counter() - start:.2f} s, {found}")
+    return [cost(lambda: IPSScorer(propensity=EXAMINATION).estimate(model, X, clicks))]
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--sessions", type=int, default=50_000)
-    options = parser.parse_args()
-    time_a_million_rows()
-    picks = []
-    for seed in range(options.seeds):
-        scores = search(seed, options.sessions)
-        best = scores["nDCG"].idxmax()
-        for scorer in scores:
-            eta = scores[scorer].idxmax()
-            loss = scores.loc[best, "nDCG"] - scores.loc[eta, "nDCG"]
-            picks.append({"scorer": scorer, "eta": eta, "same": eta == best, "loss": loss})
-        print(f"seed {seed}: " + ", ".join(f"{p['scorer']} {p['eta']}" for p in picks[-4:]))
-    table = pd.DataFrame(picks).groupby("scorer", sort=False)
-    print(table.agg(same=("same", "sum"), nDCG_lost=("loss", "mean"), worst=("loss", "max")))
-
-
-if __name__ == "__main__":
-    main()
+PAGE = Page(
+    "studies/ips_scorer",
+    "A search by held-out clicks",
+    (
+        measured(
+            picks,
+            "What each scorer picks",
+            ("same", "loss", "eta"),
+            over={"users": ("position-based",)},
+            by=("scorer",),
+            runs=10,
+        ),
+        measured(
+            million_rows,
+            "Cost of a million rows",
+            ("seconds", "GiB"),
+            over={"users": ("position-based",)},
+            runs=1,
+            alone=True,
+        ),
+    ),
+)

@@ -1,7 +1,5 @@
 """Are judgments from clicks better than OpenSearch's COEC and than the click rate?
 
-By hand: ``python -m benchmarks.studies.judgments [--seeds 3] [--sessions 2000 20000 200000]``.
-
 Weak and strong production (trees on the labels of 2 % of the queries, or of all), three kinds of
 users (position-based; those who stop, DBN; those who trust the top), lists by Plackett-Luce at two
 temperatures; 200 queries of 20 documents, the top 10 shown. Judged are the documents that were
@@ -23,10 +21,7 @@ the lower ends of their intervals, ``EM`` labels with
 ``propensity=RegressionEMPropensity(relevance="embedding")``. 4 minutes of one core with 3 seeds.
 """
 
-import argparse
-import itertools
 import json
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -38,10 +33,13 @@ from skultr.propensity import RegressionEMPropensity, relevance_labels
 from skultr.serving import export_judgments
 from skultr.simulation import TrustBiasUser, noisy_oracle_scores, relevance_probability
 
-from .labels import USERS, serve
+from .._study import Exhibit, Page, Study, grid
+from . import labels as shops
 
 VARIANCES = np.linspace(0.2, 6.0, 16)  # of the noise of rankers that are compared
-USERS["trust"] = TrustBiasUser()
+USERS = {**shops.USERS, "trust": TrustBiasUser()}
+PEERS = ("COEC", "click rate")
+MEASURES = ("ndcg@5", "ndcg@10", "rho", "tau")
 
 
 def coec(log, clicks):
@@ -60,9 +58,10 @@ def coec(log, clicks):
     return (pairs["clicks"] / expected.where(expected > 0)).fillna(0.0).round(3)
 
 
-def measure(seed, user, *world):
+def judgments(cell, settings, seed):
     """All measures of one log."""
-    log, clicks, truth, docs = serve(seed, user, *world)
+    log, clicks, truth, docs = shops.serve(cell, 10 + seed, USERS)
+    user = cell["user"]
     table, by_em = (
         relevance_labels(log, clicks, propensity=source, interval=True)
         for source in (UBMModel(), RegressionEMPropensity(relevance="embedding"))
@@ -96,10 +95,13 @@ def measure(seed, user, *world):
     found |= {f"tau {name}": compare(rating) for name, rating in ratings.items()}
     true, sure = _clicks_at_the_top(user, grade, truth), lower == upper
     for name, of in {"labels": table, "EM": by_em}.items():
-        found[f"cover {name}"] = np.mean((of["lower"] <= true) & (true <= of["upper"]))
+        found[f"cover {name}"] = shops.coverage(of, true)
     found |= {"share": sure.mean(), "over": np.mean(lower > right)}
     found["right"] = np.mean((lower == right)[sure]) if sure.any() else np.nan
-    return found
+    for measure in MEASURES:
+        best = max(found[f"{measure} {name}"] for name in PEERS)
+        found[f"{measure} wins"] = found[f"{measure} labels"] - best
+    return [found]
 
 
 def ratings_of(labels):
@@ -144,39 +146,28 @@ class _Rankers:
         return [ndcg_score(ratings, score, qid=self.query, k=10) for score in self.scores]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sessions", type=int, nargs="+", default=[2_000, 20_000, 200_000])
-    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.1, 0.5])
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    pd.set_option("display.width", 250, "display.max_columns", 40)
-    rows, names = [], ["user", "production is", "T", "sessions"]
-    for cell in itertools.product(USERS, ["strong", "weak"], given.temperatures, given.sessions):
-        logs = pd.DataFrame([measure(10 + seed, *cell) for seed in range(given.seeds)])
-        better = {
-            f"{measure} wins": logs[f"{measure} labels"]
-            - logs[[f"{measure} COEC", f"{measure} click rate"]].max(axis=1)
-            for measure in ("ndcg@5", "ndcg@10", "rho", "tau")
-        }
-        errors = {f"{name} error": of.std() / len(of) ** 0.5 for name, of in better.items()}
-        means = {**logs.mean(), **pd.DataFrame(better).mean(), **errors}
-        rows.append({**dict(zip(names, cell, strict=True)), **means})
-    table = pd.DataFrame(rows)
-    for measured in (
-        ["ndcg@5"],
-        ["ndcg@10"],
-        ["rho"],
-        ["tau"],
-        ["cover", "share", "right", "over"],
-    ):
-        columns = [name for name in table if name.split()[0] in measured]
-        print(table[[*names, *columns]].round(3).to_string(index=False), end="\n\n")
-    print("least and mean lead of labels over the better of COEC and click rate")
-    wins = [name for name in table if name.endswith("wins")]
-    print(table[wins].agg(["min", "mean"]).round(3).to_string())
-
-
-if __name__ == "__main__":
-    main()
+STUDY = Study("judgments", judgments, grid(user=USERS, **shops.WORLDS), full_runs=3)
+RANKED = ("labels", "lower", "EM", *PEERS, "wins")
+RATED = ("labels", "grades", "within", *PEERS, "wins")
+PAGE = Page(
+    "studies/judgments",
+    "Judgments from clicks",
+    (
+        *(
+            Exhibit(name, title, STUDY, shops.BY, tuple(f"{name} {of}" for of in compared))
+            for name, title, compared in (
+                ("ndcg@5", "Order within queries", RANKED),
+                ("ndcg@10", "Order within queries", RANKED),
+                ("rho", "Rank correlation with the grades", RANKED),
+                ("tau", "Order of 16 rankers by these ratings", RATED),
+            )
+        ),
+        Exhibit(
+            "intervals",
+            "What intervals hold, and the grades that are sure",
+            STUDY,
+            shops.BY,
+            ("cover labels", "cover EM", "share", "right", "over"),
+        ),
+    ),
+)

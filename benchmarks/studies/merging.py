@@ -1,6 +1,5 @@
 """What merging gains by the number of components per bias factor.
 
-By hand: ``python -m benchmarks.studies.merging [--seeds 3] [--impressions 1000000]``.
 Correlation (MCC) of learned with true relevance, by dual learning with one number per document,
 on logs of two kinds:
 
@@ -13,14 +12,13 @@ Compared: no repair from random starts (the mean over 4), no repair from examina
 and click rates.
 """
 
-import argparse
-import warnings
-
 import numpy as np
 import pandas as pd
 
 from skultr import DLARanker, IdentifiabilityRepair
 from skultr.simulation import ContextualPositionBasedUser, make_disconnected_log
+
+from .._study import Page, measured
 
 #: Positions of components that hold several; the other positions are alone.
 PARTS = {
@@ -86,44 +84,39 @@ def correlation(X, clicks, relevance, **settings):
     return np.corrcoef(found, relevance[found.index])[0, 1]
 
 
-def compare(X, clicks, relevance, repair):
-    merged = repair.fit(X, clicks).transform(X)
-    own = X.drop(columns="context", errors="ignore").assign(bias=factor_of(X))
-    starts = [correlation(own, clicks, relevance, random_state=seed) for seed in range(4)]
-    return {
-        "ratio": repair.graph_.n_components / repair.graph_.n_factors,
-        "no repair": np.mean(starts),
-        "from ones": correlation(own, clicks, relevance, examination_start="ones"),
-        "merged": correlation(merged, clicks, relevance, random_state=0),
-        "click rates": correlation(own.assign(bias=1), clicks, relevance),
-    }
+def merging(cell, settings, seed):
+    """Correlations with relevance, at all levels of one world."""
+    n_impressions = settings.n_sessions(quick=100_000, full=1_000_000)
+    for level, log in enumerate(WORLDS[cell["world"]](n_impressions, seed)):
+        X, clicks, relevance, repair = log
+        merged = repair.fit(X, clicks).transform(X)
+        own = X.drop(columns="context", errors="ignore").assign(bias=factor_of(X))
+        starts = [correlation(own, clicks, relevance, random_state=seed) for seed in range(4)]
+        found = {
+            "ratio": repair.graph_.n_components / repair.graph_.n_factors,
+            "no repair": np.mean(starts),
+            "from ones": correlation(own, clicks, relevance, examination_start="ones"),
+            "merged": correlation(merged, clicks, relevance, random_state=0),
+            "click rates": correlation(own.assign(bias=1), clicks, relevance),
+        }
+        yield {"level": level, **found, "gain": found["merged"] - found["no repair"]}
 
 
 def factor_of(X):
     return 1_000 * X["position"] + X.get("context", 0)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--impressions", type=int, default=1_000_000)
-    parser.add_argument("--world", choices=WORLDS, default=None)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for name in [args.world] if args.world else WORLDS:
-        rows = [
-            {"level": level, **compare(*log)}
-            for seed in range(args.seeds)
-            for level, log in enumerate(WORLDS[name](args.impressions, seed))
-        ]
-        runs = pd.DataFrame(rows)
-        runs["gain"] = runs["merged"] - runs["no repair"]
-        table = runs.groupby("level").mean()
-        table["least gain"] = runs.groupby("level")["gain"].min()
-        table["greatest"] = runs.groupby("level")["gain"].max()
-        print(f"\n{name}, {args.seeds} logs, {args.impressions} impressions of each row")
-        print(table.sort_values("ratio").round(3).to_string(index=False), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+PAGE = Page(
+    "studies/merging",
+    "What merging gains",
+    (
+        measured(
+            merging,
+            "Correlation of learned with true relevance",
+            ("ratio", "no repair", "from ones", "merged", "click rates", "gain"),
+            over={"world": WORLDS},
+            by=("level",),
+            runs=3,
+        ),
+    ),
+)

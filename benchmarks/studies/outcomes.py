@@ -1,18 +1,13 @@
 """Ranking by purchases: with the curve of clicks, with a curve of their own, or by clicks.
 
-By hand: ``python -m benchmarks.studies.outcomes [--seeds 6] [--sessions 5000 40000]``.
-
 A shop with 200 queries of 12 documents, 8 of them shown, by a ranker of noisy appeal, in nearly
 the same order each time. Users click what appeals to them, among what they examine, and buy 8 % of
-what they click, more of what other features tell. Printed are means over seeds, with standard
-errors: purchases per examined document among the first three of 100 new queries, relative to the
-best order, and the root mean square error of log examination over clicks. 4 minutes of one core
-with 6 seeds of IPS and LambdaMART.
+what they click, more of what other features tell. Measured are purchases
+per examined document among the first three of 100 new queries, relative to the best order, and the
+root mean square error of log examination over clicks.
 """
 
-import argparse
 import time
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -25,6 +20,8 @@ from skultr.simulation import (
     relevance_probability,
     simulate_clicks,
 )
+
+from .._study import Page, measured
 
 N_TRAIN, N_TEST, N_DOCS, N_SHOWN = 200, 100, 12, 8
 STEEPNESS = 2.0
@@ -105,43 +102,33 @@ def error_of(ranker, log):
     return float(np.sqrt(np.average(gap**2, weights=clicks)))
 
 
-def main(arguments):
-    rows = []
-    for n_sessions in arguments.sessions:
-        for seed in range(arguments.seeds):
-            documents = make_shop(seed)
-            log = serve(documents, n_sessions, seed)
-            for name in arguments.rankers:
-                for target, y in TARGETS.items():
-                    start = time.process_time()
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        ranker = fit(RANKERS[name](), log, y)
-                    rows.append(
-                        {
-                            "sessions": n_sessions,
-                            "purchases": int(log[PURCHASE].sum()),
-                            "ranker": name,
-                            "learned from": target,
-                            "seed": seed,
-                            "value": value_at(ranker, documents),
-                            "error": error_of(ranker, log),
-                            "seconds": time.process_time() - start,
-                        }
-                    )
-    table = pd.DataFrame(rows)
-    groups = table.groupby(["sessions", "ranker", "learned from"], sort=False)
-    found = groups[["purchases", "value", "error", "seconds"]].mean()
-    found["± value"] = groups["value"].sem()
-    print(found.round(3).to_string())
-    if arguments.out:
-        table.to_csv(arguments.out, index=False)
+def outcomes(cell, settings, seed):
+    """One row for each target."""
+    documents = make_shop(seed)
+    log = serve(documents, cell["sessions"], seed)
+    for target, y in TARGETS.items():
+        start = time.process_time()
+        ranker = fit(RANKERS[cell["ranker"]](), log, y)
+        yield {
+            "learned from": target,
+            "purchases": int(log[PURCHASE].sum()),
+            "value": value_at(ranker, documents),
+            "error": error_of(ranker, log),
+            "CPU seconds": time.process_time() - start,
+        }
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--sessions", type=int, nargs="+", default=[5_000, 40_000])
-    parser.add_argument("--rankers", nargs="+", default=list(RANKERS), choices=list(RANKERS))
-    parser.add_argument("--out")
-    main(parser.parse_args())
+PAGE = Page(
+    "studies/outcomes",
+    "Ranking by purchases",
+    (
+        measured(
+            outcomes,
+            "Purchases per examined document",
+            ("value", "error", "purchases", "CPU seconds"),
+            over={"sessions": (5_000, 40_000), "ranker": RANKERS},
+            by=("learned from",),
+            runs=6,
+        ),
+    ),
+)

@@ -1,6 +1,5 @@
 """Rankers from the same clicks, all of them: ours beside LightGBM and XGBoost.
 
-By hand, with the extra ``benchmark``: ``python -m benchmarks.studies.peers [--seeds 2]``.
 Everybody gets every session. LightGBM and XGBoost take whole sessions with 0/1 clicks, because
 their ranking objectives know no impressions and no fractional labels; ours take the same log
 folded. The seconds of ours include the folding. Intervals and verdicts are over the held-out
@@ -141,19 +140,15 @@ def tabulate(runs):
     return table.set_axis([*value, "- LightGBM", "p", "verdict", "seconds", "± (seeds)"], axis=1)
 
 
-def main():
+def main(argv):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--sessions", type=int, default=20_000)
     parser.add_argument("--temperature", type=float, default=0.1, help="0: one fixed order")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     runs = [measure(seed, args.sessions, args.temperature) for seed in range(args.seeds)]
     print(f"{args.sessions:,d} sessions, T = {args.temperature:g}, {args.seeds} seeds")
     print(tabulate(runs).round(4).to_string(na_rep=""))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory of the process {peak:.2f} GiB")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 r"""Does `policy_difference` predict which of two rankings gets more clicks, and by how much?
 
-    python -m benchmarks.studies.policy_value [--quick] [--worlds 10] [--cost]
+    python -m benchmarks studies/policy_value [--quick] [--worlds 10] [--cost]
         [--queries 500] [--sessions 2000 50000] [--documents 12 6] [--save FILE]
 
 Ten worlds of 20 pairs of rankers (scores near production, mixed with it, noisy relevance, one
@@ -342,7 +342,7 @@ def cost(options):
     print(f"\n{len(X):,} rows\n{found.round(2)}")
 
 
-def main():
+def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--worlds", type=int, default=10)
     parser.add_argument("--queries", type=int, default=500)
@@ -351,7 +351,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="two worlds")
     parser.add_argument("--cost", action="store_true", help="only time and memory")
     parser.add_argument("--save", help="CSV file of all rows")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     if options.cost:
         return cost(options)
@@ -364,7 +364,3 @@ def main():
             pd.concat(worlds).to_csv(options.save, index=False)
     report(pd.concat(worlds, ignore_index=True))
     return print(f"\n{time.process_time() - start:.0f} seconds")
-
-
-if __name__ == "__main__":
-    main()

@@ -5,9 +5,9 @@ x users x production rankers x policies x sizes of log x seeds. All methods lear
 clicks; LightGBM and XGBoost from all sessions, one by one (their objectives know no impressions).
 nDCG@10 on the labels of other queries. By hand, with the extra ``benchmark``:
 
-    python -m benchmarks.studies.robustness --out rows.jsonl --workers 4
-    python -m benchmarks.studies.robustness --out rows.jsonl --subset full --seeds 0 1 2
-    python -m benchmarks.studies.robustness --out rows.jsonl --summary [--rst]
+    python -m benchmarks studies/robustness --out rows.jsonl --workers 4
+    python -m benchmarks studies/robustness --out rows.jsonl --subset full --seeds 0 1 2
+    python -m benchmarks studies/robustness --out rows.jsonl --summary [--rst]
 
 Each fit appends a line to ``--out``; what is there already is not done again (but what failed is).
 ``regular`` has 40 cells and takes a quarter of an hour with four workers; ``full`` has all 1,152,
@@ -31,7 +31,6 @@ import json
 import multiprocessing
 import os
 import resource
-import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -362,7 +361,7 @@ def as_rst(table):
     return "\n".join(lines)
 
 
-def main():
+def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="rows, one JSON object per line")
     parser.add_argument("--subset", choices=["regular", "full"], default="regular")
@@ -378,12 +377,8 @@ def main():
     parser.add_argument("--letor", help="a LETOR file: its documents in place of all others")
     parser.add_argument("--summary", action="store_true", help="of the rows in --out")
     parser.add_argument("--rst", action="store_true", help="the summary as a list-table")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if args.summary or args.rst:
         summary(args)
     else:
         run(args)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

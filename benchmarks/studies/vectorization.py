@@ -1,31 +1,17 @@
 """Vectorization and its peers where clicks are not examination times relevance.
 
-    python -m benchmarks.studies.vectorization matrix   # clicks by the TianGong-ST table
-    python -m benchmarks.studies.vectorization trust    # trust bias
-    python -m benchmarks.studies.vectorization student  # third stage, both worlds and links
-    python -m benchmarks.studies.vectorization repeats  # other random_state, same log
-    python -m benchmarks.studies.vectorization dims     # nDCG@10 against d, both worlds
-    python -m benchmarks.studies.vectorization starts   # freeze and learning rate
-    python -m benchmarks.studies.vectorization lists    # more candidates than were shown
-    python -m benchmarks.studies.vectorization mslr     # the same on real features
-    python -m benchmarks.studies.vectorization speed    # against the scalar ranker
-
 One protocol for all methods: 5,000 queries, of which a ranker trained on the labels of 1 % shows
 the top ten, always in the same order; a million sessions; five settings a method, of which nDCG@10
 on 500 annotated queries picks one; 1,000 other queries for the figures; five seeds, paired.
-``student`` and ``repeats`` take defaults and ``--queries`` with 200 sessions each; ``dims``,
-``starts``, ``lists``, ``mslr`` and ``speed`` take the two published stages and one network.
+Clicks come from the TianGong-ST table (``matrix``) or have trust bias (``trust``). ``student`` and
+``repeats`` take defaults and 1,200 ``--queries`` with 200 sessions each; ``dims``, ``starts`` and
+``lists`` take the two published stages and one network. ``--letor FILE`` takes real documents.
 """
 
-import argparse
-import sys
 import time
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import ttest_rel
 
 from skultr import DLARanker, VectorizationRanker, aggregate_clicks
 from skultr.datasets import make_ltr
@@ -34,9 +20,13 @@ from skultr.model_selection import train_test_queries
 from skultr.rankers import AffineRanker, NaiveRanker, PairDebiasRanker, RegressionEMRanker
 from skultr.simulation import ClickMatrixUser, TrustBiasUser, simulate_clicks
 
+from .._documents import whole_letor
+from .._study import Exhibit, Page, Study, grid, measured
+
 USERS = {"matrix": ClickMatrixUser, "trust": TrustBiasUser}
 CUTS = (1, 3, 5, 10)
 RATES = [{"learning_rate": rate} for rate in (0.0005, 0.001, 0.002, 0.004, 0.008)]
+DIMENSIONS = [{"n_components": d} for d in (1, 2, 3, 4, 5)]
 #: The published forms of rankers that learn examination, without the refit of the default.
 PUBLISHED = {"examination": "network"}
 PUBLISHED_DLA = {**PUBLISHED, "max_weight": None}
@@ -48,31 +38,37 @@ METHODS = {
     "regression-EM": (RegressionEMRanker, [rate | PUBLISHED for rate in RATES]),
     "pair debias": (PairDebiasRanker, [{"p": p} for p in (0.0, 1.0, 2.0, 4.0, 8.0)]),
     "affine": (AffineRanker, [{"clip": clip} for clip in (0.1, 0.2, 0.3, 0.5, 1.0)]),
-    "vectorization": (VectorizationRanker, [{"n_components": d} for d in (1, 2, 3, 4, 5)]),
-    "two stages": (
-        VectorizationRanker,
-        [{"n_components": d} | TWO_STAGES for d in (1, 2, 3, 4, 5)],
-    ),
+    "vectorization": (VectorizationRanker, DIMENSIONS),
+    "two stages": (VectorizationRanker, [d | TWO_STAGES for d in DIMENSIONS]),
 }
-MSLR = Path(__file__).parents[3] / "shared" / "data" / "mslr_sample.parquet"
 
 
-def make_world(name, seed, documents=None, n_train=5_000, n_sessions=1_000_000):
+def make_world(cell, settings, seed, n_train=5_000, n_sessions=1_000_000):
     """The log, its documents, and held-out documents for validation and test."""
-    if documents is None:
+    n_train = settings.queries or n_train
+    if settings.letor is None:
         documents = make_ltr(n_queries=n_train + 1_500, random_state=seed)
+    else:
+        documents = whole_letor(settings.letor)
+        n_train = int(0.7 * documents["qid"].nunique())
     train, rest = train_test_queries(documents, train_size=n_train, random_state=seed)
     valid, test = train_test_queries(rest, train_size=1 / 3, random_state=seed)
     log, clicks, _ = simulate_clicks(
         train,
-        user=USERS[name](),
-        n_sessions=n_sessions,
+        user=USERS[cell["user"]](),
+        n_sessions=settings.sessions or n_sessions,
         noise=0.0,
         features=False,
         random_state=seed,
     )
     X, rate = aggregate_clicks(log.assign(click=clicks), train)
     return X, rate, train.reset_index(drop=True), valid, test
+
+
+def _small(cell, settings, seed):
+    """The world of few queries, with 200 sessions each."""
+    n_train = settings.queries or 1_200
+    return make_world(cell, settings, seed, n_train, 200 * n_train)
 
 
 def ndcg(ranker, documents, k=10):
@@ -87,87 +83,55 @@ def skyline(train, seed):
     return NaiveRanker(random_state=seed).fit(train.assign(position=place), gain)
 
 
-def table(name, n_seeds, methods):
-    found = []
-    for seed in range(n_seeds):
-        X, rate, train, valid, test = make_world(name, seed)
-        for method in methods:
-            cls, settings = METHODS[method]
-            fitted = [cls(**setting, random_state=seed).fit(X, rate) for setting in settings]
-            quality = [ndcg(ranker, valid) for ranker in fitted]
-            chosen = int(np.argmax(quality))
-            values = {f"nDCG@{k}": ndcg(fitted[chosen], test, k) for k in CUTS}
-            found.append({"seed": seed, "method": method, **values})
-            print(seed, method, settings[chosen], round(values["nDCG@10"], 4), flush=True)
-        values = {f"nDCG@{k}": ndcg(skyline(train, seed), test, k) for k in CUTS}
-        found.append({"seed": seed, "method": "labels", **values})
-    found = pd.DataFrame(found).set_index(["method", "seed"])
-    mean = found.groupby("method", sort=False).mean()
-    spread = found.groupby("method", sort=False).std()
-    print(pd.concat({"mean": mean, "std": spread}, axis=1).round(4).to_string())
-    ours = found.loc["vectorization"]
-    for method in [*methods, "labels"]:
-        if method != "vectorization":
-            p = [ttest_rel(ours[cut], found.loc[method][cut]).pvalue for cut in ours]
-            gap = (ours - found.loc[method]).mean().round(4).tolist()
-            print(f"vectorization - {method}: {gap}, p {np.round(p, 4).tolist()}", flush=True)
+def compared(cell, settings, seed):
+    """nDCG of each method with the best of its settings."""
+    X, rate, train, valid, test = make_world(cell, settings, seed)
+    best = {"labels": skyline(train, seed)}
+    for method, (ranker, tried) in METHODS.items():
+        fitted = [ranker(**setting, random_state=seed).fit(X, rate) for setting in tried]
+        best[method] = max(fitted, key=lambda each: ndcg(each, valid))
+    for method, ranker in best.items():
+        yield {"method": method, **{f"nDCG@{k}": ndcg(ranker, test, k) for k in CUTS}}
 
 
-def compare(name, n_seeds, rankers, **world):
-    """Mean nDCG@10 over seeds of rankers with given settings."""
-    found = {}
-    for seed in range(n_seeds):
-        X, rate, _, _, test = make_world(name, seed, **world)
-        for label, ranker in rankers.items():
-            fitted = ranker.set_params(random_state=seed).fit(X, rate)
-            found.setdefault(label, []).append(ndcg(fitted, test))
-    for label, values in found.items():
-        mean, spread = np.mean(values), np.std(values, ddof=1)
-        print(f"{name} {label}: nDCG@10 {mean:.4f} ± {spread:.4f}", flush=True)
-    return found
+def _fitted(rankers, world, seed):
+    """nDCG@10 of rankers with given settings."""
+    X, rate, train, _, test = world
+    for method, ranker in rankers.items():
+        fitted = ranker.set_params(random_state=seed).fit(X, rate)
+        yield {"method": method, "nDCG@10": ndcg(fitted, test)}
+    yield {"method": "labels", "nDCG@10": ndcg(skyline(train, seed), test)}
 
 
-def student(n_seeds, n_train):
+def student(cell, settings, seed):
     """The stages of vectorization beside its peers, each with its defaults."""
     rankers = {
         "naive": NaiveRanker(),
         "DLA": DLARanker(),
         "DLA as published": DLARanker(**PUBLISHED_DLA),
+        "regression-EM as published": RegressionEMRanker(**PUBLISHED),
         "affine": AffineRanker(),
         "vectorization, two stages": VectorizationRanker(**TWO_STAGES),
         "vectorization": VectorizationRanker(),
         "its student alone": VectorizationRanker(student="only"),
         "link=probability": VectorizationRanker(link="probability"),
     }
-    for name in USERS:
-        compare(name, n_seeds, rankers, n_train=n_train, n_sessions=200 * n_train)
-        for seed in range(n_seeds):
-            _, _, train, _, test = make_world(name, seed, None, n_train, 200 * n_train)
-            print(f"{name} {seed} labels: {ndcg(skyline(train, seed), test):.4f}", flush=True)
+    return _fitted(rankers, _small(cell, settings, seed), seed)
 
 
-def repeats(n_seeds, n_train):
+def repeats(cell, settings, seed):
     """How far the same log gives the same quality, with other initial weights."""
     rankers = {f"n_networks={n}": VectorizationRanker(n_networks=n) for n in (1, 3, 5)}
     rankers["weight_decay=0.003"] = VectorizationRanker(weight_decay=0.003)
-    for name, world in [(name, world) for name in USERS for world in range(2)]:
-        X, rate, _, _, test = make_world(name, world, None, n_train, 200 * n_train)
-        for label, ranker in rankers.items():
-            found = [
-                ndcg(ranker.set_params(random_state=state).fit(X, rate), test)
-                for state in range(n_seeds)
-            ]
-            spread = f"± {np.std(found, ddof=1):.4f}, range {np.ptp(found):.4f}"
-            print(f"{name}, log {world}, {label}: {np.mean(found):.4f} {spread}", flush=True)
+    return _fitted(rankers, _small(cell, settings, cell["log"]), seed)
 
 
-def dims(n_seeds):
+def dims(cell, settings, seed):
     rankers = {f"d={d}": VectorizationRanker(n_components=d, **TWO_STAGES) for d in range(1, 6)}
-    for name in USERS:
-        compare(name, n_seeds, rankers)
+    return _fitted(rankers, make_world(cell, settings, seed), seed)
 
 
-def starts(n_seeds):
+def starts(cell, settings, seed):
     rankers = {"default": VectorizationRanker(**TWO_STAGES)}
     for epochs in (0, 10):
         frozen = type("Frozen", (VectorizationRanker,), {"_frozen_epochs": epochs})
@@ -176,115 +140,107 @@ def starts(n_seeds):
         rankers[f"rate={rate}"] = VectorizationRanker(observation_learning_rate=rate, **TWO_STAGES)
     published = {"optimizer": "adagrad", "learning_rate": 0.05, "observation_learning_rate": 0.05}
     rankers["adagrad 0.05, as published"] = VectorizationRanker(**published, **TWO_STAGES)
-    for name in USERS:
-        compare(name, n_seeds, rankers)
+    return _fitted(rankers, make_world(cell, settings, seed), seed)
 
 
-def lists(n_seeds):
+def lists(cell, settings, seed):
     """Documents of other queries beside the candidates: what they cost the candidates."""
-    for name in USERS:
-        for seed in range(n_seeds):
-            X, rate, _, _, test = make_world(name, seed)
-            test = test.reset_index(drop=True)
-            strange = test.sample(len(test), random_state=seed).assign(qid=test["qid"].to_numpy())
-            both = pd.concat([test, strange], ignore_index=True)
-            row = []
-            for bounded in (True, False):
-                ranker = VectorizationRanker(
-                    n_components=3, bounded_base=bounded, random_state=seed, **TWO_STAGES
-                ).fit(X, rate)
-                scores = ranker.predict(both)[: len(test)]
-                twice = ndcg_score(test["relevance"], scores, qid=test["qid"], k=10)
-                row += [round(ndcg(ranker, test), 4), round(twice, 4)]
-            print(f"{name} seed {seed}: bounded alone, doubled; literal the same: {row}")
+    X, rate, _, _, test = make_world(cell, settings, seed)
+    test = test.reset_index(drop=True)
+    strange = test.sample(len(test), random_state=seed).assign(qid=test["qid"].to_numpy())
+    both = pd.concat([test, strange], ignore_index=True)
+    for bounded in (True, False):
+        base = {"n_components": 3, "bounded_base": bounded, **TWO_STAGES}
+        ranker = VectorizationRanker(**base, random_state=seed).fit(X, rate)
+        scores = ranker.predict(both)[: len(test)]
+        twice = ndcg_score(test["relevance"], scores, qid=test["qid"], k=10)
+        name = "bounded" if bounded else "literal"
+        yield {"base vector": name, "alone": ndcg(ranker, test), "with others": twice}
 
 
-def mslr(n_seeds):
-    if not MSLR.exists():
-        sys.exit(f"{MSLR.name} is not there: this part reads real data.")
-    documents = pd.read_parquet(MSLR)
-    documents = documents.drop(columns="split").rename(columns={"label": "relevance"})
-    documents["doc"] = np.arange(len(documents))
-    n_queries = documents["qid"].nunique()
-    print(f"{n_queries} queries, {len(documents)} documents")
-    rankers = {
-        "naive": NaiveRanker(),
-        "DLA": DLARanker(**PUBLISHED_DLA),
-        "regression-EM": RegressionEMRanker(**PUBLISHED),
-        "affine": AffineRanker(),
-        "vectorization": VectorizationRanker(**TWO_STAGES),
-    }
-    for name in USERS:
-        found = compare(name, n_seeds, rankers, documents=documents, n_train=int(0.7 * n_queries))
-        for label, values in found.items():
-            if label != "vectorization":
-                gap = np.mean(np.subtract(found["vectorization"], values))
-                p_value = ttest_rel(found["vectorization"], values).pvalue
-                print(f"{name} vectorization - {label}: {gap:+.4f}, p {p_value:.3f}", flush=True)
-
-
-def speed(_):
-    X, rate, train, _, _ = make_world("trust", 0)
+def speed(cell, settings, seed):
+    """Rows per second in training without reading, and seconds to score the training queries."""
+    X, rate, train, _, _ = make_world(cell, settings, seed)
     quick = {"early_stopping": False, "random_state": 0}
     rankers = {
-        "scalar (DLA)": DLARanker(**PUBLISHED_DLA, **quick),
+        "DLA": DLARanker(**PUBLISHED_DLA, **quick),
         "vectorization": VectorizationRanker(**TWO_STAGES, **quick),
     }
-    throughput = {}
-    for label, ranker in rankers.items():
-        seconds = [_seconds_of_fit(ranker, X, rate, epochs) for epochs in (6, 30)]
-        throughput[label] = len(X) * 24 / (seconds[1] - seconds[0])
-        print(f"{label}: {throughput[label]:,.0f} rows a second in training", flush=True)
-    scalar, vector = throughput.values()
-    print(f"training, ratio {vector / scalar:.2f}")
-    for size in (1, 10):
-        documents = pd.concat([train] * size, ignore_index=True)
-        repeat = np.repeat(np.arange(size), len(train)) * 1_000_000
-        documents["qid"] += repeat
-        best = dict.fromkeys(rankers, np.inf)
+    for method, ranker in rankers.items():
+        few, many = (_seconds_of_fit(ranker, X, rate, epochs) for epochs in (6, 30))
+        seconds = []
         for _ in range(7):
-            for label, ranker in rankers.items():
-                start = time.perf_counter()
-                ranker.predict(documents)
-                best[label] = min(best[label], time.perf_counter() - start)
-        scalar, vector = best.values()
-        print(
-            f"{len(documents):,} documents: {scalar:.3f} s, {vector:.3f} s: {vector / scalar:.2f}"
-        )
+            start = time.perf_counter()
+            ranker.predict(train)
+            seconds.append(time.perf_counter() - start)
+        yield {"method": method, "rows/s": 24 * len(X) / (many - few), "scoring": min(seconds)}
 
 
 def _seconds_of_fit(ranker, X, rate, epochs):
     """Processor time, best of two; two epochs of the base model for three of the first network."""
+    ranker.set_params(max_epochs=epochs)
+    fitted = ranker
     if isinstance(ranker, VectorizationRanker):
         base = {**VectorizationRanker._base_settings, "max_epochs": epochs * 2 // 3}
         timed = type("Timed", (VectorizationRanker,), {"_base_settings": base})
-        ranker = timed(**ranker.get_params())
-    ranker.set_params(max_epochs=epochs)
+        fitted = timed(**ranker.get_params())
     found = []
     for _ in range(2):
         start = time.process_time()
-        ranker.fit(X, rate)
+        fitted.fit(X, rate)
         found.append(time.process_time() - start)
+    ranker.fit(X, rate)
     return min(found)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parts = {"dims": dims, "starts": starts, "lists": lists, "mslr": mslr, "speed": speed}
-    sized = {"student": student, "repeats": repeats}
-    parser.add_argument("part", choices=[*USERS, *parts, *sized])
-    parser.add_argument("--queries", type=int, default=1_200)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if arguments.part in USERS:
-        table(arguments.part, arguments.seeds, arguments.methods)
-    elif arguments.part in sized:
-        sized[arguments.part](arguments.seeds, arguments.queries)
-    else:
-        parts[arguments.part](arguments.seeds)
-
-
-if __name__ == "__main__":
-    main()
+OVER = {"over": {"user": USERS}, "by": ("method",), "level": None}
+NDCG = ("nDCG@10",)
+COMPARED = Study("compared", compared, grid(user=USERS))
+PAGE = Page(
+    "studies/vectorization",
+    "Vectorization and its peers",
+    (
+        *(
+            Exhibit(
+                user,
+                "All methods with the best of five settings",
+                COMPARED,
+                ("method",),
+                tuple(f"nDCG@{k}" for k in CUTS),
+                cells=lambda cell, user=user: cell["user"] == user,
+                keep=lambda rows, user=user: rows[rows["user"] == user],
+                reference="vectorization",
+                level=None,
+            )
+            for user in USERS
+        ),
+        measured(student, "The three stages beside peers with their defaults", NDCG, **OVER),
+        measured(
+            repeats,
+            "The same log with other initial weights",
+            NDCG,
+            over={"user": USERS, "log": (0, 1)},
+            by=("method",),
+            runs=6,
+            level=None,
+        ),
+        measured(dims, "By the number of dimensions", NDCG, **OVER),
+        measured(starts, "By how training starts", NDCG, **OVER, runs=3),
+        measured(
+            lists,
+            "More candidates than were shown",
+            ("alone", "with others"),
+            over={"user": USERS},
+            by=("base vector",),
+            level=None,
+        ),
+        measured(
+            speed,
+            "Beside the scalar ranker",
+            ("rows/s", "scoring"),
+            over={"user": ("trust",)},
+            by=("method",),
+            runs=1,
+        ),
+    ),
+)

@@ -21,6 +21,7 @@ from ._counted import (
     code_ids,
     collect,
     count_by,
+    decode,
     frame_of,
     one_value,
     value_bits,
@@ -166,11 +167,7 @@ def _rows_of(log, features):
 
 
 def _with_lists(rows, place):
-    """The rows, with the length of their list and the sums of two hashes over it.
-
-    The sums depend on what the list shows, not on the order of the rows; they are 0 in rows that
-    were never shown.
-    """
+    """The rows with the length of their list and sums of two hashes over it, 0 if never shown."""
     shown = nw.col("position") != _MISSING
     rows = with_hashes(rows, place)
     in_list = [nw.when(shown).then(nw.col(name)).otherwise(0).alias(name) for name in _HASHES]
@@ -188,12 +185,7 @@ def _with_lists(rows, place):
 
 # What was collected -------------------------------------------------------------------
 class _Lists:
-    """Clicks and impressions by list, document and place, in any order.
-
-    ``codes`` are those of queries, users and documents, with what they stand for; ``place`` is the
-    rank of the position, of which "never shown" is the first if it occurs; ``what`` is the code of
-    the document with its features.
-    """
+    """Clicks and impressions by list, document (with its features: ``what``) and place."""
 
     def __init__(self, log: EngineLog, features: list[str]) -> None:
         self.log, rows, known = log, _rows_of(log, features), None
@@ -254,10 +246,7 @@ class _Lists:
         return list_
 
     def in_order(self) -> Ints:
-        """The rows by query, list and position, rows never shown last, by document.
-
-        Sets ``list_``. Raises an error if two rows of a list have the same position.
-        """
+        """The rows by query, list (which is set) and position, rows never shown last."""
         self.list_ = self.numbers()
         n_places, n_docs = int(self.place.max()) + 1, int(self.what.max()) + 1
         place = np.where(self.shown, self.place, n_places + self.what)
@@ -295,7 +284,9 @@ class _Lists:
     def _column(self, name):
         """Values of a key, as the log has them."""
         ids = self.count.ids.get(name)
-        return self.count.table[name] if ids is None else ids[self.codes[name][0]]
+        if ids is None:
+            return self.count.table[name]
+        return decode(name, ids, self.codes[name][0], self.count.table.implementation)
 
     def table(self, row: Ints) -> nw.DataFrame[Any]:
         """Roles and features of some rows, in this order."""

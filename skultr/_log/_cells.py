@@ -35,18 +35,10 @@ READS = ("qid", "session", "doc", "doc_scope", "position", "bias", "impressions"
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """The bias factors of a log, each of them for one user where users are told apart.
+    """The bias factors of a log, each of them for one user where users are told apart."""
 
-    Parameters
-    ----------
-    bias : ndarray of shape (n_factors,), int
-        Position, or code of the bias factor.
-    user : ndarray of shape (n_factors,) or None
-        User of each factor; None where all users are one.
-    """
-
-    bias: np.ndarray
-    user: np.ndarray | None
+    bias: np.ndarray  # (n_factors,), position or code of the bias factor
+    user: np.ndarray | None  # (n_factors,); None where all users are one
 
     def __len__(self):
         return len(self.bias)
@@ -61,47 +53,28 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Clicks and impressions of the distinct (document, bias factor) cells of a log.
+    """Clicks and impressions of the distinct (document, bias factor) cells of a log."""
 
-    Parameters
-    ----------
-    doc, factor : ndarray of shape (n_cells,), int
-        Codes. Where documents were shuffled, ``doc`` is the arm instead: what has one relevance.
-    clicks, weight : ndarray of shape (n_cells,)
-        Number of clicks and of impressions (times sample weights).
-    n_docs, n_factors : int
-    factors : Factors, default=None
-        What the codes of factors stand for.
-    doc_query, doc_row : ndarray of shape (n_docs,), int, default=None
-        Query of each document, and the first row of X that shows it.
-    doc_ids : Index or ndarray of shape (n_docs,), default=None
-        What the codes of documents stand for; None where documents are equal rows of features.
-    doc_weight : ndarray of shape (n_docs,), default=None
-        How often each document counts, where it is not once.
-    bounds : tuple of two ndarray of shape (n_parts + 1,), int, default=None
-        First document and first cell of each part, where the cells do not fit into memory: the
-        columns are then files. By default all cells are one part.
-    """
-
+    # By cell: codes (of arms, where documents were shuffled: what has one relevance), and counts.
     doc: np.ndarray
     factor: np.ndarray
     clicks: np.ndarray
-    weight: np.ndarray
+    weight: np.ndarray  # impressions, times sample weights
     n_docs: int
     n_factors: int
     factors: Factors | None = None
+    # By document: query, first row of X, id (None: documents are equal rows), number of copies.
     doc_query: np.ndarray | None = None
     doc_row: np.ndarray | None = None
     doc_ids: pd.Index | np.ndarray | None = None
     doc_weight: np.ndarray | None = None
+    #: First document and first cell of each part, where cells do not fit into memory: the columns
+    #: are then files.
     bounds: tuple[Ints, Ints] | None = None
 
     @classmethod
     def from_rows(cls, doc, factor, clicks, weight, n_docs=None, n_factors=None, **names):
-        """Add up rows of the same cell; rows without weight say nothing and are left out.
-
-        ``names`` are what is known of the documents and factors.
-        """
+        """Sums of the rows with weight by cell; ``names`` is what is known of codes."""
         n_docs = int(doc.max(initial=-1)) + 1 if n_docs is None else n_docs
         n_factors = int(factor.max(initial=-1)) + 1 if n_factors is None else n_factors
         if len(weight) > MAX_CELLS and n_docs > 1:
@@ -111,18 +84,13 @@ class Cells:
             )
             return cls.joined(counted, n_factors, **names)
         rows = rows_where(weight > 0)
-        pair = pair_codes(doc[rows], factor[rows], n_factors)
-        few = 4 * len(pair) < min(n_docs * n_factors, 1 << 22)  # sorting is faster than hashing
-        cell, key = np.unique(pair, return_inverse=True)[::-1] if few else encode(pair)
-        return cls(
-            doc=key // n_factors,
-            factor=key % n_factors,
-            clicks=np.bincount(cell, clicks[rows], minlength=len(key)),
-            weight=np.bincount(cell, weight[rows], minlength=len(key)),
-            n_docs=n_docs,
-            n_factors=n_factors,
-            **names,
-        )
+        # One sparse sum of both, several times faster than sorting: clicks are imaginary.
+        values = weight[rows].astype(complex)
+        values.imag = clicks[rows]
+        size = n_docs, n_factors
+        table = coo_array((values, (doc[rows], factor[rows])), size).tocsr().tocoo()
+        codes = table.row.astype(np.intp), table.col.astype(np.intp)
+        return cls(*codes, table.data.imag.copy(), table.data.real.copy(), *size, **names)
 
     @classmethod
     def joined(cls, parts, n_factors, **names):
@@ -288,11 +256,9 @@ class Cells:
         return self.clicks_of_factors.sum() < least * n_clicked
 
     def with_half_clicks(self, group=None):
-        """The same clicks, and half a click for each factor (or ``group`` of them) without one.
-
-        The half click is spread where clicks are to be expected, so that the examination of the
-        factor is small and finite, and nothing that is linked through it is lost.
-        """
+        """The same clicks, and half a click for each factor (or ``group`` of them) without one."""
+        # It is spread where clicks are to be expected, so that the examination of the factor is
+        # small and finite, and nothing that is linked through it is lost.
         group = np.arange(self.n_factors) if group is None else group
         unclicked = np.bincount(group, self.clicks_of_factors) == 0
         if not unclicked.any():
@@ -330,36 +296,10 @@ def _rows_by_documents(doc, n_docs):
 
 
 def read_cells(X, y, sample_weight=None, roles=None, *, user=None, arm=None, reads=READS):
-    """Read a click log as cells.
+    """Cells of the shown rows of a log, and the factor of each row, -1 where it was not shown.
 
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-    y : array-like of shape (n_rows,)
-        Clicks or click rates.
-    sample_weight : array-like of shape (n_rows,), default=None
-    roles : dict of str to array-like, default=None
-        Keyword metadata, which wins over columns.
-    user : ndarray of shape (n_rows,), default=None
-        Whose curve a row belongs to; by default all users are one.
-    arm : ndarray of shape (n_rows,) or "list length", default=None
-        What has one relevance instead of documents: rows with the same value, whose documents
-        were shuffled over their positions. A document is then a (query, arm); rows where it is
-        missing are left out.
-    reads : tuple of str
-        Roles that are read; without ``session``, rows need not be lists.
-
-    Returns
-    -------
-    cells : Cells
-        Of the rows that were shown.
-    row_factor : ndarray of shape (n_rows,), int
-        Factor of each row of X, -1 where it was not shown (or is left out).
-
-    Raises
-    ------
-    ValueError
-        If a role or ``y`` holds what it cannot, or no row was shown.
+    ``user`` is whose curve a row belongs to. Rows with the same ``arm`` (or "list length") have
+    one relevance in place of documents, because these were shuffled; rows without it are left out.
     """
     return count_cells(read(X, y, sample_weight, roles, reads=reads), user=user, arm=arm)
 
@@ -425,11 +365,9 @@ def factor_components(doc: Ints, factor: Ints, n_factors: int) -> tuple[int, Int
 def bipartite_components(
     doc: Ints, factor: Ints, n_docs: int, n_factors: int
 ) -> tuple[Ints, Ints]:
-    """Component of each document and of each bias factor in their bipartite graph.
-
-    Two factors are connected here exactly if they are connected in the graph that links every two
-    factors of a document, whose size would be quadratic in the factors of a document.
-    """
+    """Component of each document and of each bias factor in their bipartite graph."""
+    # Factors are connected exactly as in the graph that links every two factors of a document,
+    # whose size would be quadratic in these.
     labels = _components(doc, n_docs + factor, n_docs + n_factors, directed=False)
     return labels[:n_docs], labels[n_docs:]
 
@@ -441,10 +379,8 @@ def _components(start, end, size, **settings):
 
 
 def weighted_graph(n_nodes: int, a: Ints, b: Ints, weight: NDArray) -> csr_array:
-    """Sparse matrix of a weighted graph, for SciPy's spanning trees and shortest paths.
-
-    Node numbers have 32 bits, because SciPy before 1.17 accepts no others there.
-    """
+    """Sparse matrix of a weighted graph, for SciPy's spanning trees and shortest paths."""
+    # SciPy before 1.17 accepts no other numbers of nodes there.
     ends = a.astype(np.int32), b.astype(np.int32)
     return csr_array(coo_array((weight, ends), (n_nodes, n_nodes)))
 
@@ -487,12 +423,9 @@ def known_factor_codes(known: NDArray[Any], values: NDArray[Any]) -> Ints:
 
 
 def loss_scale(log: Any, mass: NDArray[Any]) -> float:
-    """Number of lists with positive ``mass``, divided by the total mass; multiplies a loss.
-
-    ``mass`` has one number per row. With this scale the loss of a mean list is of order one,
-    however often pages were served or clicked, so that a learning rate has the same effect on
-    every log.
-    """
+    """Number of lists with positive ``mass`` (of rows) per total mass; multiplies a loss."""
+    # The loss of a mean list is then of order one, however often pages were served or clicked, so
+    # that a learning rate has the same effect on every log.
     total = mass.sum(dtype=float)
     n_lists = np.count_nonzero(np.add.reduceat(mass, log.offsets[:-1]))
     return float(n_lists / total) if total > 0 else 1.0
@@ -502,16 +435,13 @@ def examination_table(
     log: Any, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
 ) -> pd.DataFrame:
     """Examination by bias factor, relative to the first known one, with impressions and clicks."""
-    count = {
-        name: np.bincount(log.bias, values, minlength=len(log.bias_values))
-        for name, values in (
-            ("examination", examination * log.weight),
-            ("impressions", log.weight),
-            ("clicks", log.clicks),
-        )
-    }
-    mean = count.pop("examination") / count["impressions"]
-    return factor_table(log.bias_values, mean, **count, standard_error=standard_error)
+    parts, n_factors = replace(log, propensity=examination).chunks(), len(log.bias_values)
+    total = sum(
+        np.array([np.bincount(part.bias, each, n_factors) for each in columns])
+        for part in parts
+        for columns in [(part.propensity * part.weight, part.weight, part.clicks)]
+    )
+    return factor_table(log.bias_values, total[0] / total[1], *total[1:], standard_error)
 
 
 def factor_table(

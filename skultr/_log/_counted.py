@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -19,10 +20,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
-from ..exceptions import ClickDataWarning, python_value, warn_user
+from ..exceptions import python_value
 from ._faults import (
     GRADES,
     IDS,
+    LOOK_LIKE_RATES,
     NO_ROW_SHOWN,
     NO_ROWS,
     Columns,
@@ -87,16 +89,14 @@ def counted(
 # The log, checked ---------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class EngineLog:
-    """A log without faults: its columns, clicks and weight (None: 1) by row, as expressions.
-
-    ``counts`` names the column of numbers of clicks in messages; None where clicks are rates.
-    """
+    """A log without faults: its columns, clicks and weight (None: 1) by row, as expressions."""
 
     frame: Any
     schema: nw.Schema
     columns: dict[str, nw.Expr]
     clicks: nw.Expr | None
     weight: nw.Expr | None
+    #: Name of the column of numbers of clicks in messages; None where clicks are rates.
     counts: str | None
 
     @classmethod
@@ -112,12 +112,7 @@ class EngineLog:
         rates: bool = False,
         called: str | None = None,
     ) -> EngineLog:
-        """The log of a frame of any kind; an error with the faults that its rows have.
-
-        Columns of ``reads`` that X lacks are left out, those of ``needs`` are an error; columns
-        without a role that are not ``optional`` must have a value in every row that was shown.
-        With ``rates``, clicks are rates even where rows have ``impressions``.
-        """
+        """The log of a frame of any kind; an error with the faults that its rows have."""
         frame = nw.from_native(X)
         schema = frame.collect_schema()
         named = [name for name in (click, sample_weight) if name is not None]
@@ -276,7 +271,7 @@ class Count:
     """Rows by distinct key, in memory: numbers of rows ``_n``, sums, and ``ids`` of coded keys."""
 
     table: nw.DataFrame[Any]
-    ids: Mapping[str, nw.Series[Any]]
+    ids: Mapping[str, pd.Index]
 
     @cached_property
     def weight(self) -> Floats:
@@ -291,14 +286,14 @@ class Count:
             return None
         return self.table["_click"].to_numpy().astype(float)
 
-    def codes(self, name: str) -> tuple[Ints, nw.Series[Any]]:
+    def codes(self, name: str) -> tuple[Ints, Any]:
         """Codes of a key, and the sorted ids that they stand for."""
         if name in self.ids:
             return self.table[name].to_numpy(), self.ids[name]
         return encode_ids(self.table[name])
 
 
-def code_ids(rows: Any, names: Iterable[str]) -> tuple[Any, dict[str, nw.Series[Any]]]:
+def code_ids(rows: Any, names: Iterable[str]) -> tuple[Any, dict[str, Any]]:
     """Rows in memory with codes in place of ids that are no integers, and these ids."""
     if isinstance(rows, nw.LazyFrame):
         return rows, {}
@@ -323,16 +318,13 @@ def count_by(
 def check_counts(
     weight: NDArray[Any], clicks: NDArray[Any] | None, called: str | None = None
 ) -> None:
-    """Report counts of shown cells without a row or clicks, and rates in a column of counts.
-
-    ``called`` is the name of the column of numbers of clicks; None if it held click rates.
-    """
+    """Report no row or click among shown cells, and rates in ``called``, a column of counts."""
     if not len(weight):
         NO_ROW_SHOWN.report()
     if clicks is None:
         return
     if called is not None and look_like_rates(weight, clicks):
-        warn_about_rates(called)
+        LOOK_LIKE_RATES.report(column=called)
     check_clicked(weight, clicks)
 
 
@@ -343,15 +335,6 @@ def look_like_rates(weight: NDArray[Any], clicks: NDArray[Any]) -> bool:
         return False
     # Numbers of clicks that were computed as rate times impressions are whole up to rounding.
     return bool((np.abs(clicks - rounded) > 1e-6 * np.maximum(clicks, 1.0)).any())
-
-
-def warn_about_rates(called: str) -> None:
-    """Warn that a column holds click rates where numbers of clicks are expected."""
-    warn_user(
-        f"impressions are whole numbers and {called} is not: it looks like a click rate. "
-        "Expected the number of clicks; multiply the rate by the impressions.",
-        ClickDataWarning,
-    )
 
 
 def one_value(rows: Any, name: str) -> nw.Expr:
@@ -374,21 +357,51 @@ class CellCount:
     mean: list[str]
     scope: str | None
 
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        click: str | None,
+        by: Iterable[str],
+        *,
+        documents: bool = True,
+        optional: Iterable[str] = (),
+        mean: Iterable[str] = (),
+        features: Iterable[str] = (),
+    ) -> CellCount:
+        """The count of a log by query, document, ``features`` and the columns ``by``."""
+        schema = nw.from_native(X).collect_schema()
+        # Roles that X lacks tell no cells apart.
+        by = [name for name in dict.fromkeys(by) if name not in ROLES or name in schema]
+        mean, optional, features = (
+            [each for each in mean if each in schema],
+            [*optional],
+            [*features],
+        )
+        ids = [name for name in ("qid", "doc")[: 1 + documents] if name in schema]
+        needs = [*by, *["doc"] * documents]
+        # That two rows of a result page have one position is not looked at: it needs the pages.
+        log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional, rates=True)
+        require_columns(schema, features)
+        keys = list(dict.fromkeys([*ids, *by]))
+        values = {name: log.key(name) for name in keys}
+        values |= {f"_{name}": log.columns[name].cast(nw.Float64) for name in mean}
+        rows = log.rows(values | {name: nw.col(name) for name in features})
+        for name in optional:
+            rows = rows.filter(~nw.col(name).is_null())
+        return cls(rows, keys, features, mean, log.scope)
+
     @cached_property
     def n_rows(self) -> int:
         """Number of shown rows, an upper limit of the number of cells."""
         return int(collect(self.rows.select(nw.len())).item())
 
     def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
-        """A log of one row per cell, and click rates; engines return cells in any order.
-
-        With ``shard`` (its number, and that of all shards) only the documents whose query (or
-        id, where ids are global) has the hash of the shard.
-        """
+        """A log of one row per cell (of one shard of several), and click rates."""
         rows, keys = self.rows, list(self.keys)
         if self.features:
             rows, keys = with_versions(rows, self.features), [*keys, "_version"]
-        if shard is not None:
+        if shard is not None:  # by query, or by id where ids are global
             whole = self.scope != "global" and "qid" in keys
             rows = with_hashes(rows, ["qid" if whole else "doc"])
             rows = rows.filter(nw.col("_hash0") % shard[1] == shard[0])
@@ -431,70 +444,6 @@ def _mean_of_documents(count, name):
     return (total / n)[doc]
 
 
-def count_of(
-    X: Any,
-    click: str | None,
-    by: Iterable[str],
-    *,
-    documents: bool = True,
-    optional: Iterable[str] = (),
-    mean: Iterable[str] = (),
-    features: Iterable[str] = (),
-) -> CellCount:
-    """What has to be counted for :func:`count_cells_of`; faults of the log are reported."""
-    schema = nw.from_native(X).collect_schema()
-    by = [name for name in dict.fromkeys(by) if name not in ROLES or name in schema]
-    mean, optional, features = [name for name in mean if name in schema], [*optional], [*features]
-    ids = [name for name in ("qid", "doc")[: 1 + documents] if name in schema]
-    needs = [*by, *["doc"] * documents]
-    log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional, rates=True)
-    require_columns(schema, features)
-    keys = list(dict.fromkeys([*ids, *by]))
-    values = {name: log.key(name) for name in keys}
-    values |= {f"_{name}": log.columns[name].cast(nw.Float64) for name in mean}
-    rows = log.rows(values | {name: nw.col(name) for name in features})
-    for name in optional:
-        rows = rows.filter(~nw.col(name).is_null())
-    return CellCount(rows, keys, features, mean, log.scope)
-
-
-def count_cells_of(
-    X: Any, click: str | None, by: Iterable[str], *, in_order: bool = False, **settings: Any
-) -> tuple[Any, Floats]:
-    """Log of one row per cell with click rates, counted in the engine that holds the log.
-
-    Faults of rows are reported but one: that two rows of a result page have one position would
-    need the pages.
-
-    Parameters
-    ----------
-    X : frame of any kind that Narwhals reads
-    click : str or None
-        Column of clicks, or of click rates where rows have ``impressions``, as ``fit(X, click)``
-        reads it in memory. None: all click rates are 0.
-    by : iterable of str
-        Columns that tell cells apart, beside ``qid`` and ``doc``; roles that X lacks are left out.
-    in_order : bool, default=False
-        Whether the cells are sorted.
-    documents : bool, default=True
-        Whether cells are those of documents; else only of queries.
-    optional : iterable of str, default=()
-        Columns of ``by`` without a role in which a value may be missing: such rows are left out.
-    mean : iterable of str, default=()
-        Roles of which the mean over the rows of a document is a column of the result.
-    features : iterable of str, default=()
-        Columns that the result has, too; they tell cells apart.
-
-    Returns
-    -------
-    X : frame in memory
-        ``qid``, ``doc``, ``doc_scope`` if X has them, the columns of ``by``, ``mean`` and
-        ``features``, ``impressions``, and ``session``, the number of the row: no result page.
-    click_rate : ndarray of shape (n_cells,)
-    """
-    return count_of(X, click, by, **settings).cells(in_order=in_order)
-
-
 # Frames of engines ----------------------------------------------------------------------
 def collect(frame: Any) -> nw.DataFrame[Any]:
     """The frame in memory; Polars streams, which needs less memory and no more time."""
@@ -534,22 +483,18 @@ def _in_duckdb(relation, table):
 
 
 # Ids ----------------------------------------------------------------------------------
-def encode_ids(series: nw.Series[Any]) -> tuple[Ints, nw.Series[Any]]:
-    """Code of each id (-1 where it is missing), and the distinct ids, sorted.
-
-    There is no Python object per text.
-    """
-    kind, dtype, values = series.implementation, series.dtype, series.to_native()
+def encode_ids(series: nw.Series[Any]) -> tuple[Ints, Any]:
+    """Code of each id (-1 where it is missing), and the distinct ids, sorted."""
+    kind, dtype = series.implementation, series.dtype
     if dtype.is_integer() and not series.is_null().any():
-        codes, ids = encode(series.to_numpy())
-        return codes, nw.new_series(series.name, ids, backend=kind)
-    text = isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
-    if kind.is_polars() and text:
-        return _encode_polars(values)
-    if kind.is_pyarrow() and text:
-        values = pd.arrays.ArrowExtensionArray(values.cast("large_string"))
-    elif not kind.is_pandas():
-        values = series.to_pandas()
+        return encode(series.to_numpy())
+    if kind.is_pandas():
+        values = series.to_native()
+    elif find_spec("pyarrow"):  # there is no Python object per text
+        is_text = isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
+        values = (series.cast(nw.String) if is_text else series).to_pandas()
+    else:
+        values = series.to_numpy()
     try:
         codes, ids = pd.factorize(values)
     except TypeError as error:
@@ -561,16 +506,12 @@ def encode_ids(series: nw.Series[Any]) -> tuple[Ints, nw.Series[Any]]:
     order = ids.argsort() if is_text else sorting_order(np.asarray(ids))
     new_code = np.full(len(order) + 1, -1)  # that of a missing id is the last element
     new_code[order] = np.arange(len(order))
-    return new_code[codes], nw.new_series(series.name, pd.Series(ids.take(order)), backend=kind)
+    return new_code[codes], ids.take(order)
 
 
-def _encode_polars(series):
-    import polars as pl
-
-    series = series.cast(pl.String)
-    ids = series.drop_nulls().unique().sort()
-    codes = series.cast(pl.Enum(ids)).to_physical().cast(pl.Int64).fill_null(-1)
-    return codes.to_numpy(), nw.from_native(ids, series_only=True)
+def decode(name: str, ids: pd.Index, codes: Ints, backend: Any) -> nw.Series[Any]:
+    """The ids that codes stand for, as a column of frames of that kind."""
+    return nw.new_series(name, pd.Series(ids.take(codes)), backend=backend)
 
 
 # Hashes of rows -----------------------------------------------------------------------
@@ -581,10 +522,7 @@ def with_versions(rows: Any, features: list[str]) -> Any:
 
 
 def with_hashes(frame: Any, names: list[str]) -> Any:
-    """A frame with two hashes of some of its columns, ``_hash0`` and ``_hash1``.
-
-    Each engine has its own hash function, which is the same throughout a run.
-    """
+    """A frame with two hashes of some columns, ``_hash0`` and ``_hash1``, by its engine."""
     kind, native = frame.implementation, frame.to_native()
     if kind.is_polars():
         return nw.from_native(native.with_columns(*_hashes_polars(names)))

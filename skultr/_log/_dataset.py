@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .._base._progress import working
 from .._base._typing import AnyFrame, Ints
 from ._clicklog import ClickLog
-from ._dataset_frames import FramesOfLog, Manifest, load_doc_ids, open_log, open_table
+from ._dataset_frames import SMALL, FramesOfLog, Manifest, load_doc_ids, open_log, open_table
 from ._dataset_writer import write_log
 from ._faults import NO_ROW_SHOWN
 
@@ -275,7 +275,7 @@ class ClickDataset(FramesOfLog):
                 f"The dataset in {str(self.path)!r} was written anew since it was opened; open it "
                 "again with ClickDataset(path)."
             )
-        found.verify_small()
+        found.verify(SMALL)
         queries = b"" if self._queries is None else self._queries.tobytes()
         replaced = [(role, *map(tuple, pair)) for role, pair in self._replaced.items()]
         sums = tuple(file["crc32"] for file in found.files.values())

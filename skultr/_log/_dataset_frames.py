@@ -147,12 +147,8 @@ def _candidates_of_lists(log):
 
 
 def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
-    """One row per cell of a log: a document under values of the columns ``by``.
-
-    Estimates that read a log through its cells alone read such a frame as they read the log:
-    ``doc`` is a hash of the features where documents have no ids, and ``session`` the number of
-    the row: a cell is no result page.
-    """
+    """One row per cell of a log, a document under values of ``by``, and click rates."""
+    # Estimates that read a log through its cells alone read such a frame as they read the log.
     tables = {name: _codes(log, name) for name in by}
     factor, n_factors = _combined(tables)
     cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, n_factors)
@@ -221,7 +217,7 @@ def _query_of_doc(log: ClickLog) -> NDArray[Any]:
 #: Version of the files; a folder of another version is refused.
 FORMAT = 3
 #: Sums of files up to this size are compared whenever a log is opened.
-_SMALL = 1 << 24
+SMALL = 1 << 24
 _PART = 1 << 22
 #: Rows of a batch.
 BATCH = 1 << 19
@@ -290,10 +286,6 @@ class Manifest:
                     self.folder, f"the bytes of {name} have another sum than when it was written"
                 )
 
-    def verify_small(self) -> None:
-        """Compare the sums of small files, which takes no time."""
-        self.verify(_SMALL)
-
     def save(self, name: str, columns: Mapping[str, Any]) -> None:
         """Write arrays of one length as one batch; a matrix becomes a column of lists."""
         pa = import_pyarrow()
@@ -358,10 +350,7 @@ def _sum_of_file(path):
 
 # Tables of a log, read once from beginning to end ------------------------------------
 def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The schema of Parquet files or of any frame, and its rows in parts that fit into memory.
-
-    A lazy frame of Polars is written to ``scratch`` first, in parts, by its engine.
-    """
+    """The schema of Parquet files or of any frame, and its rows in parts that fit into memory."""
     pa = import_pyarrow()
     if isinstance(table, list | tuple | str | Path):
         table = _open_files(pa, table)

@@ -25,9 +25,9 @@ from .._base._progress import progress
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._clicklog import NOBODY, ClickLog, NeverShown, sort_into_lists
-from ._counted import EngineLog, check_counts, check_numbers, look_like_rates, warn_about_rates
+from ._counted import EngineLog, check_counts, check_numbers, look_like_rates
 from ._dataset_frames import Manifest, import_pyarrow
-from ._faults import GRADES, IDS, NO_ROWS, count_of
+from ._faults import GRADES, IDS, LOOK_LIKE_RATES, NO_ROWS, count_of
 from ._joined_logs import Union
 from ._reader import Rows
 from ._roles import ROLES, check_team, feature_names, is_far, read_scope
@@ -109,10 +109,7 @@ def write_log(
 
 
 class _SpreadRows:
-    """Rows of a log, checked, in files by query: roles, clicks, and features as lists.
-
-    With ``with_features``, columns without a role are features of the rows.
-    """
+    """Rows of a log, checked, in files by query: roles, clicks, and features as lists."""
 
     def __init__(self, schema: pa.Schema, click: str, with_features: bool, folder: Path) -> None:
         names = schema.names
@@ -193,7 +190,7 @@ class _SpreadRows:
         mean = np.array([weight, clicks]) / max(n_shown, 1)
         check_counts(*(np.broadcast_to(each, int(n_shown)) for each in mean))
         if self.has_rates:
-            warn_about_rates(repr(self.click))
+            LOOK_LIKE_RATES.report(column=repr(self.click))
 
     def _check(self, part):
         with warnings.catch_warnings(record=True) as caught:

@@ -292,6 +292,12 @@ GRADES = Fault(
     "its maximum. If these are click counts, pass clicks / impressions as y and the impressions "
     "in the column or keyword 'impressions'.",
 )
+LOOK_LIKE_RATES = Fault(
+    ("n_clicks",),
+    ClickDataWarning,
+    "impressions are whole numbers and {column} is not: it looks like a click rate. Expected the "
+    "number of clicks; multiply the rate by the impressions.",
+)
 ONE_ROW_PER_POSITION = Fault(
     ("position",),
     ValueError,

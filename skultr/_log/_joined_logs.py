@@ -22,7 +22,7 @@ from ..exceptions import python_value
 from . import _cells
 from ._cells import READS, Cells, Factors, count_cells
 from ._clicklog import BY_ROW, ClickLog, make_click_log
-from ._counted import CellCount, count_of
+from ._counted import CellCount
 from ._estimator import NotPickled, SlimPickles
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
 from ._reader import features_of, read
@@ -167,7 +167,7 @@ def log_of_count(
 
 def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floats | None]:
     """A frame of cells and click rates; cells and None where the frame would be too large."""
-    count = count_of(X, click, by)
+    count = CellCount.of(X, click, by)
     if number_of_shards(count) == 1:
         return count.cells()
 

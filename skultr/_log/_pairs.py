@@ -29,21 +29,12 @@ _RATE, _SAMPLE_WEIGHT = "__skultr_rate", "__skultr_sample_weight"
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Cells):
-    """Cells of a log, sorted, whose ``factors`` are a table with one column per bias column.
-
-    ``clicks`` is None if the log has none. Without ``doc_ids``, ``doc_row`` is the first row of
-    the log with the features of each document.
-    """
+    """Cells of a log, sorted, whose ``factors`` are a table with one column per bias column."""
 
     @property
     def impressions(self) -> np.ndarray:
         """Impressions of each pair."""
         return self.weight
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of distinct pairs."""
-        return len(self.doc)
 
     def name_documents(self, documents: Ints) -> pd.DataFrame:
         """Table of some documents: ``qid`` and ``doc``, or the first row with their features."""
@@ -62,12 +53,7 @@ def read_pairs(
     sample_weight: NDArray[Any] | None = None,
     called: str = "click",
 ) -> Pairs:
-    """Distinct (document, bias factor) pairs of a log, with their impressions and clicks.
-
-    ``click`` names the column with the *number* of clicks of each row, between 0 and its
-    ``impressions``, or holds clicks (click rates) in memory, which are ``called`` so in messages;
-    without such a column, clicks are unknown. In a frame in memory without ``doc``, rows with
-    equal features are one document.
+    """Distinct (document, bias factor) pairs of a log, as :class:`IdentifiabilityGraph` reads it.
 
     >>> log = pd.DataFrame({
     ...     "qid": 1, "doc": ["a", "a", "b"], "position": [1, 2, 1], "click": [1, 0, 1],
@@ -233,10 +219,7 @@ def bias_columns(schema: Any, bias: Any) -> list[str]:
 
 
 def _with_arrays(frame, columns, click, sample_weight):
-    """The columns of a frame in memory that are read, with columns for given arrays.
-
-    Where X has no ``doc``, also the first row of each document, else None.
-    """
+    """The columns that are read, and given arrays; the first row of each document without id."""
     used = {"doc", "qid", "doc_scope", "position", "impressions", *columns}
     used |= {click} if isinstance(click, str) else set()
     names = [name for name in frame.columns if name in used]
@@ -282,11 +265,11 @@ def code_factors(bias: Mapping[str, tuple[Ints, Any]]) -> tuple[Ints, pd.DataFra
         # Compressed after each column, so that the number of combinations cannot overflow.
         code = own if code is None else encode(pair_codes(code, own, len(ids)))[0]
     first = first_rows(code, int(code.max(initial=-1)) + 1)
-    factors = {name: _values(own[first], ids) for name, (own, ids) in bias.items()}
+    factors = {name: values_of(own[first], ids) for name, (own, ids) in bias.items()}
     return code, pd.DataFrame(factors)
 
 
-def _values(codes, ids):
+def values_of(codes: Ints, ids: Any) -> pd.Series:
     """What codes stand for; whole floats as integers, which engines turn into floats."""
     ids = ids if isinstance(ids, np.ndarray) else ids.to_numpy()
     whole = ids.dtype.kind == "f" and (np.abs(ids) < 2**53) & (np.floor(ids) == ids)

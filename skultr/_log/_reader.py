@@ -372,7 +372,7 @@ class Rows:
 
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
-        same = _repeated(self.place[rows_where(self.shown)])
+        same = _repeated(self.place()[rows_where(self.shown)])
         if same.any():
             row = np.flatnonzero(self.shown)[np.argmax(same)]
             where = f"query {python_value(self.query_ids[self.query[row]])!r}"
@@ -432,7 +432,10 @@ class Rows:
     def position(self) -> Ints:
         position, bias = self._values.get("position"), self._values.get("bias")
         if position is not None:
-            return narrow_codes(np.where(np.isnan(position), 0, position))
+            found = narrow_codes(np.where(np.isnan(position), 0, position))
+            if found.all():  # the same numbers in half the memory
+                self._values["position"] = found
+            return found
         shown = np.ones(self.n_rows, dtype=bool) if bias is None else ~np.isnan(bias)
         # Rows that were not shown come last.
         place = rank_in_segment(self.list_, shown.astype(float))
@@ -501,7 +504,6 @@ class Rows:
         code, ids = _encode("session", self._values["session"])
         return narrow_codes(pairs_of_codes(self.query, code, len(ids))[0])
 
-    @cached_property
     def place(self) -> Ints:
         """Key of each row that sorts by list, then position."""
         position = self.position
@@ -627,12 +629,18 @@ def name_documents(
 
     Both are codes of rows and what they stand for; without ``query``, ids are global.
     """
-    code, ids = doc[0], pd.Index(np.asarray(doc[1]), name="doc", tupleize_cols=False)
+    code, ids = doc[0], _as_index(doc[1])
     if query is None:
-        return code, ids
-    code, query_code, doc_code = pairs_of_codes(query[0], code, len(ids))
-    queries = pd.Index(np.asarray(query[1]), tupleize_cols=False)
-    return code, pd.MultiIndex([queries, ids], [query_code, doc_code], names=["qid", "doc"])
+        return code, ids.rename("doc")
+    code, *codes = pairs_of_codes(query[0], code, len(ids))
+    levels = [_as_index(query[1]), ids]
+    return code, pd.MultiIndex(levels, codes, names=["qid", "doc"], verify_integrity=False)
+
+
+def _as_index(ids):
+    """Ids as an index; columns of text are not copied to Python objects."""
+    values = ids if isinstance(ids.dtype, pd.StringDtype) else np.asarray(ids)
+    return pd.Index(values, tupleize_cols=False)
 
 
 def first_rows(code: Ints, n_codes: int) -> Ints:

@@ -323,10 +323,8 @@ def without_column(X: Any, name: str) -> Any:
 
 
 def without_columns(frame: Any, names: Iterable[Any]) -> Any:
-    """A frame of Narwhals without some of its columns.
-
-    Columns are selected by number, because names of pandas columns need not be strings.
-    """
+    """A frame of Narwhals without some of its columns."""
+    # By number, because names of pandas columns need not be strings.
     return frame[:, [i for i, name in enumerate(frame.columns) if name not in names]]
 
 

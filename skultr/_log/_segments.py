@@ -44,11 +44,9 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def whole_if_close(clicks: Floats) -> Floats:
-    """Numbers of clicks, whole where they are so up to the rounding of a rate.
-
-    A rate times its impressions is 2.9999999999999996 where three clicks were divided. With whole
-    numbers, sums do not depend on their order, and counted logs give what raw logs give.
-    """
+    """Numbers of clicks, whole where they are so up to the rounding of a rate."""
+    # A rate times its impressions is 2.9999999999999996 where three clicks were divided. With
+    # whole numbers, sums do not depend on their order, and counted logs give what raw logs give.
     whole = np.rint(clicks)
     if (whole == clicks).all():
         return clicks
@@ -180,10 +178,7 @@ _ROWS = 1 << 14
 
 
 def equal_rows(features: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Code of each row (equal rows have equal codes), and the first row of each code.
-
-    The order of the codes depends on the values alone.
-    """
+    """Code of each row, in an order that depends on the values alone, and its first row."""
     # With 128 bits, two of a billion different vectors collide with probability below 1e-20.
     return equal_keys(row_hashes(features))
 
@@ -197,11 +192,8 @@ def row_hashes(features: NDArray[np.float32]) -> NDArray[np.uint64]:
 
 
 def sums_of_rows(features: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """One number per row, in a hundredth of the time of ``equal_rows`` on few rows.
-
-    Equal rows have equal numbers. Different rows nearly always have different ones, but not as
-    surely as by ``equal_rows``: rows with equal numbers must still be compared.
-    """
+    """One number per row, equal for equal rows and nearly always different for others."""
+    # In a hundredth of the time of ``equal_rows`` on few rows; equal numbers must be compared.
     columns = np.arange(1, features.shape[1] + 1, dtype=np.uint64)
     factors = mix(columns) | np.uint64(1)
     return np.concatenate(

@@ -50,7 +50,7 @@ def fit_dual(
     the last batches. ``learning_rate`` is the step size of the logits, and ``max_weight`` an upper
     bound on the inverse weights of both parts. The learner holds the network afterwards.
     """
-    training = log.tempered(learner.traffic_exponent)[0].comparable()
+    training = log.tempered(learner.traffic_exponent).comparable()
     validation = learner._tempered_validation()
     if validation is not None:
         validation = validation.comparable()
@@ -91,7 +91,7 @@ def fit_towers(
     likelihood at the current expectations equals that of the likelihood (Fisher's identity), so
     that no E-step is needed.
     """
-    training, _ = log.tempered(learner.traffic_exponent)
+    training = log.tempered(learner.traffic_exponent)
     by_steps = learning_rate is not None
     with learner._seeded():
         network = learner._network(log.features)
@@ -259,12 +259,18 @@ class ListTarget:
 
         For a listwise loss, pages of one row are joined, and weights are exposures.
         """
-        factor = log.traffic_factors(traffic_exponent)[log.query]
-        clicks, weight = self.clicks * factor, log.weight * factor
-        if self.loss == "softmax":
-            log = log.comparable()
-            weight = log.weight if self.examination is None else weight * self.examination
-        return replace(log, clicks=clicks.astype(np.float32), weight=weight.astype(np.float32))
+        factor = log.traffic_factors(traffic_exponent)
+        given = replace(log, clicks=self.clicks, propensity=self.examination)
+        clicks = given.by_chunk(lambda part: part.clicks * factor[part.query], np.float32)
+        log = replace(log.comparable() if self.loss == "softmax" else log, clicks=clicks)
+        if self.loss == "softmax" and self.examination is None:
+            return log
+
+        def weights(part):
+            weight = part.weight * factor[part.query]
+            return weight if part.propensity is None else weight * part.propensity
+
+        return replace(log, weight=given.by_chunk(weights, np.float32))
 
 
 def fit_listwise(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
 from .._log._faults import IDS
+from .._log._roles import read_column
 from ..exceptions import ClickDataWarning, python_value, warn_user
 
 #: Largest number of factors and documents that a message names.
@@ -121,11 +122,6 @@ def factor_labels(factors: pd.DataFrame, codes: Ints) -> NDArray[Any]:
     return labels
 
 
-def column_values(X: Any, name: str) -> NDArray[Any]:
-    """A column of a frame as an array."""
-    return nw.from_native(X, eager_only=True)[name].to_numpy()
-
-
 def factor_codes(factors: pd.DataFrame, values: Mapping[str, NDArray[Any]]) -> Ints:
     """Code of the factor of each row, -1 where the row has none of these factors."""
     rows = pd.MultiIndex.from_arrays([values[name] for name in factors])
@@ -166,7 +162,7 @@ def _from_columns(names, factors, frame, place):
         if name not in columns:
             continue
         try:
-            values = np.asarray(column_values(frame, name)[rows], dtype=float)
+            values = np.asarray(read_column(frame, name)[rows], dtype=float)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"The bias feature {name!r} does not hold numbers; expected a numeric column. "

@@ -7,17 +7,18 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.cluster.hierarchy import DisjointSet
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 from scipy.sparse import coo_array, csr_array, diags_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
+from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
 from .._base._threads import few_threads
 from .._base._typing import Bools, Floats, Ints
 from .._log._cells import factor_components, weighted_graph
-from .._log._segments import mix
+from .._log._segments import equal_keys, mix
 from .._models._solve import gram
 from ..exceptions import warn_user
 
@@ -28,105 +29,40 @@ _BLOCK = 1 << 24
 def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tuple[Ints, Ints]:
     """Documents whose removal splits a component of factors, and into how many parts.
 
-    Tarjan and Vishkin's reduction (1985, SIAM Journal on
-    Computing 14): biconnected components are the components of an auxiliary
-    graph on the edges of any spanning tree. The time is O(n log n), whatever the depth of the
-    graph; the logarithm comes from the interval minima.
+    By the depth-first search of Hopcroft and Tarjan (1973): a node separates from the rest each
+    subtree below it of which no node is adjacent to one that was found before it.
     """
     kept, doc, factor, twice = documents_with_other_factors(doc, factor)
-    if not len(kept):
-        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
-    n_docs, n_factors = len(kept), len(factor_labels)
-    parent, low, high, before, size, u, v = _tree(doc, factor, n_docs, factor_labels)
-    # From here on nodes are numbered in preorder; node w stands for the tree edge to its parent.
-    apart = v >= u + size[u]
-    inner = parent > 0
-    beyond = (low < parent) | (high >= parent + size[parent])
-    joined = np.flatnonzero(inner & beyond)
-    rows = np.concatenate((u[apart], joined))
-    cols = np.concatenate((v[apart], parent[joined]))
-    n_nodes = n_docs + n_factors + 1
-    graph = coo_array((np.ones(len(rows)), (rows, cols)), (n_nodes, n_nodes))
-    block = connected_components(graph, directed=False)[1]
-
-    # The top of a block is the parent of its first node. A document separates the blocks of which
-    # it is the top from each other, and from the block that holds its own parent.
-    first = np.zeros(n_nodes, dtype=np.int32)
-    first[block[:0:-1]] = np.arange(n_nodes - 1, 0, -1)
-    top = parent[first[first > 0]]
-    n_parts = 1 + np.bincount(before[top], minlength=n_nodes)[:n_docs]
+    n_docs, n_nodes = len(kept), len(kept) + len(factor_labels)
+    ends = np.concatenate((doc, n_docs + factor)), np.concatenate((n_docs + factor, doc))
+    graph = csr_array(coo_array((np.ones(2 * len(doc)), ends), (n_nodes, n_nodes)))
+    neighbours = memoryview(graph.indices)
+    edge, last = graph.indptr[:-1].tolist(), graph.indptr[1:].tolist()
+    number, lowest, n_parts = [0] * n_nodes, [0] * n_nodes, [1] * n_nodes
+    n_found = 0
+    # Searches begin at factors: a document has always a part above it.
+    path = (n_docs + np.unique(factor_labels, return_index=True)[1]).tolist()
+    while path:
+        node = path[-1]
+        if not number[node]:
+            n_found += 1
+            number[node] = lowest[node] = n_found
+        if edge[node] < last[node]:
+            other = neighbours[edge[node]]
+            edge[node] += 1
+            if number[other]:
+                lowest[node] = min(lowest[node], number[other])
+            else:
+                path.append(other)
+            continue
+        path.pop()
+        if path:
+            above = path[-1]
+            lowest[above] = min(lowest[above], lowest[node])
+            n_parts[above] += lowest[node] >= number[above]
+    n_parts = np.array(n_parts[:n_docs], dtype=np.intp)
     found = np.flatnonzero((n_parts > 1) & ~twice)
     return kept[found], n_parts[found]
-
-
-def _tree(doc, factor, n_docs, factor_labels):
-    """A spanning tree under one root, with nodes numbered in preorder: parent, lowest and highest
-    neighbour of the subtree, number before renumbering, size of the subtree, ends u < v of
-    pairs."""
-    n_factors = len(factor_labels)
-    root = n_docs + n_factors
-    # The root has one factor of each component as a child, so that it joins no two blocks.
-    anchors = n_docs + np.unique(factor_labels, return_index=True)[1]
-    ends = np.concatenate((doc, np.full(len(anchors), root)))
-    others = np.concatenate((n_docs + factor, anchors))
-    ones = np.ones(2 * len(ends), dtype=np.float64)
-    at = (np.concatenate((ends, others)), np.concatenate((others, ends)))
-    graph = csr_array(coo_array((ones, at), (root + 1, root + 1)))
-    order, above = breadth_first_order(graph, root, directed=True)
-    above[root] = root
-    preorder, size = _preorder(order, above)
-
-    before = np.empty(root + 1, dtype=np.int32)
-    before[preorder] = np.arange(root + 1, dtype=np.int32)
-    parent = preorder[above[before]]
-    neighbour = preorder[graph.indices]
-    start = graph.indptr[:-1]
-    low = np.minimum.reduceat(neighbour, start)[before]
-    high = np.maximum.reduceat(neighbour, start)[before]
-    size = size[before]
-    end = np.arange(root + 1, dtype=np.int32) + size
-    low = _interval_reduce(np.minimum, low, end)
-    high = _interval_reduce(np.maximum, high, end)
-    u, v = preorder[doc], preorder[n_docs + factor]
-    return parent, low, high, before, size, np.minimum(u, v), np.maximum(u, v)
-
-
-def _preorder(order, above):
-    """Preorder number and subtree size of each node, from a breadth-first order and parents."""
-    n_nodes = len(order)
-    place = np.empty(n_nodes, dtype=np.int32)
-    place[order] = np.arange(n_nodes, dtype=np.int32)
-    # Plain loops over the nodes take linear time even if the tree is a single path. Nodes are
-    # taken in breadth-first order, in which parents ascend, so that memory is read in order.
-    up = place[above[order]].tolist()
-    size = [1] * n_nodes
-    for node in range(n_nodes - 1, 0, -1):
-        size[up[node]] += size[node]
-    free = [1] * n_nodes
-    for node in range(1, n_nodes):
-        over = up[node]
-        number = free[over]
-        free[over] = number + size[node]
-        free[node] = number + 1
-    size = np.array(size, dtype=np.int32)
-    # Afterwards, free is the first number beyond the subtree of each node.
-    number = np.array(free, dtype=np.int32) - size
-    return number[place], size[place]
-
-
-def _interval_reduce(reduce, values, end):
-    """``reduce`` over ``values[i:end[i]]`` for every i, by doubling, in linear memory."""
-    # Of the largest power of two that is no longer than the interval.
-    exponent = np.frexp(end - np.arange(len(values)))[1] - 1
-    result, table = values.copy(), values.copy()
-    order = np.argsort(exponent, kind="stable")
-    bounds = np.searchsorted(exponent[order], np.arange(exponent.max() + 2))
-    for power in range(1, len(bounds) - 1):
-        half = 1 << (power - 1)
-        table = reduce(table[:-half], table[half:])
-        rows = order[bounds[power] : bounds[power + 1]]
-        result[rows] = reduce(table[rows], table[end[rows] - 2 * half])
-    return result
 
 
 def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, Ints, Bools]:
@@ -138,18 +74,14 @@ def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, I
     # With sums of 128 bits, no collision of two different sets is expected.
     first, second = np.add.reduceat(hashes, start), np.add.reduceat(mix(hashes), start)
     several = np.flatnonzero(degree > 1)
-    order = several[np.lexsort((several, second[several], first[several]))]
-    new = np.ones(len(order), dtype=bool)
-    same = (first[order[1:]] == first[order[:-1]]) & (second[order[1:]] == second[order[:-1]])
-    new[1:] = ~same
-    alone = np.append(new[1:], True)[new]  # the next document starts another set
-    at = np.argsort(order[new])
-    row = order[new][at]
+    code, own = equal_keys((second[several], first[several]))
+    at = np.argsort(own)
+    row, alone = several[own[at]], np.bincount(code)[at] == 1
     keep = np.zeros(len(start), dtype=bool)
     keep[row] = True
     pairs = np.repeat(keep, degree)
     new_doc = np.repeat(np.arange(len(row)), degree[row])
-    return doc[start[row]], new_doc, factor[pairs], ~alone[at]
+    return doc[start[row]], new_doc, factor[pairs], ~alone
 
 
 def n_clique_edges(doc: Ints, factor: Ints, factor_labels: Ints) -> int:
@@ -201,19 +133,17 @@ def weak_links(
 ) -> tuple[Ints, Ints, Floats, Ints]:
     """Minimum spanning tree of the factors under effective resistance, weakest link first: two
     factors, resistance (infinite between components) and factors on the smaller side of each."""
-    n_components, labels = factor_components(
-        doc[conductance > 0], factor[conductance > 0], n_factors
-    )
     rows = conductance > 0
+    labels = factor_components(doc[rows], factor[rows], n_factors)[1]
     degree = np.bincount(doc[rows], minlength=int(doc.max(initial=-1)) + 1)
     rows &= (degree > 1)[doc]  # a document links factors if it has two such pairs
     doc, factor, conductance = doc[rows], factor[rows], conductance[rows]
     trees = [
         _spanning_tree(nodes, doc[rows], factor[rows], conductance[rows], rng)
-        for nodes, rows in _by_component(labels, n_components, factor)
+        for nodes, rows in _by_component(labels, factor)
     ]
     strength = np.bincount(factor, conductance, minlength=n_factors)
-    trees.append(_links_between(labels, n_components, strength))
+    trees.append(_links_between(labels, strength))
     a, b, variance = (np.concatenate(columns) for columns in zip(*trees, strict=True))
     order = np.argsort(variance, kind="stable")
     sides, n_smaller = DisjointSet(range(n_factors)), []
@@ -254,16 +184,12 @@ def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats
     return np.maximum(resistance, np.finfo(float).tiny) * ~np.eye(len(diagonal), dtype=bool)
 
 
-def _by_component(labels, n_components, factor):
+def _by_component(labels, factor):
     """Factors and pairs of each component with at least two factors."""
-    by_label = np.argsort(labels, kind="stable")
-    nodes = np.split(by_label, np.cumsum(np.bincount(labels, minlength=n_components))[:-1])
-    of_pair = labels[factor]
-    by_pair = np.argsort(of_pair, kind="stable")
-    bounds = np.cumsum(np.bincount(of_pair, minlength=n_components))[:-1]
-    for members, rows in zip(nodes, np.split(by_pair, bounds), strict=True):
+    nodes, pairs = (pd.Series(each).groupby(each).indices for each in (labels, labels[factor]))
+    for component, members in nodes.items():
         if len(members) > 1:
-            yield members, rows
+            yield members, pairs[component]
 
 
 def _spanning_tree(nodes, doc, factor, conductance, rng):
@@ -280,11 +206,16 @@ def _spanning_tree(nodes, doc, factor, conductance, rng):
     return nodes[a], nodes[b], tree.data
 
 
-def _links_between(labels, n_components, strength):
+def first_by(values: Floats, labels: Ints) -> Ints:
+    """The item of each label with the largest value."""
+    order = np.lexsort((-values, labels))
+    return order[np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 1))]
+
+
+def _links_between(labels, strength):
     """Links without information: from the strongest factor to those of the other components."""
-    order = np.lexsort((-strength, labels))
-    strongest = order[np.searchsorted(labels[order], np.arange(n_components))]
-    mass = np.bincount(labels, strength, minlength=n_components)
+    strongest = first_by(strength, labels)
+    mass = np.bincount(labels, strength)
     hub = int(np.argmax(mass))
     others = np.delete(strongest, hub)
     return np.full(len(others), strongest[hub]), others, np.full(len(others), np.inf)

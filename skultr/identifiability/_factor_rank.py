@@ -19,7 +19,7 @@ from .._log._cells import READS, factor_components, read_cells
 from .._log._dataset import ClickDataset
 from .._log._estimator import names_of
 from .._log._faults import count_of
-from .._log._pairs import bias_columns, code_factors
+from .._log._pairs import bias_columns, code_factors, values_of
 from .._log._reader import clicks_of, in_memory
 from .._log._roles import read_column, read_role
 from .._log._segments import as_array, encode
@@ -549,13 +549,6 @@ def _check_counts(cells):
         )
 
 
-def _plain(ids):
-    """Ids as labels: whole floats (as columns with missing values have them) as integers."""
-    if ids.dtype.kind == "f" and np.all(ids == np.floor(ids)):
-        return ids.astype(np.int64)
-    return np.array([python_value(value) for value in ids], dtype=ids.dtype)
-
-
 # Named rows ---------------------------------------------------------------------------
 def _named_rows(cells, factors, name):
     row, ids = encode(cells.doc_ids)
@@ -588,7 +581,7 @@ def _named_rows(cells, factors, name):
         np.rint(cells.weight),
         shape,
     )
-    rows = pd.Index(_plain(ids), name=name)
+    rows = pd.Index(values_of(np.arange(len(ids)), ids), name=name)
     return RowsByFactors(with_center(table), rows, factors, by_query, n_components)
 
 

@@ -175,7 +175,7 @@ class IdentifiabilityGraph:
     def _set_pairs(self, pairs: Pairs) -> None:
         self.pairs, self.factors = pairs, pairs.factors
         self.n_factors, self.n_documents = pairs.n_factors, pairs.n_docs
-        self.n_pairs = pairs.n_pairs
+        self.n_pairs = len(pairs.doc)
         of_doc, of_factor = bipartite_components(
             pairs.doc, pairs.factor, self.n_documents, self.n_factors
         )

@@ -28,8 +28,10 @@ from .._log._cells import weighted_graph
 from .._log._clicklog import make_click_log
 from .._log._faults import count_of
 from .._log._pairs import Pairs, read_documents
+from .._log._roles import read_column
 from ..exceptions import ClickDataWarning, warn_user
-from ._bias_features import MAX_NAMED, column_values, factor_codes, plain
+from ._bias_features import MAX_NAMED, factor_codes, plain
+from ._bridges import first_by
 
 #: Merge plans that take longer, in hours, are refused.
 MAX_HOURS = 2.0
@@ -78,7 +80,7 @@ def intervention_plan(
     components A and B is the least over documents x and factors t of A and t' of B, or the
     reverse; the plan is the minimum spanning tree.
     """
-    target = _most_examined(labels, examination)
+    target = first_by(examination, labels)  # where a document would be shown
     if reach is None:
         reach, needed = np.zeros(len(doc)), np.zeros(len(labels))
     slope = 1.0 / relevance[doc]
@@ -289,12 +291,6 @@ def _refuse_if_endless(n_factors, n_dimensions):
         )
 
 
-def _most_examined(labels, examination):
-    """The most examined factor t' of each component, at which a document would be shown."""
-    order = np.lexsort((-examination, labels))
-    return order[np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 1))]
-
-
 class _Swaps:
     """Candidates that can be the cheapest of their component, and what they cost at its target.
 
@@ -376,7 +372,7 @@ def read_lists(
         codes, first = read_documents(frame, set(values))
         doc = pd.Index(pairs.doc_row).get_indexer(first[codes])
     else:
-        ids = [column_values(X, name) for name in pairs.doc_ids.names]
+        ids = [read_column(X, name) for name in pairs.doc_ids.names]
         ids = ids[0] if len(ids) == 1 else pd.MultiIndex.from_arrays(ids)
         doc = pairs.doc_ids.get_indexer(ids)
     return ServedLists(X, doc, factor, graph.factors)

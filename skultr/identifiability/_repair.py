@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -17,19 +17,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import Interval, StrOptions, check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
-from .._log._counted import check_given, count_cells_of
+from .._log._counted import CellCount, check_given
 from .._log._dataset import ClickDataset
 from .._log._estimator import FrameOutput, NotPickled, ReadsLogs, SlimPickles, afresh, names_of
 from .._log._faults import count_of
 from .._log._pairs import read_pairs
 from .._log._reader import clicks_of
-from .._log._roles import ROLES, column_names, is_frame, with_column
+from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
 from .._models._tabular import fit_tabular
 from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
 from ._bias_features import (
     MAX_NAMED,
     FactorVectors,
-    column_values,
     factor_codes,
     factor_label,
     factor_labels,
@@ -46,9 +45,6 @@ from ._plans import (
     tree_diameter,
     warn_about_impossible,
 )
-
-if TYPE_CHECKING:
-    pass
 
 BiasFeatures: TypeAlias = (
     str
@@ -307,7 +303,7 @@ class IdentifiabilityRepair(
         names = names_of(X)
         self._check_columns(pd.DataFrame(columns=names), names, reset)
         by = [*self._columns, *(self._feature_columns or [])]
-        table, rate = count_cells_of(X, y, by, in_order=True)
+        table, rate = CellCount.of(X, y, by).cells(in_order=True)
         self._plan_rows(table, None if y is None else rate, sample_weight)
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
@@ -446,7 +442,7 @@ class IdentifiabilityRepair(
         if lists is not None:
             self.intervened_lists_, impossible = lists.swapped(doc, start, to, pairs)
             if "doc_scope" in nw.from_native(X, eager_only=True).columns:
-                scope = column_values(X, "doc_scope")[0]
+                scope = read_column(X, "doc_scope")[0]
                 self.intervened_lists_ = self.intervened_lists_.assign(doc_scope=scope)
             warn_about_impossible(impossible, self.interventions_)
         what = "the swaps of interventions_" if lists is None else "the lists of intervened_lists_"
@@ -474,12 +470,12 @@ class IdentifiabilityRepair(
     def _shown_values(self, X):
         """Values of the bias columns by name, and True for rows that were shown."""
         columns = nw.from_native(X, eager_only=True).columns
-        values = {name: column_values(X, name) for name in self._columns}
+        values = {name: read_column(X, name) for name in self._columns}
         shown = np.ones(len(values[self._columns[0]]), dtype=bool)
         if "position" in columns:
-            shown &= ~pd.isna(column_values(X, "position"))
+            shown &= ~pd.isna(read_column(X, "position"))
         if "impressions" in columns:
-            shown &= column_values(X, "impressions").astype(float) > 0
+            shown &= read_column(X, "impressions").astype(float) > 0
         return values, shown
 
     def _bias_of(self, X):

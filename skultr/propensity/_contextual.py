@@ -254,7 +254,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         log = _documents_as_lists(cells, contexts)
         moved = log.version != log.version[log.offsets[log.list_]]
         self._compares_contexts = bool(moved.any())
-        log, _ = log.tempered(self.traffic_exponent)
+        log = log.tempered(self.traffic_exponent)
         criterion = ListLoss(softmax_loss, loss_scale(log, log.clicks))
         with self._seeded():
             n_factors = len(reference)

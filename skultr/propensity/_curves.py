@@ -16,7 +16,7 @@ from .._base._progress import progress
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import AnyFrame, Column, Frame, RandomState, Scope, Table
 from .._log._cells import read_cells
-from .._log._counted import count_cells_of
+from .._log._counted import CellCount
 from .._log._dataset import ClickDataset
 from .._log._estimator import forget, unless_it_fails
 from .._log._faults import check, count_of
@@ -482,7 +482,7 @@ class PowerLawPropensity(BasePropensity):
         return ["position", "user"] if self._reads_users else ["position"]
 
     def _count(self, X, click, names):
-        return count_cells_of(X, click, self._factor_columns(names), documents=False)
+        return CellCount.of(X, click, self._factor_columns(names), documents=False).cells()
 
     def _users(self, X, roles):
         if not self._reads_users:

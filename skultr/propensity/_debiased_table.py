@@ -18,6 +18,7 @@ from .._log._counted import (
     code_ids,
     collect,
     count_by,
+    decode,
     in_engine_of,
 )
 from .._log._faults import count_of
@@ -247,7 +248,7 @@ def _sums(rows, user_aware, clip):
     if table.implementation.is_spark_like():
         return table  # a sort would shuffle it, and it keeps no order in the next step anyway
     table = nw.maybe_reset_index(table.sort("qid", "doc"))
-    names = [nw.maybe_reset_index(ids[k][table[k].to_numpy()]).alias(k) for k in ids]
+    names = [decode(k, ids[k], table[k].to_numpy(), table.implementation) for k in ids]
     return table.with_columns(*names) if names else table
 
 

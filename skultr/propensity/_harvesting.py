@@ -16,7 +16,7 @@ from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats, Ints
 from .._log._aggregate import count_lists_of
 from .._log._cells import READS, count_cells
-from .._log._counted import count_cells_of
+from .._log._counted import CellCount
 from .._log._faults import count_of
 from .._log._reader import read
 from .._log._roles import read_column
@@ -196,9 +196,9 @@ class RandomizedPropensity(_PairwisePropensity):
 
     def _count(self, X, click, names):
         if self.arm is not None:
-            return count_cells_of(
+            return CellCount.of(
                 X, click, [*self._factor_columns(names), self.arm], optional=[self.arm]
-            )
+            ).cells()
         if self.user not in (None, "user"):
             raise TypeError(
                 f"user={self.user!r} and arm=None: rows of one arm are those of lists of one "

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from .._base._shared_text import with_shared_text
 from .._log._aggregate import count_lists_of
 from .._log._clicklog import make_click_log
-from .._log._counted import count_cells_of
+from .._log._counted import CellCount
 from .._log._faults import count_of
 from .._log._joined_logs import cells_of_count
 from .._log._roles import (
@@ -81,7 +81,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         if self.relevance == "embedding" and self.user is None:
             return cells_of_count(X, click, self._factor_columns(names))
         features = self._features_among(names)
-        return count_cells_of(X, click, self._factor_columns(names), features=features)
+        return CellCount.of(X, click, self._factor_columns(names), features=features).cells()
 
     def _features_among(self, names):
         """Columns of a log in an engine that the network reads; none without a network."""

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base._typing import AnyFrame, Column, Floats, Frame, Scope, Table
 from .._log._cells import bias_values
-from .._log._counted import check_given, count_cells_of
+from .._log._counted import CellCount, check_given
 from .._log._dataset import ClickDataset
 from .._log._documents import FeatureTable
 from .._log._estimator import ReadsLogs, afresh, names_of
@@ -211,7 +211,7 @@ class BasePropensity(ReadsLogs, BaseEstimator):
 
     def _count(self, X, click, names):
         """See :meth:`_read_engine`; ``names`` are the columns of X."""
-        return count_cells_of(X, click, self._factor_columns(names))
+        return CellCount.of(X, click, self._factor_columns(names)).cells()
 
     def _factor_columns(self, names):
         """Columns that make the bias factors, among all columns of a log."""

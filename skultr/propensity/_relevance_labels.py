@@ -13,7 +13,7 @@ from .._base._sklearn import Interval, validate_params
 from .._base._typing import AnyFrame, ArrayLike, Column, Estimator
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog, sort_into_lists
-from .._log._counted import count_cells_of, counted
+from .._log._counted import CellCount, counted
 from .._log._estimator import names_of
 from .._log._reader import read, take_target
 from .._log._roles import FIT_ROLES, is_frame, read_role
@@ -148,7 +148,7 @@ def relevance_labels(
 
     def count(X, y):
         by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
-        return count_cells_of(X, y, by, mean=["production"] * interval)
+        return CellCount.of(X, y, by, mean=["production"] * interval).cells()
 
     X, y = counted(X, y, sample_weight, {}, "relevance_labels", count)
     given = X, y
@@ -213,12 +213,10 @@ def _of_click_model(model, given, X, y, sample_weight, clip):
 def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
     table = label_table(log, log.clicks)
-    assert log.propensity is not None
     places = logged_places(log)
-    n_rows = log.n_rows
     # Each row has an examination of its own.
     cells = Cells(
-        places.pair, np.arange(n_rows), log.clicks, log.weight, len(places.query), n_rows
+        places.pair, np.arange(log.n_rows), log.clicks, log.weight, len(places.query), log.n_rows
     )
     found = document_posterior(
         cells,

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from skultr import ClickDataset
 from skultr._log import _cells, _joined_logs
 from skultr._log._cells import Cells
-from skultr._log._counted import CellCount, count_of
+from skultr._log._counted import CellCount
 from skultr._models import _document_posterior
 from skultr.click_models import PBMModel
 from skultr.propensity import RegressionEMPropensity
@@ -213,7 +213,7 @@ def test_shards_of_documents_with_global_ids(name, in_parts):
 def test_the_number_of_shards_follows_from_the_cells(monkeypatch):
     log = make_log(400, n_queries=200)[["qid", "session", "doc", "position", "click"]]
     n_cells = len(log.drop_duplicates(["qid", "doc", "position"]))
-    count = count_of(pl.from_pandas(log).lazy(), "click", ["position"])
+    count = CellCount.of(pl.from_pandas(log).lazy(), "click", ["position"])
     assert count.n_rows == len(log)
     monkeypatch.setattr(_cells, "MAX_CELLS", len(log))
     assert _joined_logs.number_of_shards(count) == 1

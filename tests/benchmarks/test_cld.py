@@ -17,7 +17,7 @@ def script():
 
 
 def exhibit(name):
-    return next(one for one in script().PAPER.exhibits if one.name == name)
+    return next(one for one in script().PAGE.exhibits if one.name == name)
 
 
 def rows(values, **more):
@@ -44,10 +44,10 @@ def as_in_the_paper(**changed):
 
 
 def test_every_table_and_figure_is_there():
-    names = [one.name for one in script().PAPER.exhibits]
+    names = [one.name for one in script().PAGE.exhibits]
     figures = ["figure 3a", "figure 3b", "figure 4", "figure 5", "figure 6"]
     assert names == ["table 2", *figures, "table 3"]
-    assert all(one.level == 0.9 for one in script().PAPER.exhibits)
+    assert all(one.level == 0.9 for one in script().PAGE.exhibits)
 
 
 def test_published_figures_stand_at_the_model_that_the_paper_used():
@@ -180,7 +180,7 @@ def test_a_figure_is_drawn_and_judged(tmp_path, monkeypatch):
     monkeypatch.setattr(_cld_worlds, "N_TEST", {"quick": 50, "full": 50})
     options = ["--figure", "6", "--quick", "--runs", "1", "--queries", "40", "--sessions", "500"]
     paper = script()
-    assert main(paper.PAPER, [*options, "--jobs", "1", "--out", str(tmp_path)]) == 0
+    assert main(paper.PAGE, [*options, "--jobs", "1", "--out", str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "cld" / "figure_6.csv")
     assert set(table["method"]) == {"IPS", "RankAgg", "CLD", "CLD-pair", "CLD, default", "Oracle"}
     assert set(table["panel"].str[-5:]) == {"k = 3", "k = 5"}

@@ -8,7 +8,7 @@ from benchmarks._study import main
 from benchmarks.papers._cmip_worlds import shorten
 from benchmarks.papers.cmip import (
     MODELS,
-    PAPER,
+    PAGE,
     SUBSETS,
     adjusted_r2,
     by_halves,
@@ -19,7 +19,7 @@ from benchmarks.papers.cmip import (
 
 
 def exhibits():
-    return {exhibit.name: exhibit for exhibit in PAPER.exhibits}
+    return {exhibit.name: exhibit for exhibit in PAGE.exhibits}
 
 
 def claims(name):
@@ -175,7 +175,7 @@ def test_lists_are_shortened_by_grade():
 
 def test_one_figure_end_to_end(tmp_path):
     options = ["--quick", "--figure", "2", "--queries", "25", "--sessions", "500"]
-    assert main(PAPER, [*options, "--runs", "1", "--jobs", "1", "--out", str(tmp_path)]) == 0
+    assert main(PAGE, [*options, "--runs", "1", "--jobs", "1", "--out", str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "cmip" / "figure_2.csv")
     # Only the cell of figure 2 was run.
     assert len((tmp_path / "cmip" / "configurations.jsonl").read_text().splitlines()) == 1

@@ -10,7 +10,7 @@ import pytest
 import skultr
 from benchmarks import _study
 from benchmarks._exhibit import _draw, summarize
-from benchmarks._study import Claim, Exhibit, Paper, Study, main
+from benchmarks._study import Claim, Exhibit, Page, Study, main
 
 CALLS = []
 
@@ -40,7 +40,7 @@ def paper(holds=lambda means, rows: True, cells=(1, 2), **exhibit):
         ),
         Exhibit("figure 2a", "A figure", study, ("k", "method"), ("score",), x="k"),
     )
-    return Paper("demo", "A paper", exhibits)
+    return Page("demo", "A paper", exhibits)
 
 
 def call(out, *options, **keywords):
@@ -231,7 +231,7 @@ def test_an_absent_path_is_refused_before_anything_runs(tmp_path, option, capsys
 @pytest.mark.parametrize("name", ["identifiability", "user_aware", "vectorization", "cld", "cmip"])
 def test_every_exhibit_has_a_claim_but_for_sizes_of_data(name):
     module = importlib.import_module(f"benchmarks.papers.{name}")
-    without = [exhibit.title for exhibit in module.PAPER.exhibits if not exhibit.claims]
+    without = [exhibit.title for exhibit in module.PAGE.exhibits if not exhibit.claims]
     assert without == (["Sizes of the data sets"] if name == "identifiability" else [])
 
 

@@ -12,7 +12,7 @@ from benchmarks.papers._user_aware_worlds import (
     make_world,
     relevance_error,
 )
-from benchmarks.papers.user_aware import GRADES, PAPER, PLACES
+from benchmarks.papers.user_aware import GRADES, PAGE, PLACES
 
 
 def published(exhibit, row, metric):
@@ -20,7 +20,7 @@ def published(exhibit, row, metric):
 
 
 def exhibits():
-    return {exhibit.name: exhibit for exhibit in PAPER.exhibits}
+    return {exhibit.name: exhibit for exhibit in PAGE.exhibits}
 
 
 def claims(name):
@@ -114,7 +114,7 @@ def test_claims_of_the_matrices_and_the_clusters():
 def test_figures_run_end_to_end(tmp_path):
     sizes = ["--sessions", "1500", "--queries", "60", "--runs", "2", "--jobs", "1"]
     options = ["--figure", "5a", "--quick", *sizes, "--out", str(tmp_path)]
-    assert main(PAPER, options) == 0
+    assert main(PAGE, options) == 0
     table = pd.read_csv(tmp_path / "user-aware" / "figure_5a.csv")
     assert table["cluster"].unique().tolist() == [f"c{i}" for i in range(1, 11)]
     assert table.loc[table["metric"] == "same habit", "ours"].between(0, 1).all()

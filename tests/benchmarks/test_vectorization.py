@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from benchmarks._study import main
-from benchmarks.papers.vectorization import BASELINES, PAPER
+from benchmarks.papers.vectorization import BASELINES, PAGE
 
 
 def paper():
-    return PAPER
+    return PAGE
 
 
 def exhibit(name):

@@ -224,7 +224,7 @@ def test_equal_features_are_one_document(engine):
     pairs = read_pairs(frame, bias=["position", "device"])
     expected = read_pairs(log, bias=["position", "device"])
     assert pairs.doc_ids is None
-    assert (pairs.n_pairs, pairs.n_docs) == (expected.n_pairs, expected.n_docs)
+    assert (len(pairs.doc), pairs.n_docs) == (len(expected.doc), expected.n_docs)
     # Documents are numbered by hash; through their rows they are those of the ids.
     ids = log["doc"].to_numpy()[pairs.doc_row]
     found = set(zip(ids[pairs.doc], pairs.factor, pairs.clicks, strict=True))
@@ -237,7 +237,7 @@ def test_equal_features_are_one_document(engine):
 def test_features_may_have_names_that_are_no_strings():
     log = pd.DataFrame([[1.0, 2.0, 1], [1.0, 2.0, 2], [3.0, 2.0, 2]], columns=[0, 1, "position"])
     pairs = read_pairs(log)
-    assert (pairs.n_docs, pairs.n_pairs, pairs.n_factors) == (2, 3, 2)
+    assert (pairs.n_docs, len(pairs.doc), pairs.n_factors) == (2, 3, 2)
 
 
 def test_a_simulated_log():
