@@ -142,7 +142,13 @@ def solve_within(
     curvature: Floats | LinearOperator, gradient: Floats, low: Floats, high: Floats
 ) -> Floats:
     """The step s between ``low`` and ``high`` of the greatest g's - s'Hs / 2."""
-    if isinstance(curvature, LinearOperator):  # where a bound holds a parameter, it stays
+    if isinstance(curvature, Eliminated):  # where a bound holds a factor, it stays
+        step = np.zeros(len(gradient))
+        free = np.where(gradient > 0, high > 0, low < 0) & (curvature.own > 0)
+        left = curvature.among(np.flatnonzero(free))
+        step[free] = left.plus(_JITTER * left.own).solve(gradient[free])
+        return np.clip(step, low, high)
+    if isinstance(curvature, LinearOperator):  # the same
         free = np.where(gradient > 0, high > 0, low < 0).astype(float)
         only = aslinearoperator(diags_array(free))
         return np.clip(cg(only @ curvature @ only, free * gradient, rtol=1e-3)[0], low, high)
@@ -181,14 +187,17 @@ class Eliminated(LinearOperator):
     @cached_property
     def diagonal(self) -> Floats:
         """Diagonal of the matrix: the information about a factor if the others were known."""
-        if self.coupling is None:
-            return self.own - np.diag(self.joint)
-        return self.own - self.coupling.power(2).T @ self.inverse
+        return self.own - (
+            np.diag(self.joint)
+            if self.coupling is None
+            else self.coupling.power(2).T @ self.inverse
+        )
 
     def plus(self, diagonal: Floats) -> Eliminated:
         """The matrix with more on its diagonal."""
-        joint = vars(self).get("joint")
-        return Eliminated(self.own + diagonal, self.coupling, self.inverse, joint)
+        return Eliminated(
+            self.own + diagonal, self.coupling, self.inverse, vars(self).get("joint")
+        )
 
     def dense(self) -> Floats:
         """The matrix as an array."""
@@ -196,10 +205,9 @@ class Eliminated(LinearOperator):
 
     def among(self, factors: Ints) -> Eliminated:
         """Rows and columns of some factors."""
-        own = self.own[factors]
         if self.coupling is None:
-            return Eliminated(own, None, None, self.joint[np.ix_(factors, factors)])
-        return Eliminated(own, self.coupling[:, factors], self.inverse)
+            return Eliminated(self.own[factors], None, None, self.joint[np.ix_(factors, factors)])
+        return Eliminated(self.own[factors], self.coupling[:, factors], self.inverse)
 
     def solve(self, right: Floats) -> Floats:
         """Solution of the system, near 0 in directions that are free.
@@ -402,10 +410,13 @@ class GroupedLogit:
             surplus = np.bincount(place, self.clicks - self.expected(shares), design.shape[0])
             value = self.clicks @ log_shares - 0.5 * pull @ (point - center)
             known = self.information(shares, place, design.shape[0])
+            gradient = design.T @ surplus - pull
+            if design.shape[0] == design.shape[1] > FEW_FACTORS:  # an effect by factor
+                return value, gradient, known.plus(np.full(len(point), strength))
             curvature = _information(design, known.own, known.coupling @ design, known.inverse)
             if strength:
                 curvature = curvature + strength * np.eye(len(point))
-            return value, design.T @ surplus - pull, curvature
+            return value, gradient, curvature
 
         return maximise(objective, start, bounds=bounds, tol=_TOL)
 

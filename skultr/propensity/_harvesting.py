@@ -58,17 +58,20 @@ class _PairwisePropensity(CurvePropensity):
             first = int((np.bincount(component)[component] > 1).argmax())
             curve = np.where(component == component[first], table.log_examination, np.nan)
             estimate = Estimate(curve - curve[first], table.rough_error(first))
-        n_connected = np.isfinite(estimate.log_examination).sum()
-        if cells.factors.user is None and len(cells.factors) > 1 >= n_connected:
-            n_shared = np.count_nonzero(np.bincount(cells.doc) > 1)
-            raise NotIdentifiableError(self._not_connected(n_shared, cells))
+        is_connected = np.isfinite(estimate.log_examination).sum() > 1
+        if cells.factors.user is None and len(cells.factors) > 1 and not is_connected:
+            raise NotIdentifiableError(
+                self._not_connected(np.count_nonzero(np.bincount(cells.doc) > 1), cells)
+            )
         return estimate
 
     def _compares_pairs(self, cells):
         """False where pairs of factors are too many: documents are then compared as a whole."""
-        is_default = self.method == "all-pairs" and self.variant == "default"
-        is_long = len(cells.factors) > _MOST_PAIRED and cells.factors.user is None
-        return not (is_default and is_long)
+        return (
+            len(cells.factors) <= _MOST_PAIRED
+            or cells.factors.user is not None
+            or (self.method, self.variant) != ("all-pairs", "default")
+        )
 
     def _drawn(self, cells, estimate):
         n_resamples = self.n_bootstrap
