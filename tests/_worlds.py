@@ -4,6 +4,8 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from skultr.datasets import make_ltr
 from skultr.simulation import (
@@ -74,3 +76,21 @@ def _top_k_log(n_queries, strength, seed, n_sessions, candidates):
         random_state=seed,
     )
     return documents, log.drop(columns="relevance"), clicks.astype(float), truth.examination
+
+
+class Linear(RegressorMixin, BaseEstimator):
+    """Scores by the column ``bm25`` (or the first one), times a factor."""
+
+    def __init__(self, factor=1.0):
+        self.factor = factor
+
+    def fit(self, X, y):
+        self.fitted_ = True
+        return self
+
+    def predict(self, X):
+        if hasattr(X, "columns") and hasattr(X, "__getitem__"):
+            return self.factor * np.asarray(X["bm25"], dtype=float)
+        column = X[:, [0]]
+        column = column.toarray() if sparse.issparse(column) else np.asarray(column)
+        return self.factor * column.ravel().astype(float)

@@ -51,7 +51,7 @@ class ChainMixin:
         for _, place in rectangles(log.offsets):
             inside = place >= 0
             doc = log.doc[place]
-            block = {name: np.where(inside, of[doc], 0.0) for name, of in tables.items()}
+            block = {name: np.where(inside, table[doc], 0.0) for name, table in tables.items()}
             attraction, *chances = self._transitions(block, log.position[place])
             click = chain_click_probability(attraction, *chances)
             examined[place[inside]] = click[inside] / attraction[inside]
@@ -149,7 +149,7 @@ def examination_by_position(log, examined):
     sums = np.zeros((3, int(log.position.max()) + 1))
     for part in log.chunks():
         columns = examined(part) * part.weight, part.weight, part.clicks
-        sums += [np.bincount(part.position, of, sums.shape[1]) for of in columns]
+        sums += [np.bincount(part.position, column, sums.shape[1]) for column in columns]
     positions = np.unique(log.position)
     examination, impressions, clicks = sums[:, positions]
     columns = {"examination": examination / impressions}
@@ -455,7 +455,7 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
         place, last = last_clicks(part)
         clicked, above = part.clicks > 0, place < last
         lengths = np.diff(part.offsets)
-        bottom, top = (np.repeat(of, lengths) for of in (lengths, part.offsets[:-1]))
+        bottom, top = (np.repeat(ends, lengths) for ends in (lengths, part.offsets[:-1]))
         at_last = clicked & (place == last) & (last < bottom)
         rows_and_codes = (
             (clicked, part.doc),

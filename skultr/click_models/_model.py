@@ -309,7 +309,7 @@ class BaseClickModel(BaseRanker):
         parameters = self._shown_parameters(X, lists.rows, roles["qid"], doc)
         for _, place in rectangles(lists.offsets):
             rows, inside = lists.rows[place], place >= 0
-            block = {name: np.where(inside, of[rows], 0) for name, of in parameters.items()}
+            block = {name: np.where(inside, each[rows], 0) for name, each in parameters.items()}
             values[rows[inside]] = function(block, lists, place)[inside]
         return values
 
@@ -355,8 +355,8 @@ class TableClickModel(BaseClickModel):
         """Keep tables by document code, and the ``prior`` of each for unseen documents."""
         self._documents = KnownDocuments.of_log(log)
         # The prior is the last entry, which the place -1 of an unseen document selects.
-        self._tables = {name: np.append(of, prior[name]) for name, of in tables.items()}
-        columns = {name: of[:-1] for name, of in self._tables.items()}
+        self._tables = {name: np.append(each, prior[name]) for name, each in tables.items()}
+        columns = {name: each[:-1] for name, each in self._tables.items()}
         columns.setdefault("relevance", self._relevance(columns))
         self.documents_ = pd.DataFrame(columns, index=self._documents.index)
 

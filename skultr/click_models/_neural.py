@@ -49,7 +49,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     }
 
     def _fit(self, log, task):
-        training, _ = log.tempered(self.traffic_exponent)
+        training = log.tempered(self.traffic_exponent)
         if self.relevance == "embedding":
             # The table takes codes of documents in place of features.
             codes = np.arange(log.n_docs, dtype=np.float32)[:, None]
@@ -154,7 +154,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
 
         def mean(documents, position):
             """Mean over samples of the clicks above."""
-            part = [of.repeat_interleave(n, dim=0) for of in (documents, position)]
+            part = [each.repeat_interleave(n, dim=0) for each in (documents, position)]
             p = reader.browse(*part, _below(chances.repeat(len(documents), 1)))
             return p.reshape(-1, n, p.shape[1]).mean(dim=1)
 
@@ -427,7 +427,7 @@ def _part(log, codes, share):
 def _in_parts(function, n_lists, *lists):
     """Values of a function of arrays, for ``n_lists`` of their lists at a time."""
     with torch.inference_mode():
-        parts = zip(*(torch.from_numpy(of).split(n_lists) for of in lists), strict=True)
+        parts = zip(*(torch.from_numpy(each).split(n_lists) for each in lists), strict=True)
         return torch.cat([function(*part) for part in parts]).numpy()
 
 

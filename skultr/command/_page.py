@@ -122,28 +122,29 @@ class Findings:
 
 def page(found: Findings) -> str:
     """The report as the text of an HTML file."""
-    parts = [
-        section(
-            f'<p class="soft">{escape(found.source)}</p><h1>{escape(found.headline)}</h1>'
-            f"<p>{escape(_VERDICTS[found.level][1])}</p>",
-            kind="verdict",
-        ),
-        section(f"<h2>What to do next</h2>{_list('ol', found.steps)}"),
-        section(f"<h2>What was read</h2>{_outline(found.read)}"),
-        section(
-            "<h2>Does the log determine relevance?</h2>"
-            "<p>What tells attention from relevance are documents that were shown at several "
-            "positions.</p>"
-            f"<pre>{escape(found.graph)}</pre>"
-        ),
-        section(f"<h2>How far users look</h2>{_examination(found)}"),
-        section(f"<h2>Judgments</h2>{_grades(found.grades)}{_list('ul', found.remarks)}"),
-        section(f"<h2>Model</h2>{_list('ul', found.model)}"),
-        section(f"<h2>Files</h2>{_files(found.files)}"),
-    ]
-    if found.warnings:
-        parts.append(section(f"<h2>Warnings</h2>{_list('ul', found.warnings)}"))
-    return document(found.source, "".join(parts), found.level)
+    headline, meaning = map(escape, _VERDICTS[found.level])
+    how_far = (
+        "Assumed, not estimated: how often each position is looked at falls as 1 / √position. The "
+        "clicks of this log do not determine it."
+        if found.level == "no"
+        else "How often each position is looked at, relative to the first, with 95 % intervals, "
+        "estimated from documents that moved."
+    )
+    parts = {
+        "What to do next": _list(found.steps, "ol"),
+        "What was read": _outline(found.read),
+        "Does the log determine relevance?": "<p>What tells attention from relevance are "
+        f"documents that were shown at several positions.</p><pre>{escape(found.graph)}</pre>",
+        "How far users look": f"<p>{how_far}</p>"
+        + _chart(found.examination, is_estimated=found.level != "no"),
+        "Judgments": _grades(found.grades) + _list(found.remarks),
+        "Model": _list(found.model),
+        "Files": _files(found.files),
+        "Warnings": _list(found.warnings),
+    }
+    verdict = f"<h1>{headline}</h1><p>{meaning}</p>"
+    verdict = f'<section class="verdict"><p class="soft">{escape(found.source)}</p>{verdict}'
+    return document(found.source, f"{verdict}</section>\n{sections(parts)}", found.level)
 
 
 def document(source: str, body: str, level: str) -> str:
@@ -157,15 +158,19 @@ def document(source: str, body: str, level: str) -> str:
     )
 
 
-def section(body: str, kind: str = "") -> str:
-    return f'<section class="{kind}">{body}</section>\n'
+def sections(parts: dict[str, str]) -> str:
+    """HTML under headings, without empty parts."""
+    return "".join(
+        f"<section><h2>{escape(title)}</h2>{body}</section>\n"
+        for title, body in parts.items()
+        if body
+    )
 
 
-def _list(tag: str, items: list[str]) -> str:
+def _list(items: list[str], tag: str = "ul") -> str:
     """Items as a list; text between backticks is code."""
-    if not items:
-        return ""
-    return f"<{tag}>{''.join(f'<li>{_marked(item)}</li>' for item in items)}</{tag}>"
+    body = "".join(f"<li>{_marked(item)}</li>" for item in items)
+    return f"<{tag}>{body}</{tag}>" if items else ""
 
 
 def _outline(lines: list[str]) -> str:
@@ -176,9 +181,7 @@ def _outline(lines: list[str]) -> str:
             parts[-1][1].append(line.strip())
         else:
             parts.append((line, []))
-    return "".join(
-        f"<p>{_marked(title)}</p>{_list('ul', items) if items else ''}" for title, items in parts
-    )
+    return "".join(f"<p>{_marked(title)}</p>{_list(items)}" for title, items in parts)
 
 
 def _marked(text: str) -> str:
@@ -189,12 +192,11 @@ def _marked(text: str) -> str:
 def _grades(grades: pd.Series) -> str:
     if grades.empty:
         return ""
-    most = max(grades.max(), 1)
     body = "".join(
         f'<tr><td class="number">{grade}</td><td class="number">{count:,}</td>'
-        f'<td style="width:70%"><span class="bar" style="width:{100 * count / most:.1f}%">'
+        f'<td style="width:70%"><span class="bar" style="width:{100 * share:.1f}%">'
         "</span></td></tr>"
-        for grade, count in grades.items()
+        for grade, count, share in zip(grades.index, grades, grades / grades.max(), strict=True)
     )
     return (
         '<div class="wide"><table><tr><th class="number">grade</th><th class="number">pairs</th>'
@@ -214,65 +216,42 @@ def _files(files: list[tuple[str, str]]) -> str:
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 280, 58, 14, 14, 34
 
 
-def _examination(found: Findings) -> str:
-    estimated = found.level != "no"
-    if estimated:
-        text = (
-            "How often each position is looked at, relative to the first, with 95 % intervals, "
-            "estimated from documents that moved."
-        )
-    else:
-        text = (
-            "Assumed, not estimated: how often each position is looked at falls as 1 / √position. "
-            "The clicks of this log do not determine it."
-        )
-    return f"<p>{text}</p>{_chart(found.examination, estimated)}"
-
-
-def _chart(curve: pd.DataFrame, estimated: bool) -> str:
+def _chart(curve: pd.DataFrame, *, is_estimated: bool) -> str:
     """Examination by position as an SVG, with bars for intervals."""
-    position = curve.index.to_numpy(dtype=float)
-    value = curve["examination"].to_numpy(dtype=float)
-    bars = curve[["lower", "upper"]].to_numpy(dtype=float)
-    highest = 1.1 * max(1.0, value.max())
-    across = (_WIDTH - _LEFT - _RIGHT) / max(position.max() - 0.5, 1.0)
+    highest = 1.1 * max(1.0, curve["examination"].max())
+    across = (_WIDTH - _LEFT - _RIGHT) / max(curve.index.max() - 0.5, 1.0)
 
     def x(at):
-        return _LEFT + across * (at - 0.5)
+        return f"{_LEFT + across * (at - 0.5):.1f}"
 
     def y(at):
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - np.minimum(at, highest) / highest)
+        return f"{_TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - min(at, highest) / highest):.1f}"
 
-    parts = []
-    for tick in np.arange(0, highest, 0.2):
-        parts.append(
-            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" '
-            f'stroke="#e3e7ec"/><text x="{_LEFT - 8}" y="{y(tick) + 5:.1f}" '
-            f'text-anchor="end">{tick:.1f}</text>'
-        )
-    step = max(1, int(np.ceil(len(position) / 15)))
-    for at in position[::step]:
-        parts.append(
-            f'<text x="{x(at):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{at:.0f}'
-            "</text>"
-        )
-    points = " ".join(f"{x(a):.1f},{y(v):.1f}" for a, v in zip(position, value, strict=True))
-    dashes = "" if estimated else ' stroke-dasharray="6 5"'
-    parts.append(f'<polyline points="{points}" fill="none" stroke="#2b6cb0"{dashes}/>')
-    for at, point, (lower, upper) in zip(position, value, bars, strict=True):
-        if np.isfinite(lower + upper):
-            parts.append(
-                f'<line x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{y(lower):.1f}" '
-                f'y2="{y(upper):.1f}" stroke="#2b6cb0" stroke-width="2.5"/>'
-            )
-        fill = "#2b6cb0" if estimated else "#fff"
-        parts.append(
-            f'<circle cx="{x(at):.1f}" cy="{y(point):.1f}" r="4" fill="{fill}" '
-            'stroke="#2b6cb0" stroke-width="2"/>'
-        )
+    grid = "".join(
+        f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(tick)}" y2="{y(tick)}" '
+        f'stroke="#e3e7ec"/><text x="{_LEFT - 8}" y="{y(tick)}" dy="5" text-anchor="end">'
+        f"{tick:.1f}</text>"
+        for tick in np.arange(0, highest, 0.2)
+    )
+    labels = "".join(
+        f'<text x="{x(at)}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{at}</text>'
+        for at in curve.index[:: -(-len(curve) // 15)]
+    )
+    bars = "".join(
+        f'<line x1="{x(at)}" x2="{x(at)}" y1="{y(low)}" y2="{y(high)}" stroke="#2b6cb0" '
+        'stroke-width="2.5"/>'
+        for at, low, high in curve[["lower", "upper"]].dropna().itertuples()
+    )
+    places = [(x(at), y(value)) for at, value in curve["examination"].items()]
+    fill = "#2b6cb0" if is_estimated else "#fff"
+    dots = "".join(
+        f'<circle cx="{left}" cy="{top}" r="4" fill="{fill}" stroke="#2b6cb0" stroke-width="2"/>'
+        for left, top in places
+    )
+    points = " ".join(map(",".join, places))
+    dashes = "" if is_estimated else ' stroke-dasharray="6 5"'
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        'aria-label="Examination by position">'
-        f"{''.join(parts)}"
-        "</svg>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="Examination by position">'
+        f'{grid}{labels}<polyline points="{points}" fill="none" stroke="#2b6cb0"{dashes}/>'
+        f"{bars}{dots}</svg>"
     )

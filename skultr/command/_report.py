@@ -20,7 +20,7 @@ from .._log._faults import ADD_ONE, faults_in, orders_lists, outcomes_of
 from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..identifiability import IdentifiabilityGraph
-from ._page import document, section
+from ._page import document, sections
 
 #: Rows that are looked at; of longer logs, whole queries are drawn.
 _ROWS = 1_000_000
@@ -92,49 +92,49 @@ class LogReport:
     verdict: str = ""
     code: str = ""
 
-    def _counts(self):
-        return (
+    def _parts(self):
+        """Headings, and text, lists of remarks or tables; none that is empty."""
+        counts = (
             f"{self.n_rows:,} rows, {self.n_queries:,} queries, {self.n_pages:,} result pages, "
             f"{self.n_documents:,} pairs of query and document"
         )
-
-    def _parts(self):
-        """Headings and texts of the report; tables are frames."""
-        parts = [(self.source, self._counts()), ("Columns", self.columns)]
-        parts += [("Clicks by position", self.clicks)] if len(self.clicks) else []
-        parts += [("Faults: fit would refuse the log", self.faults)] if self.faults else []
-        parts += [("Remarks", self.remarks)] if self.remarks else []
-        parts += [("Does the log determine relevance?", self.verdict)] if self.verdict else []
-        return [*parts, ("The code that trains", self.code)]
+        parts = {
+            self.source: counts,
+            "Columns": self.columns,
+            "Clicks by position": self.clicks,
+            "Faults: fit would refuse the log": self.faults,
+            "Remarks": self.remarks,
+            "Does the log determine relevance?": self.verdict,
+            "The code that trains": self.code,
+        }
+        return {title: part for title, part in parts.items() if len(part)}
 
     def __str__(self) -> str:
-        texts = []
-        for title, part in self._parts():
-            if isinstance(part, pd.DataFrame):
-                part = part.to_string(formatters=_FORMATS, na_rep="")
-            elif isinstance(part, list):
-                part = "\n".join(f"- {line}" for line in part)
-            texts.append(f"{title}\n{part}")
-        return "\n\n".join(texts)
+        return "\n\n".join(f"{title}\n{_text(part)}" for title, part in self._parts().items())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        texts = []
-        for title, part in self._parts():
-            if isinstance(part, pd.DataFrame):
-                table = part.to_html(border=0, formatters=_FORMATS, na_rep="")
-                body = f'<div class="wide">{table}</div>'
-            elif isinstance(part, list):
-                body = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in part)}</ul>"
-            else:
-                body = f"<pre>{escape(part)}</pre>"
-            texts.append(section(f"<h2>{escape(title)}</h2>{body}"))
-        return "".join(texts)
+        return sections({title: _html(part) for title, part in self._parts().items()})
 
     def page(self) -> str:
         """The report as the text of an HTML file that needs no other."""
         return document(self.source, self._repr_html_(), "no" if self.faults else "yes")
+
+
+def _text(part):
+    if isinstance(part, pd.DataFrame):
+        return part.to_string(formatters=_FORMATS, na_rep="")
+    return part if isinstance(part, str) else "\n".join(f"- {line}" for line in part)
+
+
+def _html(part):
+    if isinstance(part, pd.DataFrame):
+        table = part.to_html(border=0, formatters=_FORMATS, na_rep="")
+        return f'<div class="wide">{table}</div>'
+    if isinstance(part, str):
+        return f"<pre>{escape(part)}</pre>"
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in part)}</ul>"
 
 
 def _percent(value):
@@ -325,9 +325,9 @@ class _Table:
         self.outcomes = self._outcomes()
         roles |= {name: f"{OUTCOME}{_plain(name)}" for name in self.outcomes if name not in roles}
         features = [name for name in frame.columns if name not in roles]
-        self.of_pages = [name for name in features if self._is_of_page(name)]
+        self.page_columns = [name for name in features if self._is_of_page(name)]
         self.times = [name for name in features if frame[name].dtype.is_temporal()]
-        self.features = [n for n in features if n not in (*self.of_pages, *self.times)]
+        self.features = [n for n in features if n not in (*self.page_columns, *self.times)]
 
     def _codes(self, *names):
         """Codes of the distinct values of columns; None stands for one value."""
@@ -366,9 +366,9 @@ class _Table:
         values, n_pages = value_bits(self.frame[name]), int(self.page.max()) + 1
         if n_pages == len(values) or (values == values[0]).all():
             return False
-        of_page = np.zeros(n_pages, dtype=values.dtype)
-        of_page[self.page] = values
-        return bool((of_page[self.page] == values).all())
+        by_page = np.zeros(n_pages, dtype=values.dtype)
+        by_page[self.page] = values
+        return bool((by_page[self.page] == values).all())
 
     def report(self, source: str) -> LogReport:
         """The report of the log."""
@@ -418,12 +418,12 @@ class _Table:
             if role.startswith(OUTCOME) and self.numbers[name] is not None:
                 columns, called = {"outcome": self.numbers[name]}, {"outcome": f"{name!r}"}
                 found += [message for _, message in faults_in(columns, called=called)]
-        of_pages = [name for name in self.of_pages if name not in self.times]
-        if of_pages:
+        per_page = [name for name in self.page_columns if name not in self.times]
+        if per_page:
             found.append(
-                f"Columns with one value per page ({', '.join(map(repr, of_pages))}) are no "
+                f"Columns with one value per page ({', '.join(map(repr, per_page))}) are no "
                 "features, but perhaps bias factors: "
-                f"IdentifiabilityRepair(bias={['position', *of_pages]})."
+                f"IdentifiabilityRepair(bias={['position', *per_page]})."
             )
         return found
 
@@ -449,7 +449,7 @@ class _Table:
     def _columns(self):
         """What each column is; of features, how they vary within documents."""
         roles = dict.fromkeys(self.features, "feature") | dict.fromkeys(self.times, "time")
-        roles |= dict.fromkeys(self.of_pages, "of the page") | self.roles
+        roles |= dict.fromkeys(self.page_columns, "of the page") | self.roles
         order = np.argsort(self.doc, kind="stable")
         rows = {}
         for name in self.frame.columns:
@@ -482,9 +482,10 @@ class _Table:
         """The lines that train: rename, what cannot be a feature, and the ranker."""
         polars = self.frame.implementation.is_polars()
         rename = {name: role for name, role in self.roles.items() if name != role}
-        text = [n for n in self.features if _is_text(self.frame[n].dtype)]
+        kinds = nw.String | nw.Categorical | nw.Enum
+        text = [n for n in self.features if isinstance(self.frame[n].dtype, kinds)]
         few = [name for name in text if self.frame[name].n_unique() <= 1000]
-        drop = [*self.of_pages, *self.times, *(name for name in text if name not in few)]
+        drop = [*self.page_columns, *self.times, *(name for name in text if name not in few)]
         lines = [RENAME[polars].format(rename)] if rename else []
         mends = [ADD_ONE, *mends] if self.starts_at_0 else mends
         lines += [mend[polars] for mend in mends]
@@ -508,10 +509,6 @@ class _Table:
         if polars and mends:
             imports.insert(0, "import polars as pl")
         return "\n".join([*sorted(imports), "", *lines])
-
-
-def _is_text(dtype):
-    return isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
 
 
 def _as_floats(column):

@@ -193,9 +193,8 @@ def _utility(document, query, nonlinearity):
         1.0 * ((z(6) > 0) & (z(7) > 0)),  # complete and legible
     ]
     curved = sum(_standardize(part) for part in parts)
-    return np.sqrt(1 - nonlinearity) * _standardize(linear) + np.sqrt(nonlinearity) * _standardize(
-        curved
-    )
+    linear, curved = _standardize(linear), _standardize(curved)
+    return np.sqrt(1 - nonlinearity) * linear + np.sqrt(nonlinearity) * curved
 
 
 def _standardize(values):
@@ -224,10 +223,12 @@ def _draw_features(document, query, qid, n_features, n_informative, rng):
     kinds[:n_informative] = rng.permutation(np.arange(n_informative) % len(_SCALES))
     place = rng.permutation(n_features)
     values = np.empty((n_features, len(qid)), dtype=np.float32)
-    shown = _shown_factors(document, query, n_informative)
+    n_by_document = n_informative - n_informative // 10
+    factors = [document[j % len(document)] for j in range(n_by_document)]
+    factors += [query[j % len(query)] for j in range(n_informative // 10)]
     for j in range(n_features):
         if j < n_informative:
-            latent = _blur(shown[j], qid, j >= n_informative - _n_by_query(n_informative), rng)
+            latent = factors[j] + _FEATURE_NOISE * _noise(qid, j >= n_by_document, rng)
         elif j < n_informative + n_copies:
             values[place[j]] = _copy(values[place[j % n_informative]], rng)
             continue
@@ -235,31 +236,13 @@ def _draw_features(document, query, qid, n_features, n_informative, rng):
             values[place[j]] = rng.random(len(qid), dtype=np.float32) < 0.005
             continue
         else:
-            latent = _pure_noise(qid, by_query=j % 10 == 0, rng=rng)
+            latent = _noise(qid, j % 10 == 0, rng)
         values[place[j]] = _SCALES[kinds[j]](latent, rng)
     return values
 
 
-def _n_by_query(n_informative):
-    """Number of informative features that are based on a query factor."""
-    return n_informative // 10
-
-
-def _shown_factors(document, query, n_informative):
-    """The latent factor of each informative feature; query factors come last."""
-    n_by_query = _n_by_query(n_informative)
-    factors = [document[j % len(document)] for j in range(n_informative - n_by_query)]
-    return factors + [query[j % len(query)] for j in range(n_by_query)]
-
-
-def _blur(factor, qid, by_query, rng):
-    """A factor plus noise: one draw per row, or one draw per query for a query factor."""
-    n_rows = int(qid[-1]) + 1 if by_query else len(qid)
-    noise = rng.standard_normal(n_rows, dtype=np.float32)
-    return factor + _FEATURE_NOISE * (noise[qid] if by_query else noise)
-
-
-def _pure_noise(qid, by_query, rng):
+def _noise(qid, by_query, rng):
+    """Standard normal numbers: one draw per row, or one per query."""
     if by_query:
         return rng.standard_normal(int(qid[-1]) + 1, dtype=np.float32)[qid]
     return rng.standard_normal(len(qid), dtype=np.float32)
@@ -304,13 +287,4 @@ def _ratio(latent, rng):
     return np.float32(10 ** rng.uniform(-5, -2)) * np.exp(0.7 * latent)
 
 
-_SCALES = (
-    _counts,
-    _probability,
-    _tf_idf,
-    _mostly_zero,
-    _flag,
-    _normal,
-    _ratio,
-    _log_counts,
-)
+_SCALES = (_counts, _probability, _tf_idf, _mostly_zero, _flag, _normal, _ratio, _log_counts)

@@ -24,8 +24,6 @@ Source: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | AnyFr
 
 @validate_params(
     {
-        "queries": "no_validation",
-        "events": "no_validation",
         "clicks": [str, list, tuple],
         "outcomes": [str, list, tuple],
         "impressions": [StrOptions({"auto", "events", "hits"})],
@@ -392,10 +390,10 @@ class UBIReport:
         for record, what in (("event", "event"), ("query", "query record"), ("line", "line")):
             for used, verb in ((True, "used"), (False, "left out")):
                 if n := self.n_records(record, used=used):
-                    of = self.n_records(record)
-                    title = f"{n:,} of {n_of(of, what)} {'was' if n == 1 else 'were'} {verb}:"
+                    total = self.n_records(record)
+                    title = f"{n:,} of {n_of(total, what)} {'was' if n == 1 else 'were'} {verb}:"
                     yield (
-                        (title if n < of else title.partition(" of ")[2]),
+                        (title if n < total else title.partition(" of ")[2]),
                         self._fates(record, used),
                     )
         if self.faulty_lines:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from numbers import Integral
-from typing import Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from .._base._progress import progress
 from .._base._sklearn import Interval, StrOptions, validate_params
-from .._base._typing import Bools, Column, Floats, Ints, RandomState
+from .._base._typing import Column, Floats, Ints, RandomState
 from .._log._faults import count_of
 from .._log._segments import offsets_from_counts, offsets_from_sorted
 from ..exceptions import ClickDataWarning, warn_user
@@ -287,7 +288,7 @@ def cmip_score(
     # By the documents alone, so that all candidates of a search have the same one.
     estimator = _estimator_for(estimator, grades)
     if estimator == "published":
-        value, error = published_information(pred, logging, relevance, n_repeats, rng), np.nan
+        value, error = _published_information(pred, logging, relevance, n_repeats, rng), np.nan
     else:
         grades.warn_about_small()
         value, error = _value(pred, logging, grades, estimator, n_repeats, rng, return_result)
@@ -310,7 +311,7 @@ def _value(pred, logging, grades, estimator, n_repeats, rng, with_error):
     """Mean information of the documents that are compared, and its standard error."""
     rows = grades.compared
     pred, logging, grade = pred[rows], logging[rows], grades.code_by_size[rows]
-    varies = rows_that_vary(pred, logging, grade)
+    varies = _rows_that_vary(pred, logging, grade)
     if not varies.any():
         return 0.0, 0.0
     grade = grade[varies]
@@ -318,7 +319,7 @@ def _value(pred, logging, grades, estimator, n_repeats, rng, with_error):
     if estimator == "knn":
         terms = knn_information(*documents, n_repeats, rng)
         return _mean_and_error(terms, len(rows), KNN_ERROR_FACTOR)
-    terms, added = classifier_information(*documents, n_repeats, rng)
+    terms, added = _classifier_information(*documents, n_repeats, rng)
     value, error = _mean_and_error(terms, len(rows))
     if not with_error:
         return value, error
@@ -342,12 +343,8 @@ def _mean_and_error(terms, n_documents, factor=1.0):
 
 # Grades -------------------------------------------------------------------------------
 class _Grades:
-    """Which documents are compared with which; documents are sorted by relevance.
-
-    Small grades are compared together, by ranks within the grade (see the docstring of
-    `knn_information`). Documents alone in their grade are left out, and so are small grades that
-    are too few even together, unless there is nothing else.
-    """
+    """Which documents are compared with which, sorted by relevance: small grades together, if they
+    are enough or all there is, by ranks within the grade; no document alone in its grade."""
 
     def __init__(self, relevance):
         self.names, self.code, self.counts = np.unique(
@@ -389,21 +386,21 @@ def _permutation_p_value(pred, logging, grade, n_permutations, rng):
     """Grades are true ones, never merged: what differs between them is no dependence."""
     # One table of all documents has more power if grades behave alike, tables by grade if not.
     # Small tables take few values, and would tie without the correlation.
-    tables = [
-        _table(pred, logging, grade, table_of_grade)
-        for table_of_grade in (np.zeros_like(grade), grade)
-    ]
-    centered = [_centered_ranks(values, grade) for values in (pred, logging)]
+    tables = [_table(pred, logging, grade, table) for table in (np.zeros_like(grade), grade)]
+    x, y = (_centered_ranks(values, grade) for values in (pred, logging))
     order = np.arange(len(grade))
 
     def statistic():
-        tabular = sum(_table_information(row, column[order]) for row, column in tables)
-        return tabular + _normal_information(centered[0], centered[1][order])
+        """Mutual information in tables, up to constants, and of normal variables."""
+        counts = [np.bincount(row * _MAX_BINS + column[order]) for row, column in tables]
+        correlation = np.clip(x @ y[order], -1 + 1e-9, 1 - 1e-9)
+        normal = -0.5 * len(order) * np.log1p(-(correlation**2))
+        return sum(xlogy(n, n).sum() for n in counts) + normal
 
     observed = statistic()
     n_as_large = 0
     for _ in progress(range(n_permutations), "CMIP: permutation"):
-        for part in grade_slices(grade):
+        for part in _grade_slices(grade):
             rng.shuffle(order[part])
         # Equal tables must tie in spite of the rounding of their sums.
         n_as_large += statistic() >= observed * (1 - 1e-12)
@@ -415,28 +412,16 @@ def _table(pred, logging, grade, table):
     n_documents = np.bincount(table)[table]
     n_bins = np.clip(np.cbrt(n_documents + 0.5).astype(int), 2, _MAX_BINS)
     row, column = (
-        ((mean_ranks(values, grade) - 0.5) / np.bincount(grade)[grade] * n_bins).astype(int)
+        ((_mean_ranks(values, grade) - 0.5) / np.bincount(grade)[grade] * n_bins).astype(int)
         for values in (pred, logging)
     )
     return row + table * _MAX_BINS, column
 
 
-def _table_information(row, column):
-    """Mutual information of rows and columns, up to constants under permutation."""
-    counts = np.bincount(row * _MAX_BINS + column)
-    return xlogy(counts, counts).sum()
-
-
 def _centered_ranks(values, grade):
     """Ranks within the grade, of mean 0 and length 1."""
-    rank = mean_ranks(values, grade) / (np.bincount(grade)[grade] + 1) - 0.5
+    rank = _mean_ranks(values, grade) / (np.bincount(grade)[grade] + 1) - 0.5
     return rank / max(np.linalg.norm(rank), np.finfo(float).tiny)
-
-
-def _normal_information(x, y):
-    """Mutual information of normal variables of that correlation, times the number of rows."""
-    correlation = np.clip(x @ y, -1 + 1e-9, 1 - 1e-9)
-    return -0.5 * len(x) * np.log1p(-(correlation**2))
 
 
 # Checks -------------------------------------------------------------------------------
@@ -495,11 +480,9 @@ KNN_ERROR_FACTOR = 1.4
 SMALLEST_GRADE = 20
 
 
-def rows_that_vary(pred: Floats, logging: Floats, grade: Ints) -> Bools:
-    """Mask of the documents of grades in which neither variable is constant; sorted by grade.
-
-    In the other grades the information is 0, and an estimate would be noise.
-    """
+def _rows_that_vary(pred, logging, grade):
+    """Mask of the documents of grades in which neither variable is constant, sorted by grade: in
+    the other grades the information is 0, and an estimate would be noise."""
     first = offsets_from_sorted(grade)[:-1]
     varies = [
         np.minimum.reduceat(x, first) < np.maximum.reduceat(x, first) for x in (pred, logging)
@@ -509,36 +492,23 @@ def rows_that_vary(pred: Floats, logging: Floats, grade: Ints) -> Bools:
 
 # Nearest neighbours -------------------------------------------------------------------
 def knn_information(
-    pred: Floats,
-    logging: Floats,
-    grade: Ints,
-    cell: Ints,
-    n_repeats: int,
-    rng: np.random.RandomState,
+    pred: Floats, logging: Floats, grade: Ints, cell: Ints, n_repeats: int, rng: Any
 ) -> Floats:
-    """Term of each document in the information, in nats; documents are sorted by grade.
-
-    Neighbours are those in the cell, ranks those in the grade: a cell is a large grade, or all
-    small grades. Scattered ranks are uniform in a grade of any size, so that in the common cell
-    variables are independent if they are so given the grade. Differences between grades do not
-    count.
-    """
+    """Term of each document in the information, in nats, by neighbours in its cell (a large grade,
+    or all small ones); documents are sorted by grade."""
     total = np.zeros(len(pred))
     for _ in range(n_repeats):
-        x, y = (
-            normal_scores(scattered_ranks(values, grade, rng), grade) for values in (pred, logging)
-        )
-        for part in grade_slices(cell):
+        # Scattered ranks are uniform in a grade of any size, so that in the common cell variables
+        # are independent if they are so given the grade.
+        x, y = (_normal_scores(_scattered_ranks(v, grade, rng), grade) for v in (pred, logging))
+        for part in _grade_slices(cell):
             total[part] += _neighbor_information(x[part], y[part])
     return total / n_repeats
 
 
 def _neighbor_information(x, y):
-    """Terms of the first estimator of Kraskov et al., one per document.
-
-    ψ(k) + ψ(n) - ψ(n_x) - ψ(n_y), with n_x and n_y the number of values (the document's own
-    included) strictly closer in x and in y than the k-th neighbour, in the maximum norm.
-    """
+    """Terms of the first estimator of Kraskov et al., one per document: ψ(k) + ψ(n) - ψ(n_x) -
+    ψ(n_y), with the numbers of values strictly closer than the k-th neighbour (maximum norm)."""
     n = len(x)
     k = min(_N_NEIGHBORS if n >= _SMALL_GRADE else _N_NEIGHBORS_OF_SMALL, n - 1)
     points = np.column_stack([x, y])
@@ -557,31 +527,26 @@ def _n_within(values, distance):
 
 
 # Ranks within grades ------------------------------------------------------------------
-def grade_slices(grade: Ints) -> list[slice]:
+def _grade_slices(grade):
     """Slice of the rows of each grade; rows are sorted by grade."""
-    offsets = offsets_from_sorted(grade)
-    return [slice(*bounds) for bounds in pairwise(offsets)]
+    return [slice(*bounds) for bounds in pairwise(offsets_from_sorted(grade))]
 
 
-def scattered_ranks(values: Floats, grade: Ints, rng: np.random.RandomState) -> Floats:
-    """Ranks from 1 within the grade, each moved by up to a half; equal values in random order.
-
-    Independent noise that keeps the order of the values does not change the information. Without
-    it, distances would be those of a lattice, nearest neighbours would tie, and small grades would
-    appear dependent.
-    """
+def _scattered_ranks(values, grade, rng):
+    """Ranks from 1 within the grade, each moved by up to a half; equal values in random order."""
+    # Independent noise that keeps the order does not change the information. Without it, distances
+    # are those of a lattice, nearest neighbours tie, and small grades appear dependent.
     order = np.lexsort((rng.random_sample(len(values)), values, grade))
-    rank = np.empty(len(order))
-    rank[order] = np.arange(len(order)) - offsets_from_counts(np.bincount(grade))[grade[order]] + 1
+    rank = np.argsort(order) - offsets_from_counts(np.bincount(grade))[grade] + 1
     return rank + rng.random_sample(len(values)) - 0.5
 
 
-def mean_ranks(values: Floats, grade: Ints) -> Floats:
+def _mean_ranks(values, grade):
     """Ranks from 1 within the grade; equal values have their mean rank."""
     return pd.Series(values).groupby(grade).rank().to_numpy()
 
 
-def normal_scores(rank: Floats, grade: Ints) -> Floats:
+def _normal_scores(rank, grade):
     """Normal quantiles of ranks within grades, so that both variables are standard normal."""
     return ndtri((rank - 0.5) / np.bincount(grade)[grade])
 
@@ -602,19 +567,9 @@ _TRAINED_WEIGHT = 1 / 3
 
 
 # Classifier ---------------------------------------------------------------------------
-def classifier_information(
-    pred: Floats,
-    logging: Floats,
-    grade: Ints,
-    cell: Ints,
-    n_repeats: int,
-    rng: np.random.RandomState,
-) -> tuple[Floats, Floats]:
-    """Term of each document in the information, in nats, and what training added to it.
-
-    Documents are sorted by grade, and compared within cells. The terms are those of documents
-    that the classifier has not seen, plus a third of what they gain where it has.
-    """
+def _classifier_information(pred, logging, grade, cell, n_repeats, rng):
+    """Term of each document in the information, in nats, where the classifier has not seen it,
+    plus a third of what it gains where it has; and the latter. Sorted by grade."""
     cell = np.unique(cell, return_inverse=True)[1]
     held_out, trained = np.zeros((2, len(pred)))
     if len(pred) < _N_FOLDS:
@@ -637,24 +592,18 @@ def classifier_information(
 
 def _scores_in_cells(values, grade, cell, rng):
     """Normal scores in the grade; equal values have their mean rank where a cell is one grade."""
-    rank = scattered_ranks(values, grade, rng)
+    rank = _scattered_ranks(values, grade, rng)
     alone = np.bincount(cell)[cell] == np.bincount(grade)[grade]
-    return normal_scores(np.where(alone, mean_ranks(values, grade), rank), grade)
+    return _normal_scores(np.where(alone, _mean_ranks(values, grade), rank), grade)
 
 
 def _folds(cell, rng):
     """Fold of each document; each cell is divided evenly."""
-    order = np.lexsort((rng.random_sample(len(cell)), cell))
-    fold = np.empty(len(cell), dtype=np.intp)
-    fold[order] = np.arange(len(cell)) % _N_FOLDS
-    return fold
+    return np.argsort(np.lexsort((rng.random_sample(len(cell)), cell))) % _N_FOLDS
 
 
 def _pairs(x, y, cell, n_pairs, rng):
-    """Features of the documents, and of pairs of a score and another document's logged position.
-
-    The other document is in the same cell.
-    """
+    """Features of the documents, and of pairs with the position of another one of the cell."""
     order = np.lexsort((rng.random_sample(len(cell)), cell))
     offsets = offsets_from_sorted(cell[order])
     size = np.repeat(np.diff(offsets), np.diff(offsets))
@@ -674,13 +623,11 @@ def _pair_features(x, y, cell):
     return np.column_stack([x, y, x - y, x + y, x * y, cell])
 
 
-def _fit_log_odds(x, y, cell, trained: Bools, stops: Bools, rng):
-    """Function from features of pairs to the log odds that a pair is a document.
-
-    Trees are boosted from the log density ratio of a Gaussian copula, which few documents suffice
-    for, and dropped if they do not predict the fold of early stopping better than it does.
-    """
-    start = _CopulaLogRatio(x[trained], y[trained], cell[trained], n_cells=cell.max() + 1)
+def _fit_log_odds(x, y, cell, trained, stops, rng):
+    """Function from features of pairs to the log odds that a pair is a document: of a Gaussian
+    copula, and of trees boosted from it, if they predict the fold of early stopping better."""
+    rho = _correlations(x[trained], y[trained], cell[trained], cell.max() + 1)
+    start = partial(_copula_log_ratio, rho=rho)
     train, stop = (
         _pairs(x[rows], y[rows], cell[rows], _N_TRAINING_PAIRS, rng) for rows in (trained, stops)
     )
@@ -734,38 +681,27 @@ def _boosted(n_trees, rng, train, stop=None, start=None, **settings):
 
 
 def _donsker_varadhan(log_odds, documents, independent):
-    """Terms of the bound E[log odds] - log E_independent[odds], one per document.
-
-    The last term, of mean 0, is the first-order effect of the noise of the normaliser; it enters
-    the standard error.
-    """
+    """Terms of the bound E[log odds] - log E_independent[odds], one per document."""
+    # The last term, of mean 0, is the first-order effect of the noise of the normaliser; it enters
+    # the standard error.
     odds = np.exp(log_odds(independent)).reshape(-1, len(documents)).mean(axis=0)
     return log_odds(documents) - np.log(odds.mean()) - (odds / odds.mean() - 1)
 
 
 # Copula -------------------------------------------------------------------------------
-class _CopulaLogRatio:
+def _copula_log_ratio(features, rho):
     """log of the density of correlated normal scores over that of independent ones, by cell."""
-
-    def __init__(self, x, y, cell, n_cells):
-        self.rho = _correlations(x, y, cell, n_cells)
-
-    def __call__(self, features):
-        x, y, rho = features[:, 0], features[:, 1], self.rho[features[:, 5].astype(int)]
-        square = rho**2
-        exponent = (square * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - square))
-        ratio = -0.5 * np.log1p(-square) - exponent
-        return np.clip(ratio, -2 * _LARGEST_LOG_ODDS, 2 * _LARGEST_LOG_ODDS)
+    x, y, rho = features[:, 0], features[:, 1], rho[features[:, 5].astype(int)]
+    square = rho**2
+    exponent = (square * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - square))
+    ratio = -0.5 * np.log1p(-square) - exponent
+    return np.clip(ratio, -2 * _LARGEST_LOG_ODDS, 2 * _LARGEST_LOG_ODDS)
 
 
 def _correlations(x, y, cell, n_cells):
-    """Correlation in each cell, shrunk to that of all.
-
-    Fisher's z of a cell of n documents has variance 1 / (n - 3); the variance between cells is
-    that of DerSimonian and Laird. If cells differ by no more than chance, all get the pooled one.
-    """
-    products = (np.bincount(cell, values, n_cells) for values in (x * y, x * x, y * y))
-    xy, xx, yy = products
+    """Correlation in each cell, shrunk to that of all: Fisher's z of n documents has the variance
+    1 / (n - 3), and the variance between cells is that of DerSimonian and Laird."""
+    xy, xx, yy = (np.bincount(cell, values, n_cells) for values in (x * y, x * x, y * y))
     size = np.sqrt(xx * yy)
     rho = np.divide(xy, size, out=np.zeros(n_cells), where=size > 0)
     z = np.arctanh(np.clip(rho, -_LARGEST_CORRELATION, _LARGEST_CORRELATION))
@@ -781,30 +717,19 @@ def _correlations(x, y, cell, n_cells):
 
 
 # As published -------------------------------------------------------------------------
-def published_information(
-    pred: Floats, logging: Floats, relevance: Floats, n_repeats: int, rng: np.random.RandomState
-) -> float:
+def _published_information(pred, logging, relevance, n_repeats, rng):
     """The estimate of the CMIP paper, section 4.3, in nats."""
-    documents = np.column_stack([pred, logging, relevance])
-    return float(np.mean([_published_once(documents, rng) for _ in range(n_repeats)]))
-
-
-def _published_once(documents, rng):
-    first, second = np.array_split(rng.permutation(documents), 2)
-    exchanged = first.copy()
-    exchanged[:, 1] = second[_with_nearest_grade(first[:, 2], second[:, 2], rng), 1]
-    # The order is random: every other row trains.
-    log_odds = _published_log_odds(second[::2], exchanged[::2], rng)
-    of_documents, of_exchanged = log_odds(second[1::2]), log_odds(exchanged[1::2])
-    return of_documents.mean() - np.log(np.exp(of_exchanged).mean())
-
-
-def _published_log_odds(documents, exchanged, rng):
-    """Log odds by LightGBM as it comes."""
-    model = _boosted(100, rng, (documents, exchanged))
-    return lambda features: np.clip(
-        model.predict(features, raw_score=True), -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS
-    )
+    values = []
+    for _ in range(n_repeats):
+        documents = rng.permutation(np.column_stack([pred, logging, relevance]))
+        first, second = np.array_split(documents, 2)
+        first[:, 1] = second[_with_nearest_grade(first[:, 2], second[:, 2], rng), 1]
+        # The order is random: every other row trains.
+        model = _boosted(100, rng, (second[::2], first[::2]))
+        odds = [model.predict(rows[1::2], raw_score=True) for rows in (second, first)]
+        served, exchanged = np.clip(odds, -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS)
+        values.append(served.mean() - np.log(np.exp(exchanged).mean()))
+    return float(np.mean(values))
 
 
 def _with_nearest_grade(grades, others, rng):

@@ -331,8 +331,7 @@ def _expected_inverse_stop(stop, leads, cutoffs):
     if not leads.all():
         widest = max(width if k is None else min(k, width) for k in cutoffs)
         survival = _average_survival(stop, survival, leads, widest)
-    before = np.ones_like(survival)
-    before[:, 1:] = survival[:, :-1]
+    before = np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1)
     ranks = np.arange(1, width + 1)
     return _sum_to_cutoffs(before - survival, 1 / ranks, cutoffs)
 
@@ -341,9 +340,8 @@ def _average_survival(stop, survival, leads, k):
     """Survival after each rank up to k, averaged over the order within runs."""
     start, size, _ = _runs(leads)
     # The product up to the start of a run does not depend on the order within earlier runs.
-    before = np.ones_like(stop)
-    before[:, 1:] = survival[:, :-1]
-    before, result, stay = before.ravel(), survival.ravel().copy(), 1 - stop.ravel()
+    before = np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1).ravel()
+    result, stay = survival.ravel().copy(), 1 - stop.ravel()
     tied = (size > 1) & (start % stop.shape[1] < k)
     start, offsets = start[tied], offsets_from_counts(size[tied])
     for runs, place in rectangles(offsets):
@@ -356,11 +354,8 @@ def _average_survival(stop, survival, leads, k):
 
 
 def _expected_products(values, present, n_factors):
-    """Mean product of i values of a row over all subsets of i values, i = 1, ..., n_factors.
-
-    This is the elementary symmetric polynomial e_i divided by its number of terms. The recursion
-    keeps means instead of sums, so that it stays in [0, 1] and cannot overflow.
-    """
+    """Mean product of i values of a row over all subsets of i values, i = 1, ..., n_factors: the
+    elementary symmetric polynomial e_i divided by its number of terms, which cannot overflow."""
     factors = np.arange(n_factors + 1)
     mean = np.zeros((len(values), n_factors + 1))
     mean[:, 0] = 1

@@ -183,16 +183,21 @@ def export_model(
                 f"shift adds a leaf to trees, and this model has {part}. Leave it out."
             )
         return write(model if shift is None else nonnegative(model), upload)
-    raise _impossible(served, format)
+    formats = [each for each, parts in _FORMATS.items() if any(_has(served, x) for x in parts)]
+    raise ValueError(
+        f"This {type(served.ranker).__name__} has no {' or '.join(_FORMATS[format])}, from which "
+        f"the format {format!r} is written. Its formats: {formats or 'none'}. "
+        f"{' '.join(map(_HINTS.__getitem__, _FORMATS[format]))}"
+    )
 
 
 def _check_options(upload, format):
     if not upload.name.strip():
         raise ValueError(f"name is {upload.name!r}; expected a text that is not empty.")
-    for option, of_format in (("store", "solr"), ("queries", "elastic")):
-        if getattr(upload, option) is not None and format != of_format:
+    for option, wanted in (("store", "solr"), ("queries", "elastic")):
+        if getattr(upload, option) is not None and format != wanted:
             raise ValueError(
-                f"{option} is an option of the format {of_format!r}, and format is {format!r}. "
+                f"{option} is an option of the format {wanted!r}, and format is {format!r}. "
                 "Leave it out."
             )
     for name, query in (upload.queries or {}).items():
@@ -201,15 +206,6 @@ def _check_options(upload, format):
                 f"queries has {name!r}: {query!r}; expected a dict, the query of one of the "
                 f"features {upload.names}."
             )
-
-
-def _impossible(served, format):
-    formats = [each for each, parts in _FORMATS.items() if any(_has(served, x) for x in parts)]
-    return ValueError(
-        f"This {type(served.ranker).__name__} has no {' or '.join(_FORMATS[format])}, from which "
-        f"the format {format!r} is written. Its formats: {formats or 'none'}. "
-        f"{' '.join(map(_HINTS.__getitem__, _FORMATS[format]))}"
-    )
 
 
 def _has(served, part):

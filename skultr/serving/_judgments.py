@@ -24,11 +24,9 @@ _ENDS = {"lower": ["lower"] * 2, "within": ["lower", "upper"], "ignore": ["label
 
 @validate_params(
     {
-        "labels": "no_validation",
         "format": [StrOptions({"opensearch", "trec", "quepid"})],
         "grades": [tuple, list, np.ndarray, Mapping, None],
         "interval": [StrOptions({*_ENDS})],
-        "queries": "no_validation",
         "name": [str],
     },
     prefer_skip_nested_validation=True,
@@ -112,14 +110,14 @@ def export_judgments(
 def _read(labels, numbers):
     """The labels as a pandas frame, with ids as text."""
     frame = nw.from_native(labels, eager_only=True) if is_frame(labels) else None
-    missing = [of for of in ("qid", "doc", *numbers) if frame is None or of not in frame.columns]
+    missing = [c for c in ("qid", "doc", *numbers) if frame is None or c not in frame.columns]
     if frame is None or missing or not len(frame):
         raise ValueError(
             f"labels has no {'column ' + missing[0] if missing else 'rows'}; expected the table "
             "of relevance_labels(..., interval=True)."
         )
-    ids = {of: [id_text(id_, of) for id_ in frame[of].to_list()] for of in ("qid", "doc")}
-    values = {of: frame[of].cast(nw.Float64).to_numpy() for of in numbers}
+    ids = {role: [id_text(id_, role) for id_ in frame[role].to_list()] for role in ("qid", "doc")}
+    values = {name: frame[name].cast(nw.Float64).to_numpy() for name in numbers}
     table = pd.DataFrame({**ids, **values})
     pair = table[["qid", "doc"]]
     for wrong, what in [
@@ -136,7 +134,7 @@ def _scale(grades, table, not_rounded):
     """A function from labels to grades."""
     best = table.groupby("qid")["label"].max().quantile(_BEST) or np.inf  # no clicks: grade 0
     if grades is None and not_rounded:
-        return lambda of: np.log2(1 + 7 * np.clip(of / best, 0, 1))
+        return lambda label: np.log2(1 + 7 * np.clip(label / best, 0, 1))
     given = (0, 1, 2, 3) if grades is None else grades
     if isinstance(given, Mapping):
         cuts, given = np.array(sorted(given), dtype=float), [given[cut] for cut in sorted(given)]
@@ -149,7 +147,7 @@ def _scale(grades, table, not_rounded):
     if len(values) < 2 or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
         raise ValueError(f"grades are {list(given)}; expected two or more that rise.")
     # What lies below all limits has the first grade.
-    return lambda of: values[np.maximum(np.searchsorted(cuts, of, side="right") - 1, 0)]
+    return lambda label: values[np.maximum(np.searchsorted(cuts, label, side="right") - 1, 0)]
 
 
 def _texts(queries, qid):
@@ -160,13 +158,12 @@ def _texts(queries, qid):
         frame = nw.from_native(queries, eager_only=True)
         if not {"qid", "user_query"} <= {*frame.columns}:
             raise ValueError(f"queries has columns {frame.columns}; expected qid and user_query.")
-        queries = dict(zip(*(frame[of].to_list() for of in ("qid", "user_query")), strict=True))
+        queries = dict(zip(frame["qid"].to_list(), frame["user_query"].to_list(), strict=True))
     given = queries if isinstance(queries, Mapping) else {}
-    texts = {id_text(of, "qid"): text for of, text in given.items()}
-    for of in qid.unique():
-        if of not in texts:
-            raise ValueError(f"queries has no text for {of!r}; expected one for each qid.")
-    return qid.map({of: id_text(texts[of], "queries") for of in qid.unique()})
+    texts = {id_text(query, "qid"): text for query, text in given.items()}
+    if unknown := [query for query in qid.unique() if query not in texts]:
+        raise ValueError(f"queries has no text for {unknown[0]!r}; expected one for each qid.")
+    return qid.map({query: id_text(texts[query], "queries") for query in qid.unique()})
 
 
 def _opensearch(pairs, name):
@@ -181,7 +178,7 @@ def _opensearch(pairs, name):
         "name": name,
         "description": "Relevance of documents from clicks, corrected for examination.",
         "type": "IMPORT_JUDGMENT",
-        "judgmentRatings": [{"query": query, "ratings": of} for query, of in ratings.items()],
+        "judgmentRatings": [{"query": query, "ratings": each} for query, each in ratings.items()],
     }
     return json.dumps(body, ensure_ascii=False)
 
@@ -190,19 +187,19 @@ def _quepid(pairs, name):
     def field(text):  # csv.writer leaves "\r" unquoted where lines end in "\n"
         return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set(',"\r\n') else text
 
-    rows = (f"{field(query)},{field(doc)},{of:g}\n" for (query, doc), of in pairs.items())
+    rows = (f"{field(query)},{field(doc)},{grade:g}\n" for (query, doc), grade in pairs.items())
     return "".join(["query,docid,rating\n", *rows])
 
 
 def _trec(pairs, name):
-    for *ids, grade in ((*pair, grade) for pair, grade in pairs.items()):
+    for ids, grade in pairs.items():
         split = [id_ for id_ in ids if id_.split() != [id_]]
         if split or grade < 0 or grade % 1:
             raise ValueError(
                 f"qrels cannot hold {(*split, grade)}: expected ids without white space (number "
                 "topics with queries={qid: number}, rename documents) and whole grades from 0."
             )
-    return "".join(f"{query} 0 {doc} {of:.0f}\n" for (query, doc), of in pairs.items())
+    return "".join(f"{query} 0 {doc} {grade:.0f}\n" for (query, doc), grade in pairs.items())
 
 
 _WRITERS = {"opensearch": _opensearch, "quepid": _quepid, "trec": _trec}

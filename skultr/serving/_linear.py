@@ -43,23 +43,82 @@ _LINEAR = {
 }
 
 
+#: What computes scores by the formula; a click model, or a class of the user, has its own.
+_KNOWN = {
+    *(kind.predict for kind in (BaseRanker, ClickRanker, VectorizationRanker)),
+    *(kind._score for kind in (NeuralEstimator, LearnerRanker, HeckmanRanker, DistilledRanker)),
+}
+
+
 class NetworkScores(NamedTuple):
-    """Scores by a network, which may be linear."""
+    r"""Scores :math:`a + b \bar g(x)`, with the mean :math:`\bar g` of a network's outputs."""
 
     served: ServedModel
-    formula: ScoreFormula
+    network: nn.Module
+    shift: float = 0.0
+    scale: float = 1.0
+    is_probability: bool = False
+    transformers: tuple[Any, ...] = ()  # of the ranker's own, before the network
+
+    def columns_scaled(self) -> tuple[Floats, Floats]:
+        """What is taken off each feature before the network, and what it is then divided by."""
+        served = self.served
+        offsets = np.zeros(len(served.names))
+        offsets[served.offsets.columns] = served.offsets.values
+        steps = [*map(_scaler, served.transformers), (offsets, 1)]
+        center, spread = np.zeros(len(offsets)), np.ones(len(offsets))
+        for own_center, own_spread in [*steps, *map(_scaler, self.transformers)]:
+            center, spread = center + spread * own_center, spread * own_spread
+        return center, spread
 
 
 def network_of(served: ServedModel) -> NetworkScores | None:
-    """The network or the coefficients of a model; None if it has neither."""
-    formula = score_formula(served.ranker)
-    return None if formula is None else NetworkScores(served, formula)
+    """The network or the coefficients of a model; None if its scores come from something else.
+
+    Of a ranker whose scores depend on the whole query it is that of the student.
+    """
+    ranker = served.ranker
+    if not {type(ranker).predict, getattr(type(ranker), "_score", None)} <= _KNOWN:
+        return None
+    estimator = getattr(ranker, "student_", getattr(ranker, "estimator_", None))
+    if estimator is not None:
+        return _estimator_scores(served, estimator)
+    if isinstance(ranker, HeckmanRanker) and ranker._is_linear():
+        layer = _layer(ranker.coef_, ranker.intercept_)
+        return NetworkScores(served, nn.Sequential(ranker._scaling, layer))
+    if isinstance(ranker, VectorizationRanker):
+        return NetworkScores(served, ranker.student_network_)
+    return NetworkScores(served, ranker.network_, *ranker._units, ranker._gives_probabilities)
+
+
+def _estimator_scores(served, estimator):
+    """The scores of a linear regressor, or of a Pipeline that ends in one; None of others."""
+    steps = list(estimator) if isinstance(estimator, Pipeline) else [estimator]
+    steps = [step for step in steps if step not in (None, "passthrough")]
+    coef, intercept = (getattr(steps[-1], name, None) for name in ("coef_", "intercept_"))
+    if coef is None or intercept is None:
+        return None
+    layer = _layer(coef, intercept)
+    rows = np.random.default_rng(0).normal(size=(5, np.size(coef)))
+    linear = layer(torch.from_numpy(rows)).detach().numpy()[:, 0]
+    # Coefficients may also be those of a logarithm, or of features that were centred.
+    if not np.allclose(np.ravel(steps[-1].predict(rows)), linear, rtol=1e-4, atol=1e-5):
+        return None
+    return NetworkScores(served, layer, transformers=tuple(steps[:-1]))
+
+
+def _layer(coef, intercept):
+    layer = nn.utils.skip_init(nn.Linear, np.size(coef), 1, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(np.ravel(coef).astype(float)))
+        layer.bias.fill_(float(np.squeeze(intercept)))
+    return layer
 
 
 def linear_of(served: ServedModel) -> NetworkScores | None:
     """The same if the network is linear in the features, each taken off a constant and scaled."""
     scores = network_of(served)
-    if scores is None or not {type(part) for part in scores.formula.network.modules()} <= _LINEAR:
+    if scores is None or not {type(part) for part in scores.network.modules()} <= _LINEAR:
         return None
     return scores
 
@@ -88,17 +147,6 @@ def write_solr_linear(scores: NetworkScores, upload: Upload) -> str:
     return solr_body(upload, "LinearModel", features, {"weights": weights})
 
 
-def columns_scaled(served: ServedModel, formula: ScoreFormula) -> tuple[Floats, Floats]:
-    """What is taken off each feature before the network, and what it is then divided by."""
-    offsets = np.zeros(len(served.names))
-    offsets[served.offsets.columns] = served.offsets.values
-    steps = [*map(_scaler, served.transformers), (offsets, 1)]
-    center, spread = np.zeros(len(offsets)), np.ones(len(offsets))
-    for own_center, own_spread in [*steps, *map(_scaler, formula.transformers)]:
-        center, spread = center + spread * own_center, spread * own_spread
-    return center, spread
-
-
 def _scaler(transformer):
     if type(transformer) not in _SCALERS or getattr(transformer, "clip", False):
         raise ValueError(
@@ -115,13 +163,13 @@ def _columns(scores, upload):
     The intercept is left out, and of a probability this is the logit: the order is the same. The
     engines read float32; these are its shortest decimals.
     """
-    network = copy.deepcopy(scores.formula.network).cpu().double().eval()
+    network = copy.deepcopy(scores.network).cpu().double().eval()
     n_features = len(upload.names)
     with torch.inference_mode():
         units = torch.eye(n_features + 1, n_features, dtype=torch.float64)
         values = network(units).mean(dim=1).numpy()
-    weight = scores.formula.scale * (values[:-1] - values[-1])
-    columns = (weight, *columns_scaled(scores.served, scores.formula))
+    weight = scores.scale * (values[:-1] - values[-1])
+    columns = (weight, *scores.columns_scaled())
     weight, *scaling = ([float(str(np.float32(each))) for each in column] for column in columns)
     pairs = zip(upload.names, zip(*scaling, strict=True), strict=True)
     scaled = {name: pair for name, pair in pairs if pair != (0.0, 1.0)}
@@ -141,16 +189,14 @@ def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
         from onnx import checker, helper
     except ImportError as error:
         raise ImportError("onnx is missing: pip install skultr[serving]") from error
-
-    formula = scores.formula
-    graph = _Graph(helper, formula.network)
+    graph = _Graph(helper, scores.network)
     values = graph.add("Cast", "features", to=_DOUBLE)
-    center, spread = columns_scaled(scores.served, formula)
+    center, spread = scores.columns_scaled()
     if center.any() or (spread != 1).any():
         values = graph.rounded(graph.add("Div", graph.add("Sub", values, center), spread))
-    values = graph.add("ReduceMean", graph.module(formula.network, values), axes=[1])
-    values = graph.add("Add", graph.add("Mul", values, formula.scale), formula.shift)
-    if formula.is_probability:
+    values = graph.add("ReduceMean", graph.module(scores.network, values), axes=[1])
+    values = graph.add("Add", graph.add("Mul", values, scores.scale), scores.shift)
+    if scores.is_probability:
         values = graph.add("Sigmoid", values)
     graph.add("Cast", values, output="score", to=_FLOAT)
     given, gives = (
@@ -289,63 +335,3 @@ _LAYERS: dict[type[nn.Module], Callable[[_Graph, Any, str], str]] = {
     nn.Sigmoid: lambda graph, _, values: graph.add("Sigmoid", values),
     nn.SiLU: _silu,
 }
-
-
-# What computes the scores of a ranker that has a network or coefficients ------------
-#: What computes scores by the formula; a click model, or a class of the user, has its own.
-_KNOWN = {
-    *(kind.predict for kind in (BaseRanker, ClickRanker, VectorizationRanker)),
-    *(kind._score for kind in (NeuralEstimator, LearnerRanker, HeckmanRanker, DistilledRanker)),
-}
-
-
-class ScoreFormula(NamedTuple):
-    r"""A score :math:`a + b \bar g(x)`, with the mean :math:`\bar g` of a network's outputs."""
-
-    network: nn.Module
-    shift: float = 0.0
-    scale: float = 1.0
-    is_probability: bool = False
-    transformers: tuple[Any, ...] = ()
-
-
-def score_formula(ranker: Any) -> ScoreFormula | None:
-    """The formula of the scores of a fitted ranker; None if they come from something else.
-
-    Of a ranker whose scores depend on the whole query it is that of the student.
-    """
-    if not {type(ranker).predict, getattr(type(ranker), "_score", None)} <= _KNOWN:
-        return None
-    estimator = getattr(ranker, "student_", getattr(ranker, "estimator_", None))
-    if estimator is not None:
-        return _of_estimator(estimator)
-    if isinstance(ranker, HeckmanRanker) and ranker._is_linear():
-        layer = _layer(ranker.coef_, ranker.intercept_)
-        return ScoreFormula(nn.Sequential(ranker._scaling, layer))
-    if isinstance(ranker, VectorizationRanker):
-        return ScoreFormula(ranker.student_network_)
-    return ScoreFormula(ranker.network_, *ranker._units, ranker._gives_probabilities)
-
-
-def _of_estimator(estimator):
-    """The formula of a linear regressor, or of a Pipeline that ends in one."""
-    steps = list(estimator) if isinstance(estimator, Pipeline) else [estimator]
-    steps = [step for step in steps if step not in (None, "passthrough")]
-    coef, intercept = (getattr(steps[-1], name, None) for name in ("coef_", "intercept_"))
-    if coef is None or intercept is None:
-        return None
-    layer = _layer(coef, intercept)
-    rows = np.random.default_rng(0).normal(size=(5, np.size(coef)))
-    linear = layer(torch.from_numpy(rows)).detach().numpy()[:, 0]
-    # Coefficients may also be those of a logarithm, or of features that were centred.
-    if not np.allclose(np.ravel(steps[-1].predict(rows)), linear, rtol=1e-4, atol=1e-5):
-        return None
-    return ScoreFormula(layer, transformers=tuple(steps[:-1]))
-
-
-def _layer(coef, intercept):
-    layer = nn.utils.skip_init(nn.Linear, np.size(coef), 1, dtype=torch.float64)
-    with torch.no_grad():
-        layer.weight.copy_(torch.from_numpy(np.ravel(coef).astype(float)))
-        layer.bias.fill_(float(np.squeeze(intercept)))
-    return layer

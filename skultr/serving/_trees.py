@@ -142,8 +142,8 @@ def _check_transformer(transformer, place):
         good = transformer.method == "yeo-johnson"
     elif isinstance(transformer, SimpleImputer) and place == 0:  # a logarithm makes NaN, too
         missing, n_out = transformer.missing_values, len(transformer.get_feature_names_out())
-        of_nan = isinstance(missing, float) and np.isnan(missing)
-        good = of_nan and n_out == transformer.n_features_in_
+        good = isinstance(missing, float) and np.isnan(missing)
+        good = good and n_out == transformer.n_features_in_
     if not good:
         raise ValueError(
             f"{transformer!r} cannot be written into the thresholds of trees: a column of its "
@@ -171,7 +171,7 @@ def _on_raw_features(trees, served, inner):
     learned = learned & ~filled
     missing_left = np.where(learned, missing_left, as_number)
     ends = np.cumsum([len(tree.feature) for tree in trees])[:-1]
-    columns = (np.split(of, ends) for of in (threshold, missing_left, learned))
+    columns = (np.split(column, ends) for column in (threshold, missing_left, learned))
     return [
         tree._replace(threshold=bound, missing_left=way, learned=own)
         for tree, bound, way, own in zip(trees, *columns, strict=True)
@@ -486,8 +486,8 @@ def plugin_body(upload: Upload, kind: str, definition: str, **more: Any) -> str:
 def solr_body(upload: Upload, kind: str, features: list[Any], params: dict[str, Any]) -> str:
     """What Solr's model store takes."""
     store = {} if upload.store is None else {"store": upload.store}
-    of_class = {"class": f"org.apache.solr.ltr.model.{kind}", "name": upload.name, **store}
-    return _text({**of_class, "features": features, "params": params})
+    head = {"class": f"org.apache.solr.ltr.model.{kind}", "name": upload.name, **store}
+    return _text({**head, "features": features, "params": params})
 
 
 def _text(body):

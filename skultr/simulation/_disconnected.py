@@ -36,8 +36,6 @@ _MAX_DEALS = 1_000
         "n_positions": [Interval(Integral, 1, None, closed="left")],
         "components": ["array-like", None],
         "n_impressions": [Interval(Integral, 1, 2**53, closed="both"), None],
-        "examination": "no_validation",
-        "noise": "no_validation",
         "max_grade": [Interval(Integral, 1, 1_000, closed="both")],
         "grade_weights": ["array-like", None],
         "n_links": [Interval(Integral, 0, None, closed="left"), None],
@@ -158,12 +156,12 @@ default='eye-tracking'
         components = _default_components(n_components, n_positions)
     components = _check_components(components)
     seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
-    of_grades, of_pages, of_clicks = np.random.default_rng(seeds).spawn(3)
+    grades_rng, pages_rng, clicks_rng = np.random.default_rng(seeds).spawn(3)
 
-    grade = _draw_grades(n_documents, max_grade, grade_weights, of_grades)
+    grade = _draw_grades(n_documents, max_grade, grade_weights, grades_rng)
     relevance = relevance_probability(grade, noise=noise, max_grade=max_grade)
     curve = PositionBasedUser(examination).examination_at(sum(map(len, components)))
-    doc = _fill_pages(components, n_documents, n_queries, n_links, of_pages)
+    doc = _fill_pages(components, n_documents, n_queries, n_links, pages_rng)
     probability = pbm_click_probability(relevance[doc], curve).ravel()
     truth = Bunch(
         relevance_probability=pd.Series(relevance, name="relevance_probability").rename_axis(
@@ -186,7 +184,7 @@ default='eye-tracking'
     )
     if n_impressions is None:
         return SimulatedLog(X, probability.copy(), truth)
-    return SimulatedLog(X, of_clicks.binomial(n_impressions, probability) / n_impressions, truth)
+    return SimulatedLog(X, clicks_rng.binomial(n_impressions, probability) / n_impressions, truth)
 
 
 def _draw_grades(n_documents, max_grade, weights, rng):
@@ -356,27 +354,19 @@ def _linked_pages(n_documents, n_links, n_queries, part, rng):
 
 def _choose_positions(n_links, n_others, width, rng):
     """Documents of each position, a list of arrays: about equally many at each."""
-    count = np.zeros(width, dtype=np.int64)
     shown_at: list[list[int]] = [[] for _ in range(width)]
-
-    def show(document, place):
-        shown_at[place].append(document)
-        count[place] += 1
-
     path = rng.permutation(width)
-    for document in range(n_links):
-        # The first links form a path through all positions, which connects them.
-        both = path[document : document + 2] if document < width - 1 else _emptiest(count, 2, rng)
-        for place in both:
-            show(document, place)
-    for document in range(n_links, n_links + n_others):
-        show(document, _emptiest(count, 1, rng)[0])
+    for document in range(n_links + n_others):
+        if document < min(n_links, width - 1):
+            # The first links form a path through all positions, which connects them.
+            places = path[document : document + 2]
+        else:
+            # Those with the fewest documents, ties at random.
+            order = np.lexsort((rng.random(width), [*map(len, shown_at)]))
+            places = order[: 2 if document < n_links else 1]
+        for place in places:
+            shown_at[place].append(document)
     return [np.array(documents) for documents in shown_at]
-
-
-def _emptiest(count, n, rng):
-    """The ``n`` positions with the fewest documents, ties at random."""
-    return np.lexsort((rng.random(len(count)), count))[:n]
 
 
 def _column(shown, n_links, n_queries, rng):

@@ -50,15 +50,9 @@ class SimulatedLog(NamedTuple):
 
 @validate_params(
     {
-        "documents": "no_validation",
         "n_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both")],
         "n_positions": [Interval(Integral, 1, None, closed="left")],
-        "policy": "no_validation",
         "scores": ["array-like", None],
-        "user": "no_validation",
-        "noise": "no_validation",
-        "max_grade": "no_validation",
-        "gain": "no_validation",
         "query_weights": [Mapping, pd.Series, "array-like", None],
         "candidates": ["boolean"],
         "features": ["boolean"],
@@ -190,7 +184,7 @@ def simulate_clicks(
     check_instance("policy", policy, Policy)
     check_instance("user", user, User)
     seeds = check_random_state(random_state).randint(2**31 - 1, size=5)
-    of_queries, of_policy, of_user = np.random.default_rng(seeds[1:]).spawn(3)
+    queries_rng, policy_rng, user_rng = np.random.default_rng(seeds[1:]).spawn(3)
     roles = {role: required(documents, role) for role in ("qid", "doc", "relevance")}
     recurs = pd.DataFrame({"qid": roles["qid"], "doc": roles["doc"]}).duplicated()
     if recurs.any():
@@ -211,31 +205,31 @@ def simulate_clicks(
         scores=_check_scores(scores, len(roles["doc"]), policy),
     )
     code, query_ids = encode(roles["qid"])
-    who, query, of_population = _draw_sessions(
-        user, query_ids, query_weights, n_sessions, of_queries
+    who, query, population = _draw_sessions(
+        user, query_ids, query_weights, n_sessions, queries_rng
     )
     order = np.argsort(code, kind="stable").astype(np.int32)
     offsets = offsets_from_sorted(code[order])
-    shown, arm = _rank(policy, truth.scores, order, offsets, query, n_positions, of_policy)
+    shown, arm = _rank(policy, truth.scores, order, offsets, query, n_positions, policy_rng)
     if arm is not None:
         _check_free(documents, "arm", "a policy that experiments")
     context = None
     if user.context_vectors is not None:
         # A separate stream, so that contexts and clicks may be drawn in any order.
         context = _shaped(
-            user.draw_contexts(shown, of_user.spawn(1)[0]),
+            user.draw_contexts(shown, user_rng.spawn(1)[0]),
             shown.shape,
             "The user's draw_contexts",
             "a context for each session and position",
         )
         truth.context_vectors = np.asarray(user.context_vectors)
-    truth.update(of_population)
+    truth.update(population)
     truth.update(user.truth_at(n_positions))
     truth.update(user.document_truth(truth.relevance_probability))
     if who is not None or context is not None:
         truth.examination_table = np.asarray(user.examination_table(n_positions))
     clicks = click_pages(
-        user, shown, truth.relevance_probability, roles["relevance"], of_user, who, context
+        user, shown, truth.relevance_probability, roles["relevance"], user_rng, who, context
     )
     position = np.broadcast_to(np.arange(1, shown.shape[1] + 1, dtype=np.int32), shown.shape)
     rows = {"row": shown, "position": position, "arm": arm, "context": context}
@@ -372,8 +366,8 @@ def click_pages(
     for first in range(0, len(shown), _CHUNK):
         rows = shown[first : first + _CHUNK]
         there = rows >= 0
-        of_chunk = [values[first : first + _CHUNK] for values in known]
-        drawn = user.click(judged[rows], rng, *of_chunk)[there]
+        about_chunk = [values[first : first + _CHUNK] for values in known]
+        drawn = user.click(judged[rows], rng, *about_chunk)[there]
         clicks[start : start + len(drawn)] = drawn
         start += len(drawn)
     return clicks
@@ -382,8 +376,8 @@ def click_pages(
 def _not_shown(order, offsets, query, shown):
     """Rows of the documents of each session's query that it did not show, -1 behind the end."""
     place = pad(offsets)
-    of_query = np.where(place >= 0, order[np.maximum(place, 0)], np.int32(-1))
-    hidden = of_query[query]
+    by_query = np.where(place >= 0, order[np.maximum(place, 0)], np.int32(-1))
+    hidden = by_query[query]
     for first in range(0, len(shown), _CHUNK):
         chunk = hidden[first : first + _CHUNK]
         for column in shown[first : first + _CHUNK].T:
@@ -396,10 +390,10 @@ def _with_candidates(rows, clicks, hidden):
     there = rows["row"] >= 0
     clicked = np.zeros(there.shape, dtype=clicks.dtype)
     clicked[there] = clicks
-    of_hidden = np.full(hidden.shape, np.nan, dtype=np.float32)
+    unknown = np.full(hidden.shape, np.nan, dtype=np.float32)
     row = np.column_stack([rows["row"], hidden])
     wide = {
-        name: None if values is None else np.column_stack([values, of_hidden])
+        name: None if values is None else np.column_stack([values, unknown])
         for name, values in rows.items()
     }
     clicked = np.column_stack([clicked, np.zeros_like(hidden, dtype=clicks.dtype)])
@@ -454,12 +448,9 @@ class ShiftedLogs(NamedTuple):
 
 @validate_params(
     {
-        "documents": "no_validation",
         "n_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both")],
         "n_test_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both"), None],
-        "policy": "no_validation",
         "scores": ["array-like", None],
-        "test_policy": "no_validation",
         "test_scores": ["array-like", None],
         "random_state": ["random_state"],
     },

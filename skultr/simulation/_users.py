@@ -244,9 +244,9 @@ default='eye-tracking'
             raise ValueError(f"assign must be 'impression' or 'document', got {self.assign!r}.")
         _check_seed(self.random_state)
         # Drawn here, once: without a seed, each look at them would find other vectors.
-        of_vectors, of_weights = np.random.default_rng(self.random_state).spawn(2)
-        vectors = of_vectors.normal(0, self.scale, (self.n_contexts, self.n_features))
-        weights = of_weights.uniform(-self.eta, self.eta, self.n_features)
+        vectors_rng, weights_rng = np.random.default_rng(self.random_state).spawn(2)
+        vectors = vectors_rng.normal(0, self.scale, (self.n_contexts, self.n_features))
+        weights = weights_rng.uniform(-self.eta, self.eta, self.n_features)
         object.__setattr__(self, "context_vectors", vectors)
         object.__setattr__(self, "weights", weights)
 
@@ -260,8 +260,8 @@ default='eye-tracking'
         if self.assign == "impression":
             return super().draw_contexts(shown, rng)
         n_documents = int(shown.max(initial=-1)) + 1
-        of_document = rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)
-        return of_document[shown]
+        by_document = rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)
+        return by_document[shown]
 
     def click_probability(
         self, relevance_probability: Floats, context: Ints | None = None

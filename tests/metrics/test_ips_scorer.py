@@ -1,40 +1,14 @@
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from numpy.testing import assert_allclose
-from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, cross_validate
 
-from skultr.exceptions import ClickDataWarning
 from skultr.metrics import IPSScorer, dcg_score
-from skultr.model_selection import QueryKFold
-from skultr.propensity import PowerLawPropensity
+
+from .._worlds import Linear
 
 EXAMINATION = np.array([1.0, 0.6, 0.3])
 ROLES = ["qid", "session", "position", "impressions"]
-
-
-class Linear(RegressorMixin, BaseEstimator):
-    """Scores by the column ``bm25`` (or the first one), up or down."""
-
-    def __init__(self, sign=1):
-        self.sign = sign
-
-    def fit(self, X, y):
-        self.fitted_ = True
-        return self
-
-    def predict(self, X):
-        if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-            return self.sign * np.asarray(X["bm25"], dtype=float)
-        column = X[:, [0]]
-        column = column.toarray() if sparse.issparse(column) else np.asarray(column)
-        return self.sign * column.ravel().astype(float)
 
 
 def world(n_queries=40, seed=0, n_sessions=10, n_candidates=1):
@@ -205,106 +179,8 @@ def test_impressions_are_repeated_sessions():
     assert_allclose(weighted, single)
 
 
-def test_order_of_the_rows_does_not_matter():
-    X, relevance = world()
-    rate = draw_rates(X, relevance, np.random.default_rng(0)).to_numpy()
-    order = np.random.default_rng(1).permutation(len(X))
-    scorer = IPSScorer(propensity=EXAMINATION)
-    assert_allclose(
-        scorer.estimate(Linear(), X.iloc[order], rate[order]), scorer.estimate(Linear(), X, rate)
-    )
-
-
 # Where propensities come from ----------------------------------------------------------------
-def test_the_role_and_estimators():
-    X, relevance = world()
-    rate = relevance * examined(X)
-    power = 1 / np.arange(1, 4)
-    expected = IPSScorer(propensity=power)(Linear(), X, rate)
-    role = X.assign(propensity=power[X["position"].fillna(1).astype(int) - 1])
-    assert_allclose(IPSScorer()(Linear(), role, rate), expected)
-    assert_allclose(IPSScorer(propensity="column")(Linear(), role, rate), expected)
-    without_positions = role[role["position"].notna()].drop(columns="position")
-    shown = rate[X["position"].notna()]
-    assert np.isfinite(IPSScorer()(Linear(), without_positions, shown))
-    estimated = IPSScorer(propensity=PowerLawPropensity(eta=1.0))
-    assert_allclose(estimated(Linear(), X, rate), expected)
-
-
-def test_a_frozen_estimator_is_not_fitted_again():
-    X, relevance = world()
-
-    class FitsOnce(PowerLawPropensity):
-        n_fits = 0
-
-        def fit(self, X, y, sample_weight=None, **roles):
-            FitsOnce.n_fits += 1
-            return super().fit(X, y, sample_weight, **roles)
-
-    rate = relevance * examined(X)
-    fitted = FitsOnce(eta=1.0).fit(X, rate)
-    found = IPSScorer(propensity=FrozenEstimator(fitted))(Linear(), X, rate)
-    assert_allclose(found, IPSScorer(propensity=1 / np.arange(1, 4))(Linear(), X, rate))
-    assert FitsOnce.n_fits == 1
-
-
-# Frames, arrays, searches ---------------------------------------------------------------------
-@pytest.mark.parametrize("library", ["polars", "pyarrow"])
-def test_other_frames(library):
-    module = pytest.importorskip(library)
-    X, relevance = world()
-    rate = relevance * examined(X)
-    other = module.from_pandas(X) if library == "polars" else module.Table.from_pandas(X)
-    scorer = IPSScorer(propensity=EXAMINATION)
-    assert_allclose(scorer.estimate(Linear(), other, rate), scorer.estimate(Linear(), X, rate))
-
-
-@pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
-def test_arrays_with_keywords(as_matrix):
-    X, relevance = world()
-    rate = relevance * examined(X)
-    scorer = IPSScorer(propensity=EXAMINATION)
-    found = scorer(Linear(), as_matrix(X[["bm25"]].to_numpy()), rate, **{r: X[r] for r in ROLES})
-    assert_allclose(found, scorer(Linear(), X, rate))
-
-
-def test_grid_search_over_frames():
-    polars = pytest.importorskip("polars")
-    X, relevance = world()
-    rate = relevance * examined(X)
-    scoring = IPSScorer(propensity=EXAMINATION)
-    folds = [scoring(Linear(), X.iloc[test], rate[test]) for _, test in QueryKFold(3).split(X)]
-    for frame in (X, polars.from_pandas(X)):
-        search = GridSearchCV(Linear(), {"sign": [-1, 1]}, cv=QueryKFold(3), scoring=scoring)
-        search.fit(frame, rate)
-        assert search.best_params_ == {"sign": 1}
-        assert_allclose(search.best_score_, np.mean(folds))
-
-
-def test_metadata_is_routed_without_a_request():
-    X, relevance = world()
-    rate = relevance * examined(X)
-    scoring = {"ips": IPSScorer(propensity=EXAMINATION), "raw": IPSScorer(propensity=[1, 1, 1])}
-    frames = cross_validate(Linear(), X, rate, cv=QueryKFold(3), scoring=scoring)
-    with sklearn.config_context(enable_metadata_routing=True):
-        arrays = cross_validate(
-            Linear(),
-            X[["bm25"]].to_numpy(),
-            rate,
-            cv=QueryKFold(3),
-            scoring=scoring,
-            params={role: X[role].to_numpy() for role in ROLES},
-        )
-    for name in ("test_ips", "test_raw"):
-        assert_allclose(arrays[name], frames[name])
-
-
-def test_pickle_and_repr():
-    X, relevance = world()
-    scorer = IPSScorer("precision", k=3, propensity=EXAMINATION, clip=0.1)
-    loaded = pickle.loads(pickle.dumps(scorer))
-    rate = relevance * examined(X)
-    assert loaded(Linear(), X, rate) == scorer(Linear(), X, rate)
+def test_repr():
     assert repr(IPSScorer("arp", propensity="column")) == (
         "IPSScorer('arp', k=10, propensity='column', clip=None, normalize=False)"
     )
@@ -327,43 +203,6 @@ def test_parameters_that_are_none(options, message):
         IPSScorer(**options)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda X: X.drop(columns="qid"), "no column 'qid'"),
-        (lambda X: X.drop(columns="position"), "no column 'position'"),
-        (lambda X: X.assign(position=1.0), "Two rows of one list stand at position 1"),
-        (lambda X: X.assign(position=np.nan), "No row was shown: every position is missing"),
-        (lambda X: X.assign(propensity=0.5), "two answers to one question"),
-        (
-            lambda X: X.assign(bm25=X["bm25"].where(X["bm25"] < 1)),
-            "predict returned NaN in .* rows",
-        ),
-    ],
-)
-def test_logs_that_are_none(change, message):
-    X, relevance = world()
-    with pytest.raises(ValueError, match=message):
-        IPSScorer(propensity=EXAMINATION)(Linear(), change(X), relevance * examined(X))
-
-
-def test_no_clicks_and_no_y():
-    X, _ = world()
-    scorer = IPSScorer(propensity=EXAMINATION)
-    with pytest.warns(ClickDataWarning, match="The log has no click: whatever is learned"):
-        estimate = scorer.estimate(Linear(), X, np.zeros(len(X)))
-    assert np.isnan(estimate.value)
-    assert estimate.n_clicks == 0
-    with pytest.raises(ValueError, match="y is None"):
-        scorer(Linear(), X, None)
-
-
-def test_propensities_are_never_assumed():
-    X, relevance = world()
-    with pytest.raises(ValueError, match="IPSScorer needs propensities"):
-        IPSScorer()(Linear(), X, relevance)
-
-
 def test_propensities_that_are_none():
     X, relevance = world()
     with pytest.raises(
@@ -373,29 +212,3 @@ def test_propensities_that_are_none():
     # Where nothing was shown, nothing is needed.
     propensity = np.where(X["position"].isna(), np.nan, 0.5)
     assert IPSScorer()(Linear(), X.assign(propensity=propensity), relevance * examined(X)) > 0
-
-
-def test_clicks_on_rows_that_were_not_shown_do_not_count():
-    X, relevance = world()
-    rate = relevance * examined(X)
-    scorer = IPSScorer(propensity=EXAMINATION)
-    with pytest.warns(ClickDataWarning, match="40 rows have a click but no position"):
-        found = scorer(Linear(), X, np.where(X["position"].isna(), 1.0, rate))
-    assert_allclose(found, scorer(Linear(), X, rate))
-
-
-def test_predictions_of_the_wrong_shape():
-    X, relevance = world()
-
-    class Wide(Linear):
-        def predict(self, X):
-            return np.zeros((len(X), 2))
-
-    with pytest.raises(ValueError, match=r"Wide.predict returned the shape \(160, 2\)"):
-        IPSScorer(propensity=EXAMINATION)(Wide(), X, relevance * examined(X))
-
-
-def test_lists_that_a_split_has_cut_are_noticed():
-    X = pd.DataFrame({"qid": [1, 2, 3], "position": [2, 3, 1], "bm25": [0.1, 0.2, 0.3]})
-    with pytest.warns(ClickDataWarning, match="67% of the lists have gaps"):
-        IPSScorer(propensity=EXAMINATION)(Linear().fit(X, None), X, [1, 0, 1])

@@ -1,14 +1,8 @@
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from numpy.testing import assert_allclose
-from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -18,30 +12,13 @@ from skultr.exceptions import AssumptionWarning, ClickDataWarning
 from skultr.metrics import ClickLikelihoodScorer, RankingScorer
 from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
-from skultr.propensity import PowerLawPropensity
 from skultr.rankers import IPSRanker, VectorizationRanker
 from skultr.simulation import PlackettLucePolicy, PositionBasedUser, simulate_clicks
 
+from .._worlds import Linear
+
 EXAMINATION = np.array([1.0, 0.6, 0.3])
 ROLES = ["qid", "session", "position", "impressions"]
-
-
-class Linear(RegressorMixin, BaseEstimator):
-    """Scores by the column ``bm25`` (or the first one), times a factor."""
-
-    def __init__(self, factor=1.0):
-        self.factor = factor
-
-    def fit(self, X, y):
-        self.fitted_ = True
-        return self
-
-    def predict(self, X):
-        if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-            return self.factor * np.asarray(X["bm25"], dtype=float)
-        column = X[:, [0]]
-        column = column.toarray() if sparse.issparse(column) else np.asarray(column)
-        return self.factor * column.ravel().astype(float)
 
 
 class Given:
@@ -222,18 +199,6 @@ def test_one_factor_of_the_propensities_does_not_matter():
     assert_allclose(half, whole, rtol=1e-6)
 
 
-def test_order_of_the_rows_does_not_matter():
-    X, relevance = world()
-    rate = draw_rates(X, relevance, np.random.default_rng(0))
-    order = np.random.default_rng(1).permutation(len(X))
-    scorer = ClickLikelihoodScorer(propensity=EXAMINATION)
-    assert_allclose(
-        scorer.estimate(Linear(), X.iloc[order], rate[order]),
-        scorer.estimate(Linear(), X, rate),
-        rtol=1e-5,
-    )
-
-
 def test_an_aggregated_log_is_the_raw_one():
     documents = make_ltr(n_queries=10, n_documents=4, n_features=3, random_state=0)
     X, clicks, truth = simulate_clicks(
@@ -275,44 +240,6 @@ def test_rows_that_nobody_saw_and_lists_without_choice_do_not_count():
 
 
 # Where propensities come from ----------------------------------------------------------------
-def test_the_role_and_estimators():
-    X, relevance = world()
-    rate = relevance * examined(X)
-    power = 1 / np.arange(1, 4)
-    expected = ClickLikelihoodScorer(propensity=power)(Linear(), X, rate)
-    role = X.assign(propensity=power[X["position"].fillna(1).astype(int) - 1])
-    for propensity in (None, "column"):
-        scorer = ClickLikelihoodScorer(propensity=propensity)
-        assert_allclose(scorer(Linear(), role, rate), expected)
-    estimated = PowerLawPropensity(eta=1.0)
-    for source in (estimated, FrozenEstimator(estimated.fit(X, rate))):
-        assert_allclose(ClickLikelihoodScorer(propensity=source)(Linear(), X, rate), expected)
-    without_positions = role[role["position"].notna()].drop(columns="position")
-    shown = rate[X["position"].notna()]
-    assert_allclose(ClickLikelihoodScorer()(Linear(), without_positions, shown), expected)
-
-
-# Frames, arrays, searches ---------------------------------------------------------------------
-@pytest.mark.parametrize("library", ["polars", "pyarrow"])
-def test_other_frames(library):
-    module = pytest.importorskip(library)
-    X, relevance = world()
-    rate = relevance * examined(X)
-    other = module.from_pandas(X) if library == "polars" else module.Table.from_pandas(X)
-    scorer = ClickLikelihoodScorer(propensity=EXAMINATION)
-    assert_allclose(scorer.estimate(Linear(), other, rate), scorer.estimate(Linear(), X, rate))
-
-
-@pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
-def test_arrays_with_keywords(as_matrix):
-    X, relevance = world()
-    rate = relevance * examined(X)
-    scorer = ClickLikelihoodScorer(propensity=EXAMINATION)
-    roles = {role: X[role] for role in ROLES}
-    found = scorer(Linear(), as_matrix(X[["bm25"]].to_numpy()), rate, **roles)
-    assert_allclose(found, scorer(Linear(), X, rate))
-
-
 @pytest.fixture(scope="module")
 def log():
     documents = make_ltr(n_queries=60, n_documents=6, n_features=4, random_state=0)
@@ -360,29 +287,7 @@ def test_rankers_that_score_lists_as_a_whole_get_the_query(log):
     )
 
 
-def test_metadata_is_routed_without_a_request():
-    X, relevance = world()
-    rate = relevance * examined(X)
-    scoring = ClickLikelihoodScorer(propensity=EXAMINATION)
-    frames = cross_validate(Linear(), X, rate, cv=QueryKFold(3), scoring=scoring)
-    with sklearn.config_context(enable_metadata_routing=True):
-        arrays = cross_validate(
-            Linear(),
-            X[["bm25"]].to_numpy(),
-            rate,
-            cv=QueryKFold(3),
-            scoring=scoring,
-            params={role: X[role].to_numpy() for role in ROLES},
-        )
-    assert_allclose(arrays["test_score"], frames["test_score"])
-
-
-def test_pickle_and_repr():
-    X, relevance = world()
-    scorer = ClickLikelihoodScorer(propensity=EXAMINATION, scale=0.5)
-    loaded = pickle.loads(pickle.dumps(scorer))
-    rate = relevance * examined(X)
-    assert loaded(Linear(), X, rate) == scorer(Linear(), X, rate)
+def test_repr():
     expected = "ClickLikelihoodScorer(propensity='column', scale='fit')"
     assert repr(ClickLikelihoodScorer(propensity="column")) == expected
 
@@ -397,16 +302,7 @@ def test_scales_that_are_none(scale):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X: X.drop(columns="qid"), "no column 'qid'"),
-        (lambda X: X.drop(columns="position"), "no column 'position'"),
-        (lambda X: X.assign(position=1.0), "Two rows of one list stand at position 1"),
-        (lambda X: X.assign(position=np.nan), "No row was shown: every position is missing"),
-        (lambda X: X.assign(propensity=0.5), "two answers to one question"),
         (lambda X: X.assign(session=range(len(X))), "Every list with a click has one shown row"),
-        (
-            lambda X: X.assign(bm25=X["bm25"].where(X["bm25"] < 1)),
-            "predict returned NaN in .* rows",
-        ),
         (
             lambda X: X.assign(bm25=np.where(np.arange(len(X)) == 2, -np.inf, X["bm25"])),
             "predict returned infinity in 1 of 160 rows, first in row 2",
@@ -418,23 +314,6 @@ def test_logs_that_are_none(change, message):
     X, relevance = world()
     with pytest.raises(ValueError, match=message):
         ClickLikelihoodScorer(propensity=EXAMINATION)(Linear(), change(X), relevance * examined(X))
-
-
-def test_no_clicks_and_no_y():
-    X, _ = world()
-    scorer = ClickLikelihoodScorer(propensity=EXAMINATION)
-    with pytest.warns(ClickDataWarning, match="The log has no click: whatever is learned"):
-        estimate = scorer.estimate(Linear(), X, np.zeros(len(X)))
-    assert np.isnan(estimate.value)
-    assert estimate.n_clicks == 0
-    with pytest.raises(ValueError, match="y is None"):
-        scorer(Linear(), X, None)
-
-
-def test_propensities_are_never_assumed():
-    X, relevance = world()
-    with pytest.raises(ValueError, match="ClickLikelihoodScorer needs propensities"):
-        ClickLikelihoodScorer()(Linear(), X, relevance * examined(X))
 
 
 def test_scores_that_explain_no_click():

@@ -6,29 +6,12 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.model_selection import GridSearchCV, cross_validate
 
 from skultr.metrics import RankingScorer, err_score, ndcg_score
 from skultr.model_selection import QueryKFold
 
-
-class Linear(RegressorMixin, BaseEstimator):
-    """Scores by the column ``bm25`` (or the first one), up or down."""
-
-    def __init__(self, sign=1):
-        self.sign = sign
-
-    def fit(self, X, y):
-        self.fitted_ = True
-        return self
-
-    def predict(self, X):
-        if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-            return self.sign * np.asarray(X["bm25"], dtype=float)
-        column = X[:, [0]]
-        column = column.toarray() if sparse.issparse(column) else np.asarray(column)
-        return self.sign * column.ravel().astype(float)
+from .._worlds import Linear
 
 
 @pytest.fixture
@@ -98,17 +81,17 @@ def test_arrays_with_keywords(frame, as_matrix, with_doc):
 
 
 def test_grid_search_over_a_frame(frame):
-    search = GridSearchCV(Linear(), {"sign": [1, -1]}, cv=QueryKFold(3), scoring=RankingScorer())
+    search = GridSearchCV(Linear(), {"factor": [1, -1]}, cv=QueryKFold(3), scoring=RankingScorer())
     search.fit(frame, np.zeros(len(frame)))
     folds = [expected_ndcg(frame.iloc[test]) for _, test in QueryKFold(3).split(frame)]
-    index = search.cv_results_["params"].index({"sign": 1})
+    index = search.cv_results_["params"].index({"factor": 1})
     assert_allclose(search.cv_results_["mean_test_score"][index], np.mean(folds))
 
 
 def test_metadata_is_routed_without_a_request(frame):
     X = frame[["bm25", "pagerank"]].to_numpy()
     by_frame = GridSearchCV(
-        Linear(), {"sign": [1, -1]}, cv=QueryKFold(3), scoring=RankingScorer()
+        Linear(), {"factor": [1, -1]}, cv=QueryKFold(3), scoring=RankingScorer()
     ).fit(frame, np.zeros(len(frame)))
     roles = {role: frame[role].to_numpy() for role in ("qid", "relevance", "doc")}
     with sklearn.config_context(enable_metadata_routing=True):
@@ -117,7 +100,7 @@ def test_metadata_is_routed_without_a_request(frame):
             ({"a": RankingScorer("rr"), "b": RankingScorer()}, "b"),
         ):
             search = GridSearchCV(
-                Linear(), {"sign": [1, -1]}, cv=QueryKFold(3), scoring=scoring, refit=refit
+                Linear(), {"factor": [1, -1]}, cv=QueryKFold(3), scoring=scoring, refit=refit
             ).fit(X, np.zeros(len(X)), **roles)
             assert_allclose(search.best_score_, by_frame.best_score_)
 
@@ -134,7 +117,7 @@ def test_several_scorers_in_two_processes(frame):
 def test_pickle_clone_repr(frame):
     scorer = RankingScorer("ndcg", k=3, gain="linear")
     assert repr(scorer) == "RankingScorer('ndcg', k=3, gain='linear')"
-    search = sklearn.clone(GridSearchCV(Linear(), {"sign": [1]}, scoring=scorer))
+    search = sklearn.clone(GridSearchCV(Linear(), {"factor": [1]}, scoring=scorer))
     for copy in (pickle.loads(pickle.dumps(scorer)), search.scoring):
         assert repr(copy) == repr(scorer)
         assert copy(Linear(), frame) == scorer(Linear(), frame)
