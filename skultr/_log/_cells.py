@@ -435,16 +435,13 @@ def examination_table(
     log: Any, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
 ) -> pd.DataFrame:
     """Examination by bias factor, relative to the first known one, with impressions and clicks."""
-    count = {
-        name: np.bincount(log.bias, values, minlength=len(log.bias_values))
-        for name, values in (
-            ("examination", examination * log.weight),
-            ("impressions", log.weight),
-            ("clicks", log.clicks),
-        )
-    }
-    mean = count.pop("examination") / count["impressions"]
-    return factor_table(log.bias_values, mean, **count, standard_error=standard_error)
+    parts, n_factors = replace(log, propensity=examination).chunks(), len(log.bias_values)
+    total = sum(
+        np.array([np.bincount(part.bias, each, n_factors) for each in columns])
+        for part in parts
+        for columns in [(part.propensity * part.weight, part.weight, part.clicks)]
+    )
+    return factor_table(log.bias_values, total[0] / total[1], *total[1:], standard_error)
 
 
 def factor_table(

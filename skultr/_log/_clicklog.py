@@ -6,7 +6,7 @@ the rows that it was read from.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -251,21 +251,45 @@ class ClickLog:
             keep[order[rows[order] > 0][:1]] = True
         return self.select_queries(keep)
 
-    def chunks(self, max_rows: int = 1 << 19) -> Iterator[ClickLog]:
-        """Logs of consecutive lists, which are views of at most ``max_rows`` rows or of one list.
+    def chunks(
+        self, max_rows: int = 1 << 19, *, whole_queries: bool = False
+    ) -> Iterator[ClickLog]:
+        """Logs of consecutive lists, or queries: views of at most ``max_rows`` rows or of one.
 
-        Computations by row need little memory beside the log if done chunk by chunk.
+        Computations by row need little memory beside the log if done chunk by chunk. A log without
+        rows is one chunk.
         """
-        first = 0
-        while first < self.n_lists:
-            end = int(np.searchsorted(self.offsets, self.offsets[first] + max_rows, "right")) - 1
-            end = max(end, first + 1)
-            yield self._columns(
-                slice(self.offsets[first], self.offsets[end]),
-                self.offsets[first : end + 1] - self.offsets[first],
-                slice(first, end),
-            )
-            first = end
+        every = np.arange(self.n_lists + 1)
+        bounds = offsets_from_sorted(self.query_of_list) if whole_queries else every
+        first, ends = 0, self.offsets[bounds]
+        if not self.n_lists:
+            yield self
+        while first < len(bounds) - 1:
+            last = max(int(np.searchsorted(ends, ends[first] + max_rows, "right")) - 1, first + 1)
+            lists = slice(bounds[first], bounds[last])
+            offsets = self.offsets[lists.start : lists.stop + 1] - ends[first]
+            yield self._columns(slice(ends[first], ends[last]), offsets, lists)
+            first = last
+
+    def by_chunk(
+        self, value: Callable[[ClickLog], Any], dtype: Any = np.float64, **of_chunks: Any
+    ) -> NDArray[Any]:
+        """A value of each row, shape (n_rows,), by a function of each chunk."""
+        found, first = np.empty(self.n_rows, dtype=dtype), 0
+        for part in self.chunks(**of_chunks):
+            found[first : first + part.n_rows] = value(part)
+            first += part.n_rows
+        return found
+
+    def by_query(self, values: NDArray[Any]) -> Floats:
+        """Sums of one value per row by query, shape (n_queries,)."""
+        return np.bincount(self.query_of_list, self.by_list(values), len(self.query_ids))
+
+    def by_list(self, values: NDArray[Any]) -> Floats:
+        """Sums of one value per row by list, shape (n_lists,)."""
+        parts = replace(self, clicks=values).chunks()
+        sums = [np.add.reduceat(each.clicks, each.offsets[:-1], dtype=float) for each in parts]
+        return np.concatenate(sums)
 
     def take_rows(self, rows: NDArray[Any], list_: Ints) -> ClickLog:
         """The log of ``rows``, an index or mask; a new list begins where ``list_`` changes."""
@@ -312,36 +336,25 @@ class ClickLog:
         del cell
         return replace(replace(self, **sums).take_lists(first, but=sums), **sums)
 
-    def tempered(self, exponent: float) -> tuple[ClickLog, Floats]:
+    def tempered(self, exponent: float) -> ClickLog:
         """The log with the traffic of each query (its impressions) raised to a power.
 
-        Parameters
-        ----------
-        exponent : float in [0, 1]
-            1 keeps the impressions; 0 gives every query the same weight.
-
-        Returns
-        -------
-        log : ClickLog
-            Clicks and weights of a query are multiplied by one factor, so that click rates do not
-            change.
-        factor : ndarray of shape (n_rows,)
-            The factor of each row; its mean over impressions is 1.
+        1 keeps the impressions; 0 gives every query the same weight.
         """
-        factor = self.traffic_factors(exponent)
-        return self.times(factor), factor[self.query]
+        return self.times(self.traffic_factors(exponent))
 
     def traffic_factors(self, exponent: float) -> Floats:
-        """The factors of :meth:`tempered` by query, shape (n_queries,)."""
-        weight = np.add.reduceat(self.weight, self.offsets[:-1], dtype=np.float64)
-        traffic = np.bincount(self.query_of_list, weight, len(self.query_ids))
+        """The factors of :meth:`tempered` by query, (n_queries,); their mean over impressions is
+        1."""
+        traffic = self.by_query(self.weight)
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         return factor * (traffic.sum() / (factor * traffic).sum())
 
     def times(self, of_queries: Floats) -> ClickLog:
         """The log with the clicks and weights of each query times a factor, (n_queries,)."""
-        factor = of_queries[self.query]
-        return replace(self, clicks=self.clicks * factor, weight=self.weight * factor)
+        clicks = self.by_chunk(lambda part: part.clicks * of_queries[part.query])
+        weight = self.by_chunk(lambda part: part.weight * of_queries[part.query])
+        return replace(self, clicks=clicks, weight=weight)
 
     def comparable(self) -> ClickLog:
         r"""The log with the pages of one row joined, query by query, and exposure as weight.
@@ -351,12 +364,11 @@ class ClickLog:
         :math:`\mathrm{E}[c] = n\,o\,r`: a listwise loss has its optimum at relevance if
         :math:`\log n` is added to the scores. Exposure is :math:`n` in joined lists, 1 in others.
         """
-        sums = [np.bincount(part.list_, part.clicks, part.n_lists) for part in self.chunks()]
-        clicks = np.concatenate([np.zeros(0), *sums])
+        clicks = self.by_list(self.clicks)
         query, n_queries = self.query_of_list, len(self.query_ids)
         alone = np.bincount(query, np.where(np.diff(self.offsets) == 1, clicks, 0.0), n_queries)
-        joined = 2 * alone > np.bincount(query, clicks, n_queries)
-        joined &= np.bincount(query, minlength=n_queries) > 1
+        several = np.bincount(query, minlength=n_queries) > 1
+        joined = several & (2 * alone > np.bincount(query, clicks, n_queries))
         if not joined.any():
             return replace(self, weight=np.broadcast_to(np.float32(1), self.n_rows))
         begins = (np.diff(query, prepend=-1) != 0) | ~joined[query]
@@ -452,9 +464,9 @@ class ClickLog:
         The first does not depend on the propensity, so that propensities do not change the order
         of the lists, and thereby the model. ``column`` is one that must be equal, too.
         """
-        if column is not None:
-            return _joined_hashes(replace(self, user=column), ("user",))
-        return _joined_hashes(self, ())
+        log = self if column is None else replace(self, user=column)
+        found = [_hashes_of(part, column is not None) for part in log.chunks()]
+        return [np.concatenate(each) for each in zip(*found, strict=True)]
 
     def take_lists(self, lists: Ints, but: Container[str] = ()) -> ClickLog:
         """The lists of these numbers; ``but`` names columns that are left as they are."""
@@ -475,16 +487,10 @@ class ClickLog:
         return replace(self, **columns, offsets=offsets, query_of_list=self.query_of_list[lists])
 
 
-def _joined_hashes(log, more):
-    """The hashes of lists, part by part."""
-    found = [_hashes_of(part, more) for part in log.chunks()] or [_hashes_of(log, more)]
-    return [np.concatenate(each) for each in zip(*found, strict=True)]
-
-
-def _hashes_of(log, more):
+def _hashes_of(log, with_users):
     place = np.arange(log.n_rows) - np.repeat(log.offsets[:-1], np.diff(log.offsets))
     columns = [place, log.version, log.position, log.bias]
-    row = hash_columns([*columns, *(getattr(log, name) for name in more)])
+    row = hash_columns([*columns, log.user] if with_users else columns)
     if log.propensity is None:
         second = mix(row)
     else:
@@ -500,16 +506,16 @@ def _taken(column, rows):
     return np.broadcast_to(column[:1], len(rows))
 
 
-def _narrow(column):
+def _narrow(column, whole=np.int32):
     """The same values in the narrow types of a log."""
     if len(column) and (column[0] == column).all():
-        return np.broadcast_to(_narrow_type(column[:1].copy()).reshape(()), len(column))
-    return _narrow_type(column)
+        return np.broadcast_to(_narrow_type(column[:1].copy(), whole).reshape(()), len(column))
+    return _narrow_type(column, whole)
 
 
-def _narrow_type(column):
+def _narrow_type(column, whole=np.int32):
     with np.errstate(over="ignore"):
-        narrow = column.astype(np.float32 if column.dtype.kind == "f" else np.int32, copy=False)
+        narrow = column.astype(np.float32 if column.dtype.kind == "f" else whole, copy=False)
     return narrow if (narrow == column).all() else column
 
 
@@ -581,21 +587,17 @@ def sort_into_lists(
     log : ClickLog
     """
     shown = rows_where(rows.shown)
-    order = _sorting_order(rows.place[shown])
-    del rows.place  # twice as large as a column
     known = slice(None) if candidates else shown  # rows whose documents the log has
     if table is None:
         documents = rows.documents(features, known)
         reuse = reuse or not isinstance(known, slice)
         features = features[known]
-        versions = _versions_of(documents, features)
-        first = versions.first
+        version, first, doc_of_version = _versions_of(documents, features)
     else:
         documents = rows.documents(np.empty((rows.n_rows, 0), dtype=np.float32), known)
-        first = table.places(documents.ids)
-        versions = _Versions(documents.code, first, np.arange(len(first)))
-        reuse = False
-    version, never = versions.code, NOBODY
+        version, first, reuse = documents.code, table.places(documents.ids), False
+        doc_of_version = np.arange(len(first))
+    doc_ids, never = documents.ids, NOBODY
     if known is not shown:
         rest = ~rows.shown
         production = rows["production"]
@@ -612,34 +614,35 @@ def sort_into_lists(
         "propensity": rows["propensity"],
         "production": rows["production"],
     }
-    columns = {name: _narrow(of[shown]) for name, of in columns.items() if of is not None}
+    columns = {
+        name: _narrow(values[shown], np.int16 if name in ("position", "bias") else np.int32)
+        for name, values in columns.items()
+        if values is not None
+    }
     columns["version"] = version
     if table is not None and table.production is not None:
-        columns.setdefault("production", table.production[first][version])
+        columns.setdefault("production", _narrow(table.production[first][version]))
+    place = rows.place()[shown]
+    order = np.argsort(place, kind="stable") if (place[1:] < place[:-1]).any() else slice(None)
     offsets = offsets_from_sorted(rows.list_[shown][order])
-    for name in columns:  # one by one, so that the log is never held twice in memory
-        columns[name] = _taken(_narrow(columns[name]), order)
     query = rows.query[shown][order][offsets[:-1]]
+    query_ids = rows.query_ids
+    del rows, bias, user, documents, version, place  # the log needs no more of them
+    for name in columns:  # one by one, so that the log is never held twice in memory
+        columns[name] = _taken(columns[name], order)
     columns.setdefault("propensity", None)
     return ClickLog(
         **columns,
         features=_select_rows(features, first, reuse),
-        doc_of_version=versions.doc,
+        doc_of_version=doc_of_version,
         offsets=offsets,
         query_of_list=_narrow_type(query),
-        query_ids=rows.query_ids,
+        query_ids=query_ids,
         bias_values=bias_values,
         user_ids=user_ids,
-        doc_ids=documents.ids,
+        doc_ids=doc_ids,
         candidates=never,
     )
-
-
-def _sorting_order(place):
-    """Order of the rows by list and position."""
-    if (place[1:] >= place[:-1]).all():
-        return slice(None)
-    return np.argsort(place, kind="stable")
 
 
 def _select_rows(features, first, reuse):
@@ -654,16 +657,9 @@ def _select_rows(features, first, reuse):
     return features[:n_docs]
 
 
-class _Versions(NamedTuple):
-    """Code of the version of each row, and first row and document of each version."""
-
-    code: Ints
-    first: Ints
-    doc: Ints
-
-
 def _versions_of(documents, features):
-    """The distinct feature vectors of each document, sorted by document."""
+    """Code of the feature vector of each row, sorted by document, and first row and document of
+    each code."""
     n_docs = len(documents.first)
     varies = np.zeros(n_docs, dtype=bool)
     if documents.ids is not None and n_docs < len(features):
@@ -673,18 +669,15 @@ def _versions_of(documents, features):
             code = documents.code[rows]
             varies[code[_differ(features[rows], features[documents.first[code]])]] = True
     if not varies.any():
-        return _Versions(documents.code, documents.first, np.arange(n_docs))
+        return documents.code, documents.first, np.arange(n_docs)
     rows = np.flatnonzero(varies[documents.code])
     vector = np.zeros(len(features), dtype=np.int64)
     vector[rows] = equal_rows(features[rows])[0]
     n_vectors = int(vector.max()) + 1
     code, key = encode(pair_codes(documents.code, vector, n_vectors))
-    return _Versions(code, first_rows(code, len(key)), key // n_vectors)
+    return code, first_rows(code, len(key)), key // n_vectors
 
 
 def _differ(some, others):
     """True for each row in which two arrays differ; NaN equals NaN."""
-    differ = some != others
-    if differ.any():
-        differ &= ~(np.isnan(some) & np.isnan(others))
-    return differ.any(axis=1)
+    return ((some != others) & ~(np.isnan(some) & np.isnan(others))).any(axis=1)

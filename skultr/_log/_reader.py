@@ -372,7 +372,7 @@ class Rows:
 
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
-        same = _repeated(self.place[rows_where(self.shown)])
+        same = _repeated(self.place()[rows_where(self.shown)])
         if same.any():
             row = np.flatnonzero(self.shown)[np.argmax(same)]
             where = f"query {python_value(self.query_ids[self.query[row]])!r}"
@@ -432,7 +432,10 @@ class Rows:
     def position(self) -> Ints:
         position, bias = self._values.get("position"), self._values.get("bias")
         if position is not None:
-            return narrow_codes(np.where(np.isnan(position), 0, position))
+            found = narrow_codes(np.where(np.isnan(position), 0, position))
+            if found.all():  # the same numbers in half the memory
+                self._values["position"] = found
+            return found
         shown = np.ones(self.n_rows, dtype=bool) if bias is None else ~np.isnan(bias)
         # Rows that were not shown come last.
         place = rank_in_segment(self.list_, shown.astype(float))
@@ -501,7 +504,6 @@ class Rows:
         code, ids = _encode("session", self._values["session"])
         return narrow_codes(pairs_of_codes(self.query, code, len(ids))[0])
 
-    @cached_property
     def place(self) -> Ints:
         """Key of each row that sorts by list, then position."""
         position = self.position

@@ -173,7 +173,7 @@ class DBNModel(ChainMixin, GradientClickModel):
 
     def _train_chain(self, log, task):
         """Attraction and satisfaction by document, from a trained network."""
-        training, _ = log.tempered(self.traffic_exponent)
+        training = log.tempered(self.traffic_exponent)
         with self._seeded():
             self._train(
                 ChainModule(self._network(log.features, n_out=2), self.continuation),

@@ -49,7 +49,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     }
 
     def _fit(self, log, task):
-        training, _ = log.tempered(self.traffic_exponent)
+        training = log.tempered(self.traffic_exponent)
         if self.relevance == "embedding":
             # The table takes codes of documents in place of features.
             codes = np.arange(log.n_docs, dtype=np.float32)[:, None]

@@ -213,12 +213,10 @@ def _of_click_model(model, given, X, y, sample_weight, clip):
 def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
     table = label_table(log, log.clicks)
-    assert log.propensity is not None
     places = logged_places(log)
-    n_rows = log.n_rows
     # Each row has an examination of its own.
     cells = Cells(
-        places.pair, np.arange(n_rows), log.clicks, log.weight, len(places.query), n_rows
+        places.pair, np.arange(log.n_rows), log.clicks, log.weight, len(places.query), log.n_rows
     )
     found = document_posterior(
         cells,

@@ -127,7 +127,8 @@ class RowsOfDataset:
 
     def by_position(self, curve: Any) -> Floats:
         """The values of a curve by position."""
-        return _at_positions(curve, self.log.position)
+        curve = check_curve(curve, int(self.log.position.max(initial=0)))
+        return self.log.by_chunk(lambda part: curve[part.position - 1])
 
     def fit(self, estimator: Any) -> None:
         """Fit an estimator of examination to the rows."""
@@ -148,14 +149,15 @@ class RowsOfDataset:
         log, dataset = self.log, self.dataset
         is_own = hasattr(estimator, "columns_read")
         if is_own and not estimator._predicts_from_features:
-            places, number = places_of(log, dataset.roles)
-            found = np.asarray(estimator.predict(places), dtype=float)[number]
-        else:
-            X, _ = rows_of(log, dataset.roles, dataset.feature_names)
-            found = np.asarray(estimator.predict(X), dtype=float)
-            if not is_own:
-                found = read_rows(X, roles={"propensity": found})["propensity"]
-        return found
+
+            def predicted(part):
+                places, number = places_of(part, dataset.roles)
+                return np.asarray(estimator.predict(places), dtype=float)[number]
+
+            return log.by_chunk(predicted)
+        X, _ = rows_of(log, dataset.roles, dataset.feature_names)
+        found = np.asarray(estimator.predict(X), dtype=float)
+        return found if is_own else read_rows(X, roles={"propensity": found})["propensity"]
 
 
 def propensities(
@@ -301,10 +303,13 @@ def average_propensities(log):
     of all users and at all positions. Single propensities may be 0, as for a user who never looks
     that far.
     """
-    place, n_places = _documents_of(log)[1:]
-    mean = np.bincount(place, log.propensity * log.weight, minlength=n_places)
-    mean /= np.bincount(place, log.weight, minlength=n_places)
-    propensity = np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
+
+    def averages(part):
+        _, place = _documents_of(part)
+        mean = np.bincount(place, part.propensity * part.weight) / np.bincount(place, part.weight)
+        return np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
+
+    propensity = log.by_chunk(averages, whole_queries=True)
     log = replace(log, propensity=propensity, all_lists_differ=False)
     require_positive(log, "The mean propensity over all impressions of a document in its query")
     return log
@@ -335,53 +340,68 @@ def zero_propensity(what, rows, where):
 def debias_clicks(log, *, clip=None, normalize=False):
     """Debiased number of clicks per row: clicks over propensities."""
     least = clip or 0.0
-    weight = np.maximum(log.propensity, least)
-    np.divide(1, weight, out=weight)  # in place, as below: a log may have 10^8 rows
-    clicks = log.clicks * weight
+    clicks = log.by_chunk(lambda part: part.clicks * (1 / np.maximum(part.propensity, least)))
     n_clicks, total = log.clicks.sum(), clicks.sum()
     if n_clicks == 0:
         return DebiasedClicks(clicks, 0.0, np.nan, 0.0)
+    clicked = log.clicks > 0
+    propensity = log.propensity[clicked]
+    weight = 1 / np.maximum(propensity, least)
     found = DebiasedClicks(
         clicks=clicks,
-        effective_sample_size=float(total**2 / (clicks @ weight)),
-        largest_weight=float(weight[log.clicks > 0].max() * n_clicks / total),
-        clipped_share=float(log.clicks[log.propensity < least].sum() / n_clicks),
+        effective_sample_size=float(total**2 / (clicks[clicked] @ weight)),
+        largest_weight=float(weight.max() * n_clicks / total),
+        clipped_share=float(log.clicks[clicked][propensity < least].sum() / n_clicks),
     )
     if normalize:
         clicks *= n_clicks / total
     return found
 
 
-def document_labels(log, clicks, propensity=None):
-    """Labels of the documents that were shown: (debiased) clicks per impression."""
-    (query, doc), place, n_places = _documents_of(log)
+def document_labels(log, divisors=None):
+    """Labels of the documents that were shown: (debiased) clicks per impression.
 
-    def total(values):
-        return np.bincount(place, values, minlength=n_places)
-
-    impressions = total(log.weight)
-    weight = impressions
-    if propensity is not None:
-        weight = impressions**2 / total(log.weight / propensity)
-    return DocumentLabels(query, doc, total(clicks) / impressions, weight)
+    A label weighs its impressions, times the harmonic mean of the ``divisors`` of a part of the
+    log, if these are given.
+    """
+    parts = log.chunks(whole_queries=True)
+    return DocumentLabels(*_joined(_labels_of(part, divisors) for part in parts))
 
 
-def examples_of(log, labels):
-    """Training rows of labels: the features of each, and the labels, one row per version.
+def _labels_of(log, divisors):
+    (query, doc), place = _documents_of(log)
+    weight = impressions = np.bincount(place, log.weight)
+    if divisors is not None:
+        weight = impressions**2 / np.bincount(place, log.weight / divisors(log))
+    return DocumentLabels(query, doc, np.bincount(place, log.clicks) / impressions, weight)
+
+
+def examples_of(log, divisors=None):
+    """Training rows of labels: the version of each, and the labels, one row per version.
 
     A document that was shown with several feature vectors is several rows with its label, which
     divide its weight by their impressions.
     """
-    pair, version, share = log.versions_of(labels.query, labels.doc)
-    return version, DocumentLabels(
-        labels.query[pair], labels.doc[pair], labels.label[pair], labels.weight[pair] * share
-    )
+
+    def examples(part):
+        labels = _labels_of(part, divisors)
+        pair, version, share = part.versions_of(labels.query, labels.doc)
+        query, doc, label, weight = (values[pair] for values in labels)
+        return version, query, doc, label, weight * share
+
+    version, *labels = _joined(map(examples, log.chunks(whole_queries=True)))
+    return version, DocumentLabels(*labels)
+
+
+def _joined(parts):
+    """Columns of several parts, one after the other."""
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def label_table(log, clicks):
     """One row per document of a query: ids, clicks, impressions and label."""
-    labels = document_labels(log, clicks)
-    raw = document_labels(log, log.clicks)
+    labels = document_labels(replace(log, clicks=clicks))
+    raw = document_labels(log)
     return pd.DataFrame(
         {
             "qid": log.query_ids[labels.query],
@@ -396,11 +416,9 @@ def label_table(log, clicks):
 
 
 def _documents_of(log):
-    """Distinct (query, doc) pairs, the place of each row among them, and their number."""
-    pair = pair_codes(log.query, log.doc, log.n_docs)
-    key = np.unique(pair)  # in less memory than by hashes
-    place = np.searchsorted(key, pair)
-    return np.divmod(key, log.n_docs), place, len(key)
+    """Distinct (query, doc) pairs, and the place of each row among them."""
+    key, place = np.unique(pair_codes(log.query, log.doc, log.n_docs), return_inverse=True)
+    return np.divmod(key, log.n_docs), place
 
 
 def warn_about_weights(log, *, clip=None, queries=True):
@@ -410,7 +428,7 @@ def warn_about_weights(log, *, clip=None, queries=True):
     weight = 1 / (propensity if clip is None else np.maximum(propensity, clip))
     if not len(clicks) or _warn_about_few_clicks(clicks, weight) or not queries:
         return
-    n_queries, n_clicks = len(np.unique(log.query[clicked])), clicks.sum()
+    n_queries, n_clicks = np.count_nonzero(log.by_query(log.clicks)), clicks.sum()
     sample = (clicks @ weight) ** 2 / (clicks @ weight**2)
     if sample < min(_SMALL_SHARE * n_clicks, _SMALL_SAMPLE * n_queries):
         warn_user(

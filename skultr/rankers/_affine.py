@@ -209,7 +209,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
-        training, _ = log.tempered(self.traffic_exponent)
+        training = log.tempered(self.traffic_exponent)
         with self._seeded():
             self._fit_clicks(training, task)
             self._remember_trust(log)

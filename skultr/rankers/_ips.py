@@ -3,7 +3,7 @@ correct clicks that a fit compares."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,6 @@ from .._torch._lists import LOSSES
 from .._torch._net import NeuralEstimator
 from ..propensity._source import (
     debias_clicks,
-    document_labels,
     examples_of,
     label_table,
 )
@@ -122,9 +121,8 @@ class _WeightedRanker(LearnerRanker):
         return log.clicks
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
-        clicks = self._weighted_clicks(log)
-        log, factor = log.tempered(self.traffic_exponent)
-        version, labels = examples_of(log, document_labels(log, clicks * factor))
+        log = replace(log, clicks=self._weighted_clicks(log))
+        version, labels = examples_of(log.tempered(self.traffic_exponent))
         return fit_learner(
             self.estimator,
             log.features[version],
@@ -145,20 +143,9 @@ class NaiveRanker(_WeightedRanker):
 
     Parameters
     ----------
-    loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
-        Listwise, pointwise (two) or pairwise (two) loss of the network.
-    estimator : estimator, default=None
-        Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
-        takes ``sample_weight``. See :ref:`learners`.
+    {learner}
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes
@@ -222,20 +209,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
-    loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
-        Listwise, pointwise (two) or pairwise (two) loss of the network.
-    estimator : estimator, default=None
-        Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
-        takes ``sample_weight``. See :ref:`learners`.
+    {learner}
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes
@@ -248,19 +224,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         Label of each document: ``qid``, ``doc`` (a running number if the log has no such
         column), ``clicks``, ``impressions`` and ``label``, the debiased clicks per impression.
         Pickles leave it out.
-    examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log, one per bias factor: the
-        curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
-        factor. It comes from documents that moved or, without any, from the fitted scores.
-    propensity_
-    correction_ : {"divide", "offset"}
-        The form that was kept.
-    clip_ : float or None
-        The bound that was kept; 1 if clicks as they are were as good as any correction.
-    choice_ : DataFrame indexed by ``correction``
-        What was compared: ``loss`` per held-out click in nats, its ``excess`` over the smallest
-        with ``standard_error``, ``score_weight`` and ``examination_exponent`` (see Notes). Only if
-        there was a choice.
+    {corrections}
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision as those of ``labels_``: (Σ w)² /
         Σ w² with the weights 1 over (clipped) propensity.
@@ -435,11 +399,7 @@ class UserAwareIPSRanker(IPSRanker):
         adds bias. "auto" decides by held-out clicks, as in :class:`IPSRanker`.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS).
-    loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
-        Listwise, pointwise (two) or pairwise (two) loss of the network.
-    estimator : estimator, default=None
-        Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
-        takes ``sample_weight``. See :ref:`learners`.
+    {learner}
 
     Other Parameters
     ----------------
@@ -461,19 +421,7 @@ class UserAwareIPSRanker(IPSRanker):
     examination_ : DataFrame
         Mean propensity used for each bias factor (index ``bias``): ``examination``, relative to
         that of the first factor, with ``impressions`` and ``clicks``.
-    examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log, one per bias factor: the
-        curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
-        factor. It comes from documents that moved or, without any, from the fitted scores.
-    propensity_
-    correction_ : {"divide", "offset"}
-        The form that was kept.
-    clip_ : float or None
-        The bound that was kept; 1 if clicks as they are were as good as any correction.
-    choice_ : DataFrame indexed by ``correction``
-        What was compared: ``loss`` per held-out click in nats, its ``excess`` over the smallest
-        with ``standard_error``, ``score_weight`` and ``examination_exponent`` (see Notes). Only if
-        there was a choice.
+    {corrections}
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision as those of ``labels_``: (Σ w)² /
         Σ w² with the weights 1 over (clipped) propensity.
@@ -527,8 +475,8 @@ class UserAwareIPSRanker(IPSRanker):
 
 def _clicks_per_query(log):
     """Effective number of clicks that are divided, per query with clicks."""
-    debiased = debias_clicks(log)
-    return debiased.effective_sample_size / max(len(np.unique(log.query[log.clicks > 0])), 1)
+    n_queries = np.count_nonzero(log.by_query(log.clicks))
+    return debias_clicks(log).effective_sample_size / max(n_queries, 1)
 
 
 #: Name of the correction that leaves the clicks as they are.
@@ -553,13 +501,12 @@ class Correction:
 
     def target(self, log: ClickLog, validation: ClickLog | None = None) -> ListTarget:
         """What a network is fitted to, and stopped by if there is a log for validation."""
-        propensity = log.propensity
-        if self.clip is not None:
-            propensity = np.maximum(propensity, self.clip)
+        least = self.clip or 0.0
         stopping = None if validation is None else self.target(validation)
         if self.form == "offset":
-            return ListTarget(log.clicks, propensity, validation=stopping)
-        return ListTarget(log.clicks / propensity, validation=stopping)
+            return ListTarget(log.clicks, np.maximum(log.propensity, least), validation=stopping)
+        clicks = log.by_chunk(lambda part: part.clicks / np.maximum(part.propensity, least))
+        return ListTarget(clicks, validation=stopping)
 
 
 def corrections(form: str, clip: str | float | None) -> list[Correction]:

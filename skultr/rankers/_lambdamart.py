@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -269,8 +269,8 @@ class LambdaMARTRanker(PropensityRanker):
         callbacks = [_report_rounds(self, task)]
         if self.debiasing == "lightgbm":
             warn_about_one_row_pages(log, "debiasing='lightgbm'", "debiasing='user-aware'")
-            settings["num_leaves"] = self._leaves(document_labels(log, log.clicks).label)
-            data = _listed(log.tempered(self.traffic_exponent)[0], booster_columns(self))
+            settings["num_leaves"] = self._leaves(document_labels(log).label)
+            data = _listed(log.tempered(self.traffic_exponent), booster_columns(self))
             self._remember(lgb.train(settings, data, self.n_estimators, callbacks=callbacks))
             return
         documents = self._documents(log)
@@ -351,12 +351,10 @@ class LambdaMARTRanker(PropensityRanker):
 
     def _documents(self, log):
         """One row per (query, shown version): the label of its document, its own examinations."""
+        divisors = None
         if self._uses_propensities:
-            clicks, propensity = self._debiased_clicks(log), self._divisors(log)
-        else:
-            clicks, propensity = log.clicks, None
-        labels = document_labels(log, clicks, propensity)
-        version, labels = examples_of(log, labels)
+            log, divisors = replace(log, clicks=self._debiased_clicks(log)), self._divisors
+        version, labels = examples_of(log, divisors)
         weight = labels.weight * log.traffic_factors(self.traffic_exponent)[labels.query]
         order = order_by_query(log.features[version], labels.query)[0]
         return _Documents(

@@ -17,7 +17,7 @@ from .._torch._lists import ListLoss, loss_by_row, propensity_ratio_loss, sum_of
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..identifiability._graph import warn_unless_identifiable
-from ..propensity._source import document_labels, examples_of
+from ..propensity._source import examples_of
 from ._ips import LearnerRanker
 from ._learners import PairObjective, booster_columns, fit_learner
 from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages
@@ -66,14 +66,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         Regularisation: the larger p is, the closer all ratios are to 1. Published implementations
         use 0, with which the two ratios can diverge.
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
         Early stopping by the mean loss of the weighted pairs of held-out queries.
     device, random_state, verbose
 
@@ -183,7 +176,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     def _fit_ratios(self, log, task, known=None):
         """Train, with the ``known`` ratios if there are any."""
         reference = int(np.bincount(log.bias, log.weight).argmax())
-        training, _ = log.tempered(self.traffic_exponent)
+        training = log.tempered(self.traffic_exponent)
         with self._seeded():
             network = self._network(log.features, constant=False)
             module = PairDebiasModule(network, len(log.bias_values), reference, self.p)
@@ -354,14 +347,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     estimator : LightGBM ranker, default=None
         Learner to use instead of a network; the loss above replaces its objective.
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes
@@ -424,7 +410,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         log, hits, misses = self._pair_weights(log)
-        version, labels = examples_of(log, document_labels(log, log.clicks))
+        version, labels = examples_of(log)
         pairs = _pairs_of_examples(log, hits, misses, labels.query, version)
         return fit_learner(
             self.estimator,
@@ -440,7 +426,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     def _pair_weights(self, log):
         """The log, and two numbers per row; the weight of a pair is the product of one of each."""
         clicks = self._debiased_clicks(log)
-        _, factor = log.tempered(self.traffic_exponent)
+        factor = log.traffic_factors(self.traffic_exponent)[log.query]
         hits = clicks * factor / _ideal_dcg(log)[log.list_]
         return log, hits, (1 - log.click_rate) * self._divisors(log)
 

@@ -229,12 +229,13 @@ def told_curve(log: ClickLog) -> Floats | None:
 
     None if rows of one factor differ, or if one is never examined: it has no ratio to others.
     """
-    propensity, bias = log.propensity, log.bias
     curve = np.ones(len(log.bias_values))
-    curve[bias] = propensity
-    if not curve.all():
-        return None
-    return curve if np.allclose(curve[bias], propensity, rtol=1e-6) else None
+    for part in log.chunks():
+        curve[part.bias] = part.propensity
+    is_curve = curve.all() and all(
+        np.allclose(curve[part.bias], part.propensity, rtol=1e-6) for part in log.chunks()
+    )
+    return curve if is_curve else None
 
 
 def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> Implied:

@@ -559,19 +559,17 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         given = RowsOfLog(X, of_clicks, sample_weight, roles)
         propensity = self._propensities(given, fit=reset)
         roles = given.roles if propensity is None else {**given.roles, "propensity": propensity}
-        rows = read(X, of_clicks, sample_weight, roles, reads=self._roles_read)
+        rows = [read(X, of_clicks, sample_weight, roles, reads=self._roles_read)]
         if table is None:
-            rows.warn_about_features(features, names)
+            rows[0].warn_about_features(features, names)
         settings = {"table": table, "candidates": self._learns_from_never_shown}
-        if clicks is None:
-            log = sort_into_lists(rows, features, reuse=own, **settings)
-            del rows  # whose codes take more memory than the log
-            return self._merged(log)
         clicked = None
-        if self._learns_examination:
-            clicked = self._merged(sort_into_lists(rows, features, **settings))
-        log = sort_into_lists(rows.of_outcome(y), features, reuse=own, **settings)
-        log = self._merged(log)
+        if clicks is not None:
+            if self._learns_examination:
+                clicked = self._merged(sort_into_lists(rows[0], features, **settings))
+            rows = [rows[0].of_outcome(y)]
+        # Nothing else holds the rows, whose codes take more memory than the log.
+        log = self._merged(sort_into_lists(rows.pop(), features, reuse=own, **settings))
         if clicked is not None:
             self._click_log = replace(clicked, features=log.features)
         return log

@@ -409,7 +409,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _fit_vectors(self, log, task):
         """Observation embeddings; the network gives relevance embeddings afterwards."""
-        training, _ = log.tempered(self.traffic_exponent)
+        training = log.tempered(self.traffic_exponent)
         fitted = []
         for _ in range(self.n_networks):
             self._fit_one(training, task)

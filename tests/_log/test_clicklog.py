@@ -138,12 +138,13 @@ def test_tempered_traffic(exponent):
     log, clicks = small_log()
     log["impressions"] = 1 + 100 * (log["qid"] == 0)
     made = make(log, clicks)
-    tempered, factor = made.tempered(exponent)
+    tempered = made.tempered(exponent)
     np.testing.assert_allclose(tempered.click_rate, made.click_rate)
     np.testing.assert_allclose(tempered.weight.sum(), made.weight.sum())
     traffic = np.bincount(made.query, made.weight), np.bincount(made.query, tempered.weight)
     ratio = np.log(traffic[1][0] / traffic[1][1]) / np.log(traffic[0][0] / traffic[0][1])
     assert ratio == pytest.approx(exponent, abs=1e-9)
+    factor = made.traffic_factors(exponent)[made.query]
     np.testing.assert_allclose(factor, tempered.weight / made.weight)
 
 
@@ -367,6 +368,11 @@ def test_chunks_are_the_log(max_rows):
     lengths = np.concatenate([np.diff(part.offsets) for part in chunks])
     np.testing.assert_array_equal(lengths, np.diff(made.offsets))
     assert all(part.n_rows <= max_rows or part.n_lists == 1 for part in chunks)
+    queries = [part.query_of_list for part in made.chunks(max_rows, whole_queries=True)]
+    np.testing.assert_array_equal(np.concatenate(queries), made.query_of_list)
+    assert sum(len(np.unique(each)) for each in queries) == len(np.unique(made.query_of_list))
+    doubled = made.by_chunk(lambda part: 2 * part.clicks, max_rows=max_rows)
+    np.testing.assert_array_equal(doubled, 2 * made.clicks)
 
 
 def test_select_queries_keeps_whole_lists():

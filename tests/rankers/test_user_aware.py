@@ -274,7 +274,7 @@ def test_pairs_of_examples_are_those_of_the_lists(random_order):
     ranker = PRSRanker(propensity=[1.0, 0.5, 0.2], **FAST)
     read = ranker._read_log(log, clicks, None, dict.fromkeys(FIT_ROLES))
     read, hits, misses = ranker._pair_weights(read)
-    labels = document_labels(read, read.clicks)
+    labels = document_labels(read)
     winner, loser, weight = _pairs_of_examples(read, hits, misses, labels.query, labels.doc)
     found = {
         (labels.doc[i], labels.doc[j]): value
