@@ -148,22 +148,55 @@ def misspecified(cell, settings, seed):
 BETA, OMEGA, UNIT = np.array([1, -0.5, 0.3, 0]), np.array([0.8, 0.2, -0.4, 0.5]), 0.08
 
 
-def selection_world(impressions, rho, seed, n_queries=500, n_documents=20):
+#: Thresholds for each document and random positions, and worlds in which one thing is otherwise.
+KINDS = (
+    *("plain", "served order", "rare clicks", "by rank"),
+    *("heavy tails", "skew errors", "uneven traffic"),
+)
+
+
+def selection_world(impressions, rho, seed, kind="plain", n_queries=500, n_documents=20):
     """A log that follows the model, selection by a threshold per document, at random positions."""
     rng = np.random.default_rng(seed)
     n = n_queries * n_documents
     X = rng.normal(size=(n, 4))
     error = rng.normal(size=n)
     other = rho * error + np.sqrt(1 - rho**2) * rng.normal(size=n)
-    relevance = np.clip(0.5 + UNIT * (X @ BETA + error), 0, 1)
-    shown = X @ OMEGA - 0.8 + other > 0
+    if kind == "heavy tails":
+        error /= np.sqrt(rng.chisquare(5, n) / 3)
+    if kind == "skew errors":
+        error = (np.exp(0.5 * error) - np.exp(0.125)) / np.sqrt(np.exp(0.5) - np.exp(0.25))
+    level, unit = (0.15, 0.03) if kind == "rare clicks" else (0.5, UNIT)
+    relevance = np.clip(level + unit * (X @ BETA + error), 0, 1)
     log = pd.DataFrame(X, columns=list("abcd"))
     log["qid"], log["doc"] = np.repeat(np.arange(n_queries), n_documents), np.arange(n)
     log["impressions"] = impressions
-    order = pd.Series(np.where(shown, rng.random(n), np.nan))
-    log["position"] = order.groupby(log["qid"]).rank()
+    if kind == "uneven traffic":
+        log["impressions"] = np.repeat(rng.geometric(1 / impressions, n_queries), n_documents)
+    latent = X @ OMEGA - 0.8 + other
+    shown = latent > 0
+    if kind == "by rank":
+        shown = pd.Series(latent).groupby(log["qid"]).rank(ascending=False).to_numpy() <= 6
+    order = -latent if kind == "served order" else rng.random(n)
+    log["position"] = pd.Series(np.where(shown, order, np.nan)).groupby(log["qid"]).rank()
     chance = relevance / log["position"].fillna(1)
-    return log, np.where(shown, rng.binomial(impressions, chance) / impressions, 0.0)
+    rate = rng.binomial(log["impressions"], chance) / log["impressions"]
+    return log, np.where(shown, rate, 0.0)
+
+
+def estimates(cell, settings, seed):
+    """Mean squared errors of the coefficients with gamma 0, estimated, and likeliest."""
+    kind, unit = cell["world"], 0.03 if cell["world"] == "rare clicks" else UNIT
+    log, rate = selection_world(cell["impressions"], cell["rho"], FIRST_SEED + seed, kind)
+    known = {"propensity": 1 / np.arange(1, int(log["position"].max()) + 1), **ROWS}
+    known.update(scale_features=False, alpha=0.0)
+    estimate = CLDRanker(**known, gamma="estimate").fit(log, rate)
+    likeliest = estimate.gamma_profile_["log_likelihood"].idxmax()
+    found = {"estimate": estimate}
+    for name, gamma in {"gamma 0": 0.0, "likeliest": likeliest}.items():
+        found[name] = CLDRanker(**known, gamma=gamma).fit(log, rate)
+    for name, ranker in found.items():
+        yield {"method": name, "squared": np.mean((ranker.coef_ / unit - BETA) ** 2)}
 
 
 def click_noise(cell, settings, seed):
@@ -272,6 +305,14 @@ PAGE = Page(
             over={"impressions": (20, 200, 100_000), "rho": (0.0, 0.5)},
             by=("method",),
             runs=40,
+        ),
+        measured(
+            estimates,
+            "Estimates of gamma in several worlds",
+            ("squared",),
+            over={"world": KINDS, "impressions": (20, 200), "rho": (0.0, 0.5)},
+            by=("method",),
+            runs=6,
         ),
         measured(
             ensembles,

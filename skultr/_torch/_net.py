@@ -161,19 +161,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         return {"max_epochs": self.max_epochs, **(self.net_params or {})}["max_epochs"]
 
     def _network(self, features, n_out=1, *, constant=True):
-        """An untrained scoring network for these training documents, with their scaling.
+        """The scaling and an untrained scoring network for these training documents.
 
-        Parameters
-        ----------
-        features : ndarray of shape (n_docs, n_features)
-        n_out : int
-        constant : bool
-            Whether the loss determines a constant that is added to all scores. If it only compares
-            documents, the last bias is 0: otherwise rounding errors would move it in training.
-
-        Returns
-        -------
-        network : torch.nn.Sequential of the scaling (or identity) and the scoring network
+        If the loss only compares documents, it determines no ``constant`` added to all scores: the
+        last bias is then 0, because rounding errors would move it in training.
         """
         scaling = self._feature_scaling(features)
         n_features = n_outputs_of(scaling, features)
@@ -258,31 +249,14 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         held_out=None,
         validation=None,
     ):
-        """Train ``module`` on the lists of ``log``.
+        """Train ``module`` on the lists of ``log``; sets what describes a trained network.
 
-        Sets ``network_``, ``net_``, ``history_`` and ``n_iter_`` at the end.
-
-        Parameters
-        ----------
-        module : torch.nn.Module with ``network``, as :meth:`_network` gives it
-            ``forward(batch)`` receives a ``ListBatch`` with scaled features.
-        criterion : torch.nn.Module
-            ``forward(outputs, batch)`` is the loss, a scalar.
-        log : ClickLog
-        clicks : ndarray of shape (n_rows,)
-            Target of each row.
-        click_only : bool
-            Lists without clicks contribute nothing and may be left out.
-        task : FitTask
-            The fit that scikit-learn's callbacks are informed about.
-        param_groups : list of (str, dict)
-            Parameter names and their optimizer settings, as in skorch.
-        callbacks : list of (str, skorch.callbacks.Callback)
-            Callbacks of the method itself.
-        held_out : ndarray of shape (n_queries,), bool, default=None
-            Queries for early stopping; by default :meth:`_held_out_queries` draws them.
-        validation : ClickLog, default=None
-            Another log for early stopping, with the target of each row as its clicks.
+        ``module(batch)`` receives a ``ListBatch`` with scaled features, and ``criterion(outputs,
+        batch)`` is the loss. With ``click_only``, lists without ``clicks``, the targets of the
+        rows, contribute nothing and may be left out. ``param_groups`` are names of parameters and
+        their optimizer settings, as in skorch. Early stopping is by the queries ``held_out``, by
+        default those of :meth:`_held_out_queries`, or by the log ``validation``, with the target
+        of each row as its clicks.
         """
         if self._earlier is not None:
             module.load_state_dict(self._earlier.module.state_dict())

@@ -1,4 +1,4 @@
-"""What neural estimators share, described once: parameters and fitted attributes.
+"""What neural estimators share, described once: parameters, fitted attributes, and passages.
 
 A class names the shared ones in groups, under "Other Parameters" and "Attributes", with what is
 special to it. ``describe_shared_parameters`` spreads each group over one entry per name, with
@@ -11,6 +11,8 @@ import inspect
 import re
 import textwrap
 from functools import partial
+
+from .._base._shared_text import with_shared_text
 
 #: Name -> (type, meaning); the default is that of the class.
 SHARED_PARAMETERS = {
@@ -101,12 +103,72 @@ SHARED_ATTRIBUTES = {
     ),
 }
 
+#: What several classes say alike, for a line ``{name}`` of their docstrings.
+SHARED_PASSAGES = {
+    "network": """Other Parameters
+----------------
+hidden_layer_sizes, dropout, normalization, module, scale_features
+    This and those below are shared by all neural rankers, see
+    :ref:`network_parameters`.
+learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
+traffic_exponent
+early_stopping, validation_fraction, n_iter_no_change""",
+    "examination": """examination : {"auto", "table", "network"}, default="auto"
+    Where examination comes from, for a network. "network" is the published method: what the
+    network does not explain. If production ranked by more than the features, that is too
+    steep, and the more so the more clicks there are. "table" compares the clicks of the same
+    documents at several positions, and takes no features; the log must connect all bias
+    factors. "auto" takes the table where documents moved and the network elsewhere, weighted
+    by their precision. With "table", and with "auto" if documents moved, the network is then""",
+    "confounding": """Raises
+------
+NotIdentifiableError
+    With ``examination="table"``, if no clicked document connects some bias factors.
+
+Warns
+-----
+NotIdentifiableWarning
+    If the log does not determine relevance.
+AssumptionWarning
+    If production knew more than the features: the examination of the network differs from
+    that of the documents that moved, by more than chance and by 15 % on average.""",
+    "refits": r"""Notes
+-----
+Held-out clicks choose between three refits, as in :class:`IPSRanker`: examination as an
+offset, :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`, as it is or raised to at least
+0.1, and clicks as they are, which stay unless a correction is better by one standard error.
+If documents do not connect all bias factors, the raised offset is taken, because held-out
+clicks would confirm any examination. If no document moved, there is no refit.
+
+Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
+are compared across pages, with the logarithm of their impressions as a further offset.""",
+    "learner": """loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
+    Listwise, pointwise (two) or pairwise (two) loss of the network.
+estimator : estimator, default=None
+    Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
+    takes ``sample_weight``. See :ref:`learners`.""",
+    "corrections": """examination_comparison_ : DataFrame
+    Only for propensities that were not estimated from this log, one per bias factor: the
+    curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
+    factor. It comes from documents that moved or, without any, from the fitted scores.
+propensity_
+correction_ : {"divide", "offset"}
+    The form that was kept.
+clip_ : float or None
+    The bound that was kept; 1 if clicks as they are were as good as any correction.
+choice_ : DataFrame indexed by ``correction``
+    What was compared: ``loss`` per held-out click in nats, its ``excess`` over the smallest
+    with ``standard_error``, ``score_weight`` and ``examination_exponent`` (see Notes). Only if
+    there was a choice.""",
+}
+
 _SECTION = r"{}\n-+\n(?P<groups>.*?)\n(?:\n|$)"
 _GROUP = re.compile(r"^(?P<names>\w+(?:, \w+)*)\n(?P<remark>(?: +.*\n)*)", re.MULTILINE)
 
 
 def describe_shared_parameters(cls: type) -> None:
-    """Spread the groups of shared names in the docstring over one entry per name."""
+    """Fill in shared passages, and spread groups of shared names over one entry per name."""
+    with_shared_text(**SHARED_PASSAGES)(cls)
     text = cls.__dict__.get("__doc__")
     if text is None:  # no docstring of its own, or python -OO
         return

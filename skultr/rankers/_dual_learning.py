@@ -60,13 +60,7 @@ class DLARanker(ClickRanker):
         squares, which are biased if documents have few clicks (see :ref:`embedding`).
     max_weight : float or None, default=10.0
         Upper bound on the inverse weights of both parts while they are learned together.
-    examination : {"auto", "table", "network"}, default="auto"
-        Where examination comes from, for a network. "network" is the published method: what the
-        network does not explain. If production ranked by more than the features, that is too
-        steep, and the more so the more clicks there are. "table" compares the clicks of the same
-        documents at several positions, and takes no features; the log must connect all bias
-        factors. "auto" takes the table where documents moved and the network elsewhere, weighted
-        by their precision. With "table", and with "auto" if documents moved, the network is then
+    {examination}
         trained afresh, listwise with that examination (see Notes).
     examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
         Examination that the fit of an embedding starts from: uniform draws in [0, 1] by
@@ -75,14 +69,7 @@ class DLARanker(ClickRanker):
         matter; if not, it decides the scale of each component of bias factors.
         In Chen et al. (2024), "ones" is DLA_I and "random" is DLA_R.
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes
@@ -101,29 +88,9 @@ class DLARanker(ClickRanker):
         ``doc``. Relevance is determined up to a common scale.
     network_, net_, history_, n_iter_, n_features_in_, feature_names_in_
 
-    Raises
-    ------
-    NotIdentifiableError
-        With ``examination="table"``, if no clicked document connects some bias factors.
+    {confounding}
 
-    Warns
-    -----
-    NotIdentifiableWarning
-        If the log does not determine relevance.
-    AssumptionWarning
-        If production knew more than the features: the examination of the network differs from
-        that of the documents that moved, by more than chance and by 15 % on average.
-
-    Notes
-    -----
-    Held-out clicks choose between three refits, as in :class:`IPSRanker`: examination as an
-    offset, :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`, as it is or raised to at least
-    0.1, and clicks as they are, which stay unless a correction is better by one standard error.
-    If documents do not connect all bias factors, the raised offset is taken, because held-out
-    clicks would confirm any examination. If no document moved, there is no refit.
-
-    Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
-    are compared across pages, with the logarithm of their impressions as a further offset.
+    {refits}
 
     References
     ----------
@@ -236,13 +203,7 @@ class RegressionEMRanker(ClickRanker):
         few clicks, and the binomial likelihood otherwise. The published objective is always the
         binomial likelihood, which is biased if documents have few clicks (see
         :ref:`embedding`).
-    examination : {"auto", "table", "network"}, default="auto"
-        Where examination comes from, for a network. "network" is the published method: what the
-        network does not explain. If production ranked by more than the features, that is too
-        steep, and the more so the more clicks there are. "table" compares the clicks of the same
-        documents at several positions, and takes no features; the log must connect all bias
-        factors. "auto" takes the table where documents moved and the network elsewhere, weighted
-        by their precision. With "table", and with "auto" if documents moved, the network is then
+    {examination}
         trained afresh, listwise with that examination (see Notes).
     examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
         Examination that the fit of an embedding starts from: uniform draws in [0, 1] by
@@ -250,14 +211,7 @@ class RegressionEMRanker(ClickRanker):
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
         Early stopping by the cross-entropy of the clicks of held-out queries.
     device, random_state, verbose
 
@@ -281,29 +235,9 @@ class RegressionEMRanker(ClickRanker):
         Number of epochs run, or of Newton steps.
     n_features_in_, feature_names_in_
 
-    Raises
-    ------
-    NotIdentifiableError
-        With ``examination="table"``, if no clicked document connects some bias factors.
+    {confounding}
 
-    Warns
-    -----
-    NotIdentifiableWarning
-        If the log does not determine relevance.
-    AssumptionWarning
-        If production knew more than the features: the examination of the network differs from
-        that of the documents that moved, by more than chance and by 15 % on average.
-
-    Notes
-    -----
-    Held-out clicks choose between three refits, as in :class:`IPSRanker`: examination as an
-    offset, :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`, as it is or raised to at least
-    0.1, and clicks as they are, which stay unless a correction is better by one standard error.
-    If documents do not connect all bias factors, the raised offset is taken, because held-out
-    clicks would confirm any examination. If no document moved, there is no refit.
-
-    Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
-    are compared across pages, with the logarithm of their impressions as a further offset.
+    {refits}
 
     References
     ----------
@@ -347,13 +281,7 @@ class TwoTowerRanker(ClickRanker):
         few clicks, and the binomial likelihood otherwise. The published objective is always the
         binomial likelihood, which is biased if documents have few clicks (see
         :ref:`embedding`). With the additive link it is always the binomial likelihood.
-    examination : {"auto", "table", "network"}, default="auto"
-        Where examination comes from, for a network. "network" is the published method: what the
-        network does not explain. If production ranked by more than the features, that is too
-        steep, and the more so the more clicks there are. "table" compares the clicks of the same
-        documents at several positions, and takes no features; the log must connect all bias
-        factors. "auto" takes the table where documents moved and the network elsewhere, weighted
-        by their precision. With "table", and with "auto" if documents moved, the network is then
+    {examination}
         trained afresh, listwise with that examination (see Notes). The additive link knows the
         network only.
     examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
@@ -362,14 +290,7 @@ class TwoTowerRanker(ClickRanker):
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
         Early stopping by the cross-entropy of the clicks of held-out queries.
     device, random_state, verbose
 
@@ -392,29 +313,9 @@ class TwoTowerRanker(ClickRanker):
         Number of epochs run, or of Newton steps.
     n_features_in_, feature_names_in_
 
-    Raises
-    ------
-    NotIdentifiableError
-        With ``examination="table"``, if no clicked document connects some bias factors.
+    {confounding}
 
-    Warns
-    -----
-    NotIdentifiableWarning
-        If the log does not determine relevance.
-    AssumptionWarning
-        If production knew more than the features: the examination of the network differs from
-        that of the documents that moved, by more than chance and by 15 % on average.
-
-    Notes
-    -----
-    Held-out clicks choose between three refits, as in :class:`IPSRanker`: examination as an
-    offset, :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`, as it is or raised to at least
-    0.1, and clicks as they are, which stay unless a correction is better by one standard error.
-    If documents do not connect all bias factors, the raised offset is taken, because held-out
-    clicks would confirm any examination. If no document moved, there is no refit.
-
-    Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
-    are compared across pages, with the logarithm of their impressions as a further offset.
+    {refits}
 
     References
     ----------

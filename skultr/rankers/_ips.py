@@ -143,20 +143,9 @@ class NaiveRanker(_WeightedRanker):
 
     Parameters
     ----------
-    loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
-        Listwise, pointwise (two) or pairwise (two) loss of the network.
-    estimator : estimator, default=None
-        Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
-        takes ``sample_weight``. See :ref:`learners`.
+    {learner}
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes
@@ -220,20 +209,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
-    loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
-        Listwise, pointwise (two) or pairwise (two) loss of the network.
-    estimator : estimator, default=None
-        Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
-        takes ``sample_weight``. See :ref:`learners`.
+    {learner}
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes
@@ -246,19 +224,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         Label of each document: ``qid``, ``doc`` (a running number if the log has no such
         column), ``clicks``, ``impressions`` and ``label``, the debiased clicks per impression.
         Pickles leave it out.
-    examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log, one per bias factor: the
-        curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
-        factor. It comes from documents that moved or, without any, from the fitted scores.
-    propensity_
-    correction_ : {"divide", "offset"}
-        The form that was kept.
-    clip_ : float or None
-        The bound that was kept; 1 if clicks as they are were as good as any correction.
-    choice_ : DataFrame indexed by ``correction``
-        What was compared: ``loss`` per held-out click in nats, its ``excess`` over the smallest
-        with ``standard_error``, ``score_weight`` and ``examination_exponent`` (see Notes). Only if
-        there was a choice.
+    {corrections}
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision as those of ``labels_``: (Σ w)² /
         Σ w² with the weights 1 over (clipped) propensity.
@@ -433,11 +399,7 @@ class UserAwareIPSRanker(IPSRanker):
         adds bias. "auto" decides by held-out clicks, as in :class:`IPSRanker`.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS).
-    loss : {"softmax", "bce", "mse", "pairwise", "lambda"}, default="softmax"
-        Listwise, pointwise (two) or pairwise (two) loss of the network.
-    estimator : estimator, default=None
-        Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
-        takes ``sample_weight``. See :ref:`learners`.
+    {learner}
 
     Other Parameters
     ----------------
@@ -459,19 +421,7 @@ class UserAwareIPSRanker(IPSRanker):
     examination_ : DataFrame
         Mean propensity used for each bias factor (index ``bias``): ``examination``, relative to
         that of the first factor, with ``impressions`` and ``clicks``.
-    examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log, one per bias factor: the
-        curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
-        factor. It comes from documents that moved or, without any, from the fitted scores.
-    propensity_
-    correction_ : {"divide", "offset"}
-        The form that was kept.
-    clip_ : float or None
-        The bound that was kept; 1 if clicks as they are were as good as any correction.
-    choice_ : DataFrame indexed by ``correction``
-        What was compared: ``loss`` per held-out click in nats, its ``excess`` over the smallest
-        with ``standard_error``, ``score_weight`` and ``examination_exponent`` (see Notes). Only if
-        there was a choice.
+    {corrections}
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision as those of ``labels_``: (Σ w)² /
         Σ w² with the weights 1 over (clipped) propensity.

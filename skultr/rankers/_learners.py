@@ -70,14 +70,9 @@ class LambdaObjective:
     :math:`d = 1 / \log_2(1 + \mathrm{rank})` of nDCG at the current ranks, held fixed. The weight
     of a pair, :math:`w_{ij}`, is the harmonic mean of the weights of its documents.
 
-    Parameters
-    ----------
-    truncation_level : int or None, default=30
-        Only pairs in which at least one document has a rank up to this number count; None counts
-        all pairs.
+    Only pairs in which at least one document has a rank up to ``truncation_level`` count; None
+    counts all pairs.
 
-    Notes
-    -----
     LambdaMART counts a pair once, as a win of the document with the higher label, in proportion to
     the difference of the labels. Noise then always adds wins. Here both documents win, in
     proportion to their labels, so that the sum is linear in the labels and noise averages out.
@@ -113,14 +108,7 @@ class PairObjective:
     :math:`-\sum_{(i,j)} W_{ij} |d_i - d_j| \log\sigma(s_i - s_j)`, with the discounts of
     :class:`LambdaObjective`.
 
-    Parameters
-    ----------
-    winner, loser : ndarray of shape (n_pairs,), int
-        Rows; both of one query.
-    pair_weight : ndarray of shape (n_pairs,)
-        At least 0.
-    truncation_level : int or None, default=30
-        As in :class:`LambdaObjective`.
+    ``winner`` and ``loser`` are rows, both of one query; no weight is negative.
     """
 
     winner: Ints
@@ -245,36 +233,13 @@ def fit_learner(
 ) -> Any:
     """Fit a clone of an estimator to one (debiased) label per (query, document).
 
-    Parameters
-    ----------
-    estimator : estimator
-        A LightGBM ranker, any regressor whose ``fit`` takes ``sample_weight``, or a Pipeline that
-        ends in one of these. A LightGBM ranker compares the documents of a query: its objectives
-        ``"lambdarank"`` and ``"rank_xendcg"`` are replaced by :class:`LambdaObjective` and
-        :class:`SoftmaxObjective`, which take fractional labels and queries of any length.
-    features : ndarray of shape (n_rows, n_features)
-    labels, weight : ndarray of shape (n_rows,)
-        Labels may be fractional and exceed 1.
-    query : ndarray of shape (n_rows,), int
-        Codes, in any order.
-    random_state : int
-        Seed of the estimator, or of the steps of the Pipeline, unless they have one of their own.
-    columns : dict, default=None
-        What :func:`booster_columns` gives: names and categories of the features for a LightGBM
-        estimator that is no step of a Pipeline.
-    objective : callable, default=None
-        Objective of a LightGBM ranker that replaces its own, such as a :class:`PairObjective`
-        whose rows are those of ``features``.
-
-    Returns
-    -------
-    estimator : estimator
-
-    Raises
-    ------
-    ValueError
-        If the estimator is a classifier, if its ``fit`` takes no ``sample_weight``, or if there is
-        an ``objective`` and it is not a LightGBM ranker.
+    The estimator is a LightGBM ranker, any regressor whose ``fit`` takes ``sample_weight``, or a
+    Pipeline that ends in one of these. A LightGBM ranker compares the documents of a query: its
+    objectives ``"lambdarank"`` and ``"rank_xendcg"`` are replaced by :class:`LambdaObjective` and
+    :class:`SoftmaxObjective`, which take fractional labels and queries of any length. An
+    ``objective``, such as a :class:`PairObjective` of the rows of ``features``, replaces any.
+    Labels may be fractional and exceed 1; ``columns`` is what :func:`booster_columns` gives, for a
+    LightGBM estimator that is no step of a Pipeline.
     """
     estimator = seeded_clone(estimator, random_state)
     last = estimator
@@ -374,13 +339,7 @@ def order_by_query(features: NDArray[Any], query: Ints) -> tuple[Ints, Ints]:
 
 
 def _fit_transformers(pipeline, features, labels):
-    """Fit all steps but the last, without weights, which some transformers do not take.
-
-    Returns
-    -------
-    features : ndarray
-        The input of the last step.
-    """
+    """Fit all steps but the last, without weights; gives the input of the last step."""
     if len(pipeline) == 1:
         return features
     transformers = pipeline[:-1]

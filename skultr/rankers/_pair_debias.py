@@ -66,14 +66,7 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         Regularisation: the larger p is, the closer all ratios are to 1. Published implementations
         use 0, with which the two ratios can diverge.
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
         Early stopping by the mean loss of the weighted pairs of held-out queries.
     device, random_state, verbose
 
@@ -354,14 +347,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     estimator : LightGBM ranker, default=None
         Learner to use instead of a network; the loss above replaces its objective.
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes

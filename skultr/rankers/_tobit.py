@@ -401,9 +401,8 @@ def profile_gamma(
 
     best = _best(mean)
     size = rows.weight.sum() / _overdispersion(rows, model, fits)
-    interval = tuple(
-        _end_of_interval(mean, best, end, _DROP / size) for end in _GRID[:: len(_GRID) - 1]
-    )
+    ends = (_GRID[0], _GRID[-1])
+    interval = tuple(_end_of_interval(mean, best, end, _DROP / size) for end in ends)
     curve = np.array([(gamma, size * mean(gamma)) for gamma in sorted(fits)])
     return GammaProfile(fits[best], interval, curve)
 
