@@ -24,8 +24,6 @@ Source: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | AnyFr
 
 @validate_params(
     {
-        "queries": "no_validation",
-        "events": "no_validation",
         "clicks": [str, list, tuple],
         "outcomes": [str, list, tuple],
         "impressions": [StrOptions({"auto", "events", "hits"})],

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import Ridge
@@ -25,7 +25,14 @@ from ..metrics import RankingScorer, ndcg_score, perplexity_score
 from ..model_selection import QueryKFold
 from ..preprocessing import OnFeatures
 from ..rankers import IPSRanker
-from ._contract import Check, Contract, assert_probabilities, describes_a_check, run_all
+from ._user_checks import (
+    Check,
+    Contract,
+    assert_near,
+    assert_probabilities,
+    describes_a_check,
+    run_all,
+)
 
 #: A short, seeded training in one batch.
 _QUICK = {
@@ -179,8 +186,7 @@ class EstimatorContract(Contract):
     roles: list[str]
 
     def __init__(self, estimator: Any) -> None:
-        known = estimator.get_params()
-        quick = {name: value for name, value in _QUICK.items() if name in known}
+        quick = {name: _QUICK[name] for name in _QUICK.keys() & estimator.get_params().keys()}
         self.estimator = clone(estimator).set_params(**quick)
         self.log, self.clicks = self.make_log()
 
@@ -192,11 +198,6 @@ class EstimatorContract(Contract):
     def fitted(self) -> Any:
         """A clone fitted to the log as it is."""
         return self.fit(self.log, self.clicks)
-
-    def arrays(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """The features of the log, and its roles as keywords."""
-        roles = {role: self.log[role].to_numpy() for role in self.roles}
-        return self.log[self.features].to_numpy(), roles
 
 
 class ContractOfFit(EstimatorContract):
@@ -228,10 +229,8 @@ class ContractOfFit(EstimatorContract):
 
     def assert_same(self, found: NDArray[Any], message: str, *, exact: bool = False) -> None:
         """Predictions as those of the fit to the log as it is."""
-        if exact:
-            assert_array_equal(found, self.expected, err_msg=message)
-        else:
-            self.assert_close(found, self.expected, message)
+        compare = assert_array_equal if exact else self.assert_close
+        compare(found, self.expected, message)
 
     def check_row_order(self) -> None:
         order = np.random.default_rng(1).permutation(len(self.log))
@@ -242,10 +241,8 @@ class ContractOfFit(EstimatorContract):
         )
 
     def check_relabelled_ids(self) -> None:
-        other = self.fit(_relabelled(self.log), self.clicks)
-        self.assert_same(
-            other.predict(_relabelled(self.reference)), f"other ids gave another {self.fit_gives}"
-        )
+        found = self.fit(_relabelled(self.log), self.clicks).predict(_relabelled(self.reference))
+        self.assert_same(found, f"other ids gave another {self.fit_gives}")
 
     def check_annotation_is_not_read(self) -> None:
         other = self.log.assign(relevance=self.log["relevance"].to_numpy()[::-1])
@@ -267,15 +264,10 @@ class ContractOfFit(EstimatorContract):
 
     def check_pickle(self) -> None:
         expected = self.fitted.predict(self.log)
-        assert_array_equal(
-            pickle.loads(pickle.dumps(self.fitted)).predict(self.log),
-            expected,
-            err_msg=f"pickle changed the {self.values}",
-        )
-        refitted = clone(self.fitted).fit(self.log, self.clicks)
-        assert_array_equal(
-            refitted.predict(self.log), expected, err_msg=f"a fitted clone has other {self.values}"
-        )
+        found = pickle.loads(pickle.dumps(self.fitted)).predict(self.log)
+        assert_array_equal(found, expected, f"pickle changed the {self.values}")
+        found = clone(self.fitted).fit(self.log, self.clicks).predict(self.log)
+        assert_array_equal(found, expected, f"a fitted clone has other {self.values}")
 
     def check_frames_and_arrays(self) -> None:
         frames = (_other_frames(frame) for frame in (self.log, self.reference))
@@ -287,11 +279,10 @@ class ContractOfFit(EstimatorContract):
             )
         if self.columns_read - {*self.features}:  # by name, which arrays do not have
             return
-        array, roles = self.arrays()
-        given = {role: self.reference[role].to_numpy() for role in self.roles_read()}
-        fitted = self.fit(array, self.clicks, **roles)
+        array, roles = _arrays(self.log, self.features, self.roles)
+        other, given = _arrays(self.reference, self.features, self.roles_read())
         self.assert_same(
-            fitted.predict(self.reference[self.features].to_numpy(), **given),
+            self.fit(array, self.clicks, **roles).predict(other, **given),
             f"an array with keywords gave another {self.fit_gives} than the frame",
             exact=self.is_exact,
         )
@@ -320,16 +311,12 @@ class RankerContract(ContractOfFit):
     @cached_property
     def documents(self) -> pd.DataFrame:
         """Seven documents per query; the last two of each query were never shown."""
-        rng = np.random.default_rng(0)
-        n_queries, n_documents, n_shown = 12, 7, 5
-        n_rows = n_queries * n_documents
-        documents = pd.DataFrame(rng.lognormal(sigma=2.0, size=(n_rows, len(self.features))))
-        documents.columns = self.features
-        place = np.tile(np.arange(1, n_documents + 1), n_queries)
-        return documents.assign(
-            qid=np.repeat(np.arange(n_queries) * 3, n_documents),
+        rng, n_rows = np.random.default_rng(0), 12 * 7
+        features = rng.lognormal(sigma=2.0, size=(n_rows, len(self.features)))
+        return pd.DataFrame(features, columns=self.features).assign(
+            qid=np.repeat(np.arange(12) * 3, 7),
             doc=np.arange(n_rows),
-            position=np.where(place <= n_shown, place, np.nan),
+            position=np.tile([1, 2, 3, 4, 5, np.nan, np.nan], 12),
             relevance=rng.integers(0, 5, n_rows),
         )
 
@@ -341,9 +328,8 @@ class RankerContract(ContractOfFit):
             for session in range(1 + query * 5 % 9)
         ]
         log = pd.concat(parts, ignore_index=True)
-        rng = np.random.default_rng(1)
-        chance = (0.2 + 0.2 * log["relevance"]) / log["position"]
-        clicks = (rng.random(len(log)) < chance.fillna(0.0)).astype(float)
+        chance = ((0.2 + 0.2 * log["relevance"]) / log["position"]).fillna(0.0)
+        clicks = (np.random.default_rng(1).random(len(log)) < chance).astype(float)
         # Every query has a click at the top: a listwise loss ignores lists without clicks.
         clicks[log["position"].eq(1) & (log["session"] < 1_000)] = 1.0
         return log, clicks.to_numpy()
@@ -362,7 +348,7 @@ class RankerContract(ContractOfFit):
         """Equal up to a constant, which no list determines, and up to rounding."""
         spread = max(np.ptp(expected), 1e-6)
         found, expected = found - found.mean(), expected - expected.mean()
-        assert_allclose(found / spread, expected / spread, atol=1e-3, err_msg=message)
+        assert_near(found / spread, expected / spread, message, atol=1e-3)
 
     def assert_finite(self, scores: NDArray[Any], what: str) -> None:
         """All scores are numbers."""
@@ -392,22 +378,20 @@ class RankerContract(ContractOfFit):
         assert_array_equal(fitted.rank(documents), expected, "rank disagrees with predict")
         relevance = documents["relevance"].to_numpy()
         mean = ndcg_score(relevance, scores, qid=documents["qid"], k=10)
-        assert_allclose(
-            fitted.score(documents, relevance), mean, err_msg="score is not the nDCG@10 of predict"
-        )
+        found = fitted.score(documents, relevance)
+        assert_near(found, mean, "score is not the nDCG@10 of predict")
 
     def check_repeated_pages(self) -> None:
         once = ~self.log["doc"].duplicated().to_numpy()
         for columns in ([*self.log.columns], [*self.reference.columns]):
-            scores = self.fitted.predict(self.log[columns])
             expected = self.fitted.predict(self.log.loc[once, columns])
             expected = expected[pd.factorize(self.log["doc"])[0]]
-            assert_allclose(
-                scores,
+            assert_near(
+                self.fitted.predict(self.log[columns]),
                 expected,
+                "rows that repeat a document change scores: count each document once",
                 rtol=1e-5,
                 atol=1e-5 * np.ptp(expected),
-                err_msg="rows that repeat a document change scores: count each document once",
             )
 
     def check_never_shown_rows(self) -> None:
@@ -430,12 +414,8 @@ class RankerContract(ContractOfFit):
         rate = (table.pop("click") / table["impressions"]).to_numpy()
         self.assert_aggregated(table, rate)
         busy = table.pop("impressions").to_numpy() * np.where(table["qid"] % 2, 50, 1)
-        same = np.allclose(
-            self.refit(table, rate, impressions=busy),
-            self.expected,
-            atol=1e-3 * np.ptp(self.expected),
-        )
-        assert not same, "impressions do not matter"
+        found, near = self.refit(table, rate, impressions=busy), 1e-3 * np.ptp(self.expected)
+        assert not np.allclose(found, self.expected, atol=near), "impressions do not matter"
 
     def check_missing_values(self) -> None:
         if not get_tags(self.estimator).input_tags.allow_nan:
@@ -446,21 +426,23 @@ class RankerContract(ContractOfFit):
         scores = fitted.predict(log)
         self.assert_finite(scores, "a log with missing values")
         order = np.random.default_rng(0).permutation(len(log))
-        again, message = fitted.predict(log.iloc[order]), "the order of rows changed scores"
-        assert_allclose(again, scores[order], rtol=1e-4, atol=1e-6, err_msg=message)
+        again = fitted.predict(log.iloc[order])
+        assert_near(again, scores[order], "the order of rows changed scores", rtol=1e-4, atol=1e-6)
 
     def check_partial_fit(self) -> None:
         if not hasattr(self.estimator, "partial_fit"):
             return
         log, clicks = self.log, self.clicks
         ranker = clone(self.estimator).partial_fit(log, clicks)
-        scores, message = ranker.predict(log), "the first partial_fit gave another model than fit"
-        assert_allclose(scores, self.fitted.predict(log), rtol=1e-6, err_msg=message)
+        scores, expected = ranker.predict(log), self.fitted.predict(log)
+        assert_near(
+            scores, expected, "the first partial_fit gave another model than fit", rtol=1e-6
+        )
         try:
             ranker.partial_fit(log.assign(f0="text"), clicks)
         except ValueError:
-            message = "a partial_fit that failed changed the model"
-            assert_array_equal(ranker.predict(log), scores, err_msg=message)
+            found = ranker.predict(log)
+            assert_array_equal(found, scores, "a partial_fit that failed changed the model")
         else:
             raise AssertionError("partial_fit took text as a feature")
         self.assert_finite(ranker.partial_fit(log, clicks).predict(log), "a second partial_fit")
@@ -481,15 +463,12 @@ class RankerContract(ContractOfFit):
         frame = self.log[["qid", *feature_columns(self.log)]]
         unknown = frame.assign(position=99, user="unknown")
         for other in (frame, unknown, frame.astype({"f0": np.float32})):
-            scores = self.fitted.predict(other)
-            assert_allclose(
-                scores,
+            assert_near(
+                self.fitted.predict(other),
                 expected,
+                "a frame without roles, or with unknown users and positions, has other scores",
                 rtol=1e-4,
                 atol=1e-6,
-                err_msg=(
-                    "a frame without roles, or with unknown users and positions, has other scores"
-                ),
             )
 
 
@@ -530,16 +509,13 @@ class ClickModelContract(EstimatorContract):
 
     def check_predict_click(self) -> None:
         for conditional in (True, False):
-            assert_probabilities(
-                self.fitted.predict_click(self.log, self.clicks, conditional=conditional),
-                (len(self.log),),
-                f"predict_click(conditional={conditional})",
-            )
+            found = self.fitted.predict_click(self.log, self.clicks, conditional=conditional)
+            name = f"predict_click(conditional={conditional})"
+            assert_probabilities(found, (len(self.log),), name)
         hidden = self.log["position"] == _WIDTH
         log = self.log.assign(position=self.log["position"].mask(hidden))
-        assert (
-            self.fitted.predict_click(log, np.where(hidden, 0, self.clicks))[hidden] == 0
-        ).all(), "predict_click of a row that was not shown must be 0"
+        found = self.fitted.predict_click(log, np.where(hidden, 0, self.clicks))[hidden]
+        assert (found == 0).all(), "predict_click of a row that was not shown must be 0"
 
     def check_predict_click_by_list(self) -> None:
         order = np.random.default_rng(1).permutation(len(self.log))
@@ -548,56 +524,45 @@ class ClickModelContract(EstimatorContract):
             predict = partial(self.fitted.predict_click, conditional=conditional)
             expected = predict(self.log, self.clicks)
             for rows, what in ((order, "the order of rows"), (few, "the other lists")):
-                assert_allclose(
-                    predict(self.log.iloc[rows], self.clicks[rows]),
-                    expected[rows],
-                    atol=1e-5,
-                    err_msg=f"predict_click of a list depends on {what}",
+                found = predict(self.log.iloc[rows], self.clicks[rows])
+                assert_near(
+                    found, expected[rows], f"predict_click of a list depends on {what}", atol=1e-5
                 )
 
     def check_clicks_below(self) -> None:
-        patterns, given = self.all_patterns()
+        _, given = self.all_patterns()
         for k in range(_WIDTH):
-            above = patterns[:, :k] @ (2 ** np.arange(k))
-            for code in np.unique(above):
-                same = given[above == code, k]
-                assert_allclose(
-                    same,
-                    same[0],
-                    atol=1e-6,
-                    err_msg=f"P(click at position {k + 1} | clicks above) depends on clicks below",
-                )
+            # Patterns are sorted: those with the same clicks above follow each other.
+            same = given[:, k].reshape(2**k, -1)
+            told = f"P(click at position {k + 1} | clicks above) depends on clicks below"
+            assert_near(same, np.broadcast_to(same[:, :1], same.shape), told, atol=1e-6)
 
     def check_first_row(self) -> None:
         first = (self.log["position"] == 1).to_numpy()
         before = self.fitted.predict_click(self.log, conditional=False)
-        assert_allclose(
+        assert_near(
             self.given[first],
             before[first],
+            "no click is above the first row, but conditional=True and False differ there",
             atol=1e-5,
-            err_msg="no click is above the first row, but conditional=True and False differ there",
         )
 
     def check_sum_over_clicks_above(self) -> None:
         patterns, given = self.all_patterns()
         expected = np.where(patterns, given, 1 - given).prod(axis=1) @ patterns
-        assert_allclose(
+        assert_near(
             self.stated,
             expected,
+            "P(click) before any click is not the sum over all ways to click above",
             atol=_MARGINAL_ERROR,
-            err_msg="P(click) before any click is not the sum over all ways to click above",
         )
 
     def check_sample(self) -> None:
         many = pd.concat([self.log.iloc[:_WIDTH]] * _N_DRAWS, ignore_index=True)
         many["session"] = np.repeat(np.arange(_N_DRAWS), _WIDTH)
-        drawn = self.fitted.sample(many, random_state=0)
+        drawn, again = (self.fitted.sample(many, random_state=0) for _ in range(2))
         assert np.isin(drawn, (0, 1)).all(), "sample must draw 0 or 1"
-        assert_array_equal(
-            drawn,
-            self.fitted.sample(many, random_state=0),
-            err_msg="the same seed drew other clicks",
-        )
+        assert_array_equal(drawn, again, "the same seed drew other clicks")
         rate, stated = drawn.reshape(_N_DRAWS, _WIDTH).mean(axis=0), self.stated
         error = _MAX_ERRORS * np.sqrt(stated * (1 - stated) / _N_DRAWS) + _MARGINAL_ERROR / 2
         wrong = np.abs(rate - stated) > error
@@ -609,11 +574,12 @@ class ClickModelContract(EstimatorContract):
     def check_score(self) -> None:
         position = self.log["position"].to_numpy()
         expected = -perplexity_score(self.clicks, self.given, position=position)
-        assert_allclose(
-            self.fitted.score(self.log, self.clicks),
+        found = self.fitted.score(self.log, self.clicks)
+        assert_near(
+            found,
             expected,
+            "score is not minus the perplexity of predict_click by position",
             rtol=1e-6,
-            err_msg="score is not minus the perplexity of predict_click by position",
         )
 
     def check_impressions_of_sessions(self) -> None:
@@ -628,27 +594,22 @@ class ClickModelContract(EstimatorContract):
             ("sample_weight", self.fit(table, few, sample_weight=counts)),
         ):
             given = found.predict_click(self.log, self.clicks)
-            assert_allclose(
-                given,
-                self.given,
-                atol=2e-3,
-                err_msg=f"sessions with impressions ({name}) are not repeated sessions",
-            )
+            told = f"sessions with impressions ({name}) are not repeated sessions"
+            assert_near(given, self.given, told, atol=2e-3)
 
     def check_frames_and_arrays_of_lists(self) -> None:
         for frame in _other_frames(self.log):
-            assert_allclose(
-                self.fitted.predict_click(frame, self.clicks),
-                self.given,
-                atol=1e-6,
-                err_msg=f"{type(frame)}: predict_click differs from pandas",
+            found = self.fitted.predict_click(frame, self.clicks)
+            assert_near(
+                found, self.given, f"{type(frame)}: predict_click differs from pandas", atol=1e-6
             )
-        array, roles = self.arrays()
-        assert_allclose(
-            self.fit(array, self.clicks, **roles).predict_click(array, self.clicks, **roles),
+        array, roles = _arrays(self.log, self.features, self.roles)
+        found = self.fit(array, self.clicks, **roles).predict_click(array, self.clicks, **roles)
+        assert_near(
+            found,
             self.given,
+            "an array with keywords gave other click probabilities than the frame",
             atol=1e-5,
-            err_msg="an array with keywords gave other click probabilities than the frame",
         )
 
 
@@ -678,7 +639,7 @@ class PropensityContract(ContractOfFit):
 
     def assert_close(self, found: NDArray[Any], expected: NDArray[Any], message: str) -> None:
         """Equal up to the order of summation, and of the steps of a solver."""
-        assert_allclose(found, expected, rtol=1e-3, err_msg=message)
+        assert_near(found, expected, message, rtol=1e-3)
 
     def check_examination(self) -> None:
         table = getattr(self.fitted, "examination_", None)
@@ -699,18 +660,12 @@ class PropensityContract(ContractOfFit):
         assert good.all(), f"predict returned {found[~good][0]}; expected numbers in (0, 1]"
         some = np.random.default_rng(2).choice(len(found), size=20, replace=False)
         alone = self.fitted.predict(self.log.iloc[some])
-        assert_allclose(
-            alone,
-            found[some],
-            rtol=1e-5,
-            err_msg="the propensity of a row depends on the other rows",
+        assert_near(
+            alone, found[some], "the propensity of a row depends on the other rows", rtol=1e-5
         )
         other = self.log.assign(session=self.log["session"] + 7, relevance=9)
-        assert_allclose(
-            self.fitted.predict(other),
-            found,
-            rtol=1e-5,
-            err_msg="predict reads 'session' or 'relevance'",
+        assert_near(
+            self.fitted.predict(other), found, "predict reads 'session' or 'relevance'", rtol=1e-5
         )
 
     def check_rows_that_were_not_shown(self) -> None:
@@ -737,14 +692,13 @@ class PropensityContract(ContractOfFit):
 
     def check_impressions(self) -> None:
         """One session per distinct list and user, with impressions and click rates."""
-        log = self.log.assign(click=self.clicks)
-        order = log.groupby("session")["position"].transform(lambda place: hash(tuple(place)))
-        list_ = log.assign(order=order).groupby(["qid", "user", "order"]).ngroup()
-        groups = log.assign(session=list_).groupby(["session", "doc"], as_index=False)
-        counts = groups["click"].agg(["sum", "count"])
-        table = groups.first().drop(columns="click")
-        table = table.assign(impressions=counts["count"].astype(float))
-        self.assert_aggregated(table, (counts["sum"] / counts["count"]).to_numpy())
+        order = self.log.groupby("session")["position"].transform(lambda place: hash(tuple(place)))
+        log = self.log.assign(order=order, click=self.clicks, impressions=1.0)
+        log["session"] = log.groupby(["qid", "user", "order"]).ngroup()
+        added = {"click": "mean", "impressions": "sum"}
+        kept = dict.fromkeys(self.log.columns.drop(["session", "doc"]), "first")
+        table = log.groupby(["session", "doc"], as_index=False).agg(kept | added)
+        self.assert_aggregated(table, table.pop("click").to_numpy())
 
     def check_frames_and_arrays(self) -> None:
         others = sorted(self.columns_read - {*self.features})
@@ -755,9 +709,9 @@ class PropensityContract(ContractOfFit):
         log = self.log.drop(columns=sorted({"arm"} - self.columns_read))
         ranker = IPSRanker(propensity=self.estimator, estimator=Ridge()).fit(log, self.clicks)
         scores = ranker.predict(log)
-        ranker_with = "an IPSRanker with these propensities"
-        assert np.isfinite(scores).all(), f"{ranker_with} has infinite scores"
-        assert np.ptp(scores) > 0, f"{ranker_with} scores all documents alike"
+        assert 0 < np.ptp(scores) < np.inf, (
+            "an IPSRanker with these propensities scores all documents alike, or infinitely"
+        )
 
 
 def _shuffled_sessions(
@@ -787,6 +741,13 @@ def _relabelled(frame: pd.DataFrame) -> pd.DataFrame:
     ids = [role for role in ("qid", "session", "doc") if role in frame]
     texts = {role: frame[role].map(lambda id_: f"{(id_ * 7919) % 100_003}-é") for role in ids}
     return frame.assign(**texts)
+
+
+def _arrays(
+    frame: pd.DataFrame, features: list[str], roles: list[str]
+) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    """The features of a frame, and its roles as keywords."""
+    return frame[features].to_numpy(), {role: frame[role].to_numpy() for role in roles}
 
 
 def _other_frames(frame: pd.DataFrame) -> list[Any]:

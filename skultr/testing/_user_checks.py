@@ -1,10 +1,12 @@
-"""The contract of a simulated user."""
+"""What a contract is: a class of checks, each run on an instance of its own; that of a user."""
 
 from __future__ import annotations
 
 import inspect
 import pickle
-from functools import cached_property
+import warnings
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,16 @@ import pandas as pd
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
+from .._base._shared_text import with_shared_text
+from ..exceptions import (
+    AssumptionWarning,
+    ClickDataWarning,
+    MissingRoleWarning,
+    NotIdentifiableWarning,
+)
 from ..simulation import PlackettLucePolicy, User, simulate_clicks
-from ._contract import Check, Contract, assert_probabilities, describes_a_check, run_all
+
+Check = tuple[str, Callable[[], None]]
 
 #: Pages that are shown, and how often each, for click rates with a standard error of at most .005.
 _N_PAGES, _N_REPEATS = 6, 10_000
@@ -31,6 +41,28 @@ _SIGNATURES = {
     "click_probability": ("relevance_probability",),
     "click": ("relevance_probability", "rng"),
 }
+
+
+#: The logs of the checks are small, and some are aggregated; estimators may warn about that.
+_ALLOWED = (AssumptionWarning, ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning)
+
+
+describes_a_check = with_shared_text(
+    generate_only="""\
+generate_only : bool, default=False
+    Return the checks as (name, callable) pairs instead of running them, for use with
+    ``pytest.mark.parametrize``.
+
+Returns
+-------
+checks : list of (str, callable)
+    Only with ``generate_only=True``.
+
+Raises
+------
+AssertionError
+    By the first check that fails; its name is in the traceback."""
+)
 
 
 @describes_a_check
@@ -69,6 +101,49 @@ def check_user(
     >>> check_user(DBNUser(continuation=0.8))
     """
     return run_all(UserContract.checks(user, n_positions), generate_only)
+
+
+class Contract:
+    """Its methods ``check_...`` fail with an AssertionError."""
+
+    @classmethod
+    def checks(cls, *subject: Any, but: tuple[str, ...] = ()) -> list[Check]:
+        """The checks of one subject as (name, callable) pairs, those of base classes first."""
+        names = [name for base in reversed(cls.__mro__) for name in vars(base)]
+        names = [name for name in dict.fromkeys(names) if name.startswith("check_")]
+        return [(name, partial(cls._run, name, *subject)) for name in names if name not in but]
+
+    @classmethod
+    def _run(cls, name, *subject):
+        with warnings.catch_warnings():
+            for category in _ALLOWED:
+                warnings.simplefilter("ignore", category)
+            getattr(cls(*subject), name)()
+
+
+def run_all(checks: list[Check], generate_only: bool) -> list[Check] | None:
+    """Run the checks, or return them."""
+    if generate_only:
+        return checks
+    for _, check in checks:
+        check()
+    return None
+
+
+def assert_near(
+    found: NDArray[Any], expected: NDArray[Any], message: str, **tolerance: Any
+) -> None:
+    """Equal up to a tolerance as of ``numpy.testing.assert_allclose``."""
+    assert_allclose(found, expected, err_msg=message, **tolerance)
+
+
+def assert_probabilities(values: Any, shape: tuple[int, ...], name: str) -> None:
+    """An array of numbers from 0 to 1."""
+    assert isinstance(values, np.ndarray), f"{name} returned {type(values).__name__}, not an array"
+    assert values.shape == shape, f"{name} returned the shape {values.shape}, expected {shape}"
+    assert values.dtype.kind == "f", f"{name} returned {values.dtype}, expected floats"
+    good = (values >= 0) & (values <= 1)
+    assert good.all(), f"{name} returned {values[~good].flat[0]}, which is no probability"
 
 
 class UserContract(Contract):
@@ -144,22 +219,22 @@ class UserContract(Contract):
     def check_click_probability(self) -> None:
         kept = self.pages[0].copy()
         probability = np.where(self.shown, self.stated, 0.0)
-        assert_array_equal(self.pages[0], kept, err_msg="click_probability changed its argument")
+        assert_array_equal(self.pages[0], kept, "click_probability changed its argument")
         assert_probabilities(probability, self.shown.shape, "click_probability")
         order = np.random.default_rng(2).permutation(_N_PAGES)
-        assert_allclose(
+        assert_near(
             self.user.click_probability(*(values[order] for values in self.pages)),
             self.stated[order],
-            err_msg="click_probability of a session depends on the other sessions",
+            "click_probability of a session depends on the other sessions",
         )
 
     def check_shorter_pages(self) -> None:
         last = [values[-2:] for values in self.pages]
         short = [values[:, : self.n_short] if values.ndim == 2 else values for values in last]
-        assert_allclose(
+        assert_near(
             self.user.click_probability(*last)[:, : self.n_short],
             self.user.click_probability(*short),
-            err_msg=(
+            (
                 "empty places behind the end of a page change P(click) above them; set "
                 "marks_empty = True on the class and pass over places below 0"
             ),
@@ -171,13 +246,11 @@ class UserContract(Contract):
     def check_clicks(self) -> None:
         pages = self.pages[0]
         kept, clicks = pages.copy(), self._click(*self.pages)
-        assert_array_equal(pages, kept, err_msg="click changed its argument")
+        assert_array_equal(pages, kept, "click changed its argument")
         shape = clicks.shape
         assert shape == pages.shape, f"click returned the shape {shape}, expected {pages.shape}"
         assert clicks.dtype == bool, f"click returned {clicks.dtype}, expected bool"
-        assert_array_equal(
-            clicks, self._click(*self.pages), err_msg="the same rng gave other clicks"
-        )
+        assert_array_equal(clicks, self._click(*self.pages), "the same rng gave other clicks")
 
     def check_click_rates(self) -> None:
         clicks = self._click(*(np.repeat(values, _N_REPEATS, axis=0) for values in self.pages))
@@ -212,12 +285,12 @@ class UserContract(Contract):
             return
         weights = np.asarray(self.user.user_weights)
         assert_probabilities(weights, (len(weights),), "user_weights")
-        assert_allclose(weights.sum(), 1, err_msg="user_weights do not sum to 1")
+        assert_near(weights.sum(), 1, "user_weights do not sum to 1")
         table = self.user.examination_table(self.n_positions)
         assert_probabilities(table, (len(weights), self.n_positions), "examination_table")
         drawn = self.user.draw_query_weights(np.full(8, 1 / 8), np.random.default_rng(0))
         assert_probabilities(drawn, (len(weights), 8), "draw_query_weights")
-        assert_allclose(drawn.sum(axis=1), 1, err_msg="rows of draw_query_weights do not sum to 1")
+        assert_near(drawn.sum(axis=1), 1, "rows of draw_query_weights do not sum to 1")
 
     def check_truth(self) -> None:
         of_documents = self.user.document_truth(np.linspace(0.1, 1.0, 7))
@@ -260,5 +333,5 @@ class UserContract(Contract):
         assert_array_equal(
             pickle.loads(pickle.dumps(self.user)).click_probability(*self.pages),
             self.stated,
-            err_msg="pickle changed the user",
+            "pickle changed the user",
         )
