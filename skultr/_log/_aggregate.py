@@ -134,17 +134,20 @@ def aggregate_clicks(
             "result."
         )
     features = feature_names(names, {click}) if documents is None else []
-    return _count_lists(impressions, click, features, documents)
+    return count_lists_of(impressions, click, features, documents, rates=False)
 
 
-def count_lists_of(X: Any, click: str, features: Iterable[str] = ()) -> tuple[Any, Floats]:
+def count_lists_of(
+    X: Any,
+    click: str,
+    features: Iterable[str] = (),
+    documents: Frame | None = None,
+    *,
+    rates: bool = True,
+) -> tuple[Any, Floats]:
     """Distinct lists of a log with features and click rates; ``click`` as ``fit`` reads it."""
-    return _count_lists(X, click, list(features), rates=True)
-
-
-def _count_lists(X, click, features, documents=None, *, rates=False):
     log = EngineLog.of(X, click, needs=["qid", "doc", "position"], rates=rates)
-    lists = _Lists(log, features)
+    lists = _Lists(log, list(features))
     row = lists.in_order()
     table = lists.table(row)
     if documents is not None:
@@ -239,8 +242,7 @@ class _Lists:
         content = np.zeros(len(lists), dtype=np.uint64)
         bias = [table["bias"].to_numpy()[rows]] if "bias" in table.columns else []
         np.add.at(content, code, hash_columns([shows, *bias]))
-        number = np.empty(len(lists), dtype=np.int64)
-        number[np.lexsort((content, first, group_of_list))] = np.arange(len(lists))
+        number = np.argsort(np.lexsort((content, first, group_of_list)))
         list_ = np.searchsorted(group_of_list, np.arange(len(listed)))[group]
         list_[rows] = number[code]
         return list_

@@ -216,7 +216,8 @@ def _column(name, dtype):
 
 def _check_rows(frame, columns, schema, called, more):
     """Scale of click rates (1 but for grades); faults of the log, and ``more``, are reported."""
-    faults = [*_faults(columns, schema), *more]
+    kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
+    faults = [*find_faults(kinds, known={"impressions"} - set(schema)), *more]
     expressions = Columns(columns, nw.Expr.is_null)
     wrong = [fault.wrong(expressions).fill_null(False) for fault in faults]
     counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
@@ -245,12 +246,6 @@ def _check_rows(frame, columns, schema, called, more):
         return 1.0
     GRADES.report(0, float(largest), None, called)
     return float(largest)
-
-
-def _faults(columns, schema):
-    """The faults that columns of these types can have."""
-    kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
-    return find_faults(kinds, known={"impressions"} - set(schema))
 
 
 def _kind(dtype):
@@ -299,10 +294,11 @@ def code_ids(rows: Any, names: Iterable[str]) -> tuple[Any, dict[str, Any]]:
         return rows, {}
     texts = [n for n in names if not (rows[n].dtype.is_integer() or rows[n].dtype == nw.Boolean)]
     coded = {name: encode_ids(rows[name]) for name in texts}
-    columns = {name: rows[name].to_numpy() for name in rows.columns if name not in coded}
-    columns |= {name: codes for name, (codes, _) in coded.items()}
-    ids = {name: ids for name, (_, ids) in coded.items()}
-    return nw.from_dict(columns, backend=rows.implementation), ids
+    columns = {
+        name: coded[name][0] if name in coded else rows[name].to_numpy() for name in rows.columns
+    }
+    rows = nw.from_dict(columns, backend=rows.implementation)
+    return rows, {name: ids for name, (_, ids) in coded.items()}
 
 
 def count_by(
@@ -408,11 +404,9 @@ class CellCount:
         sums = (nw.col(f"_{name}").sum() for name in self.mean)
         count = count_by(rows, keys, *sums, *(one_value(rows, name) for name in self.features))
         table = count.table.sort(*self.keys) if in_order else count.table
-        return self._as_log(Count(table, {}), shard is None)
-
-    def _as_log(self, count, is_whole):
-        table, weight, clicks = count.table, count.weight, count.clicks
-        if is_whole and not len(weight):
+        count = Count(table, {})
+        weight, clicks = count.weight, count.clicks
+        if shard is None and not len(weight):
             NO_ROW_SHOWN.report()
         new = {"impressions": weight, "session": np.arange(len(weight))}
         if self.scope is not None:

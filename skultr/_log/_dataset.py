@@ -183,7 +183,7 @@ class ClickDataset(FramesOfLog):
     @property
     def n_queries(self) -> int:
         """Number of queries."""
-        return self._facts["n_queries"] if self._queries is None else len(self._queries)
+        return self._manifest.facts["n_queries"] if self._queries is None else len(self._queries)
 
     @property
     def n_impressions(self) -> int:
@@ -198,17 +198,17 @@ class ClickDataset(FramesOfLog):
     @property
     def n_documents(self) -> int:
         """Distinct documents of the whole folder."""
-        return self._facts["n_documents"]
+        return self._manifest.facts["n_documents"]
 
     @property
     def feature_names(self) -> list[str]:
         """Names of the features."""
-        return self._facts["feature_names"]
+        return self._manifest.facts["feature_names"]
 
     @property
     def roles(self) -> list[str]:
         """Roles that the log has."""
-        return list(dict.fromkeys([*self._facts["roles"], *self._replaced]))
+        return list(dict.fromkeys([*self._manifest.facts["roles"], *self._replaced]))
 
     @property
     def doc_ids(self) -> pd.Index | None:
@@ -301,10 +301,6 @@ class ClickDataset(FramesOfLog):
         place = pd.Index(known).get_indexer(pd.Index(after))
         found._replaced = {**self._replaced, role: (before, values[place])}
         return found
-
-    @property
-    def _facts(self):
-        return self._manifest.facts
 
 
 #: Logs that this process has open: the candidates of a search share them.

@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,12 +151,12 @@ def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     """One row per cell of a log, a document under values of ``by``, and click rates."""
     # Estimates that read a log through its cells alone read such a frame as they read the log.
     tables = {name: _codes(log, name) for name in by}
-    factor, n_factors = _combined(tables)
-    cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, n_factors)
+    factor, sizes = _combined(tables)
+    cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, prod(sizes))
     columns = {"qid": _query_of_doc(log)[cells.doc], "doc": _names_of_docs(log)[cells.doc]}
     if not isinstance(log.doc_ids, pd.MultiIndex):
         columns["doc_scope"] = "global"
-    columns |= _split(tables, cells.factor)
+    columns |= _split(tables, cells.factor, sizes)
     columns["impressions"] = cells.weight
     columns["session"] = np.arange(len(cells.doc))
     # Sums of rates may be a rounding error above the impressions.
@@ -166,25 +167,21 @@ def places_of(log: ClickLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Ints]:
     """The distinct positions, bias factors and users of a log, and the place of each row."""
     names = [name for name in ("position", "bias", "user") if name == "position" or name in roles]
     tables = {name: _codes(log, name) for name in names}
-    number, found = encode(_combined(tables)[0])
-    return pd.DataFrame(_split(tables, found)), number
+    code, sizes = _combined(tables)
+    number, found = encode(code)
+    return pd.DataFrame(_split(tables, found, sizes)), number
 
 
 def _combined(tables):
-    """One code for the codes of several columns, and the number of these codes."""
-    code, n_codes = np.int64(0), 1
-    for codes, values in tables.values():
-        code, n_codes = code * np.int64(len(values)) + codes, n_codes * len(values)
-    return code, n_codes
+    """One code for the codes of several columns, and the number of values of each."""
+    sizes = [len(values) for _, values in tables.values()]
+    return np.ravel_multi_index([codes for codes, _ in tables.values()], sizes), sizes
 
 
-def _split(tables, code):
+def _split(tables, code, sizes):
     """The values that a code of :func:`_combined` stands for, by column."""
-    columns = {}
-    for name, (_, values) in reversed(tables.items()):
-        code, own = np.divmod(code, len(values))
-        columns[name] = values[own]
-    return columns
+    codes = np.unravel_index(code, sizes)
+    return {name: tables[name][1][own] for name, own in zip(tables, codes, strict=True)}
 
 
 def _codes(log: ClickLog, name: str) -> tuple[Any, NDArray[Any]]:

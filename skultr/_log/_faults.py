@@ -90,40 +90,6 @@ class Fault:
         warn_user(message, self.severity)
 
 
-def _missing_id(role):
-    return Fault(
-        (role,),
-        ValueError,
-        "The role '{column}' is missing in {rows}, {where}; expected an id in every row. Fill it, "
-        "or drop these rows.",
-        lambda c: c.missing(role),
-        mend=(f"log = log.dropna(subset=[{role!r}])", f"log = log.drop_nulls([{role!r}])"),
-    )
-
-
-def _looks_like_padding(role):
-    return Fault(
-        (role,),
-        ClickDataWarning,
-        "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is read "
-        "as an id like any other. Drop rows that pad the lists.",
-        lambda c: c[role] == -1,
-        kinds=ANY_NUMBER,
-    )
-
-
-def _fractional_id(role):
-    return Fault(
-        (role,),
-        ValueError,
-        "The role '{column}' holds {value} in {rows}, {where}; expected ids, which are text or "
-        "whole numbers. If the column is a feature, give it another name: "
-        "rename(columns={{'{column}': '{column}_feature'}}).",
-        lambda c: ~c.missing(role) & (c[role] % 1 != 0),
-        kinds="f",
-    )
-
-
 def missing_value(name: str) -> Fault:
     """The fault that a column without a role lacks a value in a row that was shown."""
     return Fault(
@@ -136,9 +102,40 @@ def missing_value(name: str) -> Fault:
 
 
 FAULTS = (
-    *(_missing_id(role) for role in IDS),
-    *(_fractional_id(role) for role in ("qid", "doc", "user")),
-    *(_looks_like_padding(role) for role in IDS),
+    *(
+        Fault(
+            (role,),
+            ValueError,
+            "The role '{column}' is missing in {rows}, {where}; expected an id in every row. Fill "
+            "it, or drop these rows.",
+            lambda c, role=role: c.missing(role),
+            mend=(f"log = log.dropna(subset=[{role!r}])", f"log = log.drop_nulls([{role!r}])"),
+        )
+        for role in IDS
+    ),
+    *(
+        Fault(
+            (role,),
+            ValueError,
+            "The role '{column}' holds {value} in {rows}, {where}; expected ids, which are text "
+            "or whole numbers. If the column is a feature, give it another name: "
+            "rename(columns={{'{column}': '{column}_feature'}}).",
+            lambda c, role=role: ~c.missing(role) & (c[role] % 1 != 0),
+            kinds="f",
+        )
+        for role in ("qid", "doc", "user")
+    ),
+    *(
+        Fault(
+            (role,),
+            ClickDataWarning,
+            "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is "
+            "read as an id like any other. Drop rows that pad the lists.",
+            lambda c, role=role: c[role] == -1,
+            kinds=ANY_NUMBER,
+        )
+        for role in IDS
+    ),
     Fault(
         ("click",),
         ValueError,

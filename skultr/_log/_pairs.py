@@ -220,11 +220,8 @@ def bias_columns(schema: Any, bias: Any) -> list[str]:
 
 def _with_arrays(frame, columns, click, sample_weight):
     """The columns that are read, and given arrays; the first row of each document without id."""
-    used = {"doc", "qid", "doc_scope", "position", "impressions", *columns}
-    used |= {click} if isinstance(click, str) else set()
-    names = [name for name in frame.columns if name in used]
     # pandas would align the new columns by the row labels.
-    table = nw.maybe_reset_index(frame.select(names))
+    table = nw.maybe_reset_index(frame)
     new, doc_rows = {}, None
     if "doc" not in frame.columns:
         named = [*columns, click] if isinstance(click, str) else columns

@@ -118,9 +118,7 @@ def sorting_order(ids: Any) -> Ints:
 
 def offsets_from_counts(counts: NDArray[Any]) -> Ints:
     """Offsets of segments of the given lengths, shape (n_segments + 1,)."""
-    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
+    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
 def offsets_from_sorted(codes: NDArray[Any]) -> Ints:
@@ -227,12 +225,10 @@ def _hash_rows(features, hashes):
 
 def match_rows(known: NDArray[Any], rows: NDArray[Any]) -> tuple[Ints, Ints]:
     """Place of the first row of ``known`` that equals each of ``rows``, -1 if there is none."""
-    codes, _ = equal_rows(np.concatenate([known, rows]))
-    of_known, of_rows = codes[: len(known)], codes[len(known) :]
-    n_codes = codes.max(initial=-1) + 1
-    place = np.full(n_codes, -1)
-    place[of_known[::-1]] = np.arange(len(known))[::-1]
-    return place[of_rows], np.bincount(of_known, minlength=n_codes)[of_rows]
+    codes, first = equal_rows(np.concatenate([known, rows]))
+    known_codes, codes = codes[: len(known)], codes[len(known) :]
+    place = np.where(first < len(known), first, -1)
+    return place[codes], np.bincount(known_codes, minlength=len(first))[codes]
 
 
 def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:

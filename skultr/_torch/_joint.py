@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from scipy.optimize import minimize
 from scipy.special import expit, logit
 from skorch.callbacks import Callback
 from torch import nn
@@ -19,7 +18,7 @@ from torch.nn.functional import logsigmoid
 from .._base._typing import Bools, Floats
 from .._log._cells import loss_scale
 from .._log._segments import TINY
-from .._models._solve import GroupedLogit
+from .._models._solve import GroupedLogit, maximise
 from .._models._tabular import fit_factors
 from ._lists import CLICK_ONLY, LOSSES, ListLoss, list_log_softmax, log_exposure
 from ._networks import ListScores, stream
@@ -69,10 +68,11 @@ def fit_dual(
             param_groups=_factor_settings(learning_rate),
             validation=validation,
         )
-    part = log.sample().times(log.traffic_factors(learner.traffic_exponent))
+    del training  # what follows needs memory
+    part = log.sample()
+    choice = GroupedLogit.of_log(part.times(log.traffic_factors(learner.traffic_exponent)))
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
-    choice = GroupedLogit.of_log(part)
     return choice.likeliest_examination(relevance, part.bias, start - start.mean())
 
 
@@ -224,9 +224,8 @@ class ExaminationStep(Callback):
     ) -> None:
         data, module = dataset_train, net.module_
         module.eval()
-        version, *rows = data.rows()
-        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()[version]
-        best = fit_factors(relevance, *rows, n_factors=len(module.examination))
+        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()
+        best = fit_factors(relevance, *data.rows(), n_factors=len(module.examination))
         best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))
         best = torch.from_numpy(best - np.log(-np.expm1(best))).to(module.examination)
         with torch.no_grad():
@@ -241,8 +240,9 @@ _LEAST_QUERIES = 5
 #: Held-out clicks contradict an examination if they ask for one whose logarithm is at most this
 #: part of it, and twice the gain in log-likelihood is at least that number.
 _FLATTER, _LEAST_GAIN = 0.8, 10.0
-#: Steps of Fisher scoring, which double the digits of an optimum.
-_N_POLISHING = 5
+#: Twice the log-likelihood per impression that a last step may gain: equal clicks in other rows
+#: must give an equal result, to many digits.
+_TOL = 1e-16
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,27 +385,15 @@ def fit_affine(
     def objective(point):
         relevance = expit(point[0] + point[1] * standard)
         chance = np.clip(examination * relevance, 1e-12, 1 - 1e-12)
-        loss = -(clicks @ np.log(chance) + (weight - clicks) @ np.log1p(-chance))
-        slope = (weight * chance - clicks) / (1 - chance) * (1 - relevance)
+        value = clicks @ np.log(chance) + (weight - clicks) @ np.log1p(-chance)
+        slope = (clicks - weight * chance) / (1 - chance) * (1 - relevance)
         bend = weight * chance * (1 - relevance) ** 2 / (1 - chance)
-        information = powers * bend @ powers.T / total
-        return loss / total, powers @ slope / total, information
+        return value / total, powers @ slope / total, powers * bend @ powers.T / total
 
     rate = float(np.clip(clicks.sum() / (weight @ examination), 1e-6, 1 - 1e-6))
-    start = [logit(rate), min(spread, 3.0)]
-    bounds = [(-20.0, 20.0), (0.01, 20.0)]
-    point = minimize(
-        lambda point: objective(point)[:2], start, jac=True, method="L-BFGS-B", bounds=bounds
-    ).x
-    # Equal clicks in other rows must give an equal result, to more digits than L-BFGS has.
-    for _ in range(_N_POLISHING):
-        loss, gradient, information = objective(point)
-        step = np.linalg.lstsq(information, gradient, rcond=1e-9)[0]
-        better = np.clip(point - step, *np.transpose(bounds))
-        if objective(better)[0] > loss + 1e-12:
-            break
-        point = better
-    shift, scale = point
+    bounds = np.array([-20.0, 0.01]), np.array([20.0, 20.0])
+    start = np.array([logit(rate), np.clip(spread, 0.01, 3.0)])
+    shift, scale = maximise(objective, start, bounds=bounds, tol=_TOL).at
     return float(shift - scale * center / spread), float(scale / spread)
 
 

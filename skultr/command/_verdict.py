@@ -340,13 +340,11 @@ def _features(name):
     if table.empty or table[["query", "doc"]].isna().any(axis=None):
         raise ValueError(f"{path} has no rows, or rows without query or doc; expected both.")
     for column in features:
-        is_number = table[column].dtype.kind in "biuf"
-        values = table[column].astype(np.float64) if is_number else table[column]
-        if not is_number or values.isna().all():
+        if table[column].dtype.kind not in "biuf" or table[column].isna().all():
             raise ValueError(f"The feature {column!r} of {path} holds no numbers.")
-        if (values.abs() > np.finfo(np.float32).max).any():
+        table[column] = table[column].astype(np.float64)
+        if (table[column].abs() > np.finfo(np.float32).max).any():
             raise ValueError(f"The feature {column!r} of {path} holds infinity, or above float32.")
-        table[column] = values
     table["query"] = _as_read(table["query"])
     table["doc"] = table["doc"].astype(str)
     twice = table.duplicated(["query", "doc"])

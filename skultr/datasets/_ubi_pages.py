@@ -91,9 +91,9 @@ class PageReader:
         self.rules = rules
         self.texts = records.texts
         self.normal, self.code_of_text = normal_texts(self.texts["text"])
-        columns = records.queries
-        self.hits = columns.pop("hits")
-        self.events, self.queries = map(pd.DataFrame, (records.events, columns))
+        queries = records.columns("queries")
+        self.hits = queries.pop("hits")
+        self.events, self.queries = map(pd.DataFrame, (records.columns("events"), queries))
         for table in (self.events, self.queries):  # a text of blanks is none
             table["text"] = table["text"].where(self.code_of_text[table["text"]] >= 0, -1)
             table["fate"] = np.int8(-1)
@@ -115,6 +115,11 @@ class PageReader:
             raise ValueError(self.nothing_shown())
         shown = self.click(rows[rows["role"] >= 2].copy(), pages, shown, lost)
         return self.reading(rows, pages, shown)
+
+    def note(self, n, what, text):
+        """Say of how many things something holds, if it does of any."""
+        if n:
+            self.notes.append(f"{n_of(n, what)} {text}")
 
     # Records --------------------------------------------------------------------------
     def leave_out(self):
@@ -203,11 +208,11 @@ class PageReader:
                 self.doubts.append(
                     f"No query record has {name!r} in its query_attributes: check filters."
                 )
-        if n_unlike:
-            self.notes.append(
-                f"{n_of(n_unlike, 'hit list')} of query records unlike that of an earlier record "
-                "of the query_id, which was taken."
-            )
+        self.note(
+            n_unlike,
+            "hit list",
+            "of query records unlike that of an earlier record of the query_id, which was taken.",
+        )
         if n_unknown:
             self.notes.append(
                 f"{n_unknown:,} query records are of a later page and do not say how many results "
@@ -273,7 +278,7 @@ class PageReader:
         by_hits = _of_page(pages, "by_hits", rows)
         out = (rows["role"] == 1) & by_hits
         _give(self.events, rows.index[out], "impression of an application read by hit lists")
-        return rows.assign(by_hits=by_hits)[~out]
+        return rows[~out].assign(by_hits=by_hits[~out])
 
     # Positions ------------------------------------------------------------------------
     def find_bases(self, rows, pages):
@@ -341,16 +346,17 @@ class PageReader:
         rows = rows.iloc[np.lexsort((rows["at"], rows["doc"], rows["page"]))]
         again = rows.duplicated(["page", "doc"])
         _give(self.events, rows.index[again], _AGAIN)
-        if n := int((rows["at"] != rows["at"].where(~again).ffill()).sum()):
-            self.notes.append(
-                f"{n_of(n, 'repeated impression')} of a document stood further down its page than "
-                "the first place, which was taken."
-            )
+        self.note(
+            (rows["at"] != rows["at"].where(~again).ffill()).sum(),
+            "repeated impression",
+            "of a document stood further down its page than the first place, which was taken.",
+        )
         rows = rows[~again]
-        if n := int((rows["index"] < 0).sum()):
-            self.notes.append(
-                f"{n_of(n, 'impression')} without an ordinal: the place in the hit list was taken."
-            )
+        self.note(
+            (rows["index"] < 0).sum(),
+            "impression",
+            "without an ordinal: the place in the hit list was taken.",
+        )
         self.note_disagreement(rows, hits)
         shown = rows.rename_axis("event").reset_index()[["page", "doc", "at", "place", "event"]]
         by_hits = self.hits_shown(pages, hits, places_of_clicks)
@@ -358,10 +364,11 @@ class PageReader:
 
     def note_disagreement(self, rows, hits):
         """Ordinals that hit lists do not confirm."""
-        if n := int((rows["page"].isin(hits["page"]) & (rows["place"] < 0)).sum()):
-            self.notes.append(
-                f"{n_of(n, 'impression')} of a document that is not in the hit list of its page."
-            )
+        self.note(
+            (rows["page"].isin(hits["page"]) & (rows["place"] < 0)).sum(),
+            "impression",
+            "of a document that is not in the hit list of its page.",
+        )
         known = rows[(rows["index"] >= 0) & (rows["place"] >= 0)]
         if n := int((known["index"] != known["place"]).sum()):
             self.notes.append(
@@ -448,11 +455,12 @@ class PageReader:
             clicked = _key(rows[rows["role"] == role])
             shown[name] = _key(shown).isin(clicked).astype(np.int8)
         moved = (rows["index"] >= 0) & (rows["index"] != rows["at"]) & ~added
-        if n := int((moved & ~_of_page(pages, "by_place", rows)).sum()):
-            self.notes.append(
-                f"{n_of(n, 'click')} (or outcomes) with another ordinal than the impression of "
-                "the document, which was taken."
-            )
+        self.note(
+            (moved & ~_of_page(pages, "by_place", rows)).sum(),
+            "click",
+            "(or outcomes) with another ordinal than the impression of the document, which was "
+            "taken.",
+        )
         return shown
 
     def add_documents(self, rows, pages, shown, lost):
@@ -475,11 +483,12 @@ class PageReader:
         joined = pd.concat([shown, new], ignore_index=True)
         joined = joined[~joined.duplicated(["page", "at"])].copy()
         _give(self.events, rows.index[_looked_up(joined, "at", rows) < 0], _TAKEN)
-        if n := len(joined) - len(shown):
-            self.notes.append(
-                f"{n_of(n, 'clicked document')} without an impression joined the page where the "
-                'click (or outcome) says; not_shown="drop" drops such clicks.'
-            )
+        self.note(
+            len(joined) - len(shown),
+            "clicked document",
+            "without an impression joined the page where the click (or outcome) says; "
+            'not_shown="drop" drops such clicks.',
+        )
         return joined
 
     # Results --------------------------------------------------------------------------

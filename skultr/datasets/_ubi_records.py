@@ -98,9 +98,7 @@ def value_at(record: Any, path: Sequence[str]) -> Any:
     if not path:
         return record
     record = _mapping(record)
-    if path[0] in record:
-        return value_at(record[path[0]], path[1:])
-    for end in range(len(path), 1, -1):
+    for end in (1, *range(len(path), 1, -1)):
         name = ".".join(path[:end])
         if name in record:
             return value_at(record[name], path[end:])
@@ -324,26 +322,14 @@ class Records:
         return sum(len(part["key"]) for parts in self._parts.values() for part in parts)
 
     @property
-    def events(self) -> dict[str, NDArray[Any]]:
-        return self._whole("events")
-
-    @property
-    def queries(self) -> dict[str, NDArray[Any]]:
-        return self._whole("queries")
-
-    @property
     def texts(self) -> dict[str, list[str]]:
         """The dictionaries, which are let go."""
         return {domain: list(self._tables.pop(domain)) for domain in [*self._tables]}
 
-    def _whole(self, kind):
-        """The columns of all parts, which are let go."""
+    def columns(self, kind: str) -> dict[str, NDArray[Any]]:
+        """The columns of the "events" or "queries" of all parts, which are let go."""
         parts = self._parts[kind]
-        names = [*parts[0]] if parts else []
-        whole = {}
-        for name in names:
-            whole[name] = np.concatenate([part.pop(name) for part in parts])
-        return whole
+        return {name: np.concatenate([part.pop(name) for part in parts]) for name in [*parts[0]]}
 
 
 def _recoded(columns, recode):

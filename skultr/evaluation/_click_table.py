@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
 
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
 from .._log._roles import read_role
 from .._log._segments import TINY, as_array, encode, mix, pair_codes
-from ..exceptions import python_value
+from ..exceptions import python_value, warn_user
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
 
@@ -204,7 +205,11 @@ class Pages:
         return place, keys[place] == self.key
 
 
-_ROUNDS, _STEPS, _NEWTON = 5, 30, 5
+#: Rounds of chance and context, and steps of EM in each. EM has not converged then: with 2,000
+#: sessions a value moves by 6 % after 4,000 steps. No prior yet holds the curve of so few clicks.
+_ROUNDS, _STEPS = 5, 30
+#: Most steps of Newton's method, and the change of the context that ends them.
+_NEWTON, _CLOSE = 50, 1e-6
 _DIFFERENCE = 1e-4  # of numeric derivatives
 _LEAST = 1e-3  # slope of a position, or probability
 _SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
@@ -317,8 +322,7 @@ class ClickTable:
         if squares.sum() <= TINY:
             return 0.0, np.inf
         slope = products.sum() / squares.sum()
-        error = np.sqrt(((products - slope * squares) ** 2).sum()) / squares.sum()
-        return float(slope), float(error)
+        return float(slope), float(np.linalg.norm(products - slope * squares) / squares.sum())
 
     def variance(self, pages: Pages, mass: Floats) -> float:
         """Of the sum of mass times P(click), by deviations of documents that are not told."""
@@ -428,14 +432,12 @@ class ClickTable:
         if not log.has_pages:
             return
         self._read, _ = self._quality(curve)
-        of_row = self._read[log.pair[log.row]]
-        above = _sum_above(of_row, log.rows.list_[log.row], log.slot)
+        above = _sum_above(self._read[log.pair[log.row]], log.rows.list_[log.row], log.slot)
         place = self._slot_place[log.slot]
         total, weight = (np.bincount(place, log.weight * of) for of in (above, 1.0))
         self._above = total / weight
         above = above - self._above[place]
-        quality = self._read[self._pair]
-        base = curve.start[self._place] + curve.slope[self._place] * quality
+        base = curve.start[self._place] + curve.slope[self._place] * self._read[self._pair]
         base = np.clip(base, _LEAST, 1)[self._cell]
         context = curve.context
         for _ in range(_NEWTON):
@@ -447,7 +449,15 @@ class ClickTable:
             if information < _LEAST:  # always the same documents above: nothing to see
                 return
             score = factor * away * (log.rate - p)
-            context = float(np.clip(context - score.sum() / information, -5, 10))
+            last, context = context, float(np.clip(context - score.sum() / information, -5, 10))
+            if abs(context - last) < _CLOSE:
+                break
+        else:
+            warn_user(
+                f"The effect of documents above a document did not converge in {_NEWTON} steps: "
+                "the clicks hardly determine it. Log more sessions.",
+                ConvergenceWarning,
+            )
         self._stops = -np.bincount(log.slot_query[log.slot], score, len(self._stops)) / information
         self._curve, self._above_row = curve._replace(context=context), above
         self._exposed = self._exposure(context)
@@ -486,8 +496,7 @@ class ClickTable:
         self._exposed = exposed
         if not curve.context:
             return p
-        query = self._log.slot_query[pages.slot]
-        page = pages.ranking * len(self._stops) + query
+        page = pages.ranking * len(self._stops) + self._log.slot_query[pages.slot]
         above = _sum_above(self._read[pages.pair], page, pages.slot)
         return p * np.exp(-curve.context * (above - self._above[place]))
 

@@ -226,11 +226,7 @@ def _counted(categories, names):
 
 def _one_hot(categories, values):
     """Vectors in which any two different categories are at distance 1."""
-    codes = categories.get_indexer(values)
-    vectors = np.zeros((len(values), len(categories)))
-    rows = np.flatnonzero(codes >= 0)
-    vectors[rows, codes[rows]] = np.sqrt(0.5)
-    return vectors
+    return np.sqrt(0.5) * (values.to_numpy()[:, None] == categories.to_numpy())
 
 
 def _numbers(factors, name):

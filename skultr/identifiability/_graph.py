@@ -183,8 +183,7 @@ class IdentifiabilityGraph:
         self.n_components = len(impressions)
         self.is_connected = self.n_components == 1
         # The first factor decides between components of equal size.
-        first = np.full(self.n_components, self.n_factors)
-        np.minimum.at(first, of_factor, np.arange(self.n_factors))
+        first = np.unique(of_factor, return_index=True)[1]
         number = np.argsort(np.lexsort((first, -impressions)))
         self.labels, self.document_labels = number[of_factor], number[of_doc]
 

@@ -338,7 +338,7 @@ class ExaminationInformation:
         return found.min(initial=1.0) > _NOTHING * found.max(initial=1.0)
 
 
-def information_of_log(log: ClickLog, random_state: RandomState = 0) -> ExaminationInformation:
+def information_of_log(log: ClickLog) -> ExaminationInformation:
     """The information in a log; see :func:`examination_information`."""
     return examination_information(
         lambda chosen: log.features[log.version[chosen]],
@@ -346,7 +346,6 @@ def information_of_log(log: ClickLog, random_state: RandomState = 0) -> Examinat
         log.query,
         log.bias,
         log.weight,
-        random_state,
     )
 
 

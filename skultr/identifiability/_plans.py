@@ -304,8 +304,7 @@ class _Swaps:
         tier = np.searchsorted(np.unique(needed), reach, side="right")
         group = component.astype(np.int64) * (len(needed) + 1) + tier
         order = np.lexsort((intercept, slope, group))
-        rank = np.empty(len(order), dtype=np.int64)
-        rank[np.argsort(intercept[order], kind="stable")] = np.arange(len(order))
+        rank = np.argsort(np.argsort(intercept[order], kind="stable"))
         # Ranks drop from one group to the next, so that the running minimum restarts there.
         lowest = np.minimum.accumulate(rank - group[order] * len(order))
         kept = np.sort(order[np.append(True, lowest[1:] < lowest[:-1])])

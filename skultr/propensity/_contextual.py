@@ -9,7 +9,6 @@ from numbers import Integral
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
@@ -24,9 +23,7 @@ from .._log._roles import (
     ROLES,
     column_names,
     feature_names,
-    find_offsets,
     is_frame,
-    read_values,
     take_off,
 )
 from .._log._segments import equal_rows, offsets_from_sorted
@@ -42,6 +39,7 @@ from ._curves import (
     warn_about_curve,
     with_errors,
 )
+from ._learned import without_offsets
 from ._propensity import LEAST, BasePropensity
 
 
@@ -292,15 +290,11 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     def _read_contexts(self, X, reset=False):
         """Context of each row, shape (n_rows, n_context_features), float32."""
         X = X if self.context is None else self._chosen(X)
-        names = None
-        if is_frame(X):
-            values, names, _ = read_values(X, why_no_missing=self._refuses_missing)
-        else:
-            X = X.toarray() if sparse.issparse(X) else X
-            values = np.asarray(X, np.float32)
+        known = None if reset else self._offsets
+        values, offsets = without_offsets(X, self._refuses_missing, known)
         if reset:
-            self._offsets = find_offsets(X, values, names)
-        return take_off(self._offsets, X, values, names)
+            self._offsets = offsets
+        return values
 
     def _chosen(self, X):
         """The columns of X that hold contexts; a frame may have roles too."""

@@ -8,7 +8,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 from scipy.special import expit
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 
 from .._base._shared_text import with_shared_text
 from .._log._aggregate import count_lists_of
@@ -333,19 +333,25 @@ class DualLearningPropensity(_LearnedPropensity):
 
 
 def _features_of(X, not_features, why, rows=None):
-    """Features of some rows of X as a checked array, shape (n_rows, n_features)."""
-    framed, names = is_frame(X), None
+    """Features of some rows of X as an array, shape (n_rows, n_features)."""
+    framed = is_frame(X)
     if framed:
         X = without_columns(nw.from_native(X, eager_only=True), not_features)
     X = X if rows is None else X[rows]
-    if framed:
-        X = X.to_native()
-        features, names, _ = read_values(X, why_no_missing=why)
+    return without_offsets(X.to_native() if framed else X, why)[0]
+
+
+def without_offsets(X, why, offsets=None):
+    """Values of X, of shape (n_rows, n_columns), less offsets, by default its own, and these.
+
+    ``why`` missing values of a frame are an error, if they are; arrays were checked before."""
+    if is_frame(X):
+        values, names, _ = read_values(X, why_no_missing=why)
     else:
-        X = X.toarray() if sparse.issparse(X) else X
-        finite = True if why else "allow-nan"
-        features = check_array(X, dtype=np.float32, order="C", ensure_all_finite=finite)
-    return take_off(find_offsets(X, features, names), X, features, names)
+        X, names = X.toarray() if sparse.issparse(X) else X, None
+        values = np.asarray(X, dtype=np.float32)
+    offsets = find_offsets(X, values, names) if offsets is None else offsets
+    return take_off(offsets, X, values, names), offsets
 
 
 def _factors_of_training(cells):

@@ -24,11 +24,9 @@ _ENDS = {"lower": ["lower"] * 2, "within": ["lower", "upper"], "ignore": ["label
 
 @validate_params(
     {
-        "labels": "no_validation",
         "format": [StrOptions({"opensearch", "trec", "quepid"})],
         "grades": [tuple, list, np.ndarray, Mapping, None],
         "interval": [StrOptions({*_ENDS})],
-        "queries": "no_validation",
         "name": [str],
     },
     prefer_skip_nested_validation=True,

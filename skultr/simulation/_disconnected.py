@@ -36,8 +36,6 @@ _MAX_DEALS = 1_000
         "n_positions": [Interval(Integral, 1, None, closed="left")],
         "components": ["array-like", None],
         "n_impressions": [Interval(Integral, 1, 2**53, closed="both"), None],
-        "examination": "no_validation",
-        "noise": "no_validation",
         "max_grade": [Interval(Integral, 1, 1_000, closed="both")],
         "grade_weights": ["array-like", None],
         "n_links": [Interval(Integral, 0, None, closed="left"), None],
@@ -356,27 +354,19 @@ def _linked_pages(n_documents, n_links, n_queries, part, rng):
 
 def _choose_positions(n_links, n_others, width, rng):
     """Documents of each position, a list of arrays: about equally many at each."""
-    count = np.zeros(width, dtype=np.int64)
     shown_at: list[list[int]] = [[] for _ in range(width)]
-
-    def show(document, place):
-        shown_at[place].append(document)
-        count[place] += 1
-
     path = rng.permutation(width)
-    for document in range(n_links):
-        # The first links form a path through all positions, which connects them.
-        both = path[document : document + 2] if document < width - 1 else _emptiest(count, 2, rng)
-        for place in both:
-            show(document, place)
-    for document in range(n_links, n_links + n_others):
-        show(document, _emptiest(count, 1, rng)[0])
+    for document in range(n_links + n_others):
+        if document < min(n_links, width - 1):
+            # The first links form a path through all positions, which connects them.
+            places = path[document : document + 2]
+        else:
+            # Those with the fewest documents, ties at random.
+            order = np.lexsort((rng.random(width), [*map(len, shown_at)]))
+            places = order[: 2 if document < n_links else 1]
+        for place in places:
+            shown_at[place].append(document)
     return [np.array(documents) for documents in shown_at]
-
-
-def _emptiest(count, n, rng):
-    """The ``n`` positions with the fewest documents, ties at random."""
-    return np.lexsort((rng.random(len(count)), count))[:n]
 
 
 def _column(shown, n_links, n_queries, rng):

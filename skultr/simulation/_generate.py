@@ -50,15 +50,9 @@ class SimulatedLog(NamedTuple):
 
 @validate_params(
     {
-        "documents": "no_validation",
         "n_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both")],
         "n_positions": [Interval(Integral, 1, None, closed="left")],
-        "policy": "no_validation",
         "scores": ["array-like", None],
-        "user": "no_validation",
-        "noise": "no_validation",
-        "max_grade": "no_validation",
-        "gain": "no_validation",
         "query_weights": [Mapping, pd.Series, "array-like", None],
         "candidates": ["boolean"],
         "features": ["boolean"],
@@ -454,12 +448,9 @@ class ShiftedLogs(NamedTuple):
 
 @validate_params(
     {
-        "documents": "no_validation",
         "n_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both")],
         "n_test_sessions": [Interval(Integral, 1, 2**31 - 1, closed="both"), None],
-        "policy": "no_validation",
         "scores": ["array-like", None],
-        "test_policy": "no_validation",
         "test_scores": ["array-like", None],
         "random_state": ["random_state"],
     },

@@ -32,10 +32,8 @@ _CHUNK = 2**20
 # The production ranker ----------------------------------------------------------------
 @validate_params(
     {
-        "documents": "no_validation",
         "fraction": [Interval(Real, 0, 1, closed="right")],
         "estimator": [HasMethods(["fit", "predict"]), StrOptions({"lambdamart"}), None],
-        "candidates": "no_validation",
         "random_state": ["random_state"],
     },
     prefer_skip_nested_validation=True,
@@ -184,7 +182,6 @@ def hidden_signal_scores(
 
 @validate_params(
     {
-        "documents": "no_validation",
         "variance": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     },

@@ -488,7 +488,7 @@ def test_damaged_file_is_named(damage, tmp_path, monkeypatch):
         sentence = f"is damaged or was copied in part: .*{name}"
         with pytest.raises(ValueError, match=sentence):
             ClickDataset(copied).log()
-        monkeypatch.setattr("skultr._log._dataset_frames._SMALL", 0)  # as if files were large
+        monkeypatch.setattr("skultr._log._dataset.SMALL", 0)  # as if files were large
         with pytest.raises(ValueError, match=sentence):
             ClickDataset(copied).verify()
         monkeypatch.undo()

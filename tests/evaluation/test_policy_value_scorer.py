@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import sklearn
 from numpy.testing import assert_allclose
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_validate
@@ -23,23 +22,10 @@ from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
 from skultr.propensity import PowerLawPropensity
 
+from .._worlds import Linear
+
 EXAMINATION = np.array([0.9, 0.6, 0.3])
 ROLES = ["qid", "session", "doc", "position", "impressions"]
-
-
-class Linear(RegressorMixin, BaseEstimator):
-    """Scores by the column ``bm25`` (or the first one), up or down."""
-
-    def __init__(self, sign=1):
-        self.sign = sign
-
-    def fit(self, X, y):
-        self.fitted_ = True
-        return self
-
-    def predict(self, X):
-        column = X["bm25"] if hasattr(X, "columns") else X[:, 0]
-        return self.sign * np.asarray(column, dtype=float)
 
 
 class Features(Ridge):
@@ -105,9 +91,9 @@ def test_a_search(library, n_jobs):
     ]
     frame = pytest.importorskip("polars").from_pandas(X) if library == "polars" else X
     search = GridSearchCV(
-        Linear(), {"sign": [-1, 1]}, cv=QueryKFold(3), scoring=PolicyValueScorer(), n_jobs=n_jobs
+        Linear(), {"factor": [-1, 1]}, cv=QueryKFold(3), scoring=PolicyValueScorer(), n_jobs=n_jobs
     ).fit(frame, y)
-    assert search.best_params_ == {"sign": 1}
+    assert search.best_params_ == {"factor": 1}
     assert_allclose(search.best_score_, np.mean(folds))
 
 
@@ -172,7 +158,7 @@ def test_where_the_clicks_cannot_tell():
     one = X["session"] == 0  # documents never move
     X, y = X[one], y[one]
     search = GridSearchCV(
-        Linear(), {"sign": [1, -1]}, cv=QueryKFold(2), scoring=PolicyValueScorer(), refit=False
+        Linear(), {"factor": [1, -1]}, cv=QueryKFold(2), scoring=PolicyValueScorer(), refit=False
     )
     with pytest.warns(UserWarning, match="cannot tell|non-finite"):
         search.fit(X, y)
@@ -182,7 +168,7 @@ def test_where_the_clicks_cannot_tell():
 def test_pickle_clone_and_repr():
     X, y = world()
     scorer = PolicyValueScorer("pbm", propensity=EXAMINATION, gain="dcg", k=2)
-    search = sklearn.clone(GridSearchCV(Linear(), {"sign": [1]}, scoring=scorer))
+    search = sklearn.clone(GridSearchCV(Linear(), {"factor": [1]}, scoring=scorer))
     for copy in (pickle.loads(pickle.dumps(scorer)), search.scoring):
         assert repr(copy) == repr(scorer)
         assert copy(Linear(), X, y) == scorer(Linear(), X, y)

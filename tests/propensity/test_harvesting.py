@@ -10,7 +10,6 @@ from scipy.stats import binom
 
 from skultr._log._cells import read_cells
 from skultr._models._tabular import fit_tabular
-from skultr.datasets import make_ltr
 from skultr.exceptions import (
     AssumptionWarning,
     ClickDataWarning,
@@ -21,36 +20,13 @@ from skultr.propensity import InterventionHarvesting, RandomizedPropensity, _com
 from skultr.propensity._comparisons import Comparisons, solve
 from skultr.simulation import (
     MixturePolicy,
-    PositionBasedUser,
     ShufflePolicy,
     SwapPolicy,
-    production_scores,
-    simulate_clicks,
 )
 
+from .conftest import CURVE, simulate
+
 METHODS = ["all-pairs", "adjacent-chain", "pivot"]
-CURVE = 1 / np.arange(1, 11)
-
-
-@pytest.fixture(scope="module")
-def world():
-    documents = make_ltr(200, n_features=4, random_state=0)
-    scores = [production_scores(documents, random_state=seed) for seed in range(3)]
-    return documents, np.column_stack(scores)
-
-
-def _simulate(world, policy, n_sessions, seed=0, **settings):
-    documents, scores = world
-    several = getattr(policy, "several_rankers", False)
-    settings = {"user": PositionBasedUser(CURVE), "features": False, **settings}
-    return simulate_clicks(
-        documents,
-        scores=scores if several else scores[:, 0],
-        policy=policy,
-        n_sessions=n_sessions,
-        random_state=seed,
-        **settings,
-    )[:2]
 
 
 def _cells(n_documents=200, n_positions=5, n_shown=3, seed=0, exact=False):
@@ -119,7 +95,7 @@ def test_rows_left_in_place_are_no_evidence_and_have_a_propensity():
 
 
 def test_shuffles_give_the_ratio_of_click_rates_and_its_error(world):
-    X, clicks = _simulate(world, ShufflePolicy(), 3_000)
+    X, clicks = simulate(world, ShufflePolicy(), 3_000)
     X["qid"] = 1  # few queries: the noise is that of the clicks
     table = RandomizedPropensity().fit(X, clicks).examination_
     by_position = pd.Series(clicks).groupby(X["position"])
@@ -146,7 +122,7 @@ def test_shorter_lists_do_not_confound_shuffles():
 
 @pytest.mark.parametrize("policy", [SwapPolicy(), SwapPolicy("adjacent"), ShufflePolicy(0.5)])
 def test_experiments_find_the_truth_within_their_errors(world, policy):
-    X, clicks = _simulate(world, policy, 100_000)
+    X, clicks = simulate(world, policy, 100_000)
     table = RandomizedPropensity(arm="arm").fit(X, clicks).examination_
     score = np.log(table["examination"] / CURVE)[1:] / table["standard_error"][1:]
     assert np.abs(score).max() < 3.5
@@ -338,7 +314,7 @@ def test_the_binomial_likelihood_of_the_paper_says_nearly_the_same():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_harvesting_finds_the_truth(world, method):
-    X, clicks = _simulate(world, MixturePolicy(), 100_000)
+    X, clicks = simulate(world, MixturePolicy(), 100_000)
     harvesting = InterventionHarvesting(method=method, n_bootstrap=0)
     table = harvesting.fit(X, clicks).examination_
     score = np.log(table["examination"] / CURVE)[1:] / table["standard_error"][1:]
@@ -365,7 +341,7 @@ def test_single_impressions_do_not_bias():
 def test_uneven_traffic_is_what_the_weight_is_for(world):
     errors = {"published": [], "default": []}
     for seed in range(5):
-        X, clicks = _simulate(
+        X, clicks = simulate(
             world, MixturePolicy(), 10_000, seed, query_weights=1 / np.arange(1, 201) ** 1.2
         )
         for variant, found in errors.items():
@@ -388,7 +364,7 @@ def test_uneven_traffic_is_what_the_weight_is_for(world):
 def test_intervals_cover(world, policy, estimator):
     held = []
     for seed in range(40):
-        X, clicks = _simulate(world, policy, 5_000, seed, n_positions=4)
+        X, clicks = simulate(world, policy, 5_000, seed, n_positions=4)
         table = estimator.fit(X, clicks).examination_.iloc[1:]
         held += ((table["lower"] <= CURVE[1:4]) & (CURVE[1:4] <= table["upper"])).tolist()
     assert 0.88 <= np.mean(held) <= 0.995
@@ -396,7 +372,7 @@ def test_intervals_cover(world, policy, estimator):
 
 # What is missing ------------------------------------------------------------------------
 def test_a_log_without_swaps_says_what_is_missing(world):
-    X, clicks = _simulate(world, None, 2_000)
+    X, clicks = simulate(world, None, 2_000)
     with pytest.raises(NotIdentifiableError) as error:
         InterventionHarvesting().fit(X, clicks)
     for words in (

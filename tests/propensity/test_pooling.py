@@ -2,41 +2,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning, NotIdentifiableWarning
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
 from skultr.simulation import (
     MixturePolicy,
-    PositionBasedUser,
     ShufflePolicy,
     SwapPolicy,
     UserPopulation,
-    production_scores,
-    simulate_clicks,
 )
 
-CURVE = 1 / np.arange(1, 11)
-
-
-@pytest.fixture(scope="module")
-def world():
-    documents = make_ltr(200, n_features=4, random_state=0)
-    scores = [production_scores(documents, random_state=seed) for seed in range(3)]
-    return documents, np.column_stack(scores)
-
-
-def _simulate(world, policy, n_sessions, seed=0, **settings):
-    documents, scores = world
-    several = getattr(policy, "several_rankers", False)
-    settings = {"user": PositionBasedUser(CURVE), "features": False, **settings}
-    return simulate_clicks(
-        documents,
-        scores=scores if several else scores[:, 0],
-        policy=policy,
-        n_sessions=n_sessions,
-        random_state=seed,
-        **settings,
-    )[:2]
+from .conftest import CURVE, simulate
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +39,7 @@ def _errors(estimator, X, clicks, truth):
 @pytest.mark.filterwarnings("ignore")  # some users have no click at some position
 def test_shrunk_curves_beat_own_and_common_ones(world, population, policy, estimator):
     users = UserPopulation(examination=population, decay=1.0)
-    X, clicks = _simulate(world, policy, 60 * 200, user=users, n_positions=5)
+    X, clicks = simulate(world, policy, 60 * 200, user=users, n_positions=5)
     shrunk, _ = _errors(estimator, X, clicks, population)
     common = estimator.average_examination_["examination"].to_numpy()
     own, _ = _errors(estimator.set_params(user_shrinkage=0), X, clicks, population)
@@ -73,7 +48,7 @@ def test_shrunk_curves_beat_own_and_common_ones(world, population, policy, estim
 
 
 def test_users_who_are_alike_get_nearly_the_common_curve(world):
-    X, clicks = _simulate(world, ShufflePolicy(), 6_000, n_positions=5)
+    X, clicks = simulate(world, ShufflePolicy(), 6_000, n_positions=5)
     X["user"] = X["session"] % 60
     estimator = RandomizedPropensity(user="user")
     own = estimator.set_params(user_shrinkage=0.0)
@@ -87,7 +62,7 @@ def test_users_who_are_alike_get_nearly_the_common_curve(world):
 
 
 def test_a_user_alone_is_the_curve_of_all(world):
-    X, clicks = _simulate(world, MixturePolicy(), 20_000)
+    X, clicks = simulate(world, MixturePolicy(), 20_000)
     alone = InterventionHarvesting(n_bootstrap=0).fit(X, clicks).examination_
     own = InterventionHarvesting(user="user", user_shrinkage=0, n_bootstrap=0)
     own.fit(X.assign(user="me"), clicks)
@@ -100,7 +75,7 @@ def test_a_user_alone_is_the_curve_of_all(world):
 
 def test_a_strong_pull_leaves_nothing_of_users(world, population):
     users = UserPopulation(examination=population, decay=1.0)
-    X, clicks = _simulate(world, ShufflePolicy(), 6_000, user=users, n_positions=5)
+    X, clicks = simulate(world, ShufflePolicy(), 6_000, user=users, n_positions=5)
     estimator = RandomizedPropensity(user="user", user_shrinkage=1e6).fit(X, clicks)
     curves = estimator.examination_["examination"].unstack("bias")
     common = estimator.average_examination_["examination"]
