@@ -217,8 +217,9 @@ class Eliminated(LinearOperator):
         """
         size, rtol = len(right), 1e-8
         if size > FEW_FACTORS and self.coupling is not None:
-            jacobi = diags_array(1 / self.own)
-            x, failed = cg(self, right, rtol=rtol, maxiter=_MAX_ITERATIONS, M=jacobi)
+            x, failed = cg(
+                self, right, rtol=rtol, maxiter=_MAX_ITERATIONS, M=diags_array(1 / self.own)
+            )
             if failed and (factor := self._sparse_factor()) is not None:
                 x, failed = cg(self, right, x, rtol=rtol, maxiter=_MAX_ITERATIONS, M=factor)
             if not failed or size > MAX_DENSE:
