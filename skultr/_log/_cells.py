@@ -25,6 +25,8 @@ from ._segments import TINY, encode, pair_codes, rows_where
 
 #: Rows or cells that are held in memory at once, and rows of each part of more of them.
 MAX_CELLS, PART_ROWS = 4_000_000, 2_000_000
+#: Rows that are added up at a time.
+_CHUNK = 1 << 18
 #: What cells say of factors and documents.
 _NAMES = ("factors", "doc_query", "doc_row", "doc_ids", "doc_weight")
 #: Types of documents, factors, clicks and weight in files.
@@ -83,14 +85,15 @@ class Cells:
                 for first, n, at in _rows_by_documents(doc, n_docs)
             )
             return cls.joined(counted, n_factors, **names)
-        rows = rows_where(weight > 0)
-        # One sparse sum of both, several times faster than sorting: clicks are imaginary.
-        values = weight[rows].astype(complex)
-        values.imag = clicks[rows]
-        size = n_docs, n_factors
-        table = coo_array((values, (doc[rows], factor[rows])), size).tocsr().tocoo()
+        table = csr_array((n_docs, n_factors), dtype=complex)
+        for start in range(0, len(weight), _CHUNK):
+            rows = start + np.flatnonzero(weight[start : start + _CHUNK] > 0)
+            # One sparse sum of both, several times faster than sorting: clicks are imaginary.
+            values = weight[rows] + 1j * clicks[rows].astype(float)
+            table = table + coo_array((values, (doc[rows], factor[rows])), table.shape).tocsr()
+        table = table.tocoo()
         codes = table.row.astype(np.intp), table.col.astype(np.intp)
-        return cls(*codes, table.data.imag.copy(), table.data.real.copy(), *size, **names)
+        return cls(*codes, table.data.imag.copy(), table.data.real.copy(), *table.shape, **names)
 
     @classmethod
     def joined(cls, parts, n_factors, **names):

@@ -296,15 +296,15 @@ class ClickLog:
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         offsets = offsets_from_sorted(list_)
         lists = np.searchsorted(self.offsets, rows[offsets[:-1]], side="right") - 1
-        log = self._columns(rows, offsets, lists)
-        return replace(log, all_lists_differ=False)
+        return replace(self._columns(rows, offsets, lists), all_lists_differ=False)
 
     def without_candidates(self) -> ClickLog:
         """The log without its table of candidates, and the documents that no row shows."""
         if not len(self.candidates.query):
             return self
-        log = replace(self, candidates=NOBODY)._with_versions_that_occur()
-        return replace(log, all_lists_differ=False)  # their order depends on the codes
+        # The order of the lists depends on the codes.
+        log = replace(self, candidates=NOBODY, all_lists_differ=False)
+        return log._with_versions_that_occur()
 
     def without_propensity(self) -> ClickLog:
         """The log without propensities, by which equal lists may have differed."""
@@ -383,8 +383,8 @@ class ClickLog:
 
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
-        log = self.take_lists(np.flatnonzero(keep[self.query_of_list]))
-        return replace(log, candidates=self.candidates.of_queries(keep))
+        log = replace(self, candidates=self.candidates.of_queries(keep))
+        return log.take_lists(np.flatnonzero(keep[self.query_of_list]))
 
     def with_values(self, role: str, known: NDArray[Any], values: NDArray[Any]) -> ClickLog:
         """The log with other bias factors or users: ``values`` in place of the ``known`` ones.

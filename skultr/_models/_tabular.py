@@ -203,7 +203,8 @@ def fit_cells(
 
 
 def fit_factors(
-    logits: Floats,  # (n_rows,)
+    logits: Floats,  # (n_versions,)
+    version: Ints,  # (n_rows,)
     factor: Ints,  # (n_rows,)
     clicks: Floats,  # (n_rows,)
     weight: Floats,  # (n_rows,)
@@ -211,15 +212,16 @@ def fit_factors(
     link: str = "product",
     n_factors: int,
 ) -> Floats:  # (n_factors,)
-    """Maximum-likelihood logits of bias factors, given that of the document of each row; NaN for
-    a factor without impressions."""
+    """Maximum-likelihood logits of bias factors, given those of versions of documents; NaN for a
+    factor without impressions."""
     # The problem of best_documents with the roles of documents and factors exchanged.
-    rows = Cells(factor, np.arange(len(factor)), clicks, weight, n_factors, len(factor))
+    cells = Cells.from_rows(version, factor, clicks, weight, len(logits), n_factors)
+    cells = Cells(cells.factor, cells.doc, cells.clicks, cells.weight, n_factors, len(logits))
     if link == "product":
         logits = np.minimum(logits, -1e-6)  # at probability 1, a missing click costs infinity
     start = np.full(n_factors, -1.0)
-    best = Problem(rows, link, "likelihood").best_documents(logits, start)
-    return np.where(rows.by_doc(weight) > 0, best, np.nan)
+    best = Problem(cells, link, "likelihood").best_documents(logits, start)
+    return np.where(cells.by_doc(cells.weight) > 0, best, np.nan)
 
 
 def _clicked(cells: Cells) -> Cells:

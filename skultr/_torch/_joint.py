@@ -68,10 +68,11 @@ def fit_dual(
             param_groups=_factor_settings(learning_rate),
             validation=validation,
         )
-    part = log.sample().times(log.traffic_factors(learner.traffic_exponent))
+    del training  # what follows needs memory
+    part = log.sample()
+    choice = GroupedLogit.of_log(part.times(log.traffic_factors(learner.traffic_exponent)))
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
-    choice = GroupedLogit.of_log(part)
     return choice.likeliest_examination(relevance, part.bias, start - start.mean())
 
 
@@ -223,9 +224,8 @@ class ExaminationStep(Callback):
     ) -> None:
         data, module = dataset_train, net.module_
         module.eval()
-        version, *rows = data.rows()
-        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()[version]
-        best = fit_factors(relevance, *rows, n_factors=len(module.examination))
+        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()
+        best = fit_factors(relevance, *data.rows(), n_factors=len(module.examination))
         best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))
         best = torch.from_numpy(best - np.log(-np.expm1(best))).to(module.examination)
         with torch.no_grad():

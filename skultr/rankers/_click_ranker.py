@@ -245,9 +245,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
         part, link = log.sample(), self._table_link
-        score = self._line(part.features)[part.version]
+        score = self._line(part.features)
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
+            part.version,
             part.bias,
             part.clicks,
             part.weight,

@@ -143,10 +143,10 @@ class DLARanker(ClickRanker):
     def _fit_factors_again(self, log):
         """One intercept per bias factor, with which scores are logits of click probabilities."""
         log = log.sample()
-        scores = self._score(log.features)[log.version]
         self._bias_values = log.bias_values
         self._factor_logits = fit_factors(
-            scores,
+            self._score(log.features),
+            log.version,
             log.bias,
             log.clicks,
             log.weight,

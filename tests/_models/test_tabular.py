@@ -221,10 +221,10 @@ def test_order_and_repetition_of_rows_and_scale_of_weights_do_not_matter(loss, l
 def test_factors_of_the_greatest_likelihood_given_documents():
     doc, factor, clicks, weight = _world(link="product", weight=20)
     best = fit_tabular(doc, factor, clicks, weight)
-    given = fit_factors(best.doc_logits[doc], factor, clicks, weight, n_factors=4)
+    given = fit_factors(best.doc_logits, doc, factor, clicks, weight, n_factors=4)
     np.testing.assert_allclose(given, best.factor_logits, atol=1e-4)
     best = fit_tabular(doc, factor, clicks, weight, link="additive")
-    given = fit_factors(best.doc_logits[doc], factor, clicks, weight, link="additive", n_factors=4)
+    given = fit_factors(best.doc_logits, doc, factor, clicks, weight, link="additive", n_factors=4)
     np.testing.assert_allclose(given, best.factor_logits, atol=1e-4)
 
 
