@@ -367,8 +367,24 @@ class OffPolicySelection:
         -------
         best_index : int
         """
-        _, kept, best = self._select(cv_results)
-        self._warn(cv_results, kept)
+        scores, _, kept, best = self._select(cv_results)
+        for name in dict.fromkeys((*self.keep, self.by)):
+            failed = np.isnan(scores[name])
+            if failed.any():
+                warn_user(
+                    f"The score {name!r} is NaN for {int(failed.sum())} of {len(failed)} "
+                    f"candidates, first for candidate {int(failed.argmax())}: it cannot keep or "
+                    "select them. Run the search with error_score='raise' to see why.",
+                    ClickDataWarning,
+                )
+        if np.isnan(scores[self.by][kept]).all():
+            lacking = f" and has a score {self.by!r}" if kept.any() else ""
+            warn_user(
+                f"None of the {len(kept)} candidates is kept by all of {list(self.keep)}{lacking}"
+                f": the best of all candidates by {self.by!r} is selected. Let each scorer keep "
+                "more candidates to select by all of them.",
+                ClickDataWarning,
+            )
         return best
 
     def explain(self, cv_results: Mapping[str, Any]) -> pd.DataFrame:
@@ -386,59 +402,35 @@ class OffPolicySelection:
             candidate (``kept_by_...``); ``kept``: whether all of them kept it; the score ``by``;
             ``chosen``. If no candidate is ``kept``, the choice was among all.
         """
-        steps, kept, best = self._select(cv_results)
+        scores, steps, kept, best = self._select(cv_results)
         table = {"params": list(cv_results["params"])}
         for name, mask in steps.items():
-            table[name] = _mean_score(cv_results, name)
-            table[f"kept_by_{name}"] = mask
-        table["kept"] = kept
-        table[self.by] = _mean_score(cv_results, self.by)
-        table["chosen"] = np.arange(len(kept)) == best
+            table |= {name: scores[name], f"kept_by_{name}": mask}
+        chosen = np.arange(len(kept)) == best
+        table |= {"kept": kept, self.by: scores[self.by], "chosen": chosen}
         return pd.DataFrame(table, index=pd.RangeIndex(len(kept), name="candidate"))
 
     def __repr__(self) -> str:
         return f"OffPolicySelection({self.keep!r}, by={self.by!r})"
 
     def _select(self, cv_results):
-        """Masks of the candidates kept by each scorer and by all, and the index of the best."""
-        for name in (self.by, *self.keep):
-            if np.isnan(_mean_score(cv_results, name)).all():
+        """Scores, masks of the candidates that each scorer and all keep, number of the best."""
+        scores = {name: _mean_score(cv_results, name) for name in (self.by, *self.keep)}
+        for name, score in scores.items():
+            if np.isnan(score).all():
                 raise ValueError(
-                    f"The score {name!r} is NaN for all {len(cv_results['params'])} candidates: "
-                    "no candidate can be selected by it. Expected a number for some. A scorer "
-                    "that reads 'relevance' fails in a fold without annotation: give each fold "
-                    "some, or run the search with error_score='raise' to see why."
+                    f"The score {name!r} is NaN for all {len(score)} candidates: no candidate can "
+                    "be selected by it. Expected a number for some. A scorer that reads "
+                    "'relevance' fails in a fold without annotation: give each fold some, or run "
+                    "the search with error_score='raise' to see why."
                 )
-        deciding = _mean_score(cv_results, self.by)
-        steps = {
-            name: _best(_mean_score(cv_results, name), number)
-            for name, number in self.keep.items()
-        }
+        steps = {name: _best(scores[name], number) for name, number in self.keep.items()}
+        deciding = scores[self.by]
         kept = np.logical_and.reduce([np.ones(len(deciding), dtype=bool), *steps.values()])
         eligible = kept & ~np.isnan(deciding)
         # The paper's fallback if no candidate is kept by all.
         among = np.flatnonzero(eligible if eligible.any() else ~np.isnan(deciding))
-        return steps, kept, int(among[np.argmax(deciding[among])])
-
-    def _warn(self, cv_results, kept):
-        for name in dict.fromkeys((*self.keep, self.by)):
-            failed = np.isnan(_mean_score(cv_results, name))
-            if failed.any():
-                warn_user(
-                    f"The score {name!r} is NaN for {int(failed.sum())} of {len(failed)} "
-                    f"candidates, first for candidate {int(failed.argmax())}: it cannot keep or "
-                    "select them. Run the search with error_score='raise' to see why.",
-                    ClickDataWarning,
-                )
-        unknown = np.isnan(_mean_score(cv_results, self.by))
-        if not (kept & ~unknown).any():
-            lacking = f" and has a score {self.by!r}" if kept.any() else ""
-            warn_user(
-                f"None of the {len(kept)} candidates is kept by all of {list(self.keep)}{lacking}"
-                f": the best of all candidates by {self.by!r} is selected. Let each scorer keep "
-                "more candidates to select by all of them.",
-                ClickDataWarning,
-            )
+        return scores, steps, kept, int(among[np.argmax(deciding[among])])
 
 
 def _mean_score(cv_results, name):

@@ -254,9 +254,12 @@ class OnFeatures(
                 f"{type(self.transformer_).__name__} gave a sparse matrix, which a frame cannot "
                 "hold. Set sparse_output=False (or its like) in the transformer."
             )
-        if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:
-            return self._pandas_with_roles(X, values)
         roles = self._not_features()
+        if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:
+            names = _names_of(values, self.transformer_, roles)
+            out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
+            kept = [i for i, n in enumerate(X.columns.tolist()) if is_role(n) or n in roles]
+            return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
         if not framed:
             return _framed(values, self.transformer_, roles, kind).to_native()
         X = nw.from_native(X, eager_only=True)
@@ -273,13 +276,6 @@ class OnFeatures(
             out = out.set_axis(index, axis=0)  # a new frame: this may be one of the transformer's
         return out
 
-    def _pandas_with_roles(self, X, values):
-        roles = self._not_features()
-        names = _names_of(values, self.transformer_, roles)
-        out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
-        kept = [i for i, n in enumerate(X.columns.tolist()) if is_role(n) or n in roles]
-        return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
-
 
 def _another(X):
     """Another frame of the same data: a function may add or drop columns of what it gets."""
@@ -287,11 +283,8 @@ def _another(X):
 
 
 def _may_read_polars(transformer):
-    """False if only scikit-learn's own code reads the frame.
-
-    That code makes an array of float64 of any frame that is not pandas, also where float32 would
-    stay float32. Functions and classes of the user get the frame as it is.
-    """
+    """False if only scikit-learn reads the frame, of which it makes float64 unless it is
+    pandas; functions and classes of the user get it as it is."""
     parts = [transformer, *transformer.get_params(deep=True).values()]
     parts += [part for value in parts if isinstance(value, list | tuple) for part in value]
     return any(

@@ -260,7 +260,7 @@ def _read(records, rules):
     found["counts"] = counted(found["counts"] + faults)
     size = log["session"].nunique(), len(log), int(log["click"].sum())
     report = UBIReport(**found, faulty_lines=where, size=size)
-    report.warnings = [*_unusable(report), *_nothing_clicked(report, rules), *doubts]
+    report.warnings = [*_warnings(report, rules), *doubts]
     for warning in report.warnings:
         warn_user(warning, ClickDataWarning)
     return log, report
@@ -279,8 +279,8 @@ _HARMLESS = (
 )
 
 
-def _unusable(report):
-    """Records that should be in the log and are not."""
+def _warnings(report, rules):
+    """Records that should be in the log and are not, and a log without clicks."""
     events = report.counts[report.counts["record"] == "event"]
     events = events[~events["fate"].isin(_HARMLESS)]
     lost = events[~events["used"]]
@@ -293,9 +293,6 @@ def _unusable(report):
         )
     if n := report.n_records("line"):
         yield f"{n:,} lines hold no record and were left out: {' '.join(report.faulty_lines)}"
-
-
-def _nothing_clicked(report, rules):
     if not report.n_clicks:
         found = report.counts.loc[report.counts["record"] == "event", "action"].unique()
         yield (

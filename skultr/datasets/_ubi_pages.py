@@ -278,7 +278,7 @@ class PageReader:
         by_hits = _of_page(pages, "by_hits", rows)
         out = (rows["role"] == 1) & by_hits
         _give(self.events, rows.index[out], "impression of an application read by hit lists")
-        return rows.assign(by_hits=by_hits)[~out]
+        return rows[~out].assign(by_hits=by_hits[~out])
 
     # Positions ------------------------------------------------------------------------
     def find_bases(self, rows, pages):

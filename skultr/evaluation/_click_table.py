@@ -205,8 +205,8 @@ class Pages:
         return place, keys[place] == self.key
 
 
-#: Rounds of chance and context, and steps of EM in each. More steps fit few clicks to the last
-#: one: a ranking then gets a negative number of clicks.
+#: Rounds of chance and context, and steps of EM in each. EM has not converged then: with 2,000
+#: sessions a value moves by 6 % after 4,000 steps. No prior yet holds the curve of so few clicks.
 _ROUNDS, _STEPS = 5, 30
 #: Most steps of Newton's method, and the change of the context that ends them.
 _NEWTON, _CLOSE = 50, 1e-6

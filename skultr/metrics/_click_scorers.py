@@ -326,6 +326,11 @@ def _predict_click(estimator, X, y, conditional, roles):
     return predict_click(X, **given)
 
 
+_CLICKS = {
+    "y_true": ["array-like"],
+    "y_prob": ["array-like"],
+    "sample_weight": ["array-like", None],
+}
 #: Probabilities are clipped to [this, 1 - this]: a click that was predicted impossible costs 33
 #: bits instead of infinitely many.
 _SMALLEST_PROBABILITY = 1e-10
@@ -350,13 +355,7 @@ def perplexity_score(
     per_position: Literal[True],
 ) -> pd.DataFrame: ...
 @validate_params(
-    {
-        "y_true": ["array-like"],
-        "y_prob": ["array-like"],
-        "position": ["array-like", None],
-        "sample_weight": ["array-like", None],
-        "per_position": ["boolean"],
-    },
+    _CLICKS | {"position": ["array-like", None], "per_position": ["boolean"]},
     prefer_skip_nested_validation=True,
 )
 def perplexity_score(
@@ -457,12 +456,7 @@ def perplexity_score(
 
 
 @validate_params(
-    {
-        "y_true": ["array-like"],
-        "y_prob": ["array-like"],
-        "session": ["array-like", None],
-        "sample_weight": ["array-like", None],
-    },
+    _CLICKS | {"session": ["array-like", None]},
     prefer_skip_nested_validation=True,
 )
 def click_log_likelihood(
@@ -539,12 +533,18 @@ def _check_clicks(y_true, y_prob, sample_weight):
     columns = flat_columns(y_true=y_true, y_prob=y_prob, sample_weight=weight)
     clicks, probability, weight = (column.astype(float) for column in columns)
     for name, values in (("y_true", clicks), ("y_prob", probability)):
-        wrong = ~((values >= 0) & (values <= 1))  # also NaN
-        found = f"{name} must be in [0, 1]; it is not"
-        refuse_where(wrong, found, "expected clicks or their rates, and probabilities.", values)
-    wrong = ~((weight >= 0) & np.isfinite(weight))
-    found = "sample_weight must be finite and at least 0; it is not"
-    refuse_where(wrong, found, "expected impressions or the like.", weight)
+        refuse_where(
+            ~((values >= 0) & (values <= 1)),  # also NaN
+            f"{name} must be in [0, 1]; it is not",
+            "expected clicks or their rates, and probabilities.",
+            values,
+        )
+    refuse_where(
+        ~((weight >= 0) & np.isfinite(weight)),
+        "sample_weight must be finite and at least 0; it is not",
+        "expected impressions or the like.",
+        weight,
+    )
     if not weight.any():
         raise ValueError("sample_weight is 0 in every row; expected some rows to count.")
     return clicks, probability, weight
@@ -552,12 +552,8 @@ def _check_clicks(y_true, y_prob, sample_weight):
 
 def _check_ids(values, name, n_rows):
     values = as_array(values)
-    missing = pd.isna(values)
-    if values.shape != (n_rows,) or missing.any():
-        found = (
-            f"the shape {values.shape}"
-            if values.shape != (n_rows,)
-            else f"{int(missing.sum())} missing values"
-        )
+    missing = int(pd.isna(values).sum())
+    if values.shape != (n_rows,) or missing:
+        found = f"{missing} missing values" if missing else f"the shape {values.shape}"
         raise ValueError(f"{name} must have one value for each of the {n_rows} rows; got {found}.")
     return values

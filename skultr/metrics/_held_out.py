@@ -248,21 +248,17 @@ class IPSScorer(EstimateScorer):
         order = sort_in_segment(list_, scores)
         list_, scores = list_[order], scores[order]
         offsets = offsets_from_sorted(list_)
-        length = np.diff(offsets)
-        rank = np.arange(len(order)) - np.repeat(offsets[:-1], length) + 1
-        credit = self._credit_of_rank(rank, np.repeat(length, length))
+        length = np.repeat(np.diff(offsets), np.diff(offsets))
+        rank = np.arange(1, len(order) + 1) - np.repeat(offsets[:-1], np.diff(offsets))
+        cutoff = length if self.k is None else self.k
+        credit = -rank.astype(float)
+        if self.metric != "arp":
+            credit = (rank <= cutoff) / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
         leads = np.ones(len(order), dtype=bool)
         leads[1:] = (list_[1:] != list_[:-1]) | (scores[1:] != scores[:-1])
         shared = np.empty(len(order))
         shared[order] = average_runs(credit, leads)
         return shared
-
-    def _credit_of_rank(self, rank, length):
-        if self.metric == "arp":
-            return -rank.astype(float)
-        cutoff = length if self.k is None else self.k
-        counts = rank <= cutoff
-        return counts / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
 
 
 def _count_lists(X, click):
@@ -586,11 +582,8 @@ class HeldOut(RowsOfLog):
 
 
 def ratio_of_sums(numerator: Floats, denominator: Floats, query: Ints) -> tuple[float, float]:
-    """The ratio of two sums, and its standard error by linearisation over queries.
-
-    With the ratio v and the residuals e_q = Σ_{rows of q} (numerator - v denominator), the
-    standard error is sqrt(n / (n - 1) Σ_q e_q²) / Σ denominator over the n queries; NaN for one.
-    """
+    """The ratio v of two sums, and its standard error sqrt(n / (n - 1) Σ_q e_q²) / Σ denominator
+    with e_q = Σ_{rows of q} (numerator - v denominator) over n queries; NaN for one."""
     total = denominator.sum()
     value = numerator.sum() / total
     residual = np.bincount(query, numerator - value * denominator)

@@ -242,9 +242,7 @@ def fit_learner(
     LightGBM estimator that is no step of a Pipeline.
     """
     estimator = seeded_clone(estimator, random_state)
-    last = estimator
-    if isinstance(estimator, Pipeline):
-        last = estimator[-1]
+    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     with its_own_threads(last):
         if last is not estimator:
             features = _fit_transformers(estimator, features, labels)

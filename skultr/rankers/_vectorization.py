@@ -420,10 +420,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         scale = self.network_[0]
         versions, place = np.unique(log.version, return_inverse=True)
         joined = nn.Sequential(scale, SideBySide(*networks))
-        outputs, weight = (
-            self._outputs(joined, log.features[versions]),
-            np.bincount(place, log.weight),
-        )
+        outputs = self._outputs(joined, log.features[versions])
+        weight = np.bincount(place, log.weight)
         merged, observation = merge_networks(networks, outputs, tables, weight)
         self.network_ = nn.Sequential(scale, merged.to(self.device))
         return observation

@@ -96,3 +96,8 @@ def test_other_docstrings_stay():
         pass
 
     assert "__doc__" not in vars(Bare) or Bare.__doc__ is None
+
+
+@pytest.mark.parametrize("estimator", NEURAL, ids=lambda each: type(each).__name__)
+def test_every_shared_passage_is_filled_in(estimator):
+    assert not re.search(r"^ *\{\w+\}$", inspect.getdoc(type(estimator)), re.MULTILINE)
