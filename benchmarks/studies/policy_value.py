@@ -1,8 +1,5 @@
 r"""Does `policy_difference` predict which of two rankings gets more clicks, and by how much?
 
-    python -m benchmarks studies/policy_value [--quick] [--worlds 10] [--cost]
-        [--queries 500] [--sessions 2000 50000] [--documents 12 6] [--save FILE]
-
 Ten worlds of 20 pairs of rankers (scores near production, mixed with it, noisy relevance, one
 feature, trained models) on logs of production: five users, four ways to rank (Plackett-Luce at
 two temperatures; one of five daily orders; always the same order), two sizes. Pages have 6 of 12
@@ -23,13 +20,9 @@ is given the examination that an experiment finds: the clicks by position of ran
 many cells "dr" has at most the mean squared error of "direct" and "item-position", of the pairs
 that the log supports, whether or not it contradicts the method.
 
-``--cost`` compares time and memory on a million rows with the estimator written in pandas.
+``cost`` compares time and memory on a million rows with the estimator written in pandas.
 """
 
-import argparse
-import time
-import tracemalloc
-import warnings
 from contextlib import contextmanager
 from unittest import mock
 
@@ -53,6 +46,9 @@ from skultr.simulation import (
     relevance_probability,
     simulate_clicks,
 )
+
+from .. import _study
+from .._study import Exhibit, Page, Study, measured
 
 N_POSITIONS, N_DAYS, N_POPULATION = 6, 5, 6_000
 EXAMINATION = np.array([0.9, 0.7, 0.55, 0.45, 0.38, 0.33])
@@ -238,69 +234,63 @@ def _beside(found, truth, told):
     }
 
 
-def study(seed, options):
-    """All rows of a world: users x policies x sizes x pairs x methods."""
-    rows, n_documents = [], options.documents[seed % len(options.documents)]
-    world = World(seed, n_documents)
-    for name, (user, right) in USERS.items():
-        known = right, world.experiment(user), world.differences(user)
-        for policy, ranks in POLICIES.items():
-            size = options.queries, max(options.sessions)
-            documents, X, clicks = world.log(user, ranks, *size, seed)
-            for n_sessions in options.sessions:
-                of = (X["session"] < n_sessions).to_numpy()
-                asked = documents[documents["qid"].isin(X.loc[of, "qid"])]
-                found = judged(world, asked, X[of], clicks[of], *known)
-                cell = dict(zip(CELL, (n_sessions, policy, n_documents, name), strict=True))
-                rows += [cell | {"world": seed} | row for row in found]
-    return pd.DataFrame(rows)
+def pairs(cell, settings, seed):
+    """All rows of a world and user: policies x sizes x pairs x methods."""
+    n_documents = (12, 6)[seed % 2]
+    world, (user, right) = World(seed, n_documents), USERS[cell["user"]]
+    known = right, world.experiment(user), world.differences(user)
+    for policy, ranks in POLICIES.items():
+        size = settings.queries or 500, max(SESSIONS)
+        documents, X, clicks = world.log(user, ranks, *size, seed)
+        for n_sessions in SESSIONS:
+            of = (X["session"] < n_sessions).to_numpy()
+            asked = documents[documents["qid"].isin(X.loc[of, "qid"])]
+            for row in judged(world, asked, X[of], clicks[of], *known):
+                yield {"sessions": n_sessions, "policy": policy, "documents": n_documents, **row}
 
 
 # Tables ---------------------------------------------------------------------------------------
-def table(rows, by):
+def _table(by, keep=lambda rows: rows):
     """The figures of each group, in percent."""
-    found = []
-    for key, of in rows.groupby(by, sort=False):
-        commits, tells = of[of["commits"]], of[of["tells"]]
-        figures = {
-            "told": of["tells"].mean(),
-            "of 1 %": of.loc[of["large"], "commits"].mean(),
-            "sign": commits["right"].mean(),
-            "covers": tells["covers"].mean(),
-            "rmse": np.sqrt((tells["error"] ** 2).mean()),
-            "width": tells["width"].mean(),
-            "commits": len(commits) / 100,
-        }
-        found.append({**dict(zip(by, key, strict=True)), **figures})
-    percent = (100 * pd.DataFrame(found).set_index(by)).round(1)
-    return percent.astype({"commits": int}).to_string(na_rep="-")
+
+    def figures(rows):
+        found = []
+        for key, of in keep(rows).groupby(by, sort=False):
+            commits, tells = of[of["commits"]], of[of["tells"]]
+            shares = {
+                "told": of["tells"].mean(),
+                "of 1 %": of.loc[of["large"], "commits"].mean(),
+                "sign": commits["right"].mean(),
+                "covers": tells["covers"].mean(),
+                "rmse": np.sqrt((tells["error"] ** 2).mean()),
+                "width": tells["width"].mean(),
+                "commits": len(commits) / 100,
+            }
+            found.append(dict(zip(by, key, strict=True)) | {k: 100 * v for k, v in shares.items()})
+        return pd.DataFrame(found).assign(seed=0)
+
+    return figures
 
 
-def report(rows):
-    """All tables."""
-    alone = rows[rows["method"] == "dr"]
-    print("dr\n", table(alone, CELL))
-    print("\ndr, all users\n", table(alone, ["sessions", "documents", "policy"]))
-    third = rows[rows["pair"] % 3 == 0]
-    print("\nAll users\n", table(third, ["sessions", "policy", "method"]))
-    largest = third["sessions"] == third["sessions"].max()
-    stochastic = third[third["policy"].isin(STOCHASTIC) & largest]
-    print("\nPlackett-Luce, largest logs\n", table(stochastic, ["documents", "user", "method"]))
-    least_squares(third)
+def _third(rows):
+    return rows[rows["pair"] % 3 == 0]
+
+
+def _stochastic(rows):
+    largest = rows["sessions"] == rows["sessions"].max()
+    return _third(rows[rows["policy"].isin(STOCHASTIC) & largest])
 
 
 def least_squares(rows):
-    """In how many cells "dr" has the least mean squared error, whatever the test says."""
-    wide = rows.pivot_table(
-        index=[*CELL, "world", "pair"], columns="method", values="error", sort=False
+    """Mean squared errors of the same pairs by cell, and whether that of "dr" is the least."""
+    wide = _third(rows).pivot_table(
+        index=[*CELL, "seed", "pair"], columns="method", values="error", sort=False
     )
     squares = wide.reindex(columns=["dr", "direct", "item-position"]).dropna() ** 2
     cells = squares.groupby(CELL, sort=False).agg(["mean", "size"])
     cells = cells[cells[("dr", "size")] >= 10].xs("mean", axis=1, level=1)
     least = cells["dr"] <= cells[["direct", "item-position"]].min(axis=1)
-    rooted = (100 * np.sqrt(cells)).round(2).assign(least=least)
-    print(f"\nRoot mean squared errors of the same pairs\n {rooted.to_string()}")
-    print(f"'dr' is at most the least of the others in {least.sum()} of {len(least)} cells")
+    return (100 * np.sqrt(cells)).assign(least=least.astype(float), seed=0).reset_index()
 
 
 # Cost -----------------------------------------------------------------------------------------
@@ -320,47 +310,55 @@ def in_pandas(X, clicks, a, b):
     return float(np.average(value[0] - value[1], weights=weight))
 
 
-def cost(options):
-    """Time and memory of a million rows, and their ratio to those of pandas."""
-    world, (user, _) = World(0, options.documents[0]), USERS["position-based"]
+ESTIMATES = {"pandas": in_pandas, "policy_difference": policy_difference}
+
+
+def cost(cell, settings, seed):
+    """Time and memory of a million rows."""
+    world, (user, _) = World(0, 12), USERS["position-based"]
     n_sessions = 1_000_000 // N_POSITIONS
     _, X, clicks = world.log(user, POLICIES["Plackett-Luce 1.0"], 1_000, n_sessions, 0)
     a, b = (of[X["doc"]] for of in world.pairs[5])
-    spent = {}
-    for name, estimate in [("pandas", in_pandas), ("policy_difference", policy_difference)]:
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            estimate(X, clicks, a, b)
-            times.append(time.process_time() - start)
-        tracemalloc.start()
-        estimate(X, clicks, a, b)
-        spent[name] = min(times), tracemalloc.get_traced_memory()[1] / 2**20
-        tracemalloc.stop()
-    found = pd.DataFrame(spent, index=["seconds", "peak MiB"])
-    found["ratio"] = found["policy_difference"] / found["pandas"]
-    print(f"\n{len(X):,} rows\n{found.round(2)}")
+    return [_study.cost(lambda: ESTIMATES[cell["estimate"]](X, clicks, a, b))]
 
 
-def main(argv):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--worlds", type=int, default=10)
-    parser.add_argument("--queries", type=int, default=500)
-    parser.add_argument("--sessions", type=int, nargs="+", default=[2_000, 50_000])
-    parser.add_argument("--documents", type=int, nargs="+", default=[12, 6])
-    parser.add_argument("--quick", action="store_true", help="two worlds")
-    parser.add_argument("--cost", action="store_true", help="only time and memory")
-    parser.add_argument("--save", help="CSV file of all rows")
-    options = parser.parse_args(argv)
-    warnings.simplefilter("ignore")
-    if options.cost:
-        return cost(options)
-    options.worlds = 2 if options.quick else options.worlds
-    start = time.process_time()
-    worlds = []
-    for seed in range(options.worlds):
-        worlds.append(study(seed, options))
-        if options.save:
-            pd.concat(worlds).to_csv(options.save, index=False)
-    report(pd.concat(worlds, ignore_index=True))
-    return print(f"\n{time.process_time() - start:.0f} seconds")
+SESSIONS = (2_000, 50_000)
+STUDY = Study("pairs", pairs, _study.grid(user=USERS), quick_runs=2, full_runs=10)
+USERS_BY = ["documents", "user", "method"]
+FIGURES = ("told", "of 1 %", "sign", "covers", "rmse", "width", "commits")
+
+
+def _exhibit(name, title, by, keep):
+    return Exhibit(name, title, STUDY, tuple(by), FIGURES, keep=_table(by, keep))
+
+
+PAGE = Page(
+    "studies/policy_value",
+    "Which of two rankings gets more clicks?",
+    (
+        _exhibit("dr", "The method dr", CELL, lambda rows: rows[rows["method"] == "dr"]),
+        _exhibit("methods", "All methods", ["sessions", "policy", "method"], _third),
+        _exhibit(
+            "stochastic",
+            "Plackett-Luce, largest logs",
+            ["documents", "user", "method"],
+            _stochastic,
+        ),
+        Exhibit(
+            "least",
+            "Root mean squared errors of the same pairs",
+            STUDY,
+            tuple(CELL),
+            ("dr", "direct", "item-position", "least"),
+            keep=least_squares,
+        ),
+        measured(
+            cost,
+            "Cost of a million rows",
+            ("seconds", "CPU seconds", "GiB"),
+            over={"estimate": ESTIMATES},
+            runs=1,
+            alone=True,
+        ),
+    ),
+)

@@ -1,19 +1,12 @@
 """Every ranker with its defaults, where its assumptions hold and where they do not.
 
-Documents (made; MQ2008; LightGBM's example; ClueWeb09 with 437 candidates per query; a LETOR file)
+Documents (made; MQ2008; LightGBM's example; ClueWeb09 with 437 candidates per query; ``--letor``)
 x users x production rankers x policies x sizes of log x seeds. All methods learn from the same
 clicks; LightGBM and XGBoost from all sessions, one by one (their objectives know no impressions).
-nDCG@10 on the labels of other queries. By hand, with the extra ``benchmark``:
-
-    python -m benchmarks studies/robustness --out rows.jsonl --workers 4
-    python -m benchmarks studies/robustness --out rows.jsonl --subset full --seeds 0 1 2
-    python -m benchmarks studies/robustness --out rows.jsonl --summary [--rst]
-
-Each fit appends a line to ``--out``; what is there already is not done again (but what failed is).
-``regular`` has 40 cells and takes a quarter of an hour with four workers; ``full`` has all 1,152,
-in an order of which any beginning is balanced (``--cells 100``). A log of 1,000,000 sessions takes
-about 10 GB per worker. Sets of documents whose files are not in ``--data`` (or SKULTR_DATA) are
-left out.
+nDCG@10 on the labels of other queries. ``--quick`` has 40 cells and takes a quarter of an hour
+with four ``--jobs``; the full grid has 1,152. A log of 1,000,000 sessions takes about 10 GB per
+job; ``--sessions`` leaves larger logs out. Sets of documents whose files are not in the folder
+SKULTR_DATA are left out.
 
 Production scores are standard deviations, and so are temperatures. Production of ``1 %`` of the
 labels is linear, and the others are trees. That of ``all labels`` has learned the labels of the
@@ -26,17 +19,10 @@ some seed no warning of skultr was raised. ``warned`` is the share of all cells 
 that comes everywhere warns of nothing. Seconds are of the processor.
 """
 
-import argparse
-import json
-import multiprocessing
 import os
-import resource
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import lightgbm
 import numpy as np
@@ -45,6 +31,7 @@ import xgboost
 
 from skultr import exceptions, rankers
 
+from .._study import Exhibit, Page, Study
 from ._robustness_worlds import FILES, Cell, World, cells, documents_of
 
 ROUNDS = 100
@@ -131,154 +118,46 @@ def _fit_xgboost(world, seed):
 # --------------------------------------------------------------------------------------
 # Runs
 # --------------------------------------------------------------------------------------
-def run(args):
-    names = [name for name in args.methods or METHODS if name in methods()]
-    chosen = cells(args.subset, letor=args.letor is not None)[: args.cells]
-    chosen = [cell for cell in chosen if cell.sessions <= args.most_sessions]
-    chosen = [cell for cell in chosen if cell.documents not in _absent(args, chosen)]
-    done = _done(args.out)
-    todo = []
-    for seed in args.seeds or [0]:
-        for cell in chosen:
-            left = [name for name in names if (*cell, seed, name) not in done]
-            if left:
-                todo.append((cell, seed, left, args))
-    print(f"{len(chosen)} cells, {sum(len(left) for _, _, left, _ in todo)} fits to do")
-    start = time.perf_counter()
-    # Each fit is forked from its worker, which therefore runs no threads and starts afresh.
-    with ProcessPoolExecutor(args.workers, multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(_run_cell, *work) for work in todo]
-        for number, future in enumerate(as_completed(futures), 1):
-            minutes = (time.perf_counter() - start) / 60
-            print(f"{minutes:5.1f} min {number:4d}/{len(todo)} {future.result()}", flush=True)
+DATA = os.environ.get("SKULTR_DATA", "no folder")
 
 
-def _absent(args, chosen):
-    names = dict.fromkeys(cell.documents for cell in chosen)
-    absent = [name for name in names if not _is_there(name, args)]
-    for name in absent:
-        where = args.letor if name == "letor" else f"{FILES[name]}.parquet in {args.data}"
-        print(f"{name} is left out: no file {where}; give --data or set SKULTR_DATA")
-    return absent
+def chosen(settings):
+    """Cells whose documents are there."""
+    every = cells("regular" if settings.quick else "full", letor=settings.letor is not None)
+    there = [cell for cell in every if _is_there(cell.documents)]
+    most = settings.sessions or 1_000_000
+    return [cell._asdict() for cell in there if cell.sessions <= most]
 
 
-def _is_there(name, args):
-    if name == "made":
-        return True
-    return Path(args.letor or Path(args.data or "") / f"{FILES[name]}.parquet").exists()
+def _is_there(name):
+    return name not in FILES or (Path(DATA) / f"{FILES[name]}.parquet").exists()
 
 
-def _done(path):
-    if not path.exists():
-        return set()
-    rows = pd.read_json(path, lines=True)
-    rows = rows[rows["ndcg"].notna()]
-    return set(rows[[*CELL, "seed", "method"]].itertuples(index=False, name=None))
-
-
-def _run_cell(cell, seed, names, args):
-    _import_torch()
-    start = time.perf_counter()
-    every = methods()
-    world = World(cell, seed, *documents_of(cell.documents, seed, args.data, args.letor))
-    if set(names) & set(RANKERS):
-        world.lists  # noqa: B018 - once, before the forks
-    simulated = time.perf_counter() - start
-    for name in names:
-        row = _in_process(every[name], world, seed, args.most_seconds)
-        line = json.dumps({**cell._asdict(), "seed": seed, "method": name, **row})
-        with args.out.open("a") as file:  # one write of a line: workers do not mix them
-            file.write(line + "\n")
-    seconds = time.perf_counter() - start
-    name = ", ".join(map(str, cell))
-    return f"{name}, seed {seed}: {seconds:.0f} s, of which the log took {simulated:.1f} s"
-
-
-def _import_torch():
-    """What else every fit would import, which takes longer than small fits."""
-    import torch
-    import torch._dynamo  # by the first optimizer
-
-    torch.set_num_threads(1)
-
-
-def _in_process(method, world, seed, most_seconds):
-    """The row of a fit in a process of its own, for its peak memory and its failures."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_fit_and_send, args=(method, world, seed, sender))
-    process.start()
-    sender.close()
-    try:
-        row = receiver.recv() if receiver.poll(most_seconds) else None
-    except EOFError:
-        row = {"ndcg": None, "error": "the process ended"}
-    if row is None:
-        process.kill()
-        row = {"ndcg": None, "error": f"more than {most_seconds} s"}
-    process.join()
-    return row
-
-
-def _fit_and_send(method, world, seed, sender):
-    # Of the processor: with one thread these are the seconds of an idle machine.
-    before, start = _peak(), time.process_time()
-    row = {"ndcg": None}
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always")
-        try:
-            row["ndcg"] = round(world.ndcg(method(world, seed)), 5)
-        except Exception as error:  # a study goes on where a ranker fails, and says so
-            row["error"] = f"{type(error).__name__}: {error}"[:300]
-    row["seconds"] = round(time.process_time() - start, 2)
-    row["mib"] = round(_peak() - before)
-    row["warnings"] = sorted({warning.category.__name__ for warning in raised})
-    sender.send(row)
-
-
-def _peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+def fits(cell, settings, seed):
+    """One row for each method; one that fails says why, and the others go on."""
+    cell = Cell(**cell)
+    world = World(cell, seed, *documents_of(cell.documents, seed, DATA, settings.letor))
+    for name, method in methods().items():
+        row, start = {"method": name, "ndcg": None, "error": ""}, time.process_time()
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always")
+            try:
+                row["ndcg"] = world.ndcg(method(world, seed))
+            except Exception as error:
+                row["error"] = f"{type(error).__name__}: {error}"[:300]
+        told = {warning.category.__name__ for warning in raised} & set(exceptions.__all__)
+        yield {**row, "CPU seconds": time.process_time() - start, "silent": not told}
 
 
 # --------------------------------------------------------------------------------------
 # Summary
 # --------------------------------------------------------------------------------------
-def summary(args):
-    rows = pd.read_json(args.out, lines=True)
-    rows = rows[rows["sessions"].le(args.most_sessions)]
-    rows = rows[rows["seed"].isin(args.seeds or rows["seed"])]
-    rows = rows[rows["method"].isin(args.methods or METHODS)]
-    rows = rows.drop_duplicates([*CELL, "seed", "method"], keep="last")
-    fitted = rows[rows["ndcg"].notna()]
-    raised = [set(names) & set(exceptions.__all__) for names in fitted["warnings"]]
-    fitted = fitted.assign(silent=[not names for names in raised])
-    by_cell = compare(fitted, CELL)
-    table = per_method(by_cell)
-    if args.rst:
-        print(as_rst(table.drop(columns=["seconds", "MiB"])))
-        return
-    print(f"{fitted.groupby(CELL).ngroups} cells, {fitted['seed'].nunique()} seeds\n")
-    print(table.round(3).to_string())
-    if fitted["seed"].nunique() > 1:
-        print("\nThe same with each seed for itself")
-        print(per_method(compare(fitted, [*CELL, "seed"])).round(3).to_string())
-    for factor in CELL:
-        print(f"\nMean nDCG@10 minus naive | worst, by {factor}")
-        print(by_level(by_cell, factor).to_string())
-    print(f"\nWorst cells to naive\n{worst_cells(by_cell).to_string(index=False)}")
-    for line in of_ensemble(by_cell):
-        print(line)
-    failed = rows[rows["ndcg"].isna()]
-    for _, row in failed.iterrows():
-        print(f"Failed: {row['method']}, {tuple(row[CELL])}, seed {row['seed']}: {row['error']}")
-
-
-def compare(rows, keys):
+def compare(rows, keys=CELL):
     """One row per cell and method, with margins to the best, to naive and to production."""
+    rows = rows[rows["ndcg"].notna()]
     table = rows.groupby([*keys, "method"], sort=False).agg(
-        ndcg=("ndcg", "mean"), silent=("silent", "any"), seconds=("seconds", "mean"),
-        mib=("mib", "mean"),
-    )  # fmt: skip
+        ndcg=("ndcg", "mean"), silent=("silent", "any"), seconds=("CPU seconds", "mean")
+    )
     wide = table["ndcg"].unstack("method")
     of_cell = table.index.droplevel("method")
     for name in ("naive", "production"):
@@ -288,9 +167,9 @@ def compare(rows, keys):
     return table
 
 
-def per_method(table):
+def per_method(rows):
     """The measures of each method over its cells."""
-    found = {}
+    found, table = {}, compare(rows)
     for name, of in table.groupby(level="method", sort=False):
         harmed = of["over naive"] < -HARM
         found[name] = {
@@ -305,80 +184,63 @@ def per_method(table):
             "silent harm": (harmed & of["silent"]).mean(),
             "warned": 1 - of["silent"].mean(),
             "seconds": of["seconds"].mean(),
-            "MiB": of["mib"].mean(),
         }
-    return pd.DataFrame(found).T.astype({"cells": int}).sort_values("nDCG@10", ascending=False)
+    found = pd.DataFrame(found).T.sort_values("nDCG@10", ascending=False)
+    return found.rename_axis("method").reset_index().assign(seed=0)
 
 
-def by_level(table, factor):
-    """Mean and worst margin over naive for each level of a factor."""
-    over = table.groupby(["method", factor], sort=False)["over naive"].agg(["mean", "min"])
-    text = over["mean"].map("{:+.3f}".format) + " | " + over["min"].map("{:+.3f}".format)
-    return text.unstack(factor).sort_index(axis=1)
+def margins(rows):
+    """Margin over naive of each cell and method, by each factor of the grid."""
+    table = compare(rows)["over naive"].rename("over naive").reset_index()
+    parts = [table.assign(factor=factor, level=table[factor].astype(str)) for factor in CELL]
+    return _least(pd.concat(parts), "over naive", ["method", "factor", "level"])
 
 
-def worst_cells(table):
-    """The cell of each method that is furthest below naive."""
-    found = table["over naive"].dropna().groupby(level="method", sort=False).idxmin()
-    return table.loc[found, ["ndcg", "over naive"]].round(3).reset_index()
-
-
-def of_ensemble(table):
-    """What the ensemble must show, one line for each demand."""
-    wide = table["ndcg"].unstack("method")
-    if "ensemble" not in wide:
-        return
+def ensemble(rows):
+    """Margin of the ensemble over the better of naive and production, by cell."""
+    wide = compare(rows)["ndcg"].unstack("method")
     margin = wide["ensemble"] - wide[["naive", "production"]].max(axis=1)
-    margin = margin.dropna()
-    worst = ", ".join(map(str, margin.idxmin()))
-    yield (
-        f"\nEnsemble at or above max(naive, production) - {MARGIN}: "
-        f"{(margin >= -MARGIN).mean():.1%} of {len(margin)} cells; "
-        f"worst {margin.min():+.3f} ({worst})"
-    )
-    singles = [name for name in RANKERS if name in wide and name != "ensemble"]
-    for names in (singles, ["LightGBM, position"]):
-        names = [name for name in names if name in wide]
-        # Of the same cells: a method that failed somewhere must not gain by that.
-        same = wide[["ensemble", *names]].dropna()
-        if names and len(same):
-            means = same.mean()
-            best = means[names].idxmax()
-            gain = means["ensemble"] - means[best]
-            yield f"Mean of the {len(same)} cells that all have, minus that of {best}: {gain:+.4f}"
+    margin = margin.rename("margin").dropna().reset_index()
+    margin["kept"] = (margin["margin"] >= -MARGIN).astype(float)
+    return _least(margin.assign(method="ensemble"), "margin", ["method"], ["kept"])
 
 
-def as_rst(table):
-    """The summary as a list-table for the guide; shares in per cent."""
-    shares = ["below naive", "below production", "harm", "silent harm", "warned"]
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    lines += [f"   {'*' if i == 0 else ' '} - {name}" for i, name in enumerate(["", *table])]
-    for method, values in table.iterrows():
-        lines.append(f"   * - {method}")
-        for name, value in values.items():
-            text = f"{value:.0%}" if name in shares else f"{value:.3f}"
-            lines.append(f"     - {int(value) if name == 'cells' else text}")
-    return "\n".join(lines)
+def _least(table, value, by, others=()):
+    groups = table.groupby(by, sort=False)
+    found = groups[[value, *others]].mean()
+    return found.assign(worst=groups[value].min()).reset_index().assign(seed=0)
 
 
-def main(argv):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="rows, one JSON object per line")
-    parser.add_argument("--subset", choices=["regular", "full"], default="regular")
-    parser.add_argument("--cells", type=int, help="only so many, the first ones")
-    parser.add_argument("--seeds", type=int, nargs="+", help="by default 0; of a summary, all")
-    parser.add_argument(
-        "--methods", nargs="+", choices=METHODS, metavar="METHOD", help=f"of {', '.join(METHODS)}"
-    )
-    parser.add_argument("--most-sessions", type=int, default=1_000_000)
-    parser.add_argument("--most-seconds", type=int, default=3600, help="of a fit")
-    parser.add_argument("--workers", type=int, default=1, help="processes with one thread each")
-    parser.add_argument("--data", default=os.environ.get("SKULTR_DATA"))
-    parser.add_argument("--letor", help="a LETOR file: its documents in place of all others")
-    parser.add_argument("--summary", action="store_true", help="of the rows in --out")
-    parser.add_argument("--rst", action="store_true", help="the summary as a list-table")
-    args = parser.parse_args(argv)
-    if args.summary or args.rst:
-        summary(args)
-    else:
-        run(args)
+STUDY = Study("fits", fits, chosen, quick_runs=1, full_runs=3)
+SHARES = ("below naive", "below production", "harm", "silent harm", "warned")
+WORST = ("worst to naive", "worst to production")
+PAGE = Page(
+    "studies/robustness",
+    "Every ranker with its defaults",
+    (
+        Exhibit(
+            "methods",
+            "Over all cells",
+            STUDY,
+            ("method",),
+            ("cells", "nDCG@10", "regret", *WORST, *SHARES, "seconds"),
+            keep=per_method,
+        ),
+        Exhibit(
+            "margins",
+            "nDCG@10 minus naive",
+            STUDY,
+            ("method", "factor", "level"),
+            ("over naive", "worst"),
+            keep=margins,
+        ),
+        Exhibit(
+            "ensemble",
+            "Over the better of naive and production",
+            STUDY,
+            ("method",),
+            ("margin", "worst", "kept"),
+            keep=ensemble,
+        ),
+    ),
+)
