@@ -57,8 +57,9 @@ _STILL, _NOTHING = 0.01, 1e-9
 #: Share of its full gain by which a step must raise the value, its shortest part, and the share of
 #: the value that is rounding.
 _LEAST_GAIN, _SHORTEST, _ROUNDING = 1e-4, 1e-10, 1e-15
-#: Curvature added for directions that are not determined, relative to each parameter's.
-_JITTER = 1e-10
+#: Curvature added for directions that are not determined, relative to each parameter's, and the
+#: least one: where exponentials of large scores vanish, squares of a step must not overflow.
+_JITTER, _FLAT = 1e-10, 1e-100
 
 
 class Maximum(NamedTuple):
@@ -153,7 +154,7 @@ def solve_within(
         only = aslinearoperator(diags_array(free))
         return np.clip(cg(only @ curvature @ only, free * gradient, rtol=1e-3)[0], low, high)
     size, axes = eigh(curvature)
-    root = np.sqrt(np.maximum(size, _JITTER * max(size[-1], TINY)))
+    root = np.sqrt(np.maximum(size, max(_JITTER * size[-1], _FLAT)))
     # Least squares of H^½ s - H^-½ g.
     target = axes.T @ gradient / root
     return lsq_linear(root[:, None] * axes.T, target, (low, high), method="bvls").x

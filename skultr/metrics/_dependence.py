@@ -726,8 +726,10 @@ def _published_information(pred, logging, relevance, n_repeats, rng):
         first[:, 1] = second[_with_nearest_grade(first[:, 2], second[:, 2], rng), 1]
         # The order is random: every other row trains.
         model = _boosted(100, rng, (second[::2], first[::2]))
-        odds = [model.predict(rows[1::2], raw_score=True) for rows in (second, first)]
-        served, exchanged = np.clip(odds, -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS)
+        served, exchanged = (
+            model.predict(rows[1::2], raw_score=True).clip(-_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS)
+            for rows in (second, first)  # whose lengths may differ by one
+        )
         values.append(served.mean() - np.log(np.exp(exchanged).mean()))
     return float(np.mean(values))
 

@@ -219,3 +219,13 @@ def test_without_clicks_nothing_is_estimated():
     choice = GroupedLogit.from_rows(LIST, np.zeros(8))
     assert np.isnan(choice.likeliest_examination(LOGITS, FACTOR, np.zeros(4))).all()
     np.testing.assert_allclose(choice.best_weights(LOGITS[:, None], np.zeros(8)), 0.5)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1e4, 1e5, 1e6, 1e9])
+def test_scores_of_any_size_have_a_best_weight(unit):
+    """Without curvature, as exponentials vanish, a step is long but does not overflow."""
+    scores = np.random.default_rng(1).normal(size=(2000, 1))
+    choice = GroupedLogit.from_rows(np.repeat(np.arange(500), 4), np.tile([1.0, 0, 0, 0], 500))
+    best = choice.best_weights(scores, np.zeros(2000))
+    np.testing.assert_allclose(unit * choice.best_weights(unit * scores, np.zeros(2000)), best)

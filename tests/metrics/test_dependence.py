@@ -323,6 +323,12 @@ def test_published_estimator():
     assert cmip_score(*documents, estimator="published", random_state=1) != result.value
 
 
+@pytest.mark.parametrize("n_documents", [400, 401, 402, 403])
+def test_published_estimator_takes_any_number_of_documents(n_documents):
+    documents = normal_documents(n_documents, 0.5)
+    assert np.isfinite(cmip_score(*documents, estimator="published", random_state=0))
+
+
 def test_published_estimator_takes_the_nearest_grade():
     others = np.array([3.0, 0.0, 3.0, 1.0])
     found = _with_nearest_grade(
