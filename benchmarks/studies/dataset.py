@@ -3,8 +3,8 @@
 Sessions show ten of the twenty documents of a query in random order, so that hardly two lists are
 equal; a million documents have 50 features. With 1e7 ``--sessions`` there are 100 million
 impressions, the files take 5 GB in the folder for temporary files, and the run an hour. Each fit
-runs in a process of its own, whose address space is limited to 4 GB. Arrow's own allocator would
-reserve one of them: set ARROW_DEFAULT_MEMORY_POOL=system.
+runs in a process of its own, whose memory (without mapped files) is limited to 4 GiB. Arrow's own
+allocator would reserve one of them: set ARROW_DEFAULT_MEMORY_POOL=system.
 """
 
 import resource
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from skultr import ClickDataset, DLARanker
 from skultr.click_models import PBMModel
+from skultr.rankers import IPSRanker, LambdaMARTRanker, NaiveRanker
 
 from .._study import Page, cost, measured
 
@@ -73,6 +74,10 @@ def _world(settings) -> Path:
 MODELS = {
     "PBM": PBMModel(prior=None),
     "DLA": DLARanker(max_epochs=1, examination="network", random_state=0),
+    # The members of the ensemble.
+    "naive": NaiveRanker(max_epochs=1, random_state=0),
+    "IPS": IPSRanker(correction="divide", clip=0.1, max_epochs=1, random_state=0),
+    "trees": LambdaMARTRanker(clip=0.1, num_leaves=7, random_state=0),
 }
 
 
@@ -81,7 +86,7 @@ def steps(cell, settings, seed):
     folder = _world(settings)
     if not (folder / "dataset").exists():
         yield {"step": "make", **cost(lambda: make(folder))}
-    resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30,) * 2)
+    resource.setrlimit(resource.RLIMIT_DATA, (4 * 2**30,) * 2)
     model = MODELS[cell["model"]]
     yield {"step": "fit", **cost(lambda: model.fit(ClickDataset(folder / "dataset")))}
 

@@ -534,29 +534,7 @@ def make_click_log(
     sample_weight: ArrayLike | None = None,
     roles: Mapping[str, Any] | None = None,
 ) -> ClickLog:
-    """Read a log and sort it into lists.
-
-    Parameters
-    ----------
-    X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-        As the user passed it; only its role columns are read.
-    features : ndarray of shape (n_rows, n_features), float32
-        The validated features.
-    y : array-like of shape (n_rows,)
-        Clicks or click rates; values above 1 are graded relevance.
-    sample_weight : array-like of shape (n_rows,), default=None
-    roles : dict of str to array-like, default=None
-        Keyword metadata, which takes precedence over columns.
-
-    Returns
-    -------
-    log : ClickLog
-
-    Raises
-    ------
-    ValueError
-        If the log has a fault.
-    """
+    """The log of X as the user passed it, of which only roles are read, and validated features."""
     return sort_into_lists(read(X, y, sample_weight, roles), features)
 
 
@@ -568,23 +546,11 @@ def sort_into_lists(
     table: FeatureTable | None = None,
     candidates: bool = False,
 ) -> ClickLog:
-    """The :class:`ClickLog` of rows that were checked.
+    """The :class:`ClickLog` of rows that were checked, and of their float32 features.
 
-    Parameters
-    ----------
-    rows : Rows
-    features : ndarray of shape (n_rows, n_features), float32
-    reuse : bool, default=False
-        Whether the memory of ``features`` may hold the features of the log, so that both are never
-        in memory; otherwise the array stays as it is.
-    table : FeatureTable, default=None
-        Features of the documents, in place of those of the rows.
-    candidates : bool, default=False
-        Whether the log has the candidates that were not shown.
-
-    Returns
-    -------
-    log : ClickLog
+    With ``reuse`` the memory of ``features`` may hold those of the log, so that both are never in
+    memory. A ``table`` has the features of documents in place of those of the rows. With
+    ``candidates`` the log has those that were not shown.
     """
     shown = rows_where(rows.shown)
     known = slice(None) if candidates else shown  # rows whose documents the log has

@@ -142,7 +142,13 @@ def solve_within(
     curvature: Floats | LinearOperator, gradient: Floats, low: Floats, high: Floats
 ) -> Floats:
     """The step s between ``low`` and ``high`` of the greatest g's - s'Hs / 2."""
-    if isinstance(curvature, LinearOperator):  # where a bound holds a parameter, it stays
+    if isinstance(curvature, Eliminated):  # where a bound holds a factor, it stays
+        step = np.zeros(len(gradient))
+        free = np.where(gradient > 0, high > 0, low < 0) & (curvature.own > 0)
+        left = curvature.among(np.flatnonzero(free))
+        step[free] = left.plus(_JITTER * left.own).solve(gradient[free])
+        return np.clip(step, low, high)
+    if isinstance(curvature, LinearOperator):  # the same
         free = np.where(gradient > 0, high > 0, low < 0).astype(float)
         only = aslinearoperator(diags_array(free))
         return np.clip(cg(only @ curvature @ only, free * gradient, rtol=1e-3)[0], low, high)
@@ -169,6 +175,7 @@ class Eliminated(LinearOperator):
     ) -> None:
         super().__init__(dtype=np.dtype(float), shape=(len(own), len(own)))
         self.own, self.coupling, self.inverse = own, coupling, inverse
+        self._transposed = None if coupling is None else coupling.T
         if joint is not None:
             self.joint = joint
 
@@ -180,14 +187,17 @@ class Eliminated(LinearOperator):
     @cached_property
     def diagonal(self) -> Floats:
         """Diagonal of the matrix: the information about a factor if the others were known."""
-        if self.coupling is None:
-            return self.own - np.diag(self.joint)
-        return self.own - self.coupling.power(2).T @ self.inverse
+        return self.own - (
+            np.diag(self.joint)
+            if self.coupling is None
+            else self.coupling.power(2).T @ self.inverse
+        )
 
     def plus(self, diagonal: Floats) -> Eliminated:
         """The matrix with more on its diagonal."""
-        joint = vars(self).get("joint")
-        return Eliminated(self.own + diagonal, self.coupling, self.inverse, joint)
+        return Eliminated(
+            self.own + diagonal, self.coupling, self.inverse, vars(self).get("joint")
+        )
 
     def dense(self) -> Floats:
         """The matrix as an array."""
@@ -195,10 +205,9 @@ class Eliminated(LinearOperator):
 
     def among(self, factors: Ints) -> Eliminated:
         """Rows and columns of some factors."""
-        own = self.own[factors]
         if self.coupling is None:
-            return Eliminated(own, None, None, self.joint[np.ix_(factors, factors)])
-        return Eliminated(own, self.coupling[:, factors], self.inverse)
+            return Eliminated(self.own[factors], None, None, self.joint[np.ix_(factors, factors)])
+        return Eliminated(self.own[factors], self.coupling[:, factors], self.inverse)
 
     def solve(self, right: Floats) -> Floats:
         """Solution of the system, near 0 in directions that are free.
@@ -208,8 +217,9 @@ class Eliminated(LinearOperator):
         """
         size, rtol = len(right), 1e-8
         if size > FEW_FACTORS and self.coupling is not None:
-            jacobi = diags_array(1 / self.own)
-            x, failed = cg(self, right, rtol=rtol, maxiter=_MAX_ITERATIONS, M=jacobi)
+            x, failed = cg(
+                self, right, rtol=rtol, maxiter=_MAX_ITERATIONS, M=diags_array(1 / self.own)
+            )
             if failed and (factor := self._sparse_factor()) is not None:
                 x, failed = cg(self, right, x, rtol=rtol, maxiter=_MAX_ITERATIONS, M=factor)
             if not failed or size > MAX_DENSE:
@@ -235,7 +245,7 @@ class Eliminated(LinearOperator):
         values = np.ravel(values)
         if self.coupling is None:
             return self.own * values - self.joint @ values
-        return self.own * values - self.coupling.T @ (self.inverse * (self.coupling @ values))
+        return self.own * values - self._transposed @ (self.inverse * (self.coupling @ values))
 
     def __add__(self, other: Eliminated) -> Eliminated:
         return Eliminated(self.own + other.own, None, None, self.joint + other.joint)
@@ -401,10 +411,13 @@ class GroupedLogit:
             surplus = np.bincount(place, self.clicks - self.expected(shares), design.shape[0])
             value = self.clicks @ log_shares - 0.5 * pull @ (point - center)
             known = self.information(shares, place, design.shape[0])
+            gradient = design.T @ surplus - pull
+            if design.shape[0] == design.shape[1] > FEW_FACTORS:  # an effect by factor
+                return value, gradient, known.plus(np.full(len(point), strength))
             curvature = _information(design, known.own, known.coupling @ design, known.inverse)
             if strength:
                 curvature = curvature + strength * np.eye(len(point))
-            return value, design.T @ surplus - pull, curvature
+            return value, gradient, curvature
 
         return maximise(objective, start, bounds=bounds, tol=_TOL)
 

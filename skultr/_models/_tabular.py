@@ -71,8 +71,12 @@ class TabularFit:
     def parts(self) -> Iterator[TabularFit]:
         """The fit of each part of the cells."""
         for docs, cells in self.cells.parts():
-            a, bounded = self.doc_logits[docs], self.bounded_docs[docs]
-            yield replace(self, doc_logits=a, cells=cells, bounded_docs=bounded)
+            yield replace(
+                self,
+                doc_logits=self.doc_logits[docs],
+                cells=cells,
+                bounded_docs=self.bounded_docs[docs],
+            )
 
     def standard_error(self, reference: int) -> Floats:
         """Standard error of ``factor_logits`` relative to that of the factor ``reference``.
@@ -90,8 +94,8 @@ class TabularFit:
             labels = cells.comparable(partial(_informative, link=self.link))
             sums = zip(*(_error_sums(part) for part in self.parts()), strict=True)
             bread, meat, curvature, from_bounded = map(sum, sums)
-            joined = np.flatnonzero(labels == labels[reference])
-            joined = joined[joined != reference]  # the reference is fixed at 0
+            # The reference is fixed at 0.
+            joined = np.setdiff1d(np.flatnonzero(labels == labels[reference]), [reference])
             error[:] = np.inf
             if len(joined):
                 place = np.ix_(joined, joined)
@@ -122,8 +126,8 @@ class TabularFit:
             information = information + cells.by_factor(curvature * (1 - share))
             others = cells.by_doc(variance)[cells.doc] - variance
             noise = noise + cells.by_factor((1 - share) ** 2 * variance + share**2 * others)
-        out = np.full(self.cells.n_factors, np.inf)
-        return np.divide(np.sqrt(noise), information, out=out, where=information > 0)
+        unknown = np.full(self.cells.n_factors, np.inf)
+        return np.divide(np.sqrt(noise), information, out=unknown, where=information > 0)
 
 
 def fit_tabular(
@@ -366,9 +370,8 @@ def _meat(cells: Cells, coupling: csr_array, inverse_a: Floats, variance: Floats
     """
     noise = cells.matrix(variance)
     cross = (noise.T @ (diags_array(inverse_a) @ coupling)).toarray()
-    by_doc = inverse_a**2 * cells.by_doc(variance)
-    own = np.diag(cells.by_factor(variance))
-    return own - cross - cross.T + gram(coupling, by_doc)
+    common = gram(coupling, inverse_a**2 * cells.by_doc(variance))
+    return np.diag(cells.by_factor(variance)) - cross - cross.T + common
 
 
 #: Newton steps at most; logs of thousands of users or sparse factors need the most.
@@ -585,8 +588,11 @@ class Problem:
         # A document on a bound does not move.
         moves = (a > low) & (a < high) & (total > 0)
         inverse = np.divide(1.0, total, out=np.zeros(len(total)), where=moves)
-        left = Eliminated(cells.by_factor(curvature), cells.matrix(curvature), inverse)
-        return System(float(value.sum()), cells.by_factor(gradient), left)
+        return System(
+            float(value.sum()),
+            cells.by_factor(gradient),
+            Eliminated(cells.by_factor(curvature), cells.matrix(curvature), inverse),
+        )
 
 
 def newton(
@@ -594,8 +600,7 @@ def newton(
 ) -> tuple[Floats, Floats, int, bool]:
     """Minimise a problem by damped Newton steps of the factors."""
     # A factor without a click ends at its lower bound.
-    low, high = problem.bounds
-    b = np.where(problem.cells.clicks_of_factors > 0, np.clip(b, low, high), low)
+    b = np.clip(np.where(problem.cells.clicks_of_factors > 0, b, -np.inf), *problem.bounds)
     a, here = problem.solved(b, np.full(problem.cells.n_docs, -1.0))
     damping = _LEAST_DAMPING
     # The loss has the size of the noise, about one half per cell; it is 0 for noise-free clicks.

@@ -238,7 +238,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
             )
         self.examination_ = curve_table(of_all, with_errors(curve, of_all, drawn))
         warn_about_curve(self.examination_)
-        log_examination = self._logits(contexts)[cells.factors.user]
+        log_examination = self._logits(contexts[np.unique(cells.factors.user)])
         self._largest = np.nanmax(log_examination[:, self._reference])
         root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: {})
 

@@ -21,6 +21,7 @@ from .._log._faults import count_of
 from .._log._reader import read
 from .._log._roles import read_column
 from .._log._segments import TINY, encode
+from .._models._table_curve import table_of_cells
 from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 from ..simulation._policies import SHUFFLE, Layout
 from ._comparisons import Comparisons, pooled_curves, solve
@@ -31,6 +32,8 @@ from ._curves import CurvePropensity, Estimate, resamples
 _MOST_IN_PLACE, _MOST_ERRORS = 0.01, 6
 #: ``n_bootstrap="auto"``: resamples, of at most so many factors; the formula is for more.
 _N_RESAMPLES, _MOST_RESAMPLED = 200, 50
+#: Pairs of at most so many factors are compared: with more, time would grow with their cube.
+_MOST_PAIRED = 200
 
 
 class _PairwisePropensity(CurvePropensity):
@@ -44,23 +47,41 @@ class _PairwisePropensity(CurvePropensity):
     variant = "default"
 
     def _estimate(self, cells):
-        comparisons = Comparisons.of(cells, self.variant)
-        curves = solve(comparisons.totals(), self.method, comparisons.mean_weight())
-        n_connected = np.isfinite(curves.log_examination).sum()
-        if cells.factors.user is None and len(cells.factors) > 1 >= n_connected:
-            raise NotIdentifiableError(self._not_connected(len(np.unique(comparisons.doc)), cells))
-        return Estimate(
-            comparisons.of_factors(curves.log_examination)[0],
-            comparisons.of_factors(curves.standard_error(comparisons))[0],
+        if self._compares_pairs(cells):
+            comparisons = Comparisons.of(cells, self.variant)
+            curves = solve(comparisons.totals(), self.method, comparisons.mean_weight())
+            found = curves.log_examination, curves.standard_error(comparisons)
+            estimate = Estimate(*(comparisons.of_factors(values)[0] for values in found))
+        else:
+            table = table_of_cells(cells)
+            component = table.component
+            first = int((np.bincount(component)[component] > 1).argmax())
+            curve = np.where(component == component[first], table.log_examination, np.nan)
+            estimate = Estimate(curve - curve[first], table.rough_error(first))
+        is_connected = np.isfinite(estimate.log_examination).sum() > 1
+        if cells.factors.user is None and len(cells.factors) > 1 and not is_connected:
+            raise NotIdentifiableError(
+                self._not_connected(np.count_nonzero(np.bincount(cells.doc) > 1), cells)
+            )
+        return estimate
+
+    def _compares_pairs(self, cells):
+        """False where pairs of factors are too many: documents are then compared as a whole."""
+        return (
+            len(cells.factors) <= _MOST_PAIRED
+            or cells.factors.user is not None
+            or (self.method, self.variant) != ("all-pairs", "default")
         )
 
     def _drawn(self, cells, estimate):
-        comparisons = Comparisons.of(cells, self.variant)
         n_resamples = self.n_bootstrap
         if n_resamples == "auto":
-            if comparisons.n_bias > _MOST_RESAMPLED:
+            if len(cells.factors) > _MOST_RESAMPLED:
                 return None
             n_resamples = _N_RESAMPLES
+        if not self._compares_pairs(cells):
+            return super()._drawn(cells, estimate)
+        comparisons = Comparisons.of(cells, self.variant)
         drawn = comparisons.resampled(*resamples(cells, n_resamples, self.random_state))
         weight = comparisons.mean_weight()
         curves = [solve(totals, self.method, weight).log_examination for totals in drawn]
@@ -220,22 +241,22 @@ class RandomizedPropensity(_PairwisePropensity):
             arm = encode(arm[rows])[0]
         if log["doc"] is not None:
             bias = cells.factors.bias[row_factor[rows]]
-            impressions = None if log["impressions"] is None else log["impressions"][rows]
+            impressions = 1.0 if log["impressions"] is None else log["impressions"][rows]
             _warn_about_unequal_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
         self._tabulate(cells, self._estimate)
 
     def _not_connected(self, n_shared, cells):
-        found = f"no arm of a query has rows under two of the {len(cells.factors)} bias factors"
-        if n_shared:
-            found = (
-                f"found {count_of(n_shared, 'arm')} under several bias factors, without a click"
-            )
-        expected = "lists of several documents in random order"
-        if self.arm is not None:
-            expected = (
-                f"one value in the column {self.arm!r} on all rows of a query that exchanged "
-                "their documents, moved or not"
-            )
+        found = (
+            f"found {count_of(n_shared, 'arm')} under several bias factors, without a click"
+            if n_shared
+            else f"no arm of a query has rows under two of the {len(cells.factors)} bias factors"
+        )
+        expected = (
+            "lists of several documents in random order"
+            if self.arm is None
+            else f"one value in the column {self.arm!r} on all rows of a query that exchanged "
+            "their documents, moved or not"
+        )
         return (
             f"Nothing connects the bias factors: {found}. Expected {expected}. "
             "IdentifiabilityRepair(strategy='intervene') plans which documents to exchange."
@@ -271,9 +292,9 @@ class InterventionHarvesting(_PairwisePropensity):
     n_bootstrap : "auto" or int, default="auto"
         Number of resamples of queries for standard errors (of documents, if there are fewer than
         30 queries). With 0, errors follow from the variation between documents (sandwich
-        formula), with about the same result. ``"auto"`` takes 200 resamples if documents compare
-        at most 50 bias factors, and the formula for more, because each resample takes a time that
-        grows with the cube of their number. Errors of curves of users always follow from the
+        formula), with about the same result. ``"auto"`` takes 200 resamples if there are at most
+        50 bias factors, and the formula for more, because each resample takes a time that grows
+        with the cube of their number. Errors of curves of users always follow from the
         formula, because each user has few queries.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
@@ -349,8 +370,10 @@ class InterventionHarvesting(_PairwisePropensity):
     *Memory* grows with the square of the number of positions of a document: about 0.1 kB per
     ordered pair of positions. A hundred thousand documents at 10 positions each take 0.9 GB, at
     50 positions about 25 GB; with so many, map deep positions to one bias factor. Time grows with
-    the cube of the number of bias factors that are compared. Factors that nothing compares cost
-    nothing.
+    the cube of the number of bias factors that are compared. Above 200 bias factors, all pairs
+    (of the default variant, without users) are therefore compared at once, by the likelihood of
+    where the clicks of each document fell, given their number: memory and time are linear, and
+    the estimate is as precise.
 
     A factor without any click gets half a click, with a warning. The rankers must not have been
     trained on clicks of the sessions in the log; in an A/B test they are not.
@@ -393,14 +416,12 @@ class InterventionHarvesting(_PairwisePropensity):
     def _not_connected(self, n_shared, cells):
         n_factors = len(cells.factors)
         found = (
-            f"no document was shown under two of the {n_factors} bias factors "
+            f"found {count_of(n_shared, 'document')} under several of the {n_factors} bias "
+            f"factors, but no click that method={self.method!r} could compare"
+            if n_shared
+            else f"no document was shown under two of the {n_factors} bias factors "
             f"({count_of(cells.n_docs, 'document')})"
         )
-        if n_shared:
-            found = (
-                f"found {count_of(n_shared, 'document')} under several of the {n_factors} bias "
-                f"factors, but no click that method={self.method!r} could compare"
-            )
         return (
             f"The log cannot tell examination from relevance: {found}. Serve some documents at "
             "several positions, as IdentifiabilityRepair(strategy='intervene') plans it, or log "
@@ -416,8 +437,7 @@ def _warn_about_unequal_orders(query, arm, doc, bias, impressions):
     of the arm there, Σ_d Σ_k n_dk (n_dk - 1) pairs of impressions share a position. By chance
     Σ_k (n_k / n)² of all n_d (n_d - 1) pairs do.
     """
-    n = 1.0 if impressions is None else impressions
-    rows = {"query": query, "arm": arm, "doc": encode(doc)[0], "bias": bias, "n": n}
+    rows = {"query": query, "arm": arm, "doc": encode(doc)[0], "bias": bias, "n": impressions}
     cells = pd.DataFrame(rows).groupby(["query", "arm", "doc", "bias"])["n"].sum()
     places = cells.groupby(["query", "arm", "bias"]).sum()
     arms = ["query", "arm"]
@@ -482,8 +502,7 @@ class SwapModel:
         if given is None:
             examination, error, source = _estimated(shown, clicks, query)
         else:
-            examination, error = given, np.zeros(len(given))
-            source = "Examination was given."
+            examination, error, source = given, np.zeros(len(given)), "Examination was given."
         # Relevance: gamma prior around the mean at the positions where a document was shown.
         mean = np.append(rate / examination, (rate / examination)[-1])
         usual = np.column_stack([shown, shown.sum(axis=1) == 0]) @ mean
@@ -535,8 +554,7 @@ class SwapModel:
         laplacian = (np.diag(edge.sum(axis=1)) - edge)[1:, 1:]
         if np.linalg.matrix_rank(laplacian) < len(laplacian):
             return Precision(*np.full((2, len(o)), np.inf))
-        inverse = np.zeros_like(edge)
-        inverse[1:, 1:] = np.linalg.inv(laplacian)
+        inverse = np.pad(np.linalg.inv(laplacian), ((1, 0), (1, 0)))
         by_doc, poisson = np.zeros_like(n), np.zeros(len(o))
         for k, pull in enumerate(pulls):
             influence = (pull.sum(axis=1, keepdims=True) * inverse[k] - pull @ inverse) ** 2
@@ -576,8 +594,15 @@ def _estimated(shown, clicks, query):
 def _harvested(shown, clicks, query):
     """Log examination from documents at several positions, and its error; infinite without."""
     pair, place = np.nonzero(shown)
-    counted = pd.DataFrame({"qid": query[pair], "doc": pair, "position": place + 1})
-    counted["session"], counted["impressions"] = np.arange(len(pair)), shown[pair, place]
+    counted = pd.DataFrame(
+        {
+            "qid": query[pair],
+            "doc": pair,
+            "position": place + 1,
+            "session": np.arange(len(pair)),
+            "impressions": shown[pair, place],
+        }
+    )
     estimator, positions = InterventionHarvesting(n_bootstrap=0), np.arange(1, shown.shape[1] + 1)
     try:
         with warnings.catch_warnings():
@@ -605,12 +630,14 @@ _ROUNDS, _CLOSE = 6, 1.02
 
 def layouts(n_positions: int) -> list[Layout]:
     """Swaps of all pairs of one distance (1, 2, 3, 5, 8, ...) that fit on one page; shuffle."""
-    found, gap, following = [], 1, 2
-    while gap < n_positions:
-        for phase in (0, gap):
-            upper = [i for i in range(phase, n_positions - gap) if (i - phase) // gap % 2 == 0]
-            found.append([(i, i + gap) for i in upper])
-        gap, following = following, gap + following
+    gaps = [1, 2]
+    while gaps[-1] < n_positions:
+        gaps.append(gaps[-2] + gaps[-1])
+    found = [
+        [(i, i + gap) for i in range(phase, n_positions - gap) if (i - phase) // gap % 2 == 0]
+        for gap in gaps
+        for phase in (0, gap)
+    ]
     return [pairs for pairs in found if pairs] + [SHUFFLE]
 
 

@@ -16,7 +16,12 @@ from skultr.exceptions import (
     NotIdentifiableError,
     NotIdentifiableWarning,
 )
-from skultr.propensity import InterventionHarvesting, RandomizedPropensity, _comparisons
+from skultr.propensity import (
+    InterventionHarvesting,
+    RandomizedPropensity,
+    _comparisons,
+    _harvesting,
+)
 from skultr.propensity._comparisons import Comparisons, solve
 from skultr.simulation import (
     MixturePolicy,
@@ -515,13 +520,43 @@ def test_errors_of_many_factors_come_from_the_formula(n_positions, n_bootstrap):
     pd.testing.assert_frame_equal(found, same.examination_)
 
 
-def test_formula_covers_many_positions():
-    """The errors of 60 positions in ten logs: half of them, and 95 %, within their intervals."""
+@pytest.mark.parametrize("n_positions", [60, 240])
+def test_formula_covers_many_positions(n_positions):
+    """The errors of all positions in some logs: half of them, and 95 %, within their intervals."""
     z = []
-    for seed in range(10):
-        X, clicks = _moved(60, 100, seed)
+    for seed in range(600 // n_positions):
+        X, clicks = _moved(n_positions, 100, seed)
         table = InterventionHarvesting().fit(X, clicks).examination_.iloc[1:]
         truth = -0.5 * np.log(table.index.to_numpy())
         z.append((np.log(table["examination"]) - truth) / table["standard_error"])
     assert np.mean(np.abs(z) < 1.96) == pytest.approx(0.95, abs=0.04)
     assert np.mean(np.abs(z) < 0.674) == pytest.approx(0.5, abs=0.12)
+
+
+@pytest.mark.parametrize("n_bootstrap", [0, 30])
+def test_documents_as_a_whole_tell_what_pairs_tell(n_bootstrap, monkeypatch):
+    """Estimates of the two likelihoods differ by less than their errors, which are alike."""
+    X, clicks = _moved(12, 200)
+    estimator = InterventionHarvesting(n_bootstrap=n_bootstrap, random_state=0)
+    pairs = estimator.fit(X, clicks).examination_.iloc[1:]
+    monkeypatch.setattr(_harvesting, "_MOST_PAIRED", 11)
+    whole = estimator.fit(X, clicks).examination_.iloc[1:]
+    apart = np.log(whole["examination"] / pairs["examination"]) / pairs["standard_error"]
+    assert 0 < np.abs(apart).max() < 1
+    assert (whole["standard_error"] / pairs["standard_error"]).between(0.7, 1.4).all()
+
+
+def test_many_factors_that_nothing_compares_are_nan_or_an_error():
+    X, clicks = _moved(3, 100)
+    alone = X.assign(qid=X["qid"] + 1_000, session=X["session"] + 1_000, doc=X.index)
+    alone["position"] += 10 + 3 * (alone["session"] - 1_000)
+    with pytest.warns(NotIdentifiableWarning, match="1200 of 1203 bias factors"):
+        table = (
+            InterventionHarvesting()
+            .fit(pd.concat([X, alone]), np.append(clicks, clicks))
+            .examination_["examination"]
+        )
+    np.testing.assert_allclose(table.iloc[:3], [1, 0.71, 0.58], atol=0.1)
+    assert table.iloc[3:].isna().all()
+    with pytest.raises(NotIdentifiableError, match="no document was shown under two of the 1200"):
+        InterventionHarvesting().fit(alone, clicks)
