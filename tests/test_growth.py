@@ -102,7 +102,7 @@ def briefly(estimator):
 ESTIMATORS = {type(each).__name__: briefly(each) for each in public_estimators()}
 
 
-#: Experiments of one list per query hardly connect factors in a ring, so that Newton's method takes
+#: Lists that are one experiment per query hardly connect factors in a ring, so that Newton takes
 #: all of its steps above 200 factors, and hardly any below: a bounded number, at any size.
 NO_EXPERIMENT = ("RandomizedPropensity", "factors")
 
