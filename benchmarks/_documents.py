@@ -30,13 +30,13 @@ def split_documents(settings, n_train, n_test, *, seed=0, n_features=20, **made)
     return _some_queries(train, n_train, seed), _some_queries(test, n_test, seed)
 
 
-@lru_cache(maxsize=2)
 def whole_letor(path):
     """All splits of a LETOR set as one frame, with ids of documents that are all its own."""
     documents = pd.concat(read_letor(path).values(), ignore_index=True)
     return documents.assign(doc=np.arange(len(documents)))
 
 
+@lru_cache(maxsize=2)
 def read_letor(path):
     """The splits of a LETOR set: a dict with ``train``, and ``test``, ``validation`` if found.
 

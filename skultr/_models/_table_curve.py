@@ -170,7 +170,7 @@ def _apart(error, reference):
 #: Standard deviation of a pair about the sum of its effects: start, least and greatest.
 _SPREAD, _LEAST_SPREAD, _MOST_SPREAD = 0.5, 0.02, 5.0
 #: Most rounds of examination and spread, and the relative change of the spread that ends them.
-_ROUNDS, _LEAST_CHANGE = 12, 0.02
+_ROUNDS, _LEAST_CHANGE = 100, 0.02
 #: Twice the log posterior that a last step may still gain: coefficients, which are standard normal
 #: a priori, are then as exact as its root.
 _TOL = 1e-8

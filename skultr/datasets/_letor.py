@@ -131,7 +131,7 @@ def _read(path, split, fold, n_features):
             f"split={split!r} selects files of a folder or rows of a Parquet file, not of an "
             "svmlight file. Pass the folder, or the file of the split that you want."
         )
-    return _with_roles(_joined(_frames(paths, paths, n_features)), paths, split)
+    return _with_roles(_joined(_frames(paths, paths, n_features), paths), paths, split)
 
 
 def _read_folder(folder, split, fold, n_features):
@@ -154,10 +154,16 @@ def _read_folder(folder, split, fold, n_features):
                     f"The query {qid} is in the splits {seen[qid]!r} and {name!r} of {folder}. "
                     "Read the splits one by one, so that training and test data stay apart."
                 )
-    return _joined(frames)
+    return _joined(frames, paths)
 
 
-def _joined(frames):
+def _joined(frames, paths):
+    for path, frame in zip(paths, frames, strict=True):
+        if differing := sorted(set(frame.columns) ^ set(frames[0].columns)):
+            raise ValueError(
+                f"{path} and {paths[0]} differ in their columns {differing}; expected the same "
+                "columns in all files."
+            )
     return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
 
 
@@ -179,22 +185,16 @@ def _format_of(paths):
 
 
 def _frames(paths, all_paths, n_features):
-    """One frame per file, with the columns that all files of the set have."""
+    """One frame per file; those of svmlight have the features that any file of the set has."""
     if _format_of(all_paths) == "svmlight":
         lines = {path: _scan(path) for path in progress(all_paths, "scanned file")}
         columns = _columns(lines.values(), n_features)
-        _check_doc_ids(paths, [lines[path] for path in paths])
-        return [_read_svmlight(path, lines[path].doc, columns) for path in paths]
+        has_ids = _have_doc_ids(paths, [lines[path] for path in paths])
+        docs = [lines[path].doc if has_ids else None for path in paths]
+        return [_read_svmlight(*each, columns) for each in zip(paths, docs, strict=True)]
     if n_features is not None:
         raise ValueError("n_features= is for svmlight files; Parquet files name their columns.")
-    frames = [pd.read_parquet(path).reset_index(drop=True) for path in paths]
-    for path, frame in zip(paths, frames, strict=True):
-        if differing := sorted(set(frame.columns) ^ set(frames[0].columns)):
-            raise ValueError(
-                f"{path} and {paths[0]} differ in their columns {differing}; expected the same "
-                "columns in all files."
-            )
-    return frames
+    return [pd.read_parquet(path).reset_index(drop=True) for path in paths]
 
 
 def _with_roles(frame, paths, split=None):
@@ -226,17 +226,18 @@ def _columns(lines, n_features):
     return range(first, first + (n_features or shown))
 
 
-def _check_doc_ids(paths, lines):
+def _have_doc_ids(paths, lines):
     n_ids, n_rows = sum(len(each.doc) for each in lines), sum(each.n_rows for each in lines)
     if 0 < n_ids < n_rows:
         raise ValueError(
             f"{', '.join(paths)} has a comment '#docid = ...' in {n_ids} of {n_rows} rows; "
             "expected one in every row or in none. Add the missing ids, or remove the comments."
         )
+    return n_ids > 0
 
 
 def _read_svmlight(path, doc, columns):
-    """One file as a frame; ``doc`` holds the ids in its comments, if there are any."""
+    """One file as a frame; ``doc`` holds the ids in its comments, None without any."""
     try:
         with _opened(path) as file:
             features, labels, queries = load_svmlight_file(file, zero_based=True, query_id=True)
@@ -263,7 +264,11 @@ def _read_svmlight(path, doc, columns):
     for row in range(0, len(labels), _ROWS):
         dense = features[row : row + _ROWS].toarray()[:, columns.start :]
         values[row : row + len(dense), : dense.shape[1]] = dense
-    roles = {"qid": queries, **({"doc": doc} if doc else {}), "relevance": labels}
+    roles = {
+        "qid": queries,
+        **({} if doc is None else {"doc": pd.Series(doc, dtype=str)}),
+        "relevance": labels,
+    }
     names = [f"feature_{number:03d}" for number in columns]
     return pd.concat([pd.DataFrame(roles), pd.DataFrame(values, columns=names)], axis=1)
 

@@ -352,9 +352,7 @@ _MOST_USERS = 2_000
 _PRIOR_MEAN, _PRIOR_SPREAD = np.log([0.5**2, 0.3**2]), 2.0
 _LEAST, _LARGEST = np.log(0.01**2), np.log(3.0**2)
 _GRID = [np.log([tau**2, sigma**2]) for tau in (0.05, 0.25, 1.0) for sigma in (0.05, 0.25, 1.0)]
-_MOST_TRIALS = 30
-#: Relative change of the scale of clicks that ends its rounds.
-_LEAST_CHANGE = 1e-6
+_MOST_TRIALS, _MOST_ROUNDS = 30, 20
 
 
 def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
@@ -486,17 +484,16 @@ def _factor_scale(information, noise):
     scaled totals have the information s_k Σ_l W_kl s_l. The fixed point of the iteration is
 
         s_k Σ_l W_kl s_l = i_k**2 / noise_k.
+
+    There is none where one factor's information is more than that of the others together: the
+    iteration then goes on for ever, and a fixed number of rounds goes a part of the way.
     """
     own = np.diag(information)
     between = np.diag(own) - information
     precision = _ratio(own, noise)  # per unit of information
     scale = np.sqrt(precision)
-    change, fixed = np.ones(1), between > 0
-    while np.abs(change).max(initial=0.0) > _LEAST_CHANGE:
-        last, scale = scale, np.sqrt(scale * precision / _ratio(between @ scale, own))
-        # Where factors fall into two groups that are only compared with each other, the scale of
-        # one can go to the other: products do not change.
-        change = (np.outer(scale, scale) / np.outer(last, last) - 1)[fixed]
+    for _ in range(_MOST_ROUNDS):
+        scale = np.sqrt(scale * precision / _ratio(between @ scale, own))
     return scale
 
 

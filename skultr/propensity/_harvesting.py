@@ -373,7 +373,8 @@ class InterventionHarvesting(_PairwisePropensity):
     the cube of the number of bias factors that are compared. Above 200 bias factors, all pairs
     (of the default variant, without users) are therefore compared at once, by the likelihood of
     where the clicks of each document fell, given their number: memory and time are linear, and
-    the estimate is as precise.
+    the estimate is as precise. Above 1,500, standard errors are those of a factor if the others
+    were known, which is too little where each factor is linked to few others.
 
     A factor without any click gets half a click, with a warning. The rankers must not have been
     trained on clicks of the sessions in the log; in an A/B test they are not.

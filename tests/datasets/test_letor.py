@@ -369,6 +369,25 @@ def test_folders_of_parquet_parts_count_as_files(tmp_path):
     assert load_letor(tmp_path / "test.parquet")["qid"].tolist() == [1, 1, 1]
 
 
+def test_parquet_splits_may_name_their_grades_and_splits_differently(tmp_path):
+    parquet(tmp_path, "train.parquet", split="train")
+    test = pd.read_parquet(parquet(tmp_path, "test.parquet", qid=[8, 8, 9]))
+    test.rename(columns={"label": "relevance"}).to_parquet(tmp_path / "test.parquet")
+    documents = load_letor(tmp_path)
+    assert documents["qid"].tolist() == [1, 1, 2, 8, 8, 9]
+    assert documents["relevance"].notna().all()
+    assert "split" not in documents
+
+
+def test_empty_file_beside_a_file_with_ids(tmp_path):
+    (tmp_path / "a.txt").write_text("1 qid:9 1:4 #docid = A\n")
+    (tmp_path / "b.txt").write_text("")
+    alone = load_letor(tmp_path / "a.txt")
+    for names in ("ab", "ba"):
+        found = load_letor([tmp_path / f"{name}.txt" for name in names])
+        pd.testing.assert_frame_equal(found, alone)
+
+
 def test_parquet_splits_with_other_columns_are_an_error(tmp_path):
     parquet(tmp_path, "train.parquet")
     parquet(tmp_path, "test.parquet", qid=[8, 8, 9], f9=1.0)
