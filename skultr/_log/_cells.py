@@ -85,9 +85,21 @@ class Cells:
                 for first, n, at in _rows_by_documents(doc, n_docs)
             )
             return cls.joined(counted, n_factors, **names)
+        chunks = (
+            start + np.flatnonzero(weight[start : start + _CHUNK] > 0)
+            for start in range(0, len(weight), _CHUNK)
+        )
+        if n_docs * n_factors <= _CHUNK:  # a table of all cells is smaller than a chunk
+            sums = np.zeros((2, n_docs * n_factors))
+            for rows in chunks:
+                key = pair_codes(doc[rows], factor[rows], n_factors)
+                for total, values in zip(sums, (clicks, weight), strict=True):
+                    total += np.bincount(key, values[rows], len(total))
+            seen = np.flatnonzero(sums[1])
+            docs, factors = np.divmod(seen, n_factors)
+            return cls(docs, factors, *sums[:, seen], n_docs, n_factors, **names)
         table = csr_array((n_docs, n_factors), dtype=complex)
-        for start in range(0, len(weight), _CHUNK):
-            rows = start + np.flatnonzero(weight[start : start + _CHUNK] > 0)
+        for rows in chunks:
             # One sparse sum of both, several times faster than sorting: clicks are imaginary.
             values = weight[rows] + 1j * clicks[rows].astype(float)
             table = table + coo_array((values, (doc[rows], factor[rows])), table.shape).tocsr()
@@ -128,7 +140,7 @@ class Cells:
         if self.bounds is None:
             yield slice(None), self
             return
-        for docs, rows in zip(*(map(slice, of[:-1], of[1:]) for of in self.bounds), strict=True):
+        for docs, rows in zip(*(map(slice, b[:-1], b[1:]) for b in self.bounds), strict=True):
             yield (
                 docs,
                 Cells(

@@ -19,7 +19,7 @@ from ..exceptions import warn_user
 #: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
 _CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8
 #: Most rounds of curve, spread and queries, and the change of relevance at which they end.
-_ROUNDS, _TOL = 50, 1e-3
+_ROUNDS, _TOL = 100, 1e-4
 #: A parameter that all documents share is learned from at most so many of them.
 _MAX_DOCS = 20_000
 #: Logarithms of the squared coefficient of variation, and of the clicks that a prior stands for.
