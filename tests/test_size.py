@@ -10,30 +10,30 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 22_500
+TOTAL = 21_950
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 258,
-    "_log": 3684,
-    "_models": 920,
-    "_torch": 1104,
-    "click_models": 1233,
-    "command": 699,
-    "datasets": 1567,
+    "_log": 3668,
+    "_models": 927,
+    "_torch": 1070,
+    "click_models": 1230,
+    "command": 671,
+    "datasets": 1382,
     "evaluation": 1180,
     "exceptions.py": 47,
-    "identifiability": 1784,
-    "metrics": 1123,
-    "model_selection.py": 120,
-    "plotting": 996,
-    "preprocessing.py": 168,
-    "propensity": 1764,
-    "rankers": 3285,
-    "serving": 897,
-    "simulation": 1082,
-    "testing": 555,
+    "identifiability": 1721,
+    "metrics": 1088,
+    "model_selection.py": 116,
+    "plotting": 961,
+    "preprocessing.py": 165,
+    "propensity": 1761,
+    "rankers": 3203,
+    "serving": 890,
+    "simulation": 1031,
+    "testing": 547,
 }
 
 

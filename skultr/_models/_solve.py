@@ -153,6 +153,9 @@ def solve_within(
         free = np.where(gradient > 0, high > 0, low < 0).astype(float)
         only = aslinearoperator(diags_array(free))
         return np.clip(cg(only @ curvature @ only, free * gradient, rtol=1e-3)[0], low, high)
+    step = solve_scaled(curvature, gradient)
+    if ((step >= low) & (step <= high)).all():
+        return step
     size, axes = eigh(curvature)
     root = np.sqrt(np.maximum(size, max(_JITTER * size[-1], _FLAT)))
     # Least squares of H^½ s - H^-½ g.
@@ -395,26 +398,30 @@ class GroupedLogit:
         # The scale of the scores does not matter, only that they do not overflow.
         g = g - np.maximum.reduceat(g, self.starts)[self.list_]
         high = np.full(n, _MAX_LOG_RATIO)
-        low, design, place = -high, eye_array(n, format="csr"), factor
+        low, design, place = -high, None, factor
         if weight is None:
-            design, place = csr_array(hstack([design[factor], g[:, None]])), np.arange(len(g))
+            design = csr_array(hstack([eye_array(n, format="csr")[factor], g[:, None]]))
+            place = np.arange(len(g))
             start, low, high = np.append(start, 1.0), np.append(low, 0.0), np.append(high, np.inf)
         found = self._likeliest(design, place, g * (weight or 0.0), start, (low, high))
         return np.where(np.bincount(factor, minlength=n) > 0, found.at[:n], np.nan)
 
     def _likeliest(self, design, place, offset, start, bounds, center=0.0, strength=0.0):
         """Effects w within bounds of the greatest likelihood of logits (Z w)[place] + offset, less
-        λ |w - w_0|² / 2: a :class:`Maximum`."""
+        λ |w - w_0|² / 2: a :class:`Maximum`. Without Z, each place has an effect of its own."""
+        n_places = len(start) if design is None else design.shape[0]
 
         def objective(point):
-            log_shares = self.log_shares((design @ point)[place] + offset)
+            effects = point if design is None else design @ point
+            log_shares = self.log_shares(effects[place] + offset)
             shares, pull = np.exp(log_shares), strength * (point - center)
-            surplus = np.bincount(place, self.clicks - self.expected(shares), design.shape[0])
+            surplus = np.bincount(place, self.clicks - self.expected(shares), n_places)
             value = self.clicks @ log_shares - 0.5 * pull @ (point - center)
-            known = self.information(shares, place, design.shape[0])
+            known = self.information(shares, place, n_places)
+            if design is None:
+                known = known.plus(np.full(n_places, strength))
+                return value, surplus - pull, known if n_places > FEW_FACTORS else known.dense()
             gradient = design.T @ surplus - pull
-            if design.shape[0] == design.shape[1] > FEW_FACTORS:  # an effect by factor
-                return value, gradient, known.plus(np.full(len(point), strength))
             curvature = _information(design, known.own, known.coupling @ design, known.inverse)
             if strength:
                 curvature = curvature + strength * np.eye(len(point))

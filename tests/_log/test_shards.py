@@ -144,13 +144,12 @@ def test_a_posterior_reads_the_same_sums_of_parts(role, monkeypatch, in_parts):
         log[role] = np.sin(np.arange(len(log)))
     seen = []
 
-    def skips(cells, examination, total, relevance):
-        found = original(cells, examination, total, relevance)
-        seen.append(np.stack([total, original(cells, examination, total, relevance)]))
-        return found
+    def other_documents(clicks, examinations, *known):
+        seen.append(np.stack([clicks, examinations]))
+        return original(clicks, examinations, *known)
 
-    original = _document_posterior._per_skip
-    monkeypatch.setattr(_document_posterior, "_per_skip", skips)
+    original = _document_posterior._other_documents
+    monkeypatch.setattr(_document_posterior, "_other_documents", other_documents)
     PBMModel().fit(log, "click")
     n_calls = len(seen)
     in_parts()
