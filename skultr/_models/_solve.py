@@ -51,9 +51,8 @@ _SYMMETRIC: dict[str, Any] = {
 _BLOCK, _SPARSE = 4_000_000, 0.1
 #: Most steps of Newton's method.
 _MAX_ITER = 100
-#: A parameter that the last step would move further is not known: separated clicks leave hardly
-#: any gain, and steps that never shrink. No step is worth this share of the largest parameter.
-_STILL, _NOTHING = 0.01, 1e-9
+#: No step is worth this share of the largest parameter.
+_NOTHING = 1e-9
 #: Share of its full gain by which a step must raise the value, its shortest part, and the share of
 #: the value that is rounding.
 _LEAST_GAIN, _SHORTEST, _ROUNDING = 1e-4, 1e-10, 1e-15
@@ -80,14 +79,16 @@ def maximise(
     bounds: tuple[Floats, Floats] | tuple[()] = (),
     tol: Floats | float = 1e-12,
     longest: Floats | float = np.inf,
+    still: float = 0.01,
 ) -> Maximum:
     """Maximise one smooth function by damped Newton steps, or several side by side.
 
     ``objective`` returns value, gradient, minus the Hessian (or anything that ``solve`` takes) and
     what is to be kept; outside its domain the value is minus infinity. It has converged where the
     next step s would gain g's / 2 < tol / 2 (in log-likelihood: move no parameter by more than
-    tol^½ standard errors), or change no digit, and would not move a parameter far. No parameter
-    leaves its ``bounds``, or moves by more than ``longest`` at once.
+    tol^½ standard errors), or change no digit, and would move no parameter by more than ``still``:
+    separated clicks leave hardly any gain, and steps that never shrink. No parameter leaves its
+    ``bounds``, or moves by more than ``longest`` at once.
     """
     solve, at = solve or (solve_within if bounds else solve_scaled), start
     value, gradient, curvature, *kept = objective(at)
@@ -97,7 +98,7 @@ def maximise(
         gain = (gradient * step).sum(axis=-1)
         moving = (gain >= tol) & (np.abs(step).max(axis=-1) > _NOTHING * np.abs(at).max(axis=-1))
         if not moving.any():
-            return Maximum(at, value, history, n_iter, bool((np.abs(step) <= _STILL).all()))
+            return Maximum(at, value, history, n_iter, bool((np.abs(step) <= still).all()))
         length = moving / np.maximum(np.max(np.abs(step) / longest, axis=-1), 1.0)
         least = value - tol - _ROUNDING * np.abs(value)
         while True:

@@ -208,8 +208,8 @@ class Pages:
 #: Rounds of chance and context, and steps of EM in each. EM has not converged then: with 2,000
 #: sessions a value moves by 6 % after 4,000 steps. No prior yet holds the curve of so few clicks.
 _ROUNDS, _STEPS = 5, 30
-#: Most steps of Newton's method, and the change of the context that ends them.
-_NEWTON, _CLOSE = 50, 1e-6
+#: Most steps of Newton's method, the change of the context that ends them, and its bounds.
+_NEWTON, _CLOSE, _STOPS = 50, 1e-6, (-5.0, 10.0)
 _DIFFERENCE = 1e-4  # of numeric derivatives
 _LEAST = 1e-3  # slope of a position, or probability
 _SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
@@ -360,8 +360,7 @@ class ClickTable:
 
     def _error(self, curve):
         """Variance of the click rate of each cell, given the quality."""
-        own = self._own * curve.slope[self._place] ** 2
-        return self._noise / self._exposed + own
+        return self._noise / self._exposed + self._own * curve.slope[self._place] ** 2
 
     def _own_share(self, curve):
         """Share of the residual of each cell that is its deviation, not chance."""
@@ -434,12 +433,11 @@ class ClickTable:
         self._read, _ = self._quality(curve)
         above = _sum_above(self._read[log.pair[log.row]], log.rows.list_[log.row], log.slot)
         place = self._slot_place[log.slot]
-        total, weight = (np.bincount(place, log.weight * of) for of in (above, 1.0))
-        self._above = total / weight
+        self._above = np.bincount(place, log.weight * above) / np.bincount(place, log.weight)
         above = above - self._above[place]
         base = curve.start[self._place] + curve.slope[self._place] * self._read[self._pair]
-        base = np.clip(base, _LEAST, 1)[self._cell]
-        context = curve.context
+        base, context = np.clip(base, _LEAST, 1)[self._cell], curve.context
+        low, high = _STOPS
         for _ in range(_NEWTON):
             p = base * np.exp(-context * above)
             factor = log.weight / np.maximum(1 - p, 0.05)
@@ -449,7 +447,10 @@ class ClickTable:
             if information < _LEAST:  # always the same documents above: nothing to see
                 return
             score = factor * away * (log.rate - p)
-            last, context = context, float(np.clip(context - score.sum() / information, -5, 10))
+            # Certain clicks bend the score: a step beyond what is known to bracket 0 is halved.
+            low, high = (context, high) if score.sum() < 0 else (low, context)
+            last, context = context, float(context - score.sum() / information)
+            context = context if low <= context <= high else (low + high) / 2
             if abs(context - last) < _CLOSE:
                 break
         else:

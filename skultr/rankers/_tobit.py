@@ -237,6 +237,8 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
         lambda free: tobit_likelihood(units.rows, model, np.append(free, at[n_free:]), n_free),
         at[:n_free],
         longest=longest[:n_free],
+        # A scale of 0 and selection by the features alone are estimates, with a step for ever.
+        still=np.inf,
     )
     at[:n_free] = found.at
     beta, omega = np.split(at[:-1], 2)
