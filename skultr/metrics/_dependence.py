@@ -128,8 +128,8 @@ def cmip_score(
         "y_true": ["array-like"],
         "n_permutations": [Interval(Integral, 1, None, closed="left")],
         "return_result": ["boolean"],
-        **CMIP_CONSTRAINTS,
-    },
+    }
+    | CMIP_CONSTRAINTS,
     prefer_skip_nested_validation=True,
 )
 def cmip_score(
