@@ -485,12 +485,12 @@ class _Table:
         kinds = nw.String | nw.Categorical | nw.Enum
         text = [n for n in self.features if isinstance(self.frame[n].dtype, kinds)]
         few = [name for name in text if self.frame[name].n_unique() <= 1000]
-        drop = [*self.page_columns, *self.times, *(name for name in text if name not in few)]
+        drop = {*self.page_columns, *self.times, *text} - set(few)  # a time may be one per page
         lines = [RENAME[polars].format(rename)] if rename else []
         mends = [ADD_ONE, *mends] if self.starts_at_0 else mends
         lines += [mend[polars] for mend in mends]
         if drop:
-            lines.append(DROP[polars].format(drop))
+            lines.append(DROP[polars].format([n for n in self.frame.columns if n in drop]))
         imports, ranker = ["from skultr.rankers import EnsembleRanker"], "EnsembleRanker()"
         if few:
             imports += [

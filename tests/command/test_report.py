@@ -73,6 +73,7 @@ def test_roles_are_proposed_from_names_and_values(kind, shop):
 def test_the_code_trains(shop):
     log, _ = shop
     report = describe_log(log)
+    assert report.code.count("'event_time'") == 1  # one value per page, and a time
     code = report.code.replace("EnsembleRanker()", "LambdaMARTRanker(n_estimators=2)")
     space = {"log": log}
     exec(code.replace("import EnsembleRanker", "import LambdaMARTRanker"), space)
