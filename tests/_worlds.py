@@ -16,6 +16,8 @@ from skultr.simulation import (
 )
 
 FEATURES = ["f0", "f1", "f2"]
+#: P(examined) at the positions of lists of three.
+EXAMINATION = np.array([1.0, 0.6, 0.3])
 
 
 def small_log(n_queries=6, n_documents=4, n_sessions=3, seed=0):
@@ -45,6 +47,28 @@ def random_lists(n_sessions=200, n_queries=3, n_documents=4, n_shown=3, seed=0):
             rows.append((session, query, doc, place + 1, *features[doc]))
     log = pd.DataFrame(rows, columns=["session", "qid", "doc", "position", *FEATURES])
     return log, rng.integers(0, 2, len(log)).astype(float)
+
+
+def lists_of_three(n_queries=40, seed=0):
+    """Aggregated lists of three shown documents and a candidate, and their relevance."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "qid": np.repeat([f"q{i}" for i in range(n_queries)], 4),
+            "session": np.repeat(np.arange(n_queries) % 2, 4),
+            "position": np.tile([1.0, 2.0, 3.0, np.nan], n_queries),
+            "impressions": np.repeat(rng.integers(1, 11, n_queries), 4),
+            "bm25": rng.normal(size=4 * n_queries),
+        }
+    )
+    relevance = 0.3 * np.exp(0.5 * np.clip(X["bm25"] + 0.5 * rng.normal(size=len(X)), -2, 2))
+    return X, relevance.to_numpy()
+
+
+def examined(X):
+    """P(examined) of each row of such lists."""
+    position = X["position"].fillna(1).astype(int)
+    return np.where(X["position"].isna(), 0.0, EXAMINATION[position - 1])
 
 
 def top_k_log(n_queries=150, strength=1.0, seed=0, n_sessions=15_000, candidates=True):

@@ -84,20 +84,7 @@ class DBNModel(ChainMixin, GradientClickModel):
         those of the Beta distribution of each over documents, by maximum likelihood (empirical
         Bayes). None: maximum likelihood of the documents too, as in :class:`PBMModel`.
     {steps}
-    solver : {"em", "gradient"}, default="em"
-        A table of parameters, one row per document, fitted by EM; or a network of the features,
-        which also ranks documents that are not in the log.
-
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        Used with ``solver="gradient"``; shared by all neural estimators, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries, by the cross-entropy of their clicks.
-    device, random_state, verbose
+    {solver}
 
     Attributes
     ----------

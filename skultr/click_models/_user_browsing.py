@@ -56,25 +56,8 @@ class UBMModel(ProductModel):
         - None: as in :class:`PBMModel`.
 
         With ``solver="gradient"`` documents have no prior.
-    tol : float, default=1e-8
-        Least gain of the log posterior in a round, divided by the number of impressions; EM stops
-        below it.
-    max_iter : int, default=1000
-        Largest number of EM steps.
-    solver : {"em", "gradient"}, default="em"
-        A table of parameters, one row per document, fitted by EM; or a network of the features,
-        which also ranks documents that are not in the log.
-
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        Used with ``solver="gradient"``; shared by all neural estimators, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
-        Early stopping over held-out queries, by the cross-entropy of their clicks.
-    device, random_state, verbose
+    {steps}
+    {solver}
 
     Attributes
     ----------

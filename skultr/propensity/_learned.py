@@ -186,14 +186,7 @@ class RegressionEMPropensity(_LearnedPropensity):
         users have one curve.
     {parameters}
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes
@@ -268,14 +261,7 @@ class DualLearningPropensity(_LearnedPropensity):
         users have one curve. Requires ``relevance="embedding"``.
     {parameters}
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes

@@ -84,14 +84,7 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         a bias factor unchanged by the bound (Oosterhuis 2022). None gives the published label; a
         bias factor whose :math:`\alpha` is close to 0 can then dominate the training.
 
-    Other Parameters
-    ----------------
-    hidden_layer_sizes, dropout, normalization, module, scale_features
-        This and those below are shared by all neural rankers, see
-        :ref:`network_parameters`.
-    learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
-    traffic_exponent
-    early_stopping, validation_fraction, n_iter_no_change
+    {network}
     device, random_state, verbose
 
     Attributes

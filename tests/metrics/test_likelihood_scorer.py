@@ -15,9 +15,9 @@ from skultr.preprocessing import OnFeatures
 from skultr.rankers import IPSRanker, VectorizationRanker
 from skultr.simulation import PlackettLucePolicy, PositionBasedUser, simulate_clicks
 
-from .._worlds import Linear
+from .._worlds import EXAMINATION, Linear, examined
+from .._worlds import lists_of_three as world
 
-EXAMINATION = np.array([1.0, 0.6, 0.3])
 ROLES = ["qid", "session", "position", "impressions"]
 
 
@@ -29,27 +29,6 @@ class Given:
 
     def predict(self, X):
         return self.scores
-
-
-def world(n_queries=40, seed=0):
-    """Aggregated lists of three shown documents and a candidate, and their relevance."""
-    rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {
-            "qid": np.repeat([f"q{i}" for i in range(n_queries)], 4),
-            "session": np.repeat(np.arange(n_queries) % 2, 4),
-            "position": np.tile([1.0, 2.0, 3.0, np.nan], n_queries),
-            "impressions": np.repeat(rng.integers(1, 11, n_queries), 4),
-            "bm25": rng.normal(size=4 * n_queries),
-        }
-    )
-    relevance = 0.3 * np.exp(0.5 * np.clip(X["bm25"] + 0.5 * rng.normal(size=len(X)), -2, 2))
-    return X, relevance.to_numpy()
-
-
-def examined(X):
-    position = X["position"].fillna(1).astype(int)
-    return np.where(X["position"].isna(), 0.0, EXAMINATION[position - 1])
 
 
 def draw_rates(X, relevance, rng):

@@ -16,9 +16,8 @@ from skultr.metrics import ClickLikelihoodScorer, IPSScorer
 from skultr.model_selection import QueryKFold
 from skultr.propensity import PowerLawPropensity
 
-from .._worlds import Linear
+from .._worlds import EXAMINATION, Linear, examined, lists_of_three
 
-EXAMINATION = np.array([1.0, 0.6, 0.3])
 ROLES = ["qid", "session", "position", "impressions"]
 
 pytestmark = pytest.mark.parametrize("scorer", [IPSScorer, ClickLikelihoodScorer])
@@ -26,19 +25,8 @@ pytestmark = pytest.mark.parametrize("scorer", [IPSScorer, ClickLikelihoodScorer
 
 def world(n_queries=40, seed=0):
     """Aggregated lists of three shown documents and a candidate, and their click rates."""
-    rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {
-            "qid": np.repeat([f"q{i}" for i in range(n_queries)], 4),
-            "session": np.repeat(np.arange(n_queries) % 2, 4),
-            "position": np.tile([1.0, 2.0, 3.0, np.nan], n_queries),
-            "impressions": np.repeat(rng.integers(1, 11, n_queries), 4),
-            "bm25": rng.normal(size=4 * n_queries),
-        }
-    )
-    relevance = 0.3 * np.exp(0.5 * np.clip(X["bm25"] + 0.5 * rng.normal(size=len(X)), -2, 2))
-    examined = EXAMINATION[X["position"].fillna(1).astype(int) - 1]
-    return X, np.where(X["position"].isna(), 0.0, relevance * examined)
+    X, relevance = lists_of_three(n_queries, seed)
+    return X, relevance * examined(X)
 
 
 def test_order_of_the_rows_does_not_matter(scorer):
