@@ -135,12 +135,12 @@ def document_posterior(
     n = len(query)
     query = encode(query)[0]
     level = _levels(place, c)
-    scale, unsure, likely = np.ones(n), np.zeros(n), np.ones(n)
+    scale, unsure, likely, power = np.ones(n), np.zeros(n), np.ones(n), [-1.0, 0.0]
     for _ in range(_ROUNDS):
         curve, last = _curve(level, place, c, e * scale), likely
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
         ratio = per_skip(mean)
-        spread = _spread(c * ratio, e * ratio, mean, unsure)
+        spread, power = _spread(c * ratio, e * ratio, mean, unsure, power)
         scale, unsure = _other_documents(c * ratio, e * ratio, curve, mean * spread, query)
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
         strength = 1 / (mean * (spread + unsure))
@@ -201,8 +201,9 @@ def _curve(level, place, clicks, examinations):
     return np.exp(np.interp(place, at, np.log(falling)))
 
 
-def _spread(clicks, examinations, mean, unsure):
-    """Squared coefficient of variation of relevance about its prior mean, a power of the mean."""
+def _spread(clicks, examinations, mean, unsure, start):
+    """Squared coefficient of variation of relevance about its prior mean, a power of the mean, and
+    the logarithm of its factor and the power, found from a ``start``."""
     relative = np.log(mean) - np.average(np.log(mean), weights=clicks + TINY)
     some = slice(None, None, -(-len(mean) // _MAX_DOCS))
     c, e, m, v, at = (of[some] for of in (clicks, examinations, mean, unsure, relative))
@@ -212,8 +213,8 @@ def _spread(clicks, examinations, mean, unsure):
         # A power far from 0 needs evidence, and keeps the logs of few clicks in range.
         return (0.5 * point[1] ** 2 - _log_marginal(c, e, m, shape)) / len(m)
 
-    found = minimize(loss, [-1.0, 0.0], method="L-BFGS-B", bounds=[_LOG_SPREADS, _POWERS])
-    return np.exp(np.clip(found.x[0] + found.x[1] * relative, *_LOG_SPREADS))
+    found = minimize(loss, start, method="L-BFGS-B", bounds=[_LOG_SPREADS, _POWERS], tol=1e-12)
+    return np.exp(np.clip(found.x[0] + found.x[1] * relative, *_LOG_SPREADS)), found.x
 
 
 def _other_documents(clicks, examinations, curve, variance, query):
