@@ -9,14 +9,16 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
+from scipy.optimize import brentq
 from scipy.sparse import csr_array
-from sklearn.exceptions import ConvergenceWarning
 
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
 from .._log._roles import read_role
 from .._log._segments import TINY, as_array, encode, mix, pair_codes
-from ..exceptions import python_value, warn_user
+from .._models._solve import gram, maximise, solve_scaled
+from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
 
@@ -133,7 +135,26 @@ class LoggedPages(RowsOfLog):
             raise TypeError(f"{name} is the class {scores.__name__}; expected a fitted ranker.")
         if hasattr(scores, "predict"):
             scores = predict_within(scores, self.X, self.rows["qid"], self.rows["doc"])
-        score = self._pair_scores(scores, name)
+        scores = as_array(scores)
+        n_rows, kind = self.rows.n_rows, scores.dtype.kind
+        missing = int(np.isnan(scores).sum()) if kind == "f" else 0
+        if scores.shape != (n_rows,) or kind not in "biuf" or missing:
+            raise ValueError(
+                f"{name} has the shape {scores.shape}, type {scores.dtype} and NaN in {missing} "
+                f"rows; expected one number per row of X, that is ({n_rows},), and no NaN."
+            )
+        scores = scores.astype(float)
+        score = scores[first_rows(self.pair, len(self.pair_query))]
+        first = score[self.pair]
+        differs = ~np.isclose(scores, first, rtol=_SAME, atol=0)
+        if differs.any():
+            row = int(np.argmax(differs))
+            raise ValueError(
+                f"{name} has different scores for one document of the query "
+                f"{python_value(self.rows['qid'][row])!r}, such as {first[row]:g} and "
+                f"{scores[row]:g} in row {row}; expected one score per query and document. For "
+                "rankings that depend on the user, make the user's group a part of the qid."
+            )
         # Equal scores: an order that depends on the document only, not on where the log put it.
         chance = mix(np.arange(len(score), dtype=np.uint64))
         pair = np.lexsort((chance, -score, self.pair_query))
@@ -144,29 +165,6 @@ class LoggedPages(RowsOfLog):
         if k is not None:
             fits[fits] = self.slot_position[slot[fits]] <= k
         return Pages(self, pair[fits], slot[fits], np.zeros(fits.sum(), dtype=int))
-
-    def _pair_scores(self, scores, name):
-        scores = as_array(scores)
-        n_rows, kind = self.rows.n_rows, scores.dtype.kind
-        missing = int(np.isnan(scores).sum()) if kind == "f" else 0
-        if scores.shape != (n_rows,) or kind not in "biuf" or missing:
-            raise ValueError(
-                f"{name} has the shape {scores.shape}, type {scores.dtype} and NaN in {missing} "
-                f"rows; expected one number per row of X, that is ({n_rows},), and no NaN."
-            )
-        scores = scores.astype(float)
-        of_pair = scores[first_rows(self.pair, len(self.pair_query))]
-        first = of_pair[self.pair]
-        differs = ~np.isclose(scores, first, rtol=_SAME, atol=0)
-        if differs.any():
-            row = int(np.argmax(differs))
-            raise ValueError(
-                f"{name} has different scores for one document of the query "
-                f"{python_value(self.rows['qid'][row])!r}, such as {first[row]:g} and "
-                f"{scores[row]:g} in row {row}; expected one score per query and document. For "
-                "rankings that depend on the user, make the user's group a part of the qid."
-            )
-        return of_pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,23 +203,27 @@ class Pages:
         return place, keys[place] == self.key
 
 
-#: Rounds of chance and context, and steps of EM in each. EM has not converged then: with 2,000
-#: sessions a value moves by 6 % after 4,000 steps. No prior yet holds the curve of so few clicks.
-_ROUNDS, _STEPS = 5, 30
-#: Most steps of Newton's method, the change of the context that ends them, and its bounds.
-_NEWTON, _CLOSE, _STOPS = 50, 1e-6, (-5.0, 10.0)
+#: Rounds of the curve and of what it takes for given. They have converged where the squared move
+#: of the curve in standard errors, and so that of any value, is as small as this; and twice the
+#: log-likelihood that is left to each round.
+_ROUNDS, _MOVE, _TOL = 100, 1e-3, 1e-4
+#: Precision of each value around its start; that of the step to the next position is 1.
+_LEVEL = 0.01
 _DIFFERENCE = 1e-4  # of numeric derivatives
-_LEAST = 1e-3  # slope of a position, or probability
+_REACHES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # around the last context, where the next is sought
+_LEAST = 1e-3  # slope of a position at the start, or probability
 _SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
-_UNKNOWN = 1e-9  # precision of a document that the log never had; it has no other influence
+_UNKNOWN = 1e-9  # share of the prior in predictions: of documents that the log never had
+_SPREAD = 0.04  # variance of qualities at the start
 
 
 class _Curve(NamedTuple):
-    """What all documents share."""
+    """What all documents share, and click rates as below average documents."""
 
     start: Floats  # by position, of clicks that any document gets
     slope: Floats  # by position
     context: float
+    rate: Floats  # by cell
 
 
 class ClickTable:
@@ -234,8 +236,10 @@ class ClickTable:
     one who trusts positions if not; γ > 0 a user who stops reading after good documents; a large
     τ lets each document have click rates of its own at each position.
 
-    Qualities have a normal prior whose mean depends on the usual position of the document, so that
-    only documents that moved tell a and b apart from the order of the log.
+    Qualities have a normal prior whose mean and variance depend on the usual position of the
+    document, so that only documents that moved tell a and b apart from the order of the log. Where
+    none moved, a weak prior decides: values of neighbouring positions differ by about the best
+    click rate, or by a factor of e. Errors have its variance as well.
     """
 
     def __init__(self, log: LoggedPages) -> None:
@@ -247,57 +251,87 @@ class ClickTable:
         deep = np.ceil(_BLOCKS * np.log2(np.maximum(position / _SINGLE, 1)))
         self._slot_place, _ = encode(np.minimum(position, _SINGLE) + deep.astype(int))
         self._place = self._slot_place[slot]
-        self._shown = np.bincount(self._cell, log.weight)
+        self._exposed = np.bincount(self._cell, log.weight)  # times the factor of the context
         self._clicks = np.bincount(self._cell, log.weight * log.rate)
-        self._exposed = self._shown  # impressions, times the factor of the context
-        shown = self._by_pair(self._shown)
-        self._seen = shown > 0
-        usual = self._by_pair(self._shown * self._place) / np.maximum(shown, TINY)
-        usual = np.where(self._seen, usual, usual[self._seen].max())
-        # Times the prior mean of each position, that of each pair: linear between positions.
+        shown = self._by_pair(self._exposed)
+        usual = self._by_pair(self._exposed * self._place) / np.maximum(shown, TINY)
+        usual = np.where(shown > 0, usual, usual.max())
+        # Times the prior of each position, that of each pair: linear between positions.
         deepest, pair = self._slot_place.max(), np.arange(len(usual))
         above = np.minimum(usual.astype(int), max(deepest - 1, 0))
         between, knots = usual - above, np.append(above, np.minimum(above + 1, deepest))
         shares = np.append(1 - between, between)
         self._usual = csr_array((shares, (np.tile(pair, 2), knots)), (len(usual), deepest + 1))
-        rates = self._by_place(self._clicks) / self._by_place(self._shown)
-        self._first = int(rates.argmax())  # the position where a is 0, and b is 1
-        self._n_places = len(rates)
+        # Where a matrix of pairs by values has numbers: the same place in each.
+        self._usual_pair = np.repeat(pair, np.diff(self._usual.indptr))
+        rows = np.concatenate([self._pair, self._pair, self._usual_pair, self._usual_pair])
+        n = deepest + 1
+        knots = self._usual.indices
+        self._order = np.argsort(rows, kind="stable")
+        columns = [self._place, self._place + n, knots + 2 * n, knots + 3 * n]
+        self._columns = np.concatenate(columns)[self._order]
+        self._row_starts = np.searchsorted(rows[self._order], np.arange(len(usual) + 1))
+        rates = np.bincount(self._place, self._clicks) / np.bincount(self._place, self._exposed)
         self._noise = np.maximum(rates * (1 - rates), _LEAST**2)[self._place]  # of a click
-        known = self._usual[self._seen]
-        self._to_prior = np.linalg.pinv((known.T @ known).toarray())
-        slope = np.maximum(rates / max(rates.max(), TINY), _LEAST)
-        self._curve = _Curve(np.zeros(len(rates)), slope, 0.0)
-        self._prior, self._spread = np.full(len(rates), rates.max()), np.full(len(rates), 0.04)
-        self._own = 0.0  # τ²
+        # By position: a, log b, prior mean and log variance of qualities. Their scale is free, so
+        # that a is 0 and b is 1 at one position.
+        most = max(rates.max(), _LEAST)
+        self._scale = np.maximum(rates / most, _LEAST) ** 2  # of variances of deviations
+        self._centre = np.repeat([0.0, 0.0, most, np.log(_SPREAD)], n)
+        self._values = self._centre.copy()
+        self._values[n : 2 * n] = np.log(np.maximum(rates / most, _LEAST))
+        first, steps = rates.argmax(), np.diff(np.eye(n), axis=0)
+        self._free = np.delete(np.arange(4 * n), [first, n + first])
+        unit = np.array([most, 1.0, most, 1.0])
+        self._unit = np.repeat(unit, n)[self._free]
+        self._precision = np.kron(np.diag(unit**-2), steps.T @ steps + _LEVEL * np.eye(n))
+        self._own = self._context = 0.0  # τ², γ
         self._stops = np.zeros(len(log.query_pages))  # influence of queries on γ
-        for _ in range(_ROUNDS):
-            for _ in range(_STEPS):
-                self._improve()
-            self._noise = self._chance()
-            self._own = self._deviation()
-            self._fit_context()
+        self.converged = self._fit()
 
     @property
     def slope(self) -> Floats:
         """Click probability that the place of each slot gives, up to one factor."""
         return self._curve.slope[self._slot_place]
 
-    def predict(self, pages: Pages) -> Floats:
-        """P(click) of each row of the pages."""
-        return self._predict(pages, self._curve)
+    def predict(self, pages: Pages, curve: _Curve | None = None) -> Floats:
+        """P(click) of each row of the pages, by the curve that was found or another one."""
+        curve = curve or self._curve
+        quality, place = self._quality(curve), self._slot_place[pages.slot]
+        cell, there = pages.cell()
+        formula = curve.start[place] + curve.slope[place] * quality[pages.pair]
+        p = np.where(there, self._of_cells(curve, quality)[cell], formula)
+        if not curve.context:
+            return p
+        page = pages.ranking * len(self._stops) + self._log.slot_query[pages.slot]
+        above = _sum_above(self._read[pages.pair], page, pages.slot)
+        return p * np.exp(-curve.context * (above - self._above[place]))
 
-    def influence(self, pages: Pages, mass: Floats) -> Floats:
-        """Of each query, through the curve, on the sum of mass times P(click): sandwich."""
-        curve = self._curve
-        total = float(mass @ self._predict(pages, curve))
-        gains = [mass @ self._predict(pages, other) - total for other in self._moved()]
-        by_query = self._per_gain @ np.array(gains)
+    def errors(self, pages: Pages, mass: Floats) -> tuple[Floats, float, float]:
+        """Of the sum of mass times P(click): the influence of each query through the curve, and
+        the variances by the prior of the curve and by deviations that no clicks tell."""
+        curve, n = self._curve, len(self._curve.start)
+        total, gains = mass @ self.predict(pages, curve), np.zeros(4 * n)
+        for place in range(2 * n):
+            values = self._values.copy()
+            values[place] += _DIFFERENCE
+            moved = self._curve_at(values, curve.context)
+            gains[place] = mass @ self.predict(pages, moved) - total
+        *_, information, scores = self._posterior(self._values[self._free])
+        effect = np.zeros(4 * n)
+        effect[self._free] = solve_scaled(information, gains[self._free] / _DIFFERENCE)
+        by_query = np.bincount(self._log.pair_query, scores @ effect, len(self._stops))
         if self._stops.any():
-            other = curve._replace(context=curve.context + _DIFFERENCE)
-            more = mass @ self._predict(pages, other) - total
-            by_query += self._stops * more / _DIFFERENCE
-        return by_query
+            moved = self._curve_at(self._values, curve.context + _DIFFERENCE)
+            by_query += self._stops * (mass @ self.predict(pages, moved) - total) / _DIFFERENCE
+        cell, there = pages.cell()
+        deviation = (
+            (1 - there * self._own_share[cell])
+            * self._own
+            * self._scale[self._slot_place[pages.slot]]
+        )
+        by_prior = float(effect @ self._precision @ effect)
+        return by_query, by_prior, float(mass**2 @ deviation)
 
     def excess(self, gains: Floats) -> tuple[float, float]:
         """How far clicks differ more between the pages of a query than predicted, and its error.
@@ -309,7 +343,7 @@ class ClickTable:
         log = self._log
         if not log.has_pages:
             return 0.0, np.inf
-        p = self._of_cells(self._curve)[self._cell]
+        p = self._of_cells(self._curve, self._quality(self._curve))[self._cell]
         if self._curve.context:
             p = p * np.exp(-self._curve.context * self._above_row)
         page, first = np.unique(log.rows.list_[log.row], return_index=True)
@@ -324,182 +358,175 @@ class ClickTable:
         slope = products.sum() / squares.sum()
         return float(slope), float(np.linalg.norm(products - slope * squares) / squares.sum())
 
-    def variance(self, pages: Pages, mass: Floats) -> float:
-        """Of the sum of mass times P(click), by deviations of documents that are not told."""
-        cell, there = pages.cell()
-        untold = 1 - there * self._own_share(self._curve)[cell]
-        deviation = self._own * self._curve.slope[self._slot_place[pages.slot]] ** 2
-        return float((mass**2 * untold * deviation).sum())
+    # Fit ----------------------------------------------------------------------------------------
+    def _fit(self):
+        """Fit the curve, and what it takes for given, in turns; whether they converged."""
+        for _ in range(_ROUNDS):
+            self._weight = 1 / (self._noise / self._exposed + self._own * self._scale[self._place])
+            found = maximise(
+                lambda at: self._posterior(at)[:3],
+                self._values[self._free],
+                tol=_TOL,
+                longest=self._unit,
+                still=np.inf,
+            )
+            move = found.at - self._values[self._free]
+            self._values[self._free] = found.at
+            self._curve = self._curve_at(self._values, self._context)
+            if move @ self._posterior(found.at)[2] @ move < _MOVE:
+                return True
+            self._noise = (self._noise + self._chance()) / 2  # else it may go to and fro
+            self._own = self._deviation()
+            if self._log.has_pages and not self._fit_context():
+                return False
+        return False
 
-    def _moved(self):
-        """The curve with each of its free values a little greater."""
-        for name in ("start", "slope"):
-            for place in np.flatnonzero(np.arange(self._n_places) != self._first):
-                values = getattr(self._curve, name).copy()
-                values[place] += _DIFFERENCE
-                yield self._curve._replace(**{name: values})
+    def _curve_at(self, values, context):
+        start, log_slope, *_ = np.split(values, 4)
+        exposed = self._exposed
+        if context != self._context:
+            weight = self._log.weight * np.exp(-context * self._above_row)
+            exposed = np.bincount(self._cell, weight)
+        return _Curve(start, np.exp(log_slope), context, self._clicks / exposed)
 
-    @cached_property
-    def _per_gain(self):
-        """Influence of each query on each free value of the curve."""
-        scores = self._scores(self._curve)
-        bend = np.array([(self._scores(of) - scores).sum(axis=0) for of in self._moved()])
-        if not len(bend):
-            return np.zeros((len(scores), 0))
-        scale = np.sqrt(np.abs(np.diag(bend)) + TINY)
-        # What the log does not tell at all is told with a huge error.
-        bend = (bend + bend.T) / 2 / scale / scale[:, None] - 1e-6 * np.eye(len(scale))
-        return -(scores / scale) @ np.linalg.inv(bend) / scale
+    def _posterior(self, at):
+        """Log posterior of values by position, gradient, information; scores of pairs.
 
-    # Sums and cells -----------------------------------------------------------------------------
-    def _by_place(self, values):
-        return np.bincount(self._place, values, minlength=1 + self._slot_place.max())
+        With y - a = b θ + noise of the precision w, and θ ~ N(m, s), θ has the precision A = 1/V =
+        Σ w b² + 1/s and the mean B / A, and -2 log L is Σ w (y - a)² + m²/s + log(A s) - B²/A. Its
+        expected Hessian is that for known θ less what is missing (Louis 1982).
+        """
+        values = self._values.copy()
+        values[self._free] = at
+        curve, (mean, spread) = self._curve_at(values, self._context), self._prior(values)
+        pair, weight, slope = self._pair, self._weight, curve.slope[self._place]
+        precision, told, gap = self._told(curve)
+        sure = precision + 1 / spread
+        quality = (told + mean / spread) / sure
+        off, of, unknown = (quality - mean) / spread, quality[pair], 1 / sure
+        left, seen, squares = gap - slope * of, weight * slope, weight * slope**2
+        apart = values - self._centre
+        pull = self._precision @ apart
+        value = -0.5 * (
+            (weight * left * gap).sum() - off @ mean + np.log(sure * spread).sum() + apart @ pull
+        )
+        scores = self._parts(
+            weight * left,
+            seen * left * of - squares * unknown[pair],
+            off,
+            (off**2 * spread + unknown / spread - 1) / 2,
+        )
+        gradient = scores.sum(axis=0) - pull
+        mean_of, varies = mean[pair], (spread - unknown)[pair]
+        a, both, b = (
+            np.diag(np.bincount(self._place, each))
+            for each in (weight, seen * mean_of, squares * (mean_of**2 + varies))
+        )
+        usual = (
+            gram(self._usual, each) for each in (1 / spread, (1 - (unknown / spread) ** 2) / 2)
+        )
+        information = self._precision + block_diag(np.block([[a, both], [both, b]]), *usual)
+        shift = self._parts(-seen, -squares * mean_of, 1 / spread, 0 * spread)
+        bend = self._parts(0 * seen, squares, 0 * spread, -1 / spread)
+        own = self._parts(0 * seen, squares, 0 * spread, 0 * spread)
+        information -= gram(shift, unknown) + gram(bend, unknown * (spread - unknown))
+        information += gram(own, unknown**2)
+        return value, gradient[self._free], information[np.ix_(self._free, self._free)], scores
+
+    def _prior(self, values):
+        """Prior mean and variance of the quality of each pair."""
+        *_, mean, log_spread = np.split(values, 4)
+        return self._usual @ mean, np.exp(self._usual @ log_spread)
+
+    def _parts(self, start, log_slope, mean, log_spread):
+        """Matrix of pairs by values: parts of cells at their places, of pairs at usual ones."""
+        of_pairs = [self._usual.data * part[self._usual_pair] for part in (mean, log_spread)]
+        data = np.concatenate([start, log_slope, *of_pairs])[self._order]
+        return csr_array((data, self._columns, self._row_starts), (len(mean), len(self._centre)))
 
     def _by_pair(self, values):
         return np.bincount(self._pair, values, minlength=len(self._log.pair_query))
 
-    def _error(self, curve):
-        """Variance of the click rate of each cell, given the quality."""
-        return self._noise / self._exposed + self._own * curve.slope[self._place] ** 2
-
-    def _own_share(self, curve):
-        """Share of the residual of each cell that is its deviation, not chance."""
-        return self._own * curve.slope[self._place] ** 2 / self._error(curve)
-
-    def _sums(self, curve):
-        """Precision of each pair, times its quality by its clicks, and the part of each cell."""
+    def _told(self, curve):
+        """Precision of each pair by its clicks, times its quality; clicks of cells beyond a."""
         slope = curve.slope[self._place]
-        weight = slope / self._error(curve)
-        told = weight * (self._clicks / self._exposed - curve.start[self._place])
-        return self._by_pair(weight * slope), self._by_pair(told), weight * slope, told
-
-    def _quality(self, curve, prior=1.0):
-        """Quality of each pair and its variance; with the prior, or without."""
-        precision, told, *_ = self._sums(curve)
-        extra = prior / (self._usual @ self._spread) + _UNKNOWN
-        precision = precision + extra
-        return (told + extra * (self._usual @ self._prior)) / precision, 1 / precision
-
-    # Fit ----------------------------------------------------------------------------------------
-    def _improve(self):
-        """One step of EM: the prior, a and b, given the qualities."""
-        quality, variance = self._quality(self._curve)
-        of, square = quality[self._pair], (quality**2 + variance)[self._pair]
-        weight, rate = 1 / self._error(self._curve), self._clicks / self._exposed
-        sums = [weight, weight * of, weight * square, weight * rate, weight * rate * of]
-        n, x, xx, y, xy = map(self._by_place, sums)
-        seen = self._seen
-        prior = self._to_prior @ (self._usual.T @ (seen * quality))
-        around = (quality - (self._usual @ prior)) ** 2 + variance
-        spread = self._to_prior @ (self._usual.T @ (seen * around))
-        bend = n * xx - x**2
-        varies = bend > _UNKNOWN * n * xx
-        slope = np.where(varies, (n * xy - x * y) / np.where(varies, bend, 1), xy / xx)
-        slope = np.maximum(slope, _LEAST)
-        start = np.where(varies, (y - slope * x) / n, 0.0)
-        # The scale of qualities is free.
-        zero, unit = start[self._first], slope[self._first]
-        self._prior, self._spread = zero + unit * prior, np.maximum(spread * unit**2, _LEAST)
-        slope = slope / unit
-        self._curve = self._curve._replace(start=start - slope * zero, slope=slope)
+        beyond = curve.rate - curve.start[self._place]
+        precision = self._by_pair(self._weight * slope**2)
+        return precision, self._by_pair(self._weight * slope * beyond), beyond
 
     def _chance(self):
         """Variance of a click in each cell, by the prior; by its own clicks, weights would err."""
-        slope = self._curve.slope[self._place]
-        mean = self._curve.start[self._place] + slope * (self._usual @ self._prior)[self._pair]
+        slope, (mean, spread) = self._curve.slope[self._place], self._prior(self._values)
+        mean = self._curve.start[self._place] + slope * mean[self._pair]
         mean = np.clip(mean, _LEAST, 1 - _LEAST)
-        varies = slope**2 * (self._usual @ self._spread)[self._pair]
+        varies = slope**2 * spread[self._pair]
         return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
 
     def _deviation(self):
         """τ², by how far click rates are from what the other positions of a document say."""
-        curve, slope = self._curve, self._curve.slope[self._place]
-        precision, told, own_precision, own_told = self._sums(curve)
-        spread = (self._usual @ self._spread)[self._pair]
-        left = np.maximum(precision[self._pair] - own_precision, 0) + 1 / spread
-        prior = (self._usual @ self._prior)[self._pair] / spread
-        quality = (told[self._pair] - own_told + prior) / left
-        residual = self._clicks / self._exposed - curve.start[self._place] - slope * quality
+        pair, slope = self._pair, self._curve.slope[self._place]
+        mean, spread = self._prior(self._values)
+        precision, told, beyond = self._told(self._curve)
+        own = self._weight * slope
+        left = np.maximum(precision[pair] - own * slope, 0) + 1 / spread[pair]
+        quality = (told[pair] - own * beyond + (mean / spread)[pair]) / left
         chance = self._noise / self._exposed + slope**2 / left
-        weight = slope**2 / (chance + self._own * slope**2) ** 2
-        excess = (weight * (residual**2 - chance)).sum() / (weight * slope**2).sum()
-        return max(float(excess), 0.0)
+        scale = self._scale[self._place]
+        weight = scale / (chance + self._own * scale) ** 2
+        excess = weight * ((beyond - slope * quality) ** 2 - chance)
+        return max(float(excess.sum() / (weight * scale).sum()), 0.0)
 
     def _fit_context(self):
-        """γ, by the clicks of one document at one position below others (Newton)."""
+        """γ, by the clicks of one document at one position below others; whether it was found."""
         log, curve = self._log, self._curve
-        if not log.has_pages:
-            return
-        self._read, _ = self._quality(curve)
+        self._read = self._quality(curve, share=1.0)
         above = _sum_above(self._read[log.pair[log.row]], log.rows.list_[log.row], log.slot)
         place = self._slot_place[log.slot]
         self._above = np.bincount(place, log.weight * above) / np.bincount(place, log.weight)
-        above = above - self._above[place]
+        self._above_row = above = above - self._above[place]
         base = curve.start[self._place] + curve.slope[self._place] * self._read[self._pair]
-        base, context = np.clip(base, _LEAST, 1)[self._cell], curve.context
-        low, high = _STOPS
-        for _ in range(_NEWTON):
+        base = np.clip(base, _LEAST, 1)[self._cell]
+
+        def scores(context):
             p = base * np.exp(-context * above)
             factor = log.weight / np.maximum(1 - p, 0.05)
             parts = (np.bincount(self._cell, factor * p * of) for of in (above, 1.0))
             away = above - np.divide(*parts)[self._cell]
-            information = (factor * p * away**2).sum()
-            if information < _LEAST:  # always the same documents above: nothing to see
-                return
-            score = factor * away * (log.rate - p)
-            # Certain clicks bend the score: a step beyond what is known to bracket 0 is halved.
-            low, high = (context, high) if score.sum() < 0 else (low, context)
-            last, context = context, float(context - score.sum() / information)
-            context = context if low <= context <= high else (low + high) / 2
-            if abs(context - last) < _CLOSE:
+            return factor * away * (log.rate - p), (factor * p * away**2).sum()
+
+        def total(context):
+            # The prior decides where always the same documents stand above.
+            return scores(context)[0].sum() + _LEVEL * context
+
+        # Far from its root the sum may change its sign again: the nearest one is meant.
+        for reach in _REACHES:
+            ends = self._context - reach, self._context + reach
+            if total(ends[0]) < 0 < total(ends[1]):
+                self._context = brentq(total, *ends)
                 break
         else:
-            warn_user(
-                f"The effect of documents above a document did not converge in {_NEWTON} steps: "
-                "the clicks hardly determine it. Log more sessions.",
-                ConvergenceWarning,
-            )
-        self._stops = -np.bincount(log.slot_query[log.slot], score, len(self._stops)) / information
-        self._curve, self._above_row = curve._replace(context=context), above
-        self._exposed = self._exposure(context)
+            return False
+        score, information = scores(self._context)
+        by_query = np.bincount(log.slot_query[log.slot], score, len(self._stops))
+        self._stops = -by_query / (information + _LEVEL)
+        self._exposed = np.bincount(self._cell, log.weight * np.exp(-self._context * above))
+        return True
 
-    def _exposure(self, context):
-        return np.bincount(self._cell, self._log.weight * np.exp(-context * self._above_row))
+    # Predictions --------------------------------------------------------------------------------
+    @property
+    def _own_share(self):
+        """Share of the residual of each cell that is its deviation, not chance."""
+        return self._own * self._scale[self._place] * self._weight
 
-    def _scores(self, curve):
-        """Score of a and b by query, of shape (n_queries, 2 (n_positions - 1))."""
-        quality, variance = self._quality(curve)
-        of, slope = quality[self._pair], curve.slope[self._place]
-        weight = 1 / self._error(self._curve)
-        residual = self._clicks / self._exposed - curve.start[self._place] - slope * of
-        of_slope = weight * (residual * of - slope * variance[self._pair])
-        shape = (len(self._log.query_pages), self._n_places)
-        place = np.ravel_multi_index((self._log.pair_query[self._pair], self._place), shape)
-        parts = (weight * residual, of_slope)
-        sums = [np.bincount(place, part, shape[0] * shape[1]) for part in parts]
-        return np.hstack([np.delete(part.reshape(shape), self._first, axis=1) for part in sums])
+    def _quality(self, curve, share=_UNKNOWN):
+        """Quality of each pair by its clicks and a share of the prior."""
+        (mean, spread), (precision, told, _) = self._prior(self._values), self._told(curve)
+        return (told + share / spread * mean) / (precision + share / spread)
 
-    def _of_cells(self, curve):
+    def _of_cells(self, curve, quality):
         """P(click) of each cell below average documents."""
-        quality, _ = self._quality(curve, prior=0.0)
         p = curve.start[self._place] + curve.slope[self._place] * quality[self._pair]
-        return p + self._own_share(curve) * (self._clicks / self._exposed - p)
-
-    def _predict(self, pages, curve):
-        exposed = self._exposed
-        if curve.context != self._curve.context:
-            self._exposed = self._exposure(curve.context)
-        quality, _ = self._quality(curve, prior=0.0)
-        place = self._slot_place[pages.slot]
-        cell, there = pages.cell()
-        formula = curve.start[place] + curve.slope[place] * quality[pages.pair]
-        p = np.where(there, self._of_cells(curve)[cell], formula)
-        self._exposed = exposed
-        if not curve.context:
-            return p
-        page = pages.ranking * len(self._stops) + self._log.slot_query[pages.slot]
-        above = _sum_above(self._read[pages.pair], page, pages.slot)
-        return p * np.exp(-curve.context * (above - self._above[place]))
+        return p + self._own_share * (curve.rate - p)
 
 
 def _sum_above(quality: Floats, page: Ints, slot: Ints) -> Floats:

@@ -113,7 +113,11 @@ class Interleaver:
         -------
         docs, teams : list of at most n_positions ids, list of str
         """
-        if not isinstance(rankings, Mapping) or not all(map(_is_list, rankings.values())):
+        if not isinstance(rankings, Mapping) or not all(
+            # They stand in an order: no text, set or iterator.
+            hasattr(docs, "__len__") and hasattr(docs, "__getitem__") and not isinstance(docs, str)
+            for docs in rankings.values()
+        ):
             raise TypeError(
                 f"Got the rankings {rankings!r}; expected the documents of each by its name, such "
                 "as {'old': ['a', 'b'], 'new': ['b', 'c']}."
@@ -271,11 +275,6 @@ class Interleaver:
                 "different names, which hold no space, '#' or '='."
             )
         return names
-
-
-def _is_list(docs):
-    """Whether documents stand in an order: no text, set or iterator."""
-    return hasattr(docs, "__len__") and hasattr(docs, "__getitem__") and not isinstance(docs, str)
 
 
 def _read_documents(X):

@@ -546,15 +546,11 @@ def read_model(log, k, propensity):
         )
     given = None
     if propensity is not None or read_role(log.X, "propensity", None) is not None:
-        given = _given(log, propensity, n)
+        given, _ = propensities(propensity, log)
+        # Means over impressions, relative to the first position.
+        given = log.mean_by_position(np.asarray(given, dtype=float)[log.row])
+        given = given[np.unique(log.slot_position, return_index=True)[1]][:n]
+        if not (given > 0).all():
+            raise ValueError("A propensity is 0 or missing; expected numbers above 0.")
+        given /= given[0]
     return SwapModel.of_counts(log.pair_query, log.query_pages, shown, clicks, given)
-
-
-def _given(log, source, n):
-    """Examination relative to the first position: means of propensities over impressions."""
-    given, _ = propensities(source, log)
-    given = log.mean_by_position(np.asarray(given, dtype=float)[log.row])
-    known = given[np.unique(log.slot_position, return_index=True)[1]][:n]
-    if not (known > 0).all():
-        raise ValueError("A propensity is 0 or missing; expected numbers above 0.")
-    return known / known[0]

@@ -322,8 +322,8 @@ def _judge(pages, changed, gains, names, method, given):
     doubt = doubt_of(pages, due, method, support, effective, n_queries)
     if doubt := doubt or doubt_of_formula(table, gains, method):
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
-    by_query, influence = pages.by_query(mass * clicks), table.influence(pages, mass)
-    errors = (influence, table.variance(pages, mass)) if method == "dr" else ()
+    by_query, (influence, prior, untold) = pages.by_query(mass * clicks), table.errors(pages, mass)
+    errors = (influence, prior + untold) if method == "dr" else ()
     value, error = log.mean_per_page(by_query, *errors)
     gained, p_value = value, p_value_of(value, error, n_queries)
     if names[1] == "the log":
@@ -337,7 +337,7 @@ def _judge(pages, changed, gains, names, method, given):
         doubt = width if half > _WIDEST * of_log else ""
     else:
         beyond = by_query - pages.by_query(mass * table.predict(pages))
-        test = log.mean_per_page(beyond, -influence)
+        test = log.mean_per_page(beyond, -influence, prior)
         seen = abs(test[0]) > _ROUNDING * of_log
         doubt = seen and doubt_of_method(*test, gained if wins else None, n_queries)
     if doubt:
@@ -497,6 +497,10 @@ _BLIND = 0.5
 #: Half-width of an interval, relative to the clicks, beyond which it does not hold, because the
 #: errors of the curve are not small.
 _WIDEST = 0.25
+_UNSETTLED = (
+    "what a position changes did not converge, because the clicks hardly determine it. Log more "
+    "sessions, or more random pages"
+)
 
 
 def doubt_of(
@@ -533,8 +537,9 @@ def doubt_of(
 
 def doubt_of_formula(table: ClickTable, gains: Floats, method: str) -> str:
     """Why the formula cannot be believed, if whole pages get other clicks than it predicts."""
+    unsettled = "" if table.converged else _UNSETTLED
     if method not in ("dr", "pbm"):
-        return ""
+        return unsettled
     excess, error = table.excess(gains)
     if _BLIND < error < np.inf:  # infinite for counts without pages
         return (
@@ -542,7 +547,7 @@ def doubt_of_formula(table: ClickTable, gains: Floats, method: str) -> str:
             "random pages"
         )
     if excess > -_LEAST_WRONG * error:  # a ranking that is worth more than predicted does no harm
-        return ""
+        return unsettled
     return (
         "the log contradicts the formula: between the pages of a query clicks differ by "
         f"{max(1 + excess, 0):.0%} of what it predicts, as when users leave after one click. Use "

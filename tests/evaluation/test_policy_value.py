@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from skultr import ClickDataset
 from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
-from skultr.evaluation import _policy_value, policy_difference, policy_value
+from skultr.evaluation import _click_table, _policy_value, policy_difference, policy_value
 from skultr.propensity import PowerLawPropensity
 from skultr.rankers import NaiveRanker
 from skultr.simulation import CascadeUser, DBNUser, PlackettLucePolicy, simulate_clicks
@@ -279,6 +279,50 @@ def test_dr_is_between_its_two_parts_where_documents_are_clicked_differently_by_
     dr, pbm, item_position = (np.array(errors) ** 2).mean(axis=0)
     assert dr < pbm / 2
     assert dr < 1.1 * item_position
+
+
+def swaps_of_neighbours(seed, n_pages=100):
+    """A log of good rankings with swaps in 30 % of the pages, a worse one, and what it changes."""
+    rng, n = np.random.default_rng(seed), 10
+    quality = rng.normal(-0.5, 1.2, (150, n))
+    relevance, noise = 1 / (1 + np.exp(-quality)), rng.normal(size=(2, 150, n))
+    logged, worse = quality + 0.5 * noise[0], quality + 0.8 * noise[1]
+    shown = np.zeros((150, n, n))
+    for query, order in enumerate(np.argsort(-logged, axis=1)):
+        pages = rng.multinomial(n_pages, [0.7, *np.full(n - 1, 0.3 / (n - 1))])
+        shown[query, order, np.arange(n)] = pages[0]
+        for place, times in enumerate(pages[1:]):
+            swapped = order.copy()
+            swapped[[place, place + 1]] = order[[place + 1, place]]
+            shown[query, swapped, np.arange(n)] += times
+    query, doc, place = np.nonzero(shown)
+    X = pd.DataFrame({"qid": query, "doc": doc, "position": place + 1})
+    X["impressions"] = shown[query, doc, place]
+    examination = 1 / np.arange(1, n + 1)
+    y = draw(X, relevance[query, doc] * examination[place], rng)
+    values = [
+        (np.take_along_axis(relevance, np.argsort(-scores, axis=1), axis=1) @ examination).mean()
+        for scores in (worse, logged)
+    ]
+    return X, y, of_rows(worse, X), of_rows(logged, X), values[0] - values[1]
+
+
+def test_swaps_of_neighbours_tell_positions_slowly_but_rightly():
+    # Few documents connect distant positions: a fit that stops early takes all of the fall of
+    # click rates for examination, and any other ranking for a gain.
+    errors = []
+    for seed in range(6):
+        *log, expected = swaps_of_neighbours(seed)
+        found = policy_difference(*log)
+        assert not found.verdict.startswith("a gets more")
+        errors.append((found.value - expected) / found.standard_error)
+    assert np.abs(errors).max() < 3
+    assert abs(np.mean(errors)) < 1.2  # six errors know their mean up to .4
+
+
+def test_a_fit_that_does_not_converge_cannot_tell(monkeypatch):
+    monkeypatch.setattr(_click_table, "_ROUNDS", 1)
+    cannot_tell(policy_difference(*swaps_of_neighbours(0)[:4]), "did not converge")
 
 
 def test_the_test_of_a_method_has_its_level():
