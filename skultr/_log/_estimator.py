@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import signature
 from typing import Any, Literal, Self, TypeVar, cast
@@ -48,32 +48,11 @@ _OF_SCIKIT_LEARN = ("_metadata_request", "_skl", "_callback_fit_ctx", "_parent_c
 
 @dataclass(frozen=True, eq=False)
 class FitTask:
-    """A fit, or a step of one, as scikit-learn's callbacks see it: its context and its data."""
+    """A fit as scikit-learn's callbacks see it: its context and its data."""
 
-    estimator: Any
-    context: Any
-    X: Any
-    y: Any
-
-    @classmethod
-    def of_fit(cls, estimator: Any, X: Any, y: Any) -> FitTask:
-        """The fit of an estimator, which begins; of how many steps is not known."""
-        task = cls(estimator, estimator._init_callback_context(max_subtasks=None), X, y)
-        return task._begun()
-
-    def step(self, name: str) -> FitTask:
-        """A step of it, which begins."""
-        return replace(self, context=self.context.subcontext(task_name=name))._begun()
-
-    def end(self, attributes: Callable[[], dict[str, Any]] = dict) -> bool:
-        """Tell that it ended, with the attributes so far; whether a callback asks to stop."""
-        return self.context.call_on_fit_task_end(
-            estimator=self.estimator, X=self.X, y=self.y, reconstruction_attributes=attributes
-        )
-
-    def _begun(self):
-        self.context.call_on_fit_task_begin(estimator=self.estimator, X=self.X, y=self.y)
-        return self
+    context: object
+    X: object
+    y: object
 
 
 def afresh(fit: Fit) -> Fit:

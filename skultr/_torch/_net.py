@@ -481,12 +481,18 @@ class _Epochs(Callback):
 
     def on_epoch_begin(self, net, **kwargs):
         if self.task is not None:
-            self.epoch_ = self.task.step("epoch")
+            self.epoch_ = self.task.context.subcontext(task_name="epoch")
+            self.epoch_.call_on_fit_task_begin(
+                estimator=self.estimator, X=self.task.X, y=self.task.y
+            )
 
     def on_epoch_end(self, net, **kwargs):
         self.steps_.advance()
-        if self.task is not None and self.epoch_.end(
-            lambda: self.estimator._attributes_so_far(net.module_)
+        if self.task is not None and self.epoch_.call_on_fit_task_end(
+            estimator=self.estimator,
+            X=self.task.X,
+            y=self.task.y,
+            reconstruction_attributes=lambda: self.estimator._attributes_so_far(net.module_),
         ):
             raise KeyboardInterrupt  # how a skorch callback ends the training
 

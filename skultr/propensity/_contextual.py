@@ -217,7 +217,9 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         self._reference = _reference_component(of_all)
         of_cell = cells.factors.user[cells.factor]
         mean = np.average(contexts[of_cell], axis=0, weights=cells.weight)[None]
-        task = FitTask.of_fit(self, X, y)
+        root = self._init_callback_context(max_subtasks=None)
+        root.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        task = FitTask(root, X, y)
 
         def curve_of(learner, cells):
             learner._learn(cells, contexts, self._reference, task)
@@ -235,7 +237,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         warn_about_curve(self.examination_)
         log_examination = self._logits(contexts[np.unique(cells.factors.user)])
         self._largest = np.nanmax(log_examination[:, self._reference])
-        task.end()
+        root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: {})
 
     def _learn(self, cells, contexts, reference, task):
         """Train the network on the cells of documents that were clicked and moved."""

@@ -278,7 +278,7 @@ class LambdaMARTRanker(PropensityRanker):
                     lgb.early_stopping(self.n_iter_no_change, verbose=False),
                     lgb.record_evaluation(losses),
                 ]
-        callbacks.insert(0, _report_rounds(task, self.n_estimators))
+        callbacks.insert(0, _report_rounds(self, task))
         booster = lgb.train(settings, train, self.n_estimators, callbacks=callbacks, **held_out)
         self.booster_ = booster  # after early stopping it holds only the best trees
         self.best_iteration_ = self.n_iter_ = booster.current_iteration()
@@ -420,17 +420,21 @@ def _listed(log, columns):
     )
 
 
-def _report_rounds(task, n_rounds):
+def _report_rounds(estimator, task):
     """Callback of LightGBM that reports every round, also to scikit-learn's callbacks.
 
     Training stops when one of them requests it.
     """
 
-    rounds = Steps("round", most=n_rounds)
+    rounds = Steps("round", most=estimator.n_estimators)
 
     def report(env):
         rounds.advance()
-        if task.step("round").end():
+        context = task.context.subcontext(task_name="round")
+        context.call_on_fit_task_begin(estimator=estimator, X=task.X, y=task.y)
+        if context.call_on_fit_task_end(
+            estimator=estimator, X=task.X, y=task.y, reconstruction_attributes=dict
+        ):
             raise lgb.callback.EarlyStopException(env.iteration, env.evaluation_result_list or [])
 
     return report

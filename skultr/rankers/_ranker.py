@@ -220,14 +220,15 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         log, X, y = self._read(X, y, sample_weight, roles, reset=True)
         if validation is not None:
             self._validation = self._read_validation(validation, log)
-        task = FitTask.of_fit(self, X, y)
-        self._fit(log, task)
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self._fit(log, FitTask(context, X, y))
         if self._learns_more_by == "counts" and self._click_log is None:
             self._kept = Kept(counts_of(log), is_pickled=False)
         for name in ("_validation", "_click_log"):
             vars(self).pop(name, None)
         self._check_against(log)
-        task.end()
+        context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
     @available_if(_learns_more)
@@ -311,7 +312,9 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 "fit a clone of this one to the logs of all days together."
             )
         log, X, y = self._read(X, y, sample_weight, roles, reset=is_first)
-        task = FitTask.of_fit(self, X, y)
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        task = FitTask(context, X, y)
         if self._learns_more_by == "counts":
             self._fit_counts(log, task, is_first)
         elif is_first:
@@ -322,7 +325,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 log = with_bias_values(log, self.examination_.index.to_numpy())
             self._train_on_more(log, task)
         vars(self).pop("_click_log", None)
-        task.end()
+        context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
     def predict(self, X: Table) -> Floats:
