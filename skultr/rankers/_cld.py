@@ -341,9 +341,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
                 "'listwise'. Set loss='pointwise' or loss='pairwise'."
             )
 
-    def _n_subtasks(self) -> int:
-        return 0 if self._is_newton() else super()._n_subtasks()
-
     def _fit(self, log, task):
         clicks = self._debiased_clicks(log)
         self.labels_ = label_table(log, clicks)

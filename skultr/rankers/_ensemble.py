@@ -325,10 +325,6 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def _uses_propensities(self):
         return self.propensity is not None
 
-    @property
-    def _tells_users_apart(self) -> bool:
-        return self._reads_users or self._uses_propensities
-
     def _members(self):
         if self.estimators is None:
             return [
