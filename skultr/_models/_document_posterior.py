@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import gammainc, gammaincinv, gammaln
+from scipy.optimize import minimize_scalar
+from scipy.special import digamma, gammainc, gammaincinv, gammaln
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.isotonic import isotonic_regression
 
@@ -15,6 +15,7 @@ from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, encode, pair_codes
 from ..exceptions import warn_user
+from ._solve import minimised
 
 #: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
 _CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8
@@ -209,12 +210,17 @@ def _spread(clicks, examinations, mean, unsure, start):
     c, e, m, v, at = (of[some] for of in (clicks, examinations, mean, unsure, relative))
 
     def loss(point):
-        shape = 1 / (np.exp(point[0] + point[1] * at) + v)
+        variance = np.exp(point[0] + point[1] * at)
+        shape = 1 / (variance + v)
         # A power far from 0 needs evidence, and keeps the logs of few clicks in range.
-        return (0.5 * point[1] ** 2 - _log_marginal(c, e, m, shape)) / len(m)
+        value = 0.5 * point[1] ** 2 - _log_marginal(c, e, m, shape)
+        slope = digamma(shape + c) - digamma(shape) - np.log1p(m * e / shape)
+        slope = variance * shape**2 * (slope + (m * e - c) / (shape + m * e))
+        return value / len(m), np.array([slope.sum(), slope @ at + point[1]]) / len(m)
 
-    found = minimize(loss, start, method="L-BFGS-B", bounds=[_LOG_SPREADS, _POWERS], tol=1e-12)
-    return np.exp(np.clip(found.x[0] + found.x[1] * relative, *_LOG_SPREADS)), found.x
+    settings = {"bounds": [_LOG_SPREADS, _POWERS], "options": {"ftol": 1e-12, "gtol": 1e-6}}
+    found = minimised(loss, start, "The spread of relevance", jac=True, **settings)
+    return np.exp(np.clip(found[0] + found[1] * relative, *_LOG_SPREADS)), found
 
 
 def _other_documents(clicks, examinations, curve, variance, query):
