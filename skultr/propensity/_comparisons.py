@@ -94,11 +94,11 @@ class Comparisons:
         """Weighted clicks C_kl under factor k against factor l, summed over documents."""
         return self._sums(self.weight * self.clicks)
 
-    def mean_weight(self):
-        """Mean weight of a click per comparison; 0 for pairs that no document compares."""
-        shown = self._sums(self.impressions)
-        weight = self._sums(self.weight * self.impressions)
-        return np.divide(weight, shown, out=np.zeros_like(shown), where=shown > 0)
+    def exposure(self):
+        """Impressions under factor k of documents that l shares, and those times the weight of a
+        click, shape (n_groups, 2, n_bias, n_bias)."""
+        weighted = self._sums(self.weight * self.impressions)
+        return np.stack([self._sums(self.impressions), weighted], axis=1)
 
     def effective_docs(self):
         """Effective number of documents per factor, (Σ c)² / Σ c² over their clicks c."""
@@ -169,15 +169,15 @@ class Curves:
         return np.where(np.isnan(self.log_examination), np.nan, np.sqrt(np.maximum(noise, 0.0)))
 
 
-def solve(totals, method, weight):
+def solve(totals, method, exposure):
     r"""Maximum-likelihood examination curves of a batch of tournaments.
 
     The likelihood is that of :math:`P(\text{a click of the pair } k, l \text{ fell on } k) =
     o_k / (o_k + o_l)`.
     """
-    first = first_compared(weight)
+    first = first_compared(exposure)
     clicks = np.where(_compared(totals, method, first), totals, 0.0)
-    added = _half_clicks(clicks, weight)
+    added = _half_clicks(clicks, exposure)
     clicks = clicks + added
     component = _components(clicks, "weak")
     b = penalised_curves(clicks, _anchors(clicks)).at
@@ -209,9 +209,9 @@ def _cells_together(doc, group):
 
 
 # Solving --------------------------------------------------------------------------------
-def first_compared(weight):
+def first_compared(exposure):
     """The first factor that is compared with another in any group: the common reference."""
-    return int((weight > 0).any(axis=(0, 2)).argmax())
+    return int((exposure[:, 0] > 0).any(axis=(0, 2)).argmax())
 
 
 def _compared(totals, method, first):
@@ -232,12 +232,12 @@ def _compared(totals, method, first):
     return link | link.transpose(0, 2, 1)
 
 
-def _half_clicks(clicks, weight):
+def _half_clicks(clicks, exposure):
     """Half a click per factor whose maximum-likelihood ratio to others would be 0 or infinite.
 
     That happens if one side of a comparison has no click and no chain of other comparisons bounds
-    the ratio (Ford 1957); bounded ratios are not changed. The half click is divided among the
-    comparisons in proportion to the clicks of the other sides.
+    the ratio (Ford 1957); bounded ratios are not changed. As any click, half a click counts in
+    all comparisons of its document: in each as often as documents of the factor are in it.
     """
     added = np.zeros_like(clicks)
     other = clicks.transpose(0, 2, 1)
@@ -246,9 +246,8 @@ def _half_clicks(clicks, weight):
         component = _components(clicks[unbounded], "strong")
         apart = component[:, :, None] != component[:, None, :]
         zero = apart & (clicks[unbounded] == 0) & (other[unbounded] > 0)
-        share = np.where(zero, other[unbounded], 0.0)
-        share /= np.maximum(share.sum(axis=2, keepdims=True), TINY)
-        added[unbounded] = 0.5 * share * weight[unbounded % len(weight)]
+        shown, weighted = exposure[unbounded % len(exposure)].swapaxes(0, 1) * zero
+        added[unbounded] = 0.5 * weighted / np.maximum(shown.max(axis=2, keepdims=True), TINY)
     return added
 
 
@@ -380,7 +379,7 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
     center, center_error = np.nan_to_num(common), np.nan_to_num(common_error)
     clicks = _independent_clicks(comparisons, totals, center)
     # Curves are relative to the first factor, which is fixed.
-    first = first_compared(comparisons.mean_weight())
+    first = first_compared(comparisons.exposure())
     free = ~unknown & (np.arange(len(common)) != first)
     fall = np.where(free, center - center[first], 0.0)
     n_clicks = clicks.sum(axis=(1, 2))

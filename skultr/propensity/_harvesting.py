@@ -49,7 +49,7 @@ class _PairwisePropensity(CurvePropensity):
     def _estimate(self, cells):
         if self._compares_pairs(cells):
             comparisons = Comparisons.of(cells, self.variant)
-            curves = solve(comparisons.totals(), self.method, comparisons.mean_weight())
+            curves = solve(comparisons.totals(), self.method, comparisons.exposure())
             found = curves.log_examination, curves.standard_error(comparisons)
             estimate = Estimate(*(comparisons.of_factors(values)[0] for values in found))
         else:
@@ -83,8 +83,8 @@ class _PairwisePropensity(CurvePropensity):
             return super()._drawn(cells, estimate)
         comparisons = Comparisons.of(cells, self.variant)
         drawn = comparisons.resampled(*resamples(cells, n_resamples, self.random_state))
-        weight = comparisons.mean_weight()
-        curves = [solve(totals, self.method, weight).log_examination for totals in drawn]
+        exposure = comparisons.exposure()
+        curves = [solve(totals, self.method, exposure).log_examination for totals in drawn]
         return comparisons.of_factors(np.concatenate(curves))
 
     def _with_errors(self, cells, estimate):
@@ -376,7 +376,8 @@ class InterventionHarvesting(_PairwisePropensity):
     the estimate is as precise. Above 1,500, standard errors are those of a factor if the others
     were known, which is too little where each factor is linked to few others.
 
-    A factor without any click gets half a click, with a warning. The rankers must not have been
+    A factor without any click gets half a click, with a warning; with fewer than ten, the larger
+    of both errors counts, of resamples and of the formula. The rankers must not have been
     trained on clicks of the sessions in the log; in an A/B test they are not.
 
     References

@@ -209,9 +209,6 @@ class AffineRanker(NeuralEstimator, BaseRanker):
             if self.loss == "softmax":
                 self._fit_ranking(training, task)
 
-    def _n_subtasks(self) -> int:
-        return super()._n_subtasks() * (2 if self.loss == "softmax" else 1)
-
     @property
     def _gives_probabilities(self):
         return self.loss == "likelihood"

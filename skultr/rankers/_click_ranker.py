@@ -54,7 +54,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     #: Correction of the training that was the last, with its examination; None if the network
     #: learned examination too.
     _correction, _log_examination = None, None
-    _learns_factors = _learns_examination = True
+    _learns_examination = True
     #: Step size of the examination logits of a network; None: regression-EM.
     _examination_learning_rate = None
 
@@ -72,7 +72,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             self._fit_network(clicks, task)
         else:
             network = None if self.examination == "table" else self._fit_network(clicks, task)
-            stopped = network is not None and self.n_iter_ < super()._n_subtasks()
+            stopped = network is not None and self.n_iter_ < self.net_.max_epochs
             curve = final_curve(clicks, network, is_converged=stopped)
             # A refit on the network's own curve would only add noise.
             if curve.is_compared or clicks is not log:
@@ -80,14 +80,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             self.examination_ = curve.table
             if curve.comparison is not None:
                 self.examination_comparison_ = curve.comparison
-
-    def _n_subtasks(self) -> int:
-        if self.relevance == "embedding":
-            return 0
-        n_refits = len(corrections("offset", "auto"))
-        n_trainings = {"network": 1, "table": n_refits, "auto": 1 + n_refits}
-        with_curve = self.examination == "network" and self._click_log is not None
-        return super()._n_subtasks() * n_trainings["auto" if with_curve else self.examination]
 
     def predict(self, X: Table, *, qid: Column | None = None, doc: Column | None = None) -> Floats:
         """Relevance scores; a higher one is more relevant, within one query.
@@ -169,16 +161,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         return "network" if self.relevance == "network" else "counts"
 
     @property
-    def _validates(self) -> bool:
-        return self.relevance == "network" and self.early_stopping
-
-    @property
     def _needs_features(self) -> bool:
         return self.relevance == "network"
-
-    @property
-    def _reads_cells(self) -> bool:
-        return self.relevance == "embedding"
 
     # The network -----------------------------------------------------------------------
     def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:

@@ -196,9 +196,6 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     def _uses_propensities(self):
         return self.debias
 
-    def _n_subtasks(self) -> int:
-        return 0 if self._is_linear() else super()._n_subtasks()
-
     def _is_linear(self):
         return not len(self.hidden_layer_sizes) and self.module is None
 

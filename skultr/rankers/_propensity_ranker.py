@@ -53,6 +53,10 @@ class TakesPropensities(BaseRanker):
     #: True if propensities are read at all.
     _uses_propensities = True
 
+    @property
+    def _tells_users_apart(self) -> bool:
+        return self._reads_users or self._uses_propensities  # which may be of users
+
     def _read_features(self, X, *, reset):
         read = columns_of_source(self.propensity)
         if read and is_frame(X):
@@ -84,8 +88,8 @@ class PropensityRanker(TakesPropensities):
     propensity: ArrayLike | Estimator | None = None
     clip: float | None = None
 
-    #: True if the fit divides clicks by propensities.
-    _divides = True
+    #: Curve that the log was read with, if propensities are those of bias factors.
+    _told = None
     #: True if rows of a document have the mean of their propensities.
     _averages = False
 
@@ -93,16 +97,6 @@ class PropensityRanker(TakesPropensities):
         "propensity": PROPENSITY_CONSTRAINT,
         "clip": [Interval(Real, 0, 1, closed="right"), None],
     }
-
-    @property
-    def _tells_users_apart(self) -> bool:
-        return True  # propensities may be of users
-
-    def _read_validation(self, validation, log):
-        told = self._told
-        found = super()._read_validation(validation, log)
-        self._told = told  # that of the training log
-        return found
 
     def _check_against(self, log):
         """Compare a curve that does not come from the log with what its clicks ask for."""
@@ -123,34 +117,29 @@ class PropensityRanker(TakesPropensities):
             _warn_about_contradiction(self.examination_comparison_, implied.log_ratio)
 
     def _fold(self, log: ClickLog) -> ClickLog:
-        self._told = None
         if not self._uses_propensities:
             log = log.without_propensity()
         elif log.propensity is not None:
-            self._told = told_curve(log)
+            if "_told" not in vars(self):  # the first log that is read, not that for validation
+                self._told = told_curve(log)
             if self._averages:
                 # Lists of different users then have equal propensities, and can be merged.
                 log = average_propensities(log)
             require_positive(log)
         return super()._fold(log)
 
-    @property
-    def _least_propensity(self) -> float | None:
-        """Bound that smaller propensities are raised to."""
-        return self.clip
-
     def _divisors(self, log: ClickLog) -> Floats:
         """Propensity that the clicks of each row are divided by."""
-        clip = self._least_propensity
-        return log.propensity if clip is None else np.maximum(log.propensity, clip)
+        return log.propensity if self.clip is None else np.maximum(log.propensity, self.clip)
 
-    def _debiased_clicks(self, log: ClickLog, normalize: bool = False) -> Floats:
+    def _debiased_clicks(self, log: ClickLog) -> Floats:
         """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
+        warn_about_weights(log, clip=self.clip)
+        return self._describe(log, debias_clicks(log, clip=self.clip))
+
+    def _describe(self, log, debiased):
+        """The debiased clicks, of which the diagnostics are set."""
         self.examination_ = examination_table(log, log.propensity)
-        clip = self._least_propensity
-        if self._divides:
-            warn_about_weights(log, clip=clip)
-        debiased = debias_clicks(log, clip=clip, normalize=normalize)
         self.effective_sample_size_ = debiased.effective_sample_size
         self.largest_weight_ = debiased.largest_weight
         self.clipped_share_ = debiased.clipped_share

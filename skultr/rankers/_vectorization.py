@@ -367,10 +367,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         rate = products if self.link == "probability" else np.exp(products + self._log_scale)
         return np.clip(rate, 0.0, 1.0)
 
-    def _n_subtasks(self) -> int:
-        stages = 1 if self.student is None else 2
-        return super()._n_subtasks() * self.n_networks * stages
-
     _refuses_outcomes = "learns vectors of relevance and examination from the same clicks"
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
@@ -434,9 +430,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         if click_only:
             rate, lists, loss = None, log.comparable(), softmax_loss
         unit = loss_scale(lists, log.clicks if click_only else log.weight)
-        n_epochs = NeuralEstimator._n_subtasks(self) // 2
-        if self.frozen_steps is None:
-            n_epochs = min(self._frozen_epochs, n_epochs)
         self._train(
             VectorModule(network, start, rate),
             ListLoss(loss, unit),
@@ -448,7 +441,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             param_groups=[
                 ("observation", {"lr": self.observation_learning_rate, "weight_decay": 0.0})
             ],
-            callbacks=[("freeze", FreezeObservation(n_epochs, self.frozen_steps))],
+            callbacks=[("freeze", FreezeObservation(self._frozen_epochs, self.frozen_steps))],
         )
 
     def _fit_base(self, log, observation):
@@ -587,9 +580,10 @@ def binomial_loss(
 
 
 class FreezeObservation(Callback):
-    """Keeps the observation embeddings fixed in the first steps of a training.
+    """Keeps the observation embeddings fixed in the first epochs, or steps if a number is given.
 
-    Early stopping begins after them, because until then the model is a different one.
+    These are at most half of the training. Early stopping begins after them, because until then
+    the model is a different one.
     """
 
     def __init__(self, n_epochs: int, n_steps: int | None = None) -> None:
@@ -597,8 +591,10 @@ class FreezeObservation(Callback):
         self.n_steps = n_steps
 
     def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
-        self.n_done_ = 0
-        self.is_free_ = False
+        self.n_done_, self.is_free_ = 0, False
+        self.n_frozen_ = net.max_epochs // 2
+        if self.n_steps is None:
+            self.n_frozen_ = min(self.n_epochs, self.n_frozen_)
         self.frozen_ = [weight for weight in net.module_.frozen_at_first() if weight.requires_grad]
 
     def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
@@ -614,7 +610,7 @@ class FreezeObservation(Callback):
         embeddings, *constants = self.frozen_
         for bias in constants:  # one step later, when the embeddings are no longer equal
             bias.requires_grad_(self.is_free_)
-        self.is_free_ = done or epoch >= self.n_epochs
+        self.is_free_ = done or epoch >= self.n_frozen_
         embeddings.requires_grad_(self.is_free_)
         self.n_done_ += 1
 

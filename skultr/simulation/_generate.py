@@ -19,12 +19,12 @@ from .._log._segments import encode, offsets_from_sorted, pad
 from ._policies import (
     DeterministicPolicy,
     PlackettLucePolicy,
+    Policy,
     UniformPolicy,
     production_scores,
     required,
 )
-from ._protocols import Policy, User, check_instance
-from ._users import PositionBasedUser, draw_sessions, relevance_probability
+from ._users import PositionBasedUser, User, check_instance, draw_sessions, relevance_probability
 
 #: Sessions per draw of clicks, so that memory does not hold the probabilities of a whole log.
 _CHUNK = 65_536
