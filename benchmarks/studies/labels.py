@@ -8,6 +8,7 @@ relevance lies in the 95 % interval.
 """
 
 import numpy as np
+import pandas as pd
 
 from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
@@ -83,7 +84,7 @@ def labels(cell, settings, seed):
         for name in ("labels", "labels_p"):
             found[f"cover {name}"] = coverage(tables[name], true)
         for name in ("PBM", "PBM_p"):
-            table = models[name]._row_parameters(rows, None, None)
+            table = models[name].documents_.loc[pd.MultiIndex.from_frame(rows)]
             found[f"cover {name}"] = coverage(table, true * examination[0])
     return [found]
 
