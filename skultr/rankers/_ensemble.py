@@ -466,7 +466,12 @@ def _is_precise(table, log):
 def _parts_of_queries(log, n_parts, random):
     """Part of each query, with as many queries with clicks in each; None if these are few."""
     clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
-    order = np.argsort(_content_of_queries(log), kind="stable")[random.permutation(len(clicked))]
+    # A hash of what each query showed where, so that parts do not depend on ids.
+    vector = equal_rows(log.features)[0]
+    content = np.zeros(len(clicked), dtype=np.uint64)
+    for rows in log.chunks():
+        np.add.at(content, rows.query, hash_columns([vector[rows.version], rows.position]))
+    order = np.argsort(content, kind="stable")[random.permutation(len(clicked))]
     if clicked.sum() < max(_LEAST_QUERIES, n_parts):
         warn_user(
             f"Found {int(clicked.sum())} queries with clicks, too few to learn the weights of the "
@@ -479,15 +484,6 @@ def _parts_of_queries(log, n_parts, random):
     order = order[np.argsort(clicked[order], kind="stable")]
     part[order] = np.arange(len(order)) % n_parts
     return part
-
-
-def _content_of_queries(log):
-    """A hash of what each query showed where, so that parts do not depend on ids."""
-    vector = equal_rows(log.features)[0]
-    content = np.zeros(len(log.query_ids), dtype=np.uint64)
-    for part in log.chunks():
-        np.add.at(content, part.query, hash_columns([vector[part.version], part.position]))
-    return content
 
 
 #: Strengths of the pull towards equal weights, in units of the log-likelihood per click.

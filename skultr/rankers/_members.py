@@ -472,18 +472,15 @@ class DistilledRanker(BaseRanker):
         self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
         shown, rows = np.unique(log.version, return_index=True)
         features = log.features[shown]
-        relevance = self.teacher_.predict(features, **self._roles_of_rows(log, rows))
+        # Roles of rows that the teacher's predict needs beside the features.
+        taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
+        roles = {"qid": log.query[rows], "doc": log.doc[rows]}
+        relevance = self.teacher_.predict(features, **{name: roles[name] for name in taken})
         impressions = np.bincount(log.version, log.weight)
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         named = booster_columns(self) if takes_columns(self.student_) else {}
         with its_own_threads(self.student_):
             self.student_.fit(features, relevance, sample_weight=impressions[shown], **named)
-
-    def _roles_of_rows(self, log: ClickLog, rows: Ints) -> dict[str, Ints]:
-        """Roles of shown rows that the teacher's predict needs beside the features."""
-        taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
-        roles = {"qid": log.query[rows], "doc": log.doc[rows]}
-        return {name: roles[name] for name in taken}
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         return scores_of_learner(self.student_, features)
