@@ -30,6 +30,7 @@ from sklearn.utils import check_random_state
 from skorch import NeuralNet
 from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping
 from skorch.helper import predefined_split
+from skorch.utils import noop
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
@@ -115,7 +116,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
     #: Log for early stopping that ``fit`` was given, while it runs.
     _validation = None
-    #: Module and history that ``partial_fit`` continues, while it runs.
+    #: Module that ``partial_fit`` continues, while it runs.
     _earlier = None
 
     #: Parameters that hold the sizes of hidden layers.
@@ -179,7 +180,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
     def _feature_scaling(self, features):
         if self._earlier is not None:
-            return copy.deepcopy(self._earlier.module.network[0])
+            return copy.deepcopy(self._earlier.network[0])
         if isinstance(features, ScaledFeatures):
             return copy.deepcopy(features.scaling)
         if not self.scale_features:
@@ -252,7 +253,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         of each row as its clicks.
         """
         if self._earlier is not None:
-            module.load_state_dict(self._earlier.module.state_dict())
+            module.load_state_dict(self._earlier.state_dict())
         module = module.to(self.device)
         click_only = click_only and bool(clicks.any())
         log = replace(log, clicks=clicks)
@@ -289,9 +290,9 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
                 ClickDataWarning,
             )
             return
-        self._earlier = _Earlier(self._trained_module(), self.history_)
+        before, self._earlier = self.history_, self._trained_module()
         self._fit_more(log, task)
-        history = pd.concat([self._earlier.history, self.history_], ignore_index=True)
+        history = pd.concat([before, self.history_], ignore_index=True)
         history.index = pd.RangeIndex(1, len(history) + 1, name="epoch")
         self.history_, self.n_iter_ = history, len(history)
         del self._earlier
@@ -327,13 +328,17 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
         if validation is not None:
             stop = _Patience(
-                "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=_no_output
+                "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=noop
             )
             callbacks.append(("early_stopping", stop))
+        # All parameters take their step in one call, unless net_params forbid it.
+        forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
+        is_fused = self.optimizer in _FUSED and torch.device(self.device).type in ("cpu", "cuda")
+        is_fused = is_fused and not forbidding & (self.net_params or {}).keys()
         settings = {
             "criterion": criterion,
             "optimizer": OPTIMIZERS.get(self.optimizer, self.optimizer),
-            **({"optimizer__fused": True} if self._uses_fused_steps() else {}),
+            **({"optimizer__fused": True} if is_fused else {}),
             "lr": self.learning_rate,
             "max_epochs": self.max_epochs,
             "batch_size": self.batch_size,
@@ -356,12 +361,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             pair if isinstance(pair, tuple) else (type(pair).__name__, pair) for pair in added
         ]
         return ListNet(module, callbacks=callbacks, **settings)
-
-    def _uses_fused_steps(self):
-        """Whether all parameters take their step in one call, unless net_params forbid it."""
-        forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
-        known = self.optimizer in _FUSED and torch.device(self.device).type in ("cpu", "cuda")
-        return known and not forbidding & (self.net_params or {}).keys()
 
     def _scaled_in_place(self, log):
         """The log with scaled features in the memory of its own, if that may be written to.
@@ -446,13 +445,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         return np.concatenate(parts[1:] or parts)
 
 
-class _Earlier(NamedTuple):
-    """What ``partial_fit`` continues."""
-
-    module: nn.Module
-    history: pd.DataFrame
-
-
 class _Patience(EarlyStopping):
     """Early stopping that is correct for negative losses too.
 
@@ -522,10 +514,6 @@ def _multiplications(module, n_rows):
     tables = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding)]
     in_tables = sum(table.numel() for table in tables)
     return n_rows * (weights - in_tables) + in_tables
-
-
-def _no_output(text):
-    """Discard a message: early stopping reports through ``history_``."""
 
 
 #: What callbacks are told of a batch.

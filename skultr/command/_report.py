@@ -373,6 +373,7 @@ class _Table:
         self.query, self.doc, self.page = (
             self._codes(named.get("qid"), named.get(role)) for role in (None, "doc", "session")
         )
+        self.page_starts = np.unique(self.page, return_index=True)[1]
         self.position = self.numbers.get(named.get("position"))
         self.starts_at_0 = self.position is not None and np.nanmin(self.position) == 0
         if self.starts_at_0:
@@ -420,12 +421,10 @@ class _Table:
 
     def _is_of_page(self, name):
         """Whether a column has one value per result page, on pages of several rows."""
-        values, n_pages = value_bits(self.frame[name]), int(self.page.max()) + 1
-        if n_pages == len(values) or (values == values[0]).all():
+        values = value_bits(self.frame[name])
+        if len(self.page_starts) == len(values) or (values == values[0]).all():
             return False
-        by_page = np.zeros(n_pages, dtype=values.dtype)
-        by_page[self.page] = values
-        return bool((by_page[self.page] == values).all())
+        return bool((values == values[self.page_starts][self.page]).all())
 
     def report(self, source: str) -> LogReport:
         """The report of the log."""

@@ -256,7 +256,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 for of_rows in (of_outcome.clicks, examined)
             )
             relevance = np.where(np.isnan(relevance), np.nan, total / np.maximum(examined, TINY))
-        self._remember_documents(log, relevance)
+        known = ~np.isnan(relevance)
+        self._documents = KnownDocuments.of_log(log, known)
+        self.relevance_ = pd.Series(relevance[known], self._documents.index, name="relevance")
         self.link_, self._bias_values = fit.link, log.bias_values
         self._factor_logits = fit.factor_logits
         weight = cells.weight_of_factors
@@ -278,11 +280,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _random_examination(self, random, n_factors):
         return random.uniform(size=n_factors)
-
-    def _remember_documents(self, log, relevance):
-        known = ~np.isnan(relevance)
-        self._documents = KnownDocuments.of_log(log, known)
-        self.relevance_ = pd.Series(relevance[known], self._documents.index, name="relevance")
 
     def _relevance_of(self, X, qid, doc):
         by_features = self._documents.ids is None
@@ -349,7 +346,15 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     """Examination by comparisons within documents, and by a network where the log has none."""
     table = table_curve(log)
     if network is None:
-        _refuse_unconnected(table, log)
+        if not table.is_connected:
+            raise NotIdentifiableError(
+                "examination='table', but no clicked document connects all "
+                f"{len(log.bias_values)} bias factors: they fall into "
+                f"{len(np.unique(table.component))} components, which comparisons within "
+                "documents leave open. Serve some documents at several positions, as "
+                "IdentifiabilityRepair plans it, or use examination='auto', which asks the "
+                "network there."
+            )
         found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
         result = examination_table(log, np.exp(found)[log.bias], table.fit.standard_error(0))
         return FinalCurve(found, result, None, True, True)
@@ -362,7 +367,11 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     found = np.round(found, _DIGITS)
     shown = np.where(known, found, np.nan)
     # The network learned from the clicks of the table: its agreement with it is no evidence.
-    error = np.maximum(combined.standard_error, _counting_error(log))
+    # Its errors are at least those of counting, relative to the first factor.
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
+    variance = 1 / np.maximum(clicks, 0.5)
+    counting = np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
+    error = np.maximum(combined.standard_error, counting)
     result = examination_table(log, np.exp(shown)[log.bias], error)
     on_one_scale = table.component == table.component[0]
     comparison = pd.DataFrame(
@@ -378,29 +387,10 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     return FinalCurve(found, result, comparison, table.is_connected, is_compared)
 
 
-def _counting_error(log):
-    """Standard error of log examination relative to the first factor, if relevance were known."""
-    clicks = np.bincount(log.bias, log.clicks, minlength=len(log.bias_values))
-    variance = 1 / np.maximum(clicks, 0.5)
-    return np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
-
-
 def _relative(log_examination):
     """Examination relative to the first known factor."""
     known = log_examination[np.isfinite(log_examination)]
     return np.exp(log_examination - known[0])
-
-
-def _refuse_unconnected(table, log):
-    if table.is_connected:
-        return
-    n_components = len(np.unique(table.component))
-    raise NotIdentifiableError(
-        f"examination='table', but no clicked document connects all {len(log.bias_values)} bias "
-        f"factors: they fall into {n_components} components, which comparisons within documents "
-        "leave open. Serve some documents at several positions, as IdentifiabilityRepair plans "
-        "it, or use examination='auto', which asks the network there."
-    )
 
 
 def _warn_if_confounded(log, table: TableCurve, network):

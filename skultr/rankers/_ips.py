@@ -321,7 +321,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
             name: partial(each.target, log, self._validation) for name, each in found.items()
         }
         cautious = NAIVE
-        if "divide" in targets and _clicks_per_query(log) >= _MANY_CLICKS:
+        n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
+        sample = debias_clicks(log).effective_sample_size
+        if "divide" in targets and sample >= _MANY_CLICKS * n_queries:
             cautious = "divide"
             targets = {way: targets[way] for way in ("divide", NAIVE) if way in targets}
         name, choice = fit_best_of(self, log, task, log.propensity, targets, cautious=cautious)
@@ -457,12 +459,6 @@ class UserAwareIPSRanker(IPSRanker):
     """
 
     _averages = True
-
-
-def _clicks_per_query(log):
-    """Effective number of clicks that are divided, per query with clicks."""
-    n_queries = np.count_nonzero(log.by_query(log.clicks))
-    return debias_clicks(log).effective_sample_size / max(n_queries, 1)
 
 
 #: Name of the correction that leaves the clicks as they are.

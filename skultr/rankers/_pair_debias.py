@@ -181,9 +181,6 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
                 task=task,
                 validation=self._tempered_validation(),
             )
-        self._remember_ratios(log)
-
-    def _remember_ratios(self, log):
         plus, minus = self.net_.module_.ratios.double().cpu().numpy()
         self.examination_ = examination_table(log, plus[log.bias])
         table = self.examination_.drop(columns="examination")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -104,8 +104,8 @@ class PropensityRanker(TakesPropensities):
         fitted = getattr(self, "propensity_", PowerLawPropensity())
         if told is None or not isinstance(fitted, PowerLawPropensity | FrozenEstimator):
             return
-        implied = implied_examination(log, self._score(log.features), told)
-        curves = {"told": told, "implied": told * np.exp(implied.log_ratio)}
+        log_ratio, is_contradiction = implied_examination(log, self._score(log.features), told)
+        curves = {"told": told, "implied": told * np.exp(log_ratio)}
         known = np.flatnonzero(np.isfinite(curves["implied"]))
         if not len(known):
             return
@@ -113,8 +113,8 @@ class PropensityRanker(TakesPropensities):
             {name: curve / curve[known[0]] for name, curve in curves.items()},
             index=pd.Index(log.bias_values, name="bias"),
         )
-        if implied.is_contradiction:
-            _warn_about_contradiction(self.examination_comparison_, implied.log_ratio)
+        if is_contradiction:
+            _warn_about_contradiction(self.examination_comparison_, log_ratio)
 
     def _fold(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:
@@ -206,13 +206,6 @@ _RELEVANT = np.log(1.25)
 _MAX_ROWS = 400_000
 
 
-class Implied(NamedTuple):
-    """What the clicks say about examination."""
-
-    log_ratio: Floats  # (n_factors,), implied over told examination; NaN if unknown
-    is_contradiction: bool
-
-
 def told_curve(log: ClickLog) -> Floats | None:
     """Propensity of each bias factor, shape (n_factors,).
 
@@ -227,8 +220,9 @@ def told_curve(log: ClickLog) -> Floats | None:
     return curve if is_curve else None
 
 
-def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> Implied:
-    """Examination that the clicks ask for, relative to what was told.
+def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> tuple[Floats, bool]:
+    """Log examination that the clicks ask for, relative to what was told, NaN if it is unknown;
+    and whether that contradicts what was told.
 
     Where the same documents were clicked at several positions they tell, without a model.
     Elsewhere it is the most likely examination given the scores, whose scale is free.
@@ -246,7 +240,7 @@ def _by_documents(log, table, told):
     surplus = gap @ (table.information @ gap)
     n_compared = np.count_nonzero(clicks) - 1
     is_rare = bool(chi2.sf(surplus, max(n_compared, 1)) < _RARE)
-    return Implied(gap, is_rare and _matters(gap, clicks))
+    return gap, is_rare and _matters(gap, clicks)
 
 
 def _by_scores(log, scores, told):
@@ -254,7 +248,7 @@ def _by_scores(log, scores, told):
     choice = GroupedLogit.of_log(log)
     n_factors = len(log.bias_values)
     if not len(choice.rows):
-        return Implied(np.full(n_factors, np.nan), False)
+        return np.full(n_factors, np.nan), False
     relevance = scores[log.version]
 
     def loss(curve):
@@ -265,10 +259,9 @@ def _by_scores(log, scores, told):
     found = choice.likeliest_examination(relevance, log.bias, told - told.mean(), None)
     gain = choice.n_clicks * (loss(told) - loss(np.where(np.isnan(found), told, found)))
     clicks = np.bincount(log.bias[choice.rows], choice.clicks, minlength=n_factors)
-    ratio = found - told
-    ratio = _centered(ratio, clicks)
+    ratio = _centered(found - told, clicks)
     n_free = max(np.count_nonzero(clicks) - 1, 1)
-    return Implied(ratio, 2 * gain > _LEAST_GAIN * n_free and _matters(ratio, clicks))
+    return ratio, 2 * gain > _LEAST_GAIN * n_free and _matters(ratio, clicks)
 
 
 def _centered(values, clicks):

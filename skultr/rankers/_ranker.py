@@ -469,7 +469,11 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
 
     def _read_engine(self, X, y, sample_weight, roles, *, reset):
         """The log, and its cells in memory."""
-        count = self._counted(X, y, sample_weight, roles)
+        if self._learns_more_by != "counts" or self._reads_clicks:
+            is_frame(X)  # raises the error
+        check_given(X, y, sample_weight, roles, type(self).__name__)
+        mean = ["production"] * self._reads_production
+        count = CellCount.of(X, y, ["position", "bias"], mean=mean)
         return log_of_count(
             count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
         )
@@ -506,14 +510,6 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 "validation has no clicks; expected a log whose clicks can be compared."
             )
         return with_bias_values(found, log.bias_values) if self._learns_examination else found
-
-    def _counted(self, X, y, sample_weight, roles):
-        """The cells of a log in an engine."""
-        if self._learns_more_by != "counts" or self._reads_clicks:
-            is_frame(X)  # raises the error
-        check_given(X, y, sample_weight, roles, type(self).__name__)
-        by, mean = ["position", "bias"], ["production"] * self._reads_production
-        return CellCount.of(X, y, by, mean=mean)
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""

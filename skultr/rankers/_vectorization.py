@@ -390,12 +390,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             attributes = {name: getattr(self, name) for name in names}
             return attributes | {"student_network_": copy.deepcopy(module.network)}
         # Until the network of base vectors is trained, the mean embedding replaces it.
-        network = copy.deepcopy(module.network)
         observation = module.table()
-        base = constant_base(self.n_features_in_, observation)
-        joined = SideBySide(network[1], base.to(self.device))
         return {
-            "network_": nn.Sequential(network[0], joined),
+            "network_": copy.deepcopy(module.network),
             "observation_embedding_": pd.DataFrame(observation, index=self._factors),
             "_hull": Hull(observation),
             "_variance_range": (0.0, 0.0),
@@ -475,8 +472,17 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     def _fit_students(self, log, task):
         """Train scalar networks on doubly robust labels."""
         of_vectors = {name: getattr(self, name) for name in _VECTOR_ATTRIBUTES}
-        target = ListTarget(self._labels(log))
-        self._spreads = self._spread_of_base(log), 1.0
+        relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
+        relevance = relevance[log.version]
+        if self.link == "logit":
+            relevance = relevance_of(relevance, log.weight)
+        rates = self._rates(self._training_products(log))
+        target = ListTarget(doubly_robust_labels(log, relevance, rates))
+        # A candidate counts once, however many lists showed it.
+        place, key = encode(pair_codes(log.query, log.version, log.n_versions))
+        query, version = np.divmod(key, log.n_versions)
+        scores = self._base_scores(log.features[version], encode(query)[0])
+        self._spreads = spread_within(scores[place], log.list_), 1.0
         students, histories = [], []
         for _ in range(self.n_networks):
             fit_listwise(self, log, task, target)
@@ -488,21 +494,12 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         scores = self._student_scores(log.features)[log.version]
         self._spreads = self._spreads[0], spread_within(scores, log.list_)
 
-    def _labels(self, log):
-        relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
-        relevance = relevance[log.version]
-        if self.link == "logit":
-            relevance = relevance_of(relevance, log.weight)
-        return doubly_robust_labels(log, relevance, self._rates(self._training_products(log)))
-
-    def _spread_of_base(self, log):
-        place, query, version = shown_candidates(log)
-        scores = self._base_scores(log.features[version], query)
-        return spread_within(scores[place], log.list_)
-
     def _parts(self, features):
         """Relevance embedding, mean and log variance of the base of each row."""
         outputs, d = self._outputs(self.network_, features), self.n_components
+        if outputs.shape[1] == d:  # in the middle of training there is no base yet
+            constant = [*self.observation_embedding_.mean(), *np.zeros(d)]
+            outputs = np.hstack([outputs, np.tile(constant, (len(outputs), 1))])
         return outputs[:, :d], outputs[:, d : 2 * d], outputs[:, 2 * d :]
 
     def _base_vectors(self, query, n_queries, mean, log_variance):
@@ -638,17 +635,6 @@ def merge_networks(
     linear = Linear(table.shape[1], d, bias=False).requires_grad_(False)
     linear.weight.copy_(torch.from_numpy(axes.T @ table / np.sqrt(n_factors)))
     return nn.Sequential(SideBySide(*networks), linear), axes * np.sqrt(n_factors)
-
-
-def constant_base(n_features: int, observation: Floats) -> nn.Linear:
-    """A network that gives every document the mean embedding, with variance 1."""
-    n_components = observation.shape[1]
-    base = Linear(n_features, 2 * n_components)
-    with torch.no_grad():
-        base.weight.zero_()
-        base.bias.zero_()
-        base.bias[:n_components] = torch.from_numpy(observation.mean(axis=0))
-    return base
 
 
 class BaseModule(nn.Module):
@@ -832,17 +818,6 @@ def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance:
         weights = np.exp(least[query] - logs)
         vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
     return vectors
-
-
-def shown_candidates(log: ClickLog) -> tuple[Ints, Ints, Ints]:
-    """Number of the candidate of each shown row, then query and version of each candidate.
-
-    A candidate counts once, however many lists showed it. Queries are codes from 0 of those that
-    showed any.
-    """
-    place, key = encode(pair_codes(log.query, log.version, log.n_versions))
-    query, version = np.divmod(key, log.n_versions)
-    return place, encode(query)[0], version
 
 
 def warn_about_rank(n_components: int, n_factors: int) -> None:

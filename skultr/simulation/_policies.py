@@ -412,9 +412,7 @@ class DeterministicPolicy(Policy):
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         code = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         order = sort_in_segment(code, scores).astype(np.int32)
-        place = pad(offsets, n_positions)
-        shown = np.where(place >= 0, order[np.maximum(place, 0)], np.int32(-1))
-        return shown[query]
+        return np.append(order, np.int32(-1))[pad(offsets, n_positions)][query]
 
 
 @dataclass(frozen=True)
