@@ -130,7 +130,7 @@ def warn_unless_converged(found: Maximum, subject: str) -> None:
 def minimised(
     loss: Callable[[Floats], float], start: Floats, subject: str, **settings: Any
 ) -> Floats:
-    """Where a loss of few parameters is least, by SciPy's solvers; they too say where they fail."""
+    """Where a loss of few parameters is least, by SciPy, with a warning where it fails."""
     found = minimize(loss, start, **settings)
     stopped = Maximum(found.x, -found.fun, [], found.nit, found.success)
     warn_unless_converged(stopped, subject)
