@@ -133,10 +133,9 @@ def document_posterior(
 
         return np.where(e > 0, cells.of_documents(raised) / np.maximum(e, TINY), 1.0)
 
-    n = len(query)
     query = encode(query)[0]
     level = _levels(place, c)
-    scale, unsure, likely, power = np.ones(n), np.zeros(n), np.ones(n), [-1.0, 0.0]
+    scale, likely, unsure, power = np.ones_like(e), np.ones_like(e), np.zeros_like(e), [-1.0, 0.0]
     for _ in range(_ROUNDS):
         curve, last = _curve(level, place, c, e * scale), likely
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
@@ -156,7 +155,11 @@ def document_posterior(
         )
     ratio = per_skip(likely)
     shape, rate = c * ratio + strength * mean, e * ratio + strength
-    found = _mean_below_one(shape, rate)
+    # Mean of gamma distributions cut at 1: few clicks do not make a click certain. Far above 1 the
+    # density rises exponentially up to it.
+    below = gammainc(shape, rate)
+    cut = shape / rate * gammainc(shape + 1, rate) / np.maximum(below, TINY)
+    found = np.where(below > _RARE, cut, 1 - 1 / np.maximum(shape - rate, 2.0))
     if error is not None:
         mean_error = summed(lambda part: examinations_of(part) * error[part.factor])
         # The prior mean comes from the same curve.
@@ -165,15 +168,6 @@ def document_posterior(
     below = np.maximum(gammainc(shape, rate), _RARE)
     lower, upper = (np.minimum(gammaincinv(shape, p * below) / rate, 1.0) for p in (0.025, 0.975))
     return DocumentPosterior(found, lower, upper, e, mean)
-
-
-def _mean_below_one(shape, rate):
-    """Mean of gamma distributions cut at 1: few clicks do not make a click certain."""
-    below = gammainc(shape, rate)
-    cut = shape / rate * gammainc(shape + 1, rate) / np.maximum(below, TINY)
-    # Far above 1 the density rises exponentially up to it.
-    steep = 1 - 1 / np.maximum(shape - rate, 2.0)
-    return np.where(below > _RARE, cut, steep)
 
 
 def _levels(place, clicks):
@@ -218,8 +212,14 @@ def _spread(clicks, examinations, mean, unsure, start):
         slope = variance * shape**2 * (slope + (m * e - c) / (shape + m * e))
         return value / len(m), np.array([slope.sum(), slope @ at + point[1]]) / len(m)
 
-    settings = {"bounds": [_LOG_SPREADS, _POWERS], "options": {"ftol": 1e-12, "gtol": 1e-6}}
-    found = minimised(loss, start, "The spread of relevance", jac=True, **settings)
+    found = minimised(
+        loss,
+        start,
+        "The spread of relevance",
+        jac=True,
+        bounds=[_LOG_SPREADS, _POWERS],
+        options={"ftol": 1e-12, "gtol": 1e-6},
+    )
     return np.exp(np.clip(found[0] + found[1] * relative, *_LOG_SPREADS)), found
 
 

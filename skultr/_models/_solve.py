@@ -132,8 +132,7 @@ def minimised(
 ) -> Floats:
     """Where a loss of few parameters is least, by SciPy, with a warning where it fails."""
     found = minimize(loss, start, **settings)
-    stopped = Maximum(found.x, -found.fun, [], found.nit, found.success)
-    warn_unless_converged(stopped, subject)
+    warn_unless_converged(Maximum(found.x, -found.fun, [], found.nit, found.success), subject)
     return found.x
 
 
