@@ -234,6 +234,7 @@ def test_ubm_says_that_a_fixed_order_determines_no_examination(prior):
     UBMModel(prior=prior).fit(sessions(shuffled(40, 3)), clicks)  # no warning
 
 
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.ClickDataWarning")  # one query
 @pytest.mark.parametrize(
     ("solver", "says"),
     [("em", "cannot be compared"), ("gradient", "What connects them is only the network")],
