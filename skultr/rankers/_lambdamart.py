@@ -311,7 +311,18 @@ class LambdaMARTRanker(PropensityRanker):
                 f"lgbm_params holds {taken}, which the ranker sets itself. Use its parameters "
                 "loss, debiasing and n_estimators instead."
             )
-        return {**own, **given, **self._objective()}
+        if self.debiasing == "lightgbm":
+            objective = {
+                "objective": "lambdarank",
+                "label_gain": np.arange(_RATE_STEPS + 1) / _RATE_STEPS,
+                "lambdarank_truncation_level": self.truncation_level,
+                "lambdarank_position_bias_regularization": self.position_bias_regularization,
+            }
+        else:
+            softmax = self.loss == "softmax"
+            loss = SoftmaxObjective() if softmax else LambdaObjective(self.truncation_level)
+            objective = {"objective": partial(_derivatives, loss), "metric": "None"}
+        return {**own, **given, **objective}
 
     def _leaves(self, labels):
         """Maximum number of leaves per tree; ``lgbm_params`` has priority over the parameter."""
@@ -320,18 +331,6 @@ class LambdaMARTRanker(PropensityRanker):
             leaves = np.clip(np.count_nonzero(labels) // _DOCUMENTS_PER_LEAF, *_LEAVES)
         self.num_leaves_ = int(leaves)
         return self.num_leaves_
-
-    def _objective(self):
-        if self.debiasing == "lightgbm":
-            return {
-                "objective": "lambdarank",
-                "label_gain": np.arange(_RATE_STEPS + 1) / _RATE_STEPS,
-                "lambdarank_truncation_level": self.truncation_level,
-                "lambdarank_position_bias_regularization": self.position_bias_regularization,
-            }
-        softmax = self.loss == "softmax"
-        loss = SoftmaxObjective() if softmax else LambdaObjective(self.truncation_level)
-        return {"objective": partial(_derivatives, loss), "metric": "None"}
 
     def _documents(self, log):
         """One row per (query, shown version): the label of its document, its own examinations."""
