@@ -245,13 +245,10 @@ def _resistance_of_candidates(doc, factor, conductance, rng):
     squared distances.
     """
     place = _projected(doc, factor, conductance, rng)
-    strongest = np.lexsort((-conductance, doc))
-    start = np.flatnonzero(np.concatenate(([True], np.diff(doc[strongest]) > 0)))
-    hub = factor[strongest[start]][doc]
+    hub = factor[first_by(conductance, doc)][doc]
     n_factors = len(place)
     key = np.minimum(hub, factor) * n_factors + np.maximum(hub, factor)
-    key = np.sort(key[hub != factor])
-    a, b = np.divmod(key[np.append(True, key[1:] > key[:-1])], n_factors)
+    a, b = np.divmod(np.unique(key[hub != factor]), n_factors)
     distance = np.empty(len(a))
     step = _CELLS // _N_PROJECTIONS
     for first in range(0, len(a), step):
