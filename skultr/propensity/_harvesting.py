@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats, Ints
@@ -660,8 +661,13 @@ def sessions_for(model: SwapModel, moves: Floats, half_width: float) -> float:
     for _ in range(25):
         reached = model.precision(moves, sessions).promised.max()
         if abs(reached / half_width - 1) < 0.002 or not 1 <= sessions < 1e12:
-            break
+            return sessions
         sessions *= (reached / half_width) ** 2
+    warn_user(
+        f"The sessions of a plan did not converge in 25 steps: {sessions:.3g} reach a half-width "
+        f"of about {reached:.2g}, where {half_width:.2g} was asked for. Ask for another one.",
+        ConvergenceWarning,
+    )
     return sessions
 
 
