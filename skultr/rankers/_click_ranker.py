@@ -367,7 +367,11 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     found = np.round(found, _DIGITS)
     shown = np.where(known, found, np.nan)
     # The network learned from the clicks of the table: its agreement with it is no evidence.
-    error = np.maximum(combined.standard_error, _counting_error(log))
+    # Its errors are at least those of counting, relative to the first factor.
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
+    variance = 1 / np.maximum(clicks, 0.5)
+    counting = np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
+    error = np.maximum(combined.standard_error, counting)
     result = examination_table(log, np.exp(shown)[log.bias], error)
     on_one_scale = table.component == table.component[0]
     comparison = pd.DataFrame(
@@ -381,13 +385,6 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     )
     is_compared = len(np.unique(table.component)) < len(network)
     return FinalCurve(found, result, comparison, table.is_connected, is_compared)
-
-
-def _counting_error(log):
-    """Standard error of log examination relative to the first factor, if relevance were known."""
-    clicks = np.bincount(log.bias, log.clicks, minlength=len(log.bias_values))
-    variance = 1 / np.maximum(clicks, 0.5)
-    return np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
 
 
 def _relative(log_examination):

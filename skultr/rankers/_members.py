@@ -336,7 +336,19 @@ class RankAggRanker(HoldsMembers, BaseRanker):
 
     def _validate_params(self):
         super()._validate_params()
-        _check_weights(self.weights, len(self._members()))
+        if self.weights is None:
+            return
+        n_members = len(self._members())
+        try:
+            values = np.asarray(self.weights, dtype=float)
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        good = values.shape == (n_members,) and np.isfinite(values).all() and (values >= 0).all()
+        if not (good and values.any()):
+            raise ValueError(
+                f"weights is {self.weights!r}; expected {n_members} numbers, one per member, each "
+                "at least 0 and not all 0."
+            )
 
     def _members(self):
         if self.estimators is None:
@@ -366,21 +378,6 @@ def standardized(
     spread = np.sqrt(np.bincount(query, apart**2) / n)
     varies = spread > rounding
     return np.where(varies[query], apart / np.where(varies, spread, 1.0)[query], 0.0)
-
-
-def _check_weights(weights, n_members):
-    if weights is None:
-        return
-    try:
-        values = np.asarray(weights, dtype=float)
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    good = values.shape == (n_members,) and np.isfinite(values).all() and (values >= 0).all()
-    if not (good and values.any()):
-        raise ValueError(
-            f"weights is {weights!r}; expected {n_members} numbers, one per member, each at least "
-            "0 and not all 0."
-        )
 
 
 @dataclass(eq=False, repr=False)
