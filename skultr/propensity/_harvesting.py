@@ -691,6 +691,7 @@ def cheapest_shares(
             "jac": lambda x, limit=limit: -variance(x)[1] / limit[:, None],
         }
         once = {"type": "ineq", "fun": lambda x: 1 - x.sum(), "jac": lambda x: -np.ones(len(x))}
+        # Where it stops early, the shares are judged below all the same.
         found = minimize(
             lambda x: cost @ x,
             x,

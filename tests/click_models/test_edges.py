@@ -272,5 +272,5 @@ def test_ubm_says_where_its_examination_did_not_converge(monkeypatch):
     monkeypatch.setattr(_solve, "_MAX_ITER", 1)
     X = sessions(shuffled(400, 4))
     clicks = np.random.default_rng(0).random(len(X)) < 0.6 / X["position"]
-    with pytest.warns(ConvergenceWarning, match="pairs of ranks did not converge in 1 Newton"):
+    with pytest.warns(ConvergenceWarning, match="pairs of ranks did not converge in 1 step"):
         UBMModel().fit(X, clicks)
