@@ -23,7 +23,7 @@ papers: $(VENV)/.papers
 # Time and memory beside the plainest code: make benchmarks ARGS="--only serving --quick"
 # The page of the docs: make benchmarks ARGS="--out docs/benchmarks", on idle cores
 benchmarks: $(VENV)/.benchmark
-	$(BIN)/python -m benchmarks.speed $(ARGS)
+	$(BIN)/python -m benchmarks speed $(ARGS)
 
 # A part of it: make test ARGS=tests/metrics
 test: $(VENV)/.test

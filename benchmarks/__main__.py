@@ -8,10 +8,10 @@ from ._study import main
 
 
 def pages():
-    """Names of all pages: ``papers/cld``, ``studies/cmip``, ..."""
+    """Names of all pages: ``papers/cld``, ``studies/cmip``, ..., ``speed``."""
     here = Path(__file__).parent
     files = [*here.glob("papers/[a-z]*.py"), *here.glob("studies/[a-z]*.py")]
-    return sorted(f"{file.parent.name}/{file.stem}" for file in files)
+    return [*sorted(f"{file.parent.name}/{file.stem}" for file in files), "speed"]
 
 
 def run(name, argv):

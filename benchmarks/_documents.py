@@ -3,6 +3,7 @@
 from functools import lru_cache
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import pandas as pd
 from pyarrow.parquet import read_schema
@@ -79,6 +80,15 @@ def name_of(letor):
 def feature_columns(documents):
     """Names of the feature columns."""
     return [name for name in documents if name not in ("qid", "doc", "relevance")]
+
+
+def tree_scores(known, documents, n_estimators=200):
+    """Scores of a ranker that serves: trees that have learned the labels of ``known``."""
+    trees = lightgbm.LGBMRegressor(
+        n_estimators=n_estimators, num_leaves=15, min_child_samples=5, verbose=-1, n_jobs=1
+    )
+    features = [name for name in documents if name.startswith("feature_")]
+    return trees.fit(known[features], known["relevance"]).predict(documents[features])
 
 
 def _splits_of_parquet(path):

@@ -158,7 +158,7 @@ def main(page, argv=None):
         return _list(page)
     names = Settings.__dataclass_fields__
     settings = Settings(**{name: getattr(args, name) for name in names})
-    out = _folder(args.out / page.name)
+    out = make_folder(args.out / page.name)
     studies = {exhibit.study.name: exhibit.study for exhibit in exhibits}
     jobs = {name: _jobs_of(study, exhibits, settings) for name, study in studies.items()}
     _say_how_long(studies, jobs, settings)
@@ -204,7 +204,7 @@ def _arguments(page, argv):
     return args
 
 
-def _folder(path):
+def make_folder(path):
     """The folder, made if it was not there."""
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -67,27 +67,26 @@ def public_estimators():
     return found
 
 
+def _estimators_of(module):
+    """Instances of the public estimators of a public module, sorted by name."""
+    names = {*importlib.import_module(f"skultr.{module}").__all__}
+    return [each for each in public_estimators() if type(each).__name__ in names]
+
+
 def public_rankers():
     """Instances of all public rankers that are no click models."""
-    from skultr.click_models._model import BaseClickModel
-    from skultr.rankers._ranker import BaseRanker
-
-    classes = _public_classes(BaseRanker)
-    return [_instance(cls) for cls in classes if not issubclass(cls, BaseClickModel)]
+    classes = [type(each) for each in _estimators_of("rankers")]
+    return [_instance(cls) for cls in classes]
 
 
 def public_click_models():
     """Instances of all public click models."""
-    from skultr.click_models._model import BaseClickModel
-
-    return [model for model in public_estimators() if isinstance(model, BaseClickModel)]
+    return _estimators_of("click_models")
 
 
 def public_propensities():
     """Instances of all public estimators of examination, for one user and for several."""
-    from skultr.propensity._propensity import BasePropensity
-
-    common = [each for each in public_estimators() if isinstance(each, BasePropensity)]
+    common = [each for each in _estimators_of("propensity") if hasattr(each, "predict")]
     own = [clone(each) for each in common if "user" in each.get_params()]
     for each in own:
         settings = {"user": "user", "relevance": "embedding", "arm": "arm"}

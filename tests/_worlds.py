@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from skultr.datasets import make_ltr
 from skultr.simulation import (
+    PlackettLucePolicy,
     PositionBasedUser,
     hidden_signal_scores,
     production_scores,
@@ -18,6 +19,21 @@ from skultr.simulation import (
 FEATURES = ["f0", "f1", "f2"]
 #: P(examined) at the positions of lists of three.
 EXAMINATION = np.array([1.0, 0.6, 0.3])
+
+
+def shuffled_log(n_queries, n_sessions, *, temperature=0.1, **documents):
+    """Made documents, and a log of lists in random orders near that of a ranker, and its clicks.
+
+    ``documents`` are keywords of `make_ltr`.
+    """
+    documents = make_ltr(n_queries, random_state=0, **documents)
+    log, clicks, _ = simulate_clicks(
+        documents,
+        n_sessions=n_sessions,
+        policy=PlackettLucePolicy(temperature),
+        random_state=0,
+    )
+    return documents, log, clicks
 
 
 def small_log(n_queries=6, n_documents=4, n_sessions=3, seed=0):

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from skultr.datasets import make_ltr
-from skultr.simulation import PlackettLucePolicy, simulate_clicks
-
 from ._discovery import public_names
+from ._worlds import shuffled_log
 
 ROOT = Path(__file__).parents[1]
 
@@ -75,10 +73,7 @@ def test_contributors_are_sent_to_files_that_exist():
 def test_landing_page_leads_from_a_parquet_file_to_a_ranking(tmp_path, monkeypatch, capsys):
     page = (ROOT / "docs" / "index.rst").read_text()
     snippet = textwrap.dedent(re.search(r"code-block:: python\n\n(.*?)\n\S", page, re.DOTALL)[1])
-    documents = make_ltr(n_queries=40, n_features=5, random_state=0)
-    log, clicks, _ = simulate_clicks(
-        documents, n_sessions=400, policy=PlackettLucePolicy(), random_state=0
-    )
+    documents, log, clicks = shuffled_log(40, 400, n_features=5)
     names = {"qid": "query", "session": "page", "doc": "product", "position": "rank"}
     monkeypatch.chdir(tmp_path)
     pl.DataFrame(log.assign(click=clicks).rename(columns=names)).write_parquet("clicks.parquet")

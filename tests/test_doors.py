@@ -11,7 +11,6 @@ from sklearn.linear_model import Ridge
 
 from skultr import aggregate_clicks
 from skultr.click_models import PBMModel
-from skultr.datasets import make_ltr
 from skultr.exceptions import (
     ClickDataWarning,
     MissingRoleWarning,
@@ -26,7 +25,8 @@ from skultr.propensity import (
     RegressionEMPropensity,
 )
 from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker
-from skultr.simulation import PlackettLucePolicy, simulate_clicks
+
+from ._worlds import shuffled_log
 
 ROLES = ["qid", "session", "doc", "position", "impressions", "bias"]
 #: Not about the log: how the small fits of this file go.
@@ -35,12 +35,7 @@ BESIDE_THE_POINT = (ConvergenceWarning,)
 
 @pytest.fixture(scope="module")
 def log():
-    X, clicks, _ = simulate_clicks(
-        make_ltr(n_queries=40, n_features=20, random_state=0),
-        n_sessions=1500,
-        policy=PlackettLucePolicy(),
-        random_state=0,
-    )
+    _, X, clicks = shuffled_log(40, 1500, n_features=20)
     return X.reset_index(drop=True), np.asarray(clicks, float)
 
 
@@ -83,6 +78,9 @@ LISTS = {
 }
 CLICKED = LEARN
 BIASED = EVERY - {"CMIPScorer", "ClickLikelihoodScorer", "IPSScorer"}
+COUNTED = EVERY - {"predict_click"}
+WHOLE = "position must be a whole number from 1"
+FINITE = "impressions must be finite and at least 0"
 
 
 def _cell(column, row, value):
@@ -115,18 +113,8 @@ def _two_at_one_position(X, y):
 
 #: Fault: what it does to the log, severity, sentence, and the doors that read it.
 FAULTS = {
-    "position 0": (
-        _cell("position", 5, 0.0),
-        ValueError,
-        "position must be a whole number from 1",
-        EVERY,
-    ),
-    "position 1.5": (
-        _cell("position", 5, 1.5),
-        ValueError,
-        "position must be a whole number from 1",
-        EVERY,
-    ),
+    "position 0": (_cell("position", 5, 0.0), ValueError, WHOLE, EVERY),
+    "position 1.5": (_cell("position", 5, 1.5), ValueError, WHOLE, EVERY),
     "position as text": (
         lambda X, y: (X.assign(position=X["position"].astype(str)), y),
         ValueError,
@@ -145,23 +133,13 @@ FAULTS = {
         "Two rows of one list stand at position 1 .*expected at most one row per position",
         LISTS,
     ),
-    "impressions -1": (
-        _cell("impressions", 3, -1.0),
-        ValueError,
-        "impressions must be finite and at least 0",
-        EVERY - {"predict_click"},
-    ),
-    "impressions NaN": (
-        _cell("impressions", 3, np.nan),
-        ValueError,
-        "impressions must be finite and at least 0",
-        EVERY - {"predict_click"},
-    ),
+    "impressions -1": (_cell("impressions", 3, -1.0), ValueError, FINITE, COUNTED),
+    "impressions NaN": (_cell("impressions", 3, np.nan), ValueError, FINITE, COUNTED),
     "impressions as text": (
         lambda X, y: (X.assign(impressions="1"), y),
         ValueError,
         "The role 'impressions' must hold numbers",
-        EVERY - {"predict_click"},
+        COUNTED,
     ),
     "click NaN": (
         _click(3, np.nan),

@@ -11,11 +11,11 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.model_selection import HalvingGridSearchCV, cross_val_score, learning_curve
 
-from skultr.datasets import make_ltr
 from skultr.metrics import RankingScorer
 from skultr.model_selection import QueryKFold
 from skultr.rankers import LambdaMARTRanker, NaiveRanker, RankAggRanker
-from skultr.simulation import PlackettLucePolicy, simulate_clicks
+
+from ._worlds import shuffled_log
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*/plot_*.py"))
@@ -23,16 +23,18 @@ PROTOCOL = {"cv": QueryKFold(3), "scoring": RankingScorer()}
 
 
 @pytest.fixture(scope="module")
-def documents():
-    return make_ltr(60, 10, n_features=5, random_state=0)
+def world():
+    return shuffled_log(60, 2_000, n_documents=10, n_features=5)
 
 
 @pytest.fixture(scope="module")
-def log(documents):
-    X, clicks, _ = simulate_clicks(
-        documents, n_sessions=2_000, policy=PlackettLucePolicy(), random_state=0
-    )
-    return X, clicks
+def documents(world):
+    return world[0]
+
+
+@pytest.fixture(scope="module")
+def log(world):
+    return world[1:]
 
 
 @pytest.fixture(scope="module")

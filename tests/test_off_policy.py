@@ -9,12 +9,12 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skultr import CMIPScorer, IdentifiabilityRepair
-from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import PerplexityScorer, RankingScorer
 from skultr.model_selection import OffPolicySelection, QueryKFold
 from skultr.rankers import DLARanker
-from skultr.simulation import PlackettLucePolicy, simulate_clicks
+
+from ._worlds import shuffled_log
 
 
 def results(**scores):
@@ -146,9 +146,7 @@ def test_pickle_clone_repr():
     "convert", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"]
 )
 def test_a_whole_search(convert, capsys):
-    documents = make_ltr(n_queries=60, n_documents=8, n_features=6, random_state=0)
-    policy = PlackettLucePolicy(temperature=3.0)
-    log, clicks, _ = simulate_clicks(documents, n_sessions=900, policy=policy, random_state=0)
+    _, log, clicks = shuffled_log(60, 900, temperature=3.0, n_documents=8, n_features=6)
     log["device"] = np.where(log["session"] % 2, "phone", "desktop")
     log["relevance"] = log["relevance"].clip(upper=2).where(log["qid"] % 4 > 0)
     ranker = make_pipeline(

@@ -12,20 +12,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skultr import CMIPScorer, DLARanker, IdentifiabilityRepair
-from skultr.datasets import make_ltr
 from skultr.metrics import RankingScorer
 from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
-from skultr.simulation import PlackettLucePolicy, simulate_clicks
+
+from ._worlds import shuffled_log
 
 GRID = {"dlaranker__learning_rate": [0.001, 0.05]}
 
 
 @pytest.fixture(scope="module")
 def world():
-    documents = make_ltr(n_queries=30, n_documents=8, n_features=12, random_state=0)
-    policy = PlackettLucePolicy(temperature=3.0)  # every fold must determine relevance
-    log, clicks, _ = simulate_clicks(documents, n_sessions=600, policy=policy, random_state=0)
+    # Random enough for every fold to determine relevance.
+    documents, log, clicks = shuffled_log(30, 600, temperature=3.0, n_documents=8, n_features=12)
     log["device"] = np.where(log["session"] % 2, "phone", "desktop")
     return documents, log, clicks
 

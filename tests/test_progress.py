@@ -15,19 +15,16 @@ import skultr
 from skultr import ClickDataset, DLARanker
 from skultr._base._progress import Steps, progress, working
 from skultr.click_models import CCMModel
-from skultr.datasets import load_letor, make_ltr, read_ubi
+from skultr.datasets import load_letor, read_ubi
 from skultr.propensity import InterventionHarvesting
 from skultr.rankers import EnsembleRanker, IPSRanker, LambdaMARTRanker, NaiveRanker
-from skultr.simulation import PlackettLucePolicy, simulate_clicks
+
+from ._worlds import shuffled_log
 
 
 @pytest.fixture(scope="module")
 def log():
-    documents = make_ltr(30, 10, n_features=4, random_state=0)
-    X, clicks, _ = simulate_clicks(
-        documents, n_sessions=300, policy=PlackettLucePolicy(), random_state=0
-    )
-    return X, clicks
+    return shuffled_log(30, 300, n_documents=10, n_features=4)[1:]
 
 
 @pytest.fixture

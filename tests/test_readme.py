@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skultr.datasets import make_ltr
-from skultr.simulation import PlackettLucePolicy, simulate_clicks
+from ._worlds import shuffled_log
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 polars = pytest.importorskip("polars")
@@ -14,10 +13,7 @@ polars = pytest.importorskip("polars")
 
 @pytest.fixture
 def parquet_log(tmp_path, monkeypatch):
-    documents = make_ltr(n_queries=60, n_features=5, random_state=0)
-    log, clicks, _ = simulate_clicks(
-        documents, n_sessions=600, policy=PlackettLucePolicy(), random_state=0
-    )
+    _, log, clicks = shuffled_log(60, 600, n_features=5)
     names = {"qid": "query", "session": "page", "doc": "product", "position": "rank"}
     log = log.drop(columns=["relevance"], errors="ignore").rename(columns=names)
     polars.from_pandas(log.assign(click=clicks)).write_parquet(tmp_path / "clicks.parquet")

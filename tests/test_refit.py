@@ -12,7 +12,6 @@ from sklearn.linear_model import Ridge
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skultr._torch._net import NeuralEstimator
 from skultr.exceptions import NotIdentifiableError
 from skultr.propensity import PowerLawPropensity, RegressionEMPropensity
 from skultr.rankers import CLDRanker, DLARanker, IPSRanker, NaiveRanker, VectorizationRanker
@@ -29,6 +28,8 @@ _SWITCHES = {
     "propensity": (None, PowerLawPropensity(), [1.0, 0.5, 0.25, 0.2]),
     "user": (None, "user"),
 }
+#: Parameters of every network.
+_NETWORK = {*NaiveRanker().get_params()} & {*RegressionEMPropensity().get_params()}
 _QUICK = {"max_epochs": 2, "n_estimators": 2, "max_iter": 20, "n_clusters": 2}
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -58,9 +59,8 @@ def _switches(estimator):
         )
         if constraints == ["boolean"]:
             options = [False, True]
-        # Parameters of every network are switched on one of them.
-        shared = name in NeuralEstimator._parameter_constraints
-        if shared and not isinstance(estimator, NaiveRanker):
+        # Those of every network are switched on one of them.
+        if name in _NETWORK and not isinstance(estimator, NaiveRanker):
             continue
         values = _SWITCHES.get(name, options)
         if len(values) > 1:

@@ -15,7 +15,6 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-from ..studies.propensity import pandas_pivot
 from ._work import OURS, Work
 
 N_POSITIONS, EM_STEPS = 10, 50
@@ -73,6 +72,18 @@ def harvesting(size):
     X, clicks = _log(size, MixturePolicy(), full=200_000)
     estimator = InterventionHarvesting(method="pivot", n_bootstrap=0)
     return {OURS: lambda: estimator.fit(X, clicks), PIVOT: lambda: pandas_pivot(X, clicks)}
+
+
+def pandas_pivot(X, clicks):
+    """What one would write: join the click rates at a position with those at the first."""
+    log = X[["qid", "doc", "position"]].assign(click=clicks)
+    cells = log.groupby(["qid", "doc", "position"], as_index=False)["click"].agg(["sum", "count"])
+    first = cells[cells["position"] == 1]
+    pairs = cells.merge(first, on=["qid", "doc"], suffixes=("", "_first"))
+    total = pairs["count"] + pairs["count_first"]
+    own = (pairs["sum"] * pairs["count_first"] / total).groupby(pairs["position"]).sum()
+    other = (pairs["sum_first"] * pairs["count"] / total).groupby(pairs["position"]).sum()
+    return own / other
 
 
 ARRAYS = "NumPy arrays"

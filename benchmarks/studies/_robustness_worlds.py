@@ -10,7 +10,6 @@ import pandas as pd
 from lightgbm import LGBMRegressor
 
 from skultr import aggregate_clicks
-from skultr._log._roles import ROLES
 from skultr.datasets import load_letor, make_ltr
 from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
@@ -26,6 +25,8 @@ from skultr.simulation import (
     production_scores,
     simulate_clicks,
 )
+
+from .._documents import feature_columns
 
 #: Training queries of each set; the others are for the test, at most ``MOST_TEST_QUERIES``.
 DOCUMENTS = {"made": 300, "mq2008": 400, "lightgbm": 160, "clueweb": 40, "letor": 500}
@@ -154,13 +155,11 @@ class World:
             features=False,
             random_state=seed,
         )
-        self.features = [name for name in train if name not in ROLES]
+        self.features = feature_columns(train)
         self._documents = train.drop(columns="relevance")
         self._served = pd.Series(served, train["doc"])
         self._relevance = test["relevance"], test["qid"]
-        self.test = test[["qid", *self.features]]
-        if "production" in ROLES:
-            self.test = self.test.assign(production=self.served)
+        self.test = test[["qid", *self.features]].assign(production=self.served)
 
     @cached_property
     def lists(self):
@@ -169,8 +168,6 @@ class World:
         return self._with_production(log), rate
 
     def _with_production(self, log):
-        if "production" not in ROLES:
-            return log
         return log.assign(production=self._served.loc[log["doc"]].to_numpy())
 
     def lists_and_candidates(self):

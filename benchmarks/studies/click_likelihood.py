@@ -24,7 +24,6 @@ import argparse
 import itertools
 import warnings
 
-import lightgbm as lgb
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
@@ -41,6 +40,8 @@ from skultr.simulation import (
     production_scores,
     simulate_clicks,
 )
+
+from .._documents import tree_scores
 
 POSITIONS = np.arange(1, 21)
 EXAMINATION = 1.0 / POSITIONS
@@ -79,11 +80,7 @@ def _production(train, known, seed):
         return production_scores(train, fraction=known, random_state=seed)
     ids = np.random.default_rng(seed).permutation(train["qid"].unique())
     known = train[train["qid"].isin(ids[: round(known * len(ids))])]
-    features = [name for name in train if name.startswith("feature_")]
-    trees = lgb.LGBMRegressor(
-        n_estimators=200, num_leaves=15, min_child_samples=5, verbose=-1, n_jobs=1
-    )
-    return trees.fit(known[features], known["relevance"]).predict(train[features])
+    return tree_scores(known, train)
 
 
 def rankers():

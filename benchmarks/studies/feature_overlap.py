@@ -7,7 +7,6 @@ what lies below some bounds.
 
 import time
 
-import lightgbm as lgb
 import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
@@ -24,6 +23,7 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
+from .._documents import tree_scores
 from .._study import Exhibit, Page, Study
 
 KINDS = ["disjoint", "partly", "overlapping", "weak production", "strong production"]
@@ -106,12 +106,7 @@ def _production(about, examination, rng):
         scores = production_scores(documents, fraction=0.02, random_state=about["seed"])
     else:
         labelled = documents if about["kind"] == KNEW_MORE else labelled
-        features = documents.filter(like="feature_")
-        trees = lgb.LGBMRegressor(
-            n_estimators=200, num_leaves=15, min_child_samples=5, verbose=-1, n_jobs=1
-        )
-        trees.fit(labelled[features.columns], labelled["relevance"])
-        scores = trees.predict(features)
+        scores = tree_scores(labelled, documents)
     log, clicks, _ = simulate_clicks(
         documents,
         n_sessions=20_000 if policy == "fixed" else 5_000,

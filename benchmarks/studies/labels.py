@@ -7,8 +7,8 @@ the role ``production`` in the log, and for position-based users the share of do
 relevance lies in the 95 % interval.
 """
 
-import lightgbm as lgb
 import numpy as np
+import pandas as pd
 
 from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
@@ -22,6 +22,7 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
+from .._documents import tree_scores
 from .._study import Exhibit, Page, Study, grid
 
 USERS = {"pbm": PositionBasedUser(), "dbn": DBNUser()}
@@ -35,19 +36,10 @@ COVERS = tuple(f"cover {name}" for name in OURS)
 def serve(cell, seed, users=USERS):
     """The log, its clicks, and the documents with their production scores."""
     docs = make_ltr(n_queries=200, n_features=20, random_state=seed)
-    features = [name for name in docs if name.startswith("feature_")]
     order = np.random.default_rng(seed).permutation(docs["qid"].unique())
     share = SHARES[cell["ranker"]]
     known = docs[docs["qid"].isin(order[: max(3, round(share * len(order)))])]
-    trees = lgb.LGBMRegressor(
-        n_estimators=200 if share == 1 else 30,
-        num_leaves=15,
-        min_child_samples=5,
-        verbose=-1,
-        n_jobs=1,
-    )
-    trees.fit(known[features], known["relevance"])
-    docs = docs.assign(production=trees.predict(docs[features]))
+    docs = docs.assign(production=tree_scores(known, docs, 200 if share == 1 else 30))
     log, clicks, truth = simulate_clicks(
         docs.drop(columns="production"),
         n_sessions=cell["sessions"],
@@ -92,7 +84,7 @@ def labels(cell, settings, seed):
         for name in ("labels", "labels_p"):
             found[f"cover {name}"] = coverage(tables[name], true)
         for name in ("PBM", "PBM_p"):
-            table = models[name]._row_parameters(rows, None, None)
+            table = models[name].documents_.loc[pd.MultiIndex.from_frame(rows)]
             found[f"cover {name}"] = coverage(table, true * examination[0])
     return [found]
 

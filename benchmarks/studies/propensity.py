@@ -1,4 +1,4 @@
-"""How good, how honest and how fast are estimates of examination?"""
+"""How good and how honest are estimates of examination?"""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-from .._study import Page, cost, measured
+from .._study import Page, measured
 
 N_POSITIONS = 10
 CURVE = 1 / np.arange(1, N_POSITIONS + 1)
@@ -140,54 +140,6 @@ def weights(cell, settings, seed):
     return [{"squared": np.mean(np.log(curve / CURVE)[1:] ** 2)}]
 
 
-def _work(name, X, clicks):
-    """What is timed, beside plain pandas for the same estimate."""
-    estimators = {
-        "no errors": InterventionHarvesting(n_bootstrap=0, random_state=0),
-        "200 resamples": InterventionHarvesting(random_state=0),
-        "100 users, 200 resamples": InterventionHarvesting(user="user", random_state=0),
-        "regression-EM per document, ten users": RegressionEMPropensity(
-            user="user", relevance="embedding"
-        ),
-        "randomized, swaps": RandomizedPropensity(arm="arm"),
-    }
-    if name in estimators:
-        return lambda: estimators[name].fit(X, clicks)
-    return lambda: (pandas_swaps if "rates" in name else pandas_pivot)(X, clicks)
-
-
-WORKS = ("no errors", "200 resamples", "100 users, 200 resamples", "pandas, pivot")
-WORKS += ("regression-EM per document, ten users", "randomized, swaps", "pandas, ratios of rates")
-
-
-def speed(cell, settings, seed):
-    """A million sessions of ten rows."""
-    documents, scores = world(20_000)
-    policy = SWAPS if cell["work"] in WORKS[-2:] else RANKERS
-    n_sessions = settings.n_sessions(quick=100_000, full=1_000_000)
-    X, clicks, _ = simulate(documents, scores, policy, n_sessions, 0)
-    X["user"] = X["session"] % (10 if "ten users" in cell["work"] else 100)
-    return [cost(_work(cell["work"], X, clicks))]
-
-
-def pandas_pivot(X, clicks):
-    """What one would write: join the click rates at a position with those at the first."""
-    log = X[["qid", "doc", "position"]].assign(click=clicks)
-    cells = log.groupby(["qid", "doc", "position"], as_index=False)["click"].agg(["sum", "count"])
-    first = cells[cells["position"] == 1]
-    pairs = cells.merge(first, on=["qid", "doc"], suffixes=("", "_first"))
-    total = pairs["count"] + pairs["count_first"]
-    own = (pairs["sum"] * pairs["count_first"] / total).groupby(pairs["position"]).sum()
-    other = (pairs["sum_first"] * pairs["count"] / total).groupby(pairs["position"]).sum()
-    return own / other
-
-
-def pandas_swaps(X, clicks):
-    log = X[["position", "arm"]].assign(click=clicks).dropna()
-    rate = log.groupby(["arm", "position"])["click"].mean().unstack()
-    return [rate.loc[k, k] / rate.loc[k, 1] for k in rate.index]
-
-
 PERSONAL = ("randomized, shuffles", "randomized, pivot swaps", "harvesting, all pairs")
 PERSONAL += ("regression-EM, per document",)
 PAGE = Page(
@@ -222,14 +174,6 @@ PAGE = Page(
             ("squared",),
             over={"traffic": TRAFFIC, "variant": ("published", "default")},
             runs=20,
-        ),
-        measured(
-            speed,
-            "Cost beside plain pandas",
-            ("seconds", "CPU seconds", "GiB"),
-            over={"work": WORKS},
-            runs=1,
-            alone=True,
         ),
     ),
 )

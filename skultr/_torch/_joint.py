@@ -397,28 +397,47 @@ def fit_affine(
     return float(shift - scale * center / spread), float(scale / spread)
 
 
+class ExplainedClicks:
+    """How well scores of the rows of a log explain where its clicks fell, query by query.
+
+    The propensities of the log are examination.
+    """
+
+    def __init__(self, log: ClickLog) -> None:
+        self.choice = GroupedLogit.of_log(log)
+        query = log.query[self.choice.rows[self.choice.starts]]
+        self._query = np.unique(query, return_inverse=True)[1]
+        self.log_examination = np.log(np.maximum(log.propensity, TINY))  # (n_rows,)
+
+    def by_query(self, values: Floats) -> Floats:
+        """Sums of values of used rows over each query with a click."""
+        return np.bincount(self._query, np.add.reduceat(values, self.choice.starts))
+
+    def losses(self, logits: Floats) -> Floats:
+        """Loss per click, divided by query: (n_queries,) numbers that add up to it."""
+        log_shares = self.choice.log_shares(logits[self.choice.rows])
+        return self.by_query(-self.choice.clicks * log_shares) / self.choice.n_clicks
+
+
 def compared(log: ClickLog, scores: Mapping[str, Floats]) -> pd.DataFrame:
     """How well scores of the rows of a log explain where its clicks fell, one row per name.
 
     The propensities of the log are examination. Columns are the ``loss`` per click, its ``excess``
     over the smallest with ``standard_error``, and the two numbers fitted.
     """
-    clicks = GroupedLogit.of_log(log)
-    query = np.unique(log.query[clicks.rows[clicks.starts]], return_inverse=True)[1]
-    log_examination = np.log(np.maximum(log.propensity, TINY))
+    clicks = ExplainedClicks(log)
 
     def fit(name, free):
-        """Loss per click, by query (they add up), then w and v."""
-        offset = (0.0 if free else 1.0) * log_examination
-        parts = np.column_stack([scores[name], log_examination])[:, : 1 + free]
-        weights = clicks.best_weights(parts, offset)
-        losses = clicks.list_losses(parts @ weights + offset) / clicks.n_clicks
-        return np.bincount(query, losses), *weights, *[1.0] * (not free)
+        """Loss per click, by query, then w and v."""
+        offset = (0.0 if free else 1.0) * clicks.log_examination
+        parts = np.column_stack([scores[name], clicks.log_examination])[:, : 1 + free]
+        weights = clicks.choice.best_weights(parts, offset)
+        return clicks.losses(parts @ weights + offset), *weights, *[1.0] * (not free)
 
     fits = {name: fit(name, False) for name in scores}
     best = min(fits, key=lambda name: fits[name][0].sum())
     losses, _, exponent = fit(best, True)
-    gain = 2 * clicks.n_clicks * (fits[best][0].sum() - losses.sum())
+    gain = 2 * clicks.choice.n_clicks * (fits[best][0].sum() - losses.sum())
     if exponent <= _FLATTER and gain >= _LEAST_GAIN:
         fits = {name: fit(name, True) for name in scores}
     smallest = min((losses for losses, *_ in fits.values()), key=np.sum)

@@ -22,7 +22,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -66,9 +65,7 @@ class ListBatch:
 
     def pad(self, values: torch.Tensor) -> torch.Tensor:
         """Flat values (n_rows,) as a rectangle (n_lists, width); 0 at padding."""
-        if len(values) == self.mask.numel():  # no padding
-            return values.reshape(self.mask.shape)
-        return padded(values, self.mask)
+        return values.new_zeros(self.mask.shape).masked_scatter_(self.mask, values)
 
 
 class ScaledRows:
@@ -115,12 +112,6 @@ class ListDataset(Dataset):
         self.lengths = torch.from_numpy(np.diff(log.offsets)[keep]).to(device)
         self.starts = torch.from_numpy(log.offsets[:-1][keep]).to(device)
 
-    @cached_property
-    def width(self) -> int:
-        """The length that all lists have; 0 if lengths differ."""
-        first = int(self.lengths[:1].sum())
-        return first if bool((self.lengths == first).all()) else 0
-
     def of_queries(self, queries: Bools) -> ListDataset:
         """The lists of the queries for which ``queries``, (n_queries,), is True."""
         part, keep = copy(self), torch.from_numpy(queries[self._query]).to(self.lengths.device)
@@ -138,24 +129,16 @@ class ListDataset(Dataset):
         """The batch of these lists: a pair (ListBatch, target), as skorch unpacks it."""
         lists = torch.as_tensor(indices, device=self.lengths.device)
         starts = self.starts.index_select(0, lists)[:, None]
-        if self.width:  # lists of one length: a batch is gathered without masks
-            cells = starts + torch.arange(self.width, device=lists.device)
-            rows = cells.view(-1)
-            mask = torch.ones((), dtype=torch.bool, device=lists.device).expand(cells.shape)
-        else:
-            lengths = self.lengths.index_select(0, lists)[:, None]
-            column = torch.arange(int(lengths.max()), device=lists.device)
-            mask, cells = column < lengths, starts + column
-            rows = cells[mask]
-            # Cells of padding lie in the next list, or beyond the last row.
-            cells.clamp_(max=len(self.version) - 1)
+        lengths = self.lengths.index_select(0, lists)[:, None]
+        column = torch.arange(int(lengths.max()), device=lists.device)
+        mask, cells = column < lengths, starts + column
+        rows = cells[mask]
+        # Cells of padding lie in the next list, or beyond the last row.
+        cells.clamp_(max=len(self.version) - 1)
         clicks, weight = (
-            values.index_select(0, cells.view(-1)).view(cells.shape)
+            values.index_select(0, cells.view(-1)).view(cells.shape).masked_fill_(~mask, 0)
             for values in (self.clicks, self.weight)
         )
-        if not self.width:
-            clicks.masked_fill_(~mask, 0)
-            weight.masked_fill_(~mask, 0)
         features = self.features.index_select(0, self.version.index_select(0, rows))
         bias = self.bias.index_select(0, rows).long()
         return ListBatch(features, bias, mask, clicks, weight), clicks
@@ -183,11 +166,6 @@ def _tensor(column):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writ")
         return torch.from_numpy(column)
-
-
-def padded(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Flat values (n_rows,) as a rectangle; 0 where the mask (n_lists, width) is False."""
-    return values.new_zeros(mask.shape).masked_scatter_(mask, values)
 
 
 #: ``loss(scores, clicks, weight, mask)``, see above.

@@ -1,8 +1,8 @@
 """Parameters and training of every neural estimator; the only module that uses skorch nets.
 
 A step of the default network takes a millisecond. skorch's own loop adds to it: it tells every
-callback of every batch, walks over all modules to find their parameters and to set their mode, and
-``DataLoader`` handles the numbers of lists one by one. :class:`ListNet` does without.
+callback of every batch, and ``DataLoader`` handles the numbers of lists one by one.
+:class:`ListNet` and :class:`BatchLoader` do without.
 
 Optimizers are torch's without its compiler, whose import takes more than a second and 800 modules.
 torch wraps ``step``, ``zero_grad`` and ``add_param_group`` only in order to hide them from the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -30,9 +30,10 @@ from sklearn.utils import check_random_state
 from skorch import NeuralNet
 from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping
 from skorch.helper import predefined_split
+from skorch.utils import noop
 from torch import nn
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader, Dataset
 
 from .._base._progress import Steps
 from .._base._sklearn import HasMethods, Interval, StrOptions
@@ -75,13 +76,9 @@ def _uncompiled(cls: type[Optimizer]) -> type[Optimizer]:
     return type(cls.__name__, (cls,), {**methods, "__module__": __name__})
 
 
-_OF_TORCH = (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW)
-Adagrad, Adam, AdamW = map(_uncompiled, _OF_TORCH)
+Adagrad, Adam, AdamW = map(_uncompiled, (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW))
 #: By the names that the parameter ``optimizer`` takes.
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam, "adamw": AdamW}
-#: Optimizers that evaluate the loss once in a step, before they change anything. A subclass may do
-#: otherwise, as sharpness-aware ones do.
-_ONE_EVALUATION = {*_OF_TORCH, *OPTIMIZERS.values()}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -119,7 +116,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
     #: Log for early stopping that ``fit`` was given, while it runs.
     _validation = None
-    #: Module and history that ``partial_fit`` continues, while it runs.
+    #: Module that ``partial_fit`` continues, while it runs.
     _earlier = None
 
     #: Parameters that hold the sizes of hidden layers.
@@ -157,9 +154,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         modules = {name: each for name, each in state.items() if isinstance(each, nn.Module)}
         return state | packed(modules)
 
-    def _n_subtasks(self) -> int:
-        return {"max_epochs": self.max_epochs, **(self.net_params or {})}["max_epochs"]
-
     def _network(self, features, n_out=1, *, constant=True):
         """The scaling and an untrained scoring network for these training documents.
 
@@ -186,7 +180,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
     def _feature_scaling(self, features):
         if self._earlier is not None:
-            return copy.deepcopy(self._earlier.module.network[0])
+            return copy.deepcopy(self._earlier.network[0])
         if isinstance(features, ScaledFeatures):
             return copy.deepcopy(features.scaling)
         if not self.scale_features:
@@ -259,7 +253,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         of each row as its clicks.
         """
         if self._earlier is not None:
-            module.load_state_dict(self._earlier.module.state_dict())
+            module.load_state_dict(self._earlier.state_dict())
         module = module.to(self.device)
         click_only = click_only and bool(clicks.any())
         log = replace(log, clicks=clicks)
@@ -296,9 +290,9 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
                 ClickDataWarning,
             )
             return
-        self._earlier = _Earlier(self._trained_module(), self.history_)
+        before, self._earlier = self.history_, self._trained_module()
         self._fit_more(log, task)
-        history = pd.concat([self._earlier.history, self.history_], ignore_index=True)
+        history = pd.concat([before, self.history_], ignore_index=True)
         history.index = pd.RangeIndex(1, len(history) + 1, name="epoch")
         self.history_, self.n_iter_ = history, len(history)
         del self._earlier
@@ -334,23 +328,24 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
         if validation is not None:
             stop = _Patience(
-                "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=_no_output
+                "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=noop
             )
             callbacks.append(("early_stopping", stop))
+        # All parameters take their step in one call, unless net_params forbid it.
+        forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
+        is_fused = self.optimizer in _FUSED and torch.device(self.device).type in ("cpu", "cuda")
+        is_fused = is_fused and not forbidding & (self.net_params or {}).keys()
         settings = {
             "criterion": criterion,
             "optimizer": OPTIMIZERS.get(self.optimizer, self.optimizer),
-            **({"optimizer__fused": True} if self._uses_fused_steps() else {}),
+            **({"optimizer__fused": True} if is_fused else {}),
             "lr": self.learning_rate,
             "max_epochs": self.max_epochs,
             "batch_size": self.batch_size,
             "optimizer__weight_decay": self.weight_decay,
             "optimizer__param_groups": param_groups,
-            "iterator_train": BatchLoader,
             "iterator_train__shuffle": True,
-            "iterator_train__collate_fn": as_is,
-            "iterator_valid": BatchLoader,
-            "iterator_valid__collate_fn": as_is,
+            **_iterators(self.net_params or {}),
             "train_split": None if validation is None else predefined_split(validation),
             "device": self.device,
             "verbose": self.verbose,
@@ -366,12 +361,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             pair if isinstance(pair, tuple) else (type(pair).__name__, pair) for pair in added
         ]
         return ListNet(module, callbacks=callbacks, **settings)
-
-    def _uses_fused_steps(self):
-        """Whether all parameters take their step in one call, unless net_params forbid it."""
-        forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
-        known = self.optimizer in _FUSED and torch.device(self.device).type in ("cpu", "cuda")
-        return known and not forbidding & (self.net_params or {}).keys()
 
     def _scaled_in_place(self, log):
         """The log with scaled features in the memory of its own, if that may be written to.
@@ -456,13 +445,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         return np.concatenate(parts[1:] or parts)
 
 
-class _Earlier(NamedTuple):
-    """What ``partial_fit`` continues."""
-
-    module: nn.Module
-    history: pd.DataFrame
-
-
 class _Patience(EarlyStopping):
     """Early stopping that is correct for negative losses too.
 
@@ -534,52 +516,35 @@ def _multiplications(module, n_rows):
     return n_rows * (weights - in_tables) + in_tables
 
 
-def _no_output(text):
-    """Discard a message: early stopping reports through ``history_``."""
-
-
 #: What callbacks are told of a batch.
 _OF_BATCHES = ("on_batch_begin", "on_grad_computed", "on_batch_end")
 
 
-class BatchLoader(DataLoader):
-    """A ``DataLoader`` of a data set that makes whole batches.
+class BatchLoader(NamedTuple):
+    """Batches of a data set that makes whole ones, in an order that is new in each epoch."""
 
-    ``dataset.__getitems__`` maps the numbers of lists to a batch. It gets them as a Tensor; with
-    workers, or a sampler, generator or ``collate_fn`` of one's own, it gets a list, as from a
-    ``DataLoader``.
-    """
+    dataset: Dataset  # ``dataset.__getitems__`` maps a Tensor of numbers of lists to a batch
+    batch_size: int
+    shuffle: bool = False
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._is_plain():
-            return super().__iter__()
-        return map(self.dataset.__getitems__, self._batches())
+        n_lists, own = len(self.dataset), stream()
+        # Drawn as a DataLoader draws: first a seed of workers, then one of the order.
+        torch.empty((), dtype=torch.int64).random_(generator=own)
+        order = torch.arange(n_lists)
+        if self.shuffle:
+            seed = int(torch.empty((), dtype=torch.int64).random_(generator=own))
+            order = torch.randperm(n_lists, generator=torch.Generator().manual_seed(seed))
+        return map(self.dataset.__getitems__, order.split(self.batch_size))
 
-    def _is_plain(self):
-        return (
-            not self.num_workers
-            and not self.pin_memory
-            and self.collate_fn is as_is
-            and type(self.sampler) in (RandomSampler, SequentialSampler)
-            and not getattr(self.sampler, "replacement", False)
-            and len(self.sampler) == len(self.dataset)
-            and type(self.batch_sampler) is torch.utils.data.BatchSampler
-            # A sampler with a generator of its own draws from it more than the order.
-            and getattr(self.sampler, "generator", None) is None
-        )
 
-    def _batches(self):
-        least = self.batch_size if self.drop_last else 1
-        return [part for part in self._order().split(self.batch_size) if len(part) >= least]
-
-    def _order(self):
-        """Numbers of the lists in the order of an epoch, drawn as with workers."""
-        n_lists, own = len(self.dataset), stream() if self.generator is None else self.generator
-        torch.empty((), dtype=torch.int64).random_(generator=own)  # seed of workers
-        if isinstance(self.sampler, SequentialSampler):
-            return torch.arange(n_lists)
-        seed = int(torch.empty((), dtype=torch.int64).random_(generator=own))
-        return torch.randperm(n_lists, generator=torch.Generator().manual_seed(seed))
+def _iterators(net_params):
+    """Settings of what makes batches: torch's own loader if there are settings for one."""
+    if not any(name.startswith("iterator_") for name in net_params):
+        return {"iterator_train": BatchLoader, "iterator_valid": BatchLoader}
+    names = ("iterator_train", "iterator_valid")
+    loaders = dict.fromkeys(names, DataLoader)
+    return loaders | {f"{name}__collate_fn": as_is for name in names}
 
 
 def as_is(batch: Any) -> Any:
@@ -596,9 +561,8 @@ class ListNet(NeuralNet):
 
     interrupted_ = False
     _asked_to_stop = False
-    #: During an epoch: who listens to batches, and the named parameters.
+    #: Who listens to the batches of this epoch.
     _listeners: Mapping[str, list[Callable[..., None]]] = MappingProxyType({})
-    _learnable: Sequence[tuple[str, nn.Parameter]] = ()
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Output of the module for a batch."""
@@ -617,6 +581,8 @@ class ListNet(NeuralNet):
             for listen in self._listeners[method_name]:
                 listen(self, **cb_kwargs)
             return
+        if method_name == "on_epoch_begin":
+            self._listeners = {name: _that_listen(self.callbacks_, name) for name in _OF_BATCHES}
         try:
             super().notify(method_name, **cb_kwargs)
         except KeyboardInterrupt:
@@ -632,69 +598,8 @@ class ListNet(NeuralNet):
         except KeyboardInterrupt:
             self.interrupted_ = not self._asked_to_stop
             raise
-
-    def run_single_epoch(
-        self,
-        iterator: Iterable[Any] | None,
-        training: bool,
-        prefix: str,
-        step_fn: Callable[..., dict[str, Any]],
-        **fit_params: Any,
-    ) -> None:
-        """One pass over the training or validation batches."""
-        if iterator is None:
-            return
-        with self._of_this_epoch():
-            super()._set_training(training)
-            n_batches, record = 0, self.history.record_batch
-            loss_name, size_name = f"{prefix}_loss", f"{prefix}_batch_size"
-            for batch in iterator:
-                self.notify("on_batch_begin", batch=batch, training=training)
-                step = step_fn(batch, **fit_params)
-                record(loss_name, step["loss"].item())
-                record(size_name, len(batch[0]))
-                self.notify("on_batch_end", batch=batch, training=training, **step)
-                n_batches += 1
-            self.history.record(f"{prefix}_batch_count", n_batches)
-
-    @contextmanager
-    def _of_this_epoch(self):
-        """Context in which listeners and parameters are looked up once; no pickle has them."""
-        self._listeners = {name: _that_listen(self.callbacks_, name) for name in _OF_BATCHES}
-        self._learnable = list(self.get_all_learnable_params())
-        try:
-            yield
         finally:
-            del self._listeners, self._learnable
-
-    def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
-        """Loss and output for a batch, and a step of the optimizer."""
-        first: list[dict[str, Any]] = []
-
-        def evaluate():
-            self._zero_grad_optimizer()
-            step = self.train_step_single(batch, **fit_params)
-            first.append(step)
-            self.notify(
-                "on_grad_computed", named_parameters=self._learnable, batch=batch, training=True
-            )
-            return step["loss"]
-
-        if type(self.optimizer_) in _ONE_EVALUATION:
-            evaluate()
-            self.optimizer_.step()
-        else:
-            self.optimizer_.step(evaluate)
-        return first[0]
-
-    def _zero_grad_optimizer(self, set_to_none=None):
-        for _, parameter in self._learnable:
-            parameter.grad = None
-
-    def _set_training(self, training=True):
-        # A callback may have changed the mode of the whole module.
-        if self.module_.training is not training or self.criterion_.training is not training:
-            super()._set_training(training)
+            self._listeners = {}
 
 
 def _that_listen(callbacks, name):

@@ -41,9 +41,6 @@ class GradientClickModel(NeuralEstimator, EMClickModel):
     #: Names of the outputs of the network.
     _outputs_of_network = ("relevance",)
 
-    def _n_subtasks(self):
-        return super()._n_subtasks() if self.solver == "gradient" else 0
-
     @property
     def _needs_features(self):
         return self.solver == "gradient"

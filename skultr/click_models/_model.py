@@ -350,17 +350,11 @@ class TableClickModel(BaseClickModel):
     network stands for the table, and they write ``_network_parameters(features)``.
     """
 
-    @property
-    def _needs_features(self):
-        return False
+    _needs_features = False
 
     @property
     def _learns_more_by(self):
         return None if self._needs_features else "counts"
-
-    @property
-    def _reads_cells(self):
-        return not (self._reads_clicks or self._needs_features)
 
     def _fold(self, log):
         # Only networks need it: counts per document are far fewer than distinct lists.

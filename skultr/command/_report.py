@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -20,7 +21,6 @@ from .._log._faults import ADD_ONE, faults_in, orders_lists, outcomes_of
 from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..identifiability import IdentifiabilityGraph
-from ._page import document, sections
 
 #: Rows that are looked at; of longer logs, whole queries are drawn.
 _ROWS = 1_000_000
@@ -257,6 +257,63 @@ def _in_memory(frame):
     return (frame.collect() if isinstance(frame, nw.LazyFrame) else frame), n_rows
 
 
+# HTML --------------------------------------------------------------------------------------
+_COLOURS = {"yes": "#1b6e3c", "barely": "#8a5a00", "level": "#8a5a00", "no": "#b3261e"}
+#: A report as an HTML file that needs no other.
+_DOCUMENT = Template("""\
+<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>skultr: $source</title><style>
+:root{--ink:#1c2430;--soft:#5b6675;--line:#dde2e8;--back:#f5f7f9;--bar:#2b6cb0}
+*{box-sizing:border-box}
+body{margin:0;background:var(--back);color:var(--ink);
+ font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+main{max-width:60rem;margin:0 auto;padding:1.25rem}
+h1{font-size:1.5rem;line-height:1.25;margin:.3rem 0 .6rem}
+h2{font-size:1.15rem;margin:0 0 .6rem}
+section{background:#fff;border:1px solid var(--line);border-radius:8px;padding:1rem 1.2rem;
+ margin:0 0 1rem}
+.verdict{border-left:8px solid var(--level)}
+.verdict h1{color:var(--level)}
+td:first-child code{white-space:nowrap}
+.soft{overflow-wrap:anywhere;color:var(--soft)}
+p{margin:.4rem 0}
+ol,ul{margin:.4rem 0;padding-left:1.3rem}
+li{margin:.3rem 0}
+.wide{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{padding:.28rem .7rem .28rem 0;border-bottom:1px solid var(--line);text-align:left;
+ vertical-align:top}
+th{color:var(--soft);font-weight:600}
+.number{text-align:right;white-space:nowrap}
+pre,code{font:.88rem/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--back);padding:.7rem .8rem;
+ border-radius:6px;margin:.5rem 0}
+code{overflow-wrap:anywhere}
+.bar{display:block;height:.8rem;background:var(--bar);border-radius:2px;min-width:1px}
+svg{display:block;width:100%;height:auto;max-width:40rem}
+@media(max-width:32rem){main{padding:.6rem}}
+:root{--level:$level}
+</style></head>
+<body><main>$body</main></body></html>
+""")
+
+
+def document(source: str, body: str, level: str) -> str:
+    """The text of an HTML file."""
+    return _DOCUMENT.substitute(source=escape(source), level=_COLOURS[level], body=body)
+
+
+def sections(parts: dict[str, str]) -> str:
+    """HTML under headings, without empty parts."""
+    return "".join(
+        f"<section><h2>{escape(title)}</h2>{body}</section>\n"
+        for title, body in parts.items()
+        if body
+    )
+
+
 # Roles ------------------------------------------------------------------------------------
 def _plain(name):
     """A name in lower case, with underscores between words."""
@@ -316,6 +373,7 @@ class _Table:
         self.query, self.doc, self.page = (
             self._codes(named.get("qid"), named.get(role)) for role in (None, "doc", "session")
         )
+        self.page_starts = np.unique(self.page, return_index=True)[1]
         self.position = self.numbers.get(named.get("position"))
         self.starts_at_0 = self.position is not None and np.nanmin(self.position) == 0
         if self.starts_at_0:
@@ -363,12 +421,10 @@ class _Table:
 
     def _is_of_page(self, name):
         """Whether a column has one value per result page, on pages of several rows."""
-        values, n_pages = value_bits(self.frame[name]), int(self.page.max()) + 1
-        if n_pages == len(values) or (values == values[0]).all():
+        values = value_bits(self.frame[name])
+        if len(self.page_starts) == len(values) or (values == values[0]).all():
             return False
-        by_page = np.zeros(n_pages, dtype=values.dtype)
-        by_page[self.page] = values
-        return bool((by_page[self.page] == values).all())
+        return bool((values == values[self.page_starts][self.page]).all())
 
     def report(self, source: str) -> LogReport:
         """The report of the log."""

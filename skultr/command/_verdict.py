@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,10 +23,11 @@ from ..exceptions import is_meant
 from ..identifiability import IdentifiabilityGraph
 from ..metrics import dcg_score
 from ..model_selection import train_test_queries
+from ..plotting import ExaminationDisplay
 from ..propensity import RegressionEMPropensity, relevance_labels
 from ..rankers import LambdaMARTRanker
 from ..serving import export_judgments, export_model, save_model
-from ._page import Findings, page
+from ._report import document, sections
 
 #: Format of a model: its file, and how it gets into the engine.
 _PLUGIN = "`POST _ltr/_featureset/YOUR_SET/_createmodel`"
@@ -178,10 +180,9 @@ def _folder(name):
 
 def _clear(out):
     """Remove what an earlier run wrote."""
-    models, judgments = ({name for name, _ in table.values()} for table in (_MODELS, _JUDGMENTS))
-    for name in {"log.csv", "log.parquet", "report.html"}:
-        (out / name).unlink(missing_ok=True)
-    for name in {"model.zip", "topics.csv", *models, *judgments}:
+    tables = (*_MODELS.values(), *_JUDGMENTS.values())
+    others = ("log.csv", "log.parquet", "report.html", "model.zip", "topics.csv")
+    for name in {*others, *(name for name, _ in tables)}:
         for mark in ("", _ASSUMED):
             (out / f"{mark}{name}").unlink(missing_ok=True)
 
@@ -247,18 +248,16 @@ def _what_was_read(log, report, application):
 
 
 def _curve(log, is_connected):
-    """Examination by position from 1, with 95 % intervals; assumed where clicks do not tell."""
-    position = np.arange(1, int(log["position"].max()) + 1)
+    """Examination by position from 1, with standard errors; assumed where clicks do not tell."""
+    position = pd.RangeIndex(1, int(log["position"].max()) + 1, name="position")
     if not is_connected:
-        return pd.DataFrame(
-            {"examination": position**-0.5, "lower": np.nan, "upper": np.nan}, position
-        )
-    # Where clicks are few it is steadier than the estimator that has intervals.
+        return pd.DataFrame({"examination": position.to_numpy() ** -0.5}, position)
+    # Where clicks are few it is steadier than the estimator that has standard errors.
     table = PBMModel().fit(log, "click").examination_["examination"]
     values = np.exp(np.interp(position, table.index, np.log(table)))
     estimator = RegressionEMPropensity(relevance="embedding").fit(log, "click")
-    intervals = estimator.examination_[["lower", "upper"]].reindex(position)
-    return intervals.assign(examination=values / values[0])
+    errors = estimator.examination_["standard_error"].reindex(position)
+    return pd.DataFrame({"examination": values / values[0], "standard_error": errors})
 
 
 def _write_log(log, out):
@@ -475,3 +474,170 @@ def _compare(ranker, X, propensity):
         f"{100 * gain.mean():+.1f} % (± {100 * error:.1f}) on the order served."
     )
     return text, bool(gain.mean() > error)
+
+
+# The report -----------------------------------------------------------------------------
+#: By level: whether the log supports judgments, and what that means.
+_VERDICTS = {
+    "yes": (
+        "This log supports judgments.",
+        "The clicks tell how far users look, and so what they like.",
+    ),
+    "barely": (
+        "This log supports judgments only roughly.",
+        "The clicks tell little of how far users look at some positions. Labels of documents that "
+        "always stood there may be off by more than their intervals say.",
+    ),
+    "level": (
+        "This log tells no document from another.",
+        "All judgments have one grade: the clicks are too few, or the documents equally good.",
+    ),
+    "no": (
+        "This log does not support judgments.",
+        "Too few documents were shown at several positions, so that the clicks cannot tell what "
+        "users like from where they look. Judgments and model rest on an assumed curve, which the "
+        "names of their files say. They show the formats, not the truth.",
+    ),
+}
+_VARY = (
+    "Vary the order for a little traffic: exchange the first document with one below it, drawn "
+    'at random, on a few pages in a hundred. `IdentifiabilityRepair(strategy="intervene")` lists '
+    "which exchanges are enough. Then run this again on the new log."
+)
+_UPLOAD = "Upload `judgments.json` and compare your search configurations by it."
+_STEPS = {
+    "yes": [_UPLOAD],
+    "barely": [
+        "Use the judgments to compare configurations, not to tune a few documents.",
+        "Collect more pages. " + _VARY,
+    ],
+    "level": [
+        "Do not upload the judgments: they compare nothing.",
+        "Collect more pages, or give `--grades 0 1`. Then run this again.",
+    ],
+    "no": ["Do not tune your search by these files.", _VARY],
+}
+_OF_MODEL = {
+    True: "Held-out clicks prefer the model to the order served: upload it, and test it on a part "
+    "of the traffic before all of it.",
+    False: "Held-out clicks do not clearly prefer the model to the order served: keep the order "
+    "served, and add features or clicks. `EnsembleRanker` weighs both.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What the command found, in the order of the page."""
+
+    source: str  # what was read, as the user named it
+    level: str  # a key of _VERDICTS
+    read: list[str]  # and left out; a line with blanks in front belongs to the one before it
+    graph: str  # the summary of the identifiability graph
+    examination: pd.DataFrame  # by position: examination and, if estimated, standard_error
+    grades: pd.Series  # number of judgments by grade
+    remarks: list[str]  # what was not judged, and why
+    model: list[str]  # what the model is, or why there is none
+    better: bool | None  # whether held-out clicks prefer the model; None if unknown
+    files: list[tuple[str, str]]  # name of each file and what it is for
+    warnings: list[str]  # of the steps
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        return _VERDICTS[self.level][0]
+
+    @property
+    def steps(self) -> list[str]:
+        """What to do next."""
+        steps = list(_STEPS[self.level])
+        if self.level != "no" and self.better is not None:
+            steps.append(_OF_MODEL[self.better])
+        return steps
+
+
+def page(found: Findings) -> str:
+    """The report as the text of an HTML file."""
+    headline, meaning = map(escape, _VERDICTS[found.level])
+    how_far = (
+        "Assumed, not estimated: how often each position is looked at falls as 1 / √position. The "
+        "clicks of this log do not determine it."
+        if found.level == "no"
+        else "How often each position is looked at, relative to the first, with 95 % intervals, "
+        "estimated from documents that moved."
+    )
+    parts = {
+        "What to do next": _list(found.steps, "ol"),
+        "What was read": _outline(found.read),
+        "Does the log determine relevance?": "<p>What tells attention from relevance are "
+        f"documents that were shown at several positions.</p><pre>{escape(found.graph)}</pre>",
+        "How far users look": f"<p>{how_far}</p>"
+        + _figure(found.examination, "assumed" if found.level == "no" else "estimate"),
+        "Judgments": _grades(found.grades) + _list(found.remarks),
+        "Model": _list(found.model),
+        "Files": _files(found.files),
+        "Warnings": _list(found.warnings),
+    }
+    verdict = f"<h1>{headline}</h1><p>{meaning}</p>"
+    verdict = f'<section class="verdict"><p class="soft">{escape(found.source)}</p>{verdict}'
+    return document(found.source, f"{verdict}</section>\n{sections(parts)}", found.level)
+
+
+def _list(items: list[str], tag: str = "ul") -> str:
+    """Items as a list; text between backticks is code."""
+    body = "".join(f"<li>{_marked(item)}</li>" for item in items)
+    return f"<{tag}>{body}</{tag}>" if items else ""
+
+
+def _outline(lines: list[str]) -> str:
+    """Paragraphs, each with the list of the indented lines after it."""
+    parts: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith(" ") and parts:
+            parts[-1][1].append(line.strip())
+        else:
+            parts.append((line, []))
+    return "".join(f"<p>{_marked(title)}</p>{_list(items)}" for title, items in parts)
+
+
+def _marked(text: str) -> str:
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
+
+
+def _grades(grades: pd.Series) -> str:
+    if grades.empty:
+        return ""
+    body = "".join(
+        f'<tr><td class="number">{grade}</td><td class="number">{count:,}</td>'
+        f'<td style="width:70%"><span class="bar" style="width:{100 * share:.1f}%">'
+        "</span></td></tr>"
+        for grade, count, share in zip(grades.index, grades, grades / grades.max(), strict=True)
+    )
+    return (
+        '<div class="wide"><table><tr><th class="number">grade</th><th class="number">pairs</th>'
+        f"<th></th></tr>{body}</table></div>"
+    )
+
+
+def _files(files: list[tuple[str, str]]) -> str:
+    body = "".join(
+        f"<tr><td><code>{escape(name)}</code></td><td>{_marked(what)}</td></tr>"
+        for name, what in files
+    )
+    return f'<div class="wide"><table>{body}</table></div>'
+
+
+def _figure(curve: pd.DataFrame, name: str) -> str:
+    """Examination by position as an SVG; as a table, if matplotlib is not installed."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        return curve.to_html(border=0)
+    ax, file = Figure(figsize=(6.4, 3.2), layout="constrained").subplots(), io.StringIO()
+    display = ExaminationDisplay.from_estimator(curve, name=name, ax=ax)
+    about = {"Title": "Examination by position", "Date": None, "Creator": None}
+    # Names of parts that are the same in every run, and text that can be selected.
+    with rc_context({"svg.hashsalt": "skultr", "svg.fonttype": "none"}):
+        display.figure_.savefig(file, format="svg", metadata=about)
+    return file.getvalue().partition("<!DOCTYPE")[2].partition(">")[2]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from io import BufferedReader
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -427,52 +428,58 @@ def _read_piece(piece, kind, fields):
     lines = piece.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not lines[-1]:
         lines.pop()
-    reader = _LineReader(kind, fields)
-    for start in range(0, len(lines), _BLOCK):
-        reader.read(lines[start : start + _BLOCK])
-    part = coded_part(reader.columns["event"], reader.columns["query"], fields.filters)
-    part.n_lines, part.faults = len(lines), reader.faults
+    reader, faults, action = _Reader(fields), {}, {}
+    documents = chain.from_iterable(
+        _documents(lines[start : start + _BLOCK]) for start in range(0, len(lines), _BLOCK)
+    )
+    for number, (document, index) in enumerate(documents, start=1):
+        line = lines[number - 1]
+        if type(document) is not dict:
+            if line.strip():
+                faults.setdefault("no JSON object", []).append(number)
+        elif len(document) == 1 and index is None and _is_action(document):
+            action = next(iter(document.values()))
+        else:
+            found, document, key = _classified(document, index, action, kind)
+            action = {}
+            if found is None:
+                faults.setdefault("neither a query nor an event", []).append(number)
+            else:
+                reader.add(found, document, key or line.decode("utf-8", "backslashreplace"))
+    part = reader.part()
+    part.n_lines, part.faults = len(lines), faults
     return part
 
 
-class _LineReader:
-    """Values of the records of consecutive lines, by kind and column."""
+class _Reader:
+    """Values of documents, by kind and column; a document lives no longer than its block."""
 
-    def __init__(self, kind: str | None, fields: Fields) -> None:
-        self.kind = kind
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
         self.places = {"event": fields.events, "query": fields.queries}
         self.columns: dict[str, dict[str, list[Any]]] = {
-            name: {column: [] for column in (*places, "key")}
-            for name, places in self.places.items()
+            kind: {column: [] for column in (*places, "key")}
+            for kind, places in self.places.items()
         }
-        self.faults: dict[str, list[int]] = {}
-        self._action: dict[str, Any] = {}
-        self._n_lines = 0
+        self._waiting: dict[str, list[Any]] = {"event": [], "query": []}
 
-    def read(self, lines: list[bytes]) -> None:
-        """Take the values of a block of lines; the documents live no longer than this."""
-        found: dict[str, list[Any]] = {"event": [], "query": []}
-        for line, (document, index) in zip(lines, _documents(lines), strict=True):
-            self._n_lines += 1
-            if type(document) is not dict:
-                if line.strip():
-                    self._fault("no JSON object")
-            elif len(document) == 1 and index is None and _is_action(document):
-                self._action = next(iter(document.values()))
-            else:
-                kind, document, key = _classified(document, index, self._action, self.kind)
-                self._action = {}
-                if kind is None:
-                    self._fault("neither a query nor an event")
-                    continue
-                found[kind].append(document)
-                self.columns[kind]["key"].append(key or line.decode("utf-8", "backslashreplace"))
-        for kind, documents in found.items():
-            for column, paths in self.places[kind].items():
-                self.columns[kind][column] += _values(documents, paths)
+    def add(self, kind: str, document: dict[str, Any], key: str) -> None:
+        """Take the values of a document, which the ``key`` names."""
+        self.columns[kind]["key"].append(key)
+        self._waiting[kind].append(document)
+        if len(self._waiting[kind]) == _BLOCK:
+            self._read(kind)
 
-    def _fault(self, name):
-        self.faults.setdefault(name, []).append(self._n_lines)
+    def part(self) -> Part:
+        """All that was taken, coded."""
+        for kind in self.places:
+            self._read(kind)
+        return coded_part(self.columns["event"], self.columns["query"], self.fields.filters)
+
+    def _read(self, kind):
+        documents, self._waiting[kind] = self._waiting[kind], []
+        for column, paths in self.places[kind].items():
+            self.columns[kind][column] += _values(documents, paths)
 
 
 def _documents(lines):
@@ -520,10 +527,8 @@ def _values(documents, paths):
         return [None] * len(documents)
     values = _at_path(documents, paths[0])
     for path in paths[1:]:
-        if all(values):
-            break
         values = [
-            value_at(document, path) if value in (None, "") else value
+            value_at(document, path) if is_missing(value) else value
             for value, document in zip(values, documents, strict=True)
         ]
     return values
@@ -543,7 +548,7 @@ def _at_path(documents, path):
 
 
 #: Rows coded at a time, and the number of rows from which worker processes pay for their start.
-_BLOCK_OF_ROWS, _MANY_ROWS = 100_000, 500_000
+_BLOCK_OF_ROWS, _MANY_ROWS = 20_000, 500_000
 _NO_FIELD = (
     "{} has the columns {}. Expected those of UBI: query_id, user_query, action_name, "
     "event_attributes, ..."
@@ -631,71 +636,27 @@ def _is_read(name, fields):
 
 
 def _part(table, kind, fields):
-    action = _texts_at(table, ("action_name",))
-    is_event = [not is_missing(value) for value in action]
-    if kind == "event":
-        is_event = [True] * len(table)
-    rows = {True: [], False: []}
-    for row, event in enumerate(is_event):
-        rows[event].append(row)
-    columns = []
-    for event, places in ((True, fields.events), (False, fields.queries)):
-        part = table if len(rows[event]) == len(table) else table[rows[event]]
-        values = {name: _column_values(part, paths, name) for name, paths in places.items()}
-        columns.append(values | {"key": _keys(part)})
-    return coded_part(*columns, fields.filters)
+    """The rows as documents, which without an action are queries."""
+    reader, columns = _Reader(fields), table.columns
+    # By column, because pandas is slow where it iterates over rows of text.
+    for values in zip(*(table[name].to_list() for name in columns), strict=True):
+        document = _as_document(columns, values)
+        ids = {"_id": document.get("_id")}
+        found, document, key = _classified(document, document.get("_index"), ids, kind or "query")
+        reader.add(found, document, key or repr(document))
+    return reader.part()
 
 
-def _column_values(table, paths, name):
-    """The value of each row at the first path where it has one."""
-    if not len(table) or not paths:
-        return [None] * len(table)
-    if name == "attributes":
-        return _attributes(table, paths[0][0])
-    values = _texts_at(table, paths[0])
-    for path in paths[1:]:
-        values = [
-            other if is_missing(value) else value
-            for value, other in zip(values, _texts_at(table, path), strict=True)
-        ]
-    return values
-
-
-def _attributes(table, name):
-    """Objects of attributes, also from columns whose names begin with theirs and a dot."""
-    if name in table.columns:
-        return table[name].to_list()
-    parts = [column for column in table.columns if column.startswith(f"{name}.")]
-    keys = [column.removeprefix(f"{name}.") for column in parts]
-    values = [table[column].to_list() for column in parts]
-    if not parts:
-        return [None] * len(table)
-    return [dict(zip(keys, row, strict=True)) for row in zip(*values, strict=True)]
-
-
-def _texts_at(table, path):
-    """Values at a path, by the longest name of a column that begins it."""
-    for end in range(len(path), 0, -1):
-        name = ".".join(path[:end])
-        if name in table.columns:
-            return _within(table[name], path[end:])
-    return [None] * len(table)
-
-
-def _within(series, path):
-    while path and series.dtype == nw.Struct:
-        names = [each.name for each in series.dtype.fields]
-        if path[0] not in names:
-            return [None] * len(series)
-        series, path = series.struct.field(path[0]), path[1:]
-    values = series.to_list()
-    return [value_at(value, path) for value in values] if path else values
-
-
-def _keys(table):
-    """A text per row that equal records share: the id that the index gave, else the content."""
-    columns = {name: table[name].to_list() for name in table.columns}
-    ids = columns.get("_id")
-    if ids is None or any(map(is_missing, ids)):
-        return list(map(repr, zip(*columns.values(), strict=True)))
-    return [f"{name}/{key}" for name, key in zip(columns.get("_index", ids), ids, strict=True)]
+def _as_document(columns, values):
+    """What a row holds; attributes in columns of their own (``query_attributes.from``) are one
+    object, as they were."""
+    document = {}
+    for name, value in zip(columns, values, strict=True):
+        if is_missing(value):
+            continue
+        whole, _, rest = name.partition(".")
+        if rest and whole not in columns:
+            document.setdefault(whole, {})[rest] = value
+        else:
+            document[name] = value
+    return document

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.cluster.hierarchy import DisjointSet
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 from scipy.sparse import coo_array, csr_array, diags_array
-from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.exceptions import ConvergenceWarning
 
@@ -34,14 +34,16 @@ def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tupl
     """
     kept, doc, factor, twice = documents_with_other_factors(doc, factor)
     n_docs, n_nodes = len(kept), len(kept) + len(factor_labels)
-    ends = np.concatenate((doc, n_docs + factor)), np.concatenate((n_docs + factor, doc))
+    # Searches begin at factors: a document has always a part above it.
+    starts = n_docs + np.unique(factor_labels, return_index=True)[1]
+    doc, factor = _two_forests(doc, n_docs + factor, starts, n_nodes)
+    ends = np.concatenate((doc, factor)), np.concatenate((factor, doc))
     graph = csr_array(coo_array((np.ones(2 * len(doc)), ends), (n_nodes, n_nodes)))
     neighbours = memoryview(graph.indices)
     edge, last = graph.indptr[:-1].tolist(), graph.indptr[1:].tolist()
     number, lowest, n_parts = [0] * n_nodes, [0] * n_nodes, [1] * n_nodes
     n_found = 0
-    # Searches begin at factors: a document has always a part above it.
-    path = (n_docs + np.unique(factor_labels, return_index=True)[1]).tolist()
+    path = starts.tolist()
     while path:
         node = path[-1]
         if not number[node]:
@@ -63,6 +65,19 @@ def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tupl
     n_parts = np.array(n_parts[:n_docs], dtype=np.intp)
     found = np.flatnonzero((n_parts > 1) & ~twice)
     return kept[found], n_parts[found]
+
+
+def _two_forests(doc, factor, starts, n_nodes):
+    """The pairs of a breadth-first forest, and of a spanning forest of all others: a graph that
+    hangs on the same documents (Eppstein et al., "Sparsification", J. ACM 44, 1997)."""
+    root = np.full(len(starts), n_nodes)
+    rows, cols = np.concatenate((doc, root)), np.concatenate((factor, starts))
+    graph = weighted_graph(n_nodes + 1, rows, cols, np.ones(len(rows)))
+    above = breadth_first_order(graph, n_nodes, directed=False)[1]
+    is_tree = (above[doc] == factor) | (above[factor] == doc)
+    rest = weighted_graph(n_nodes, doc[~is_tree], factor[~is_tree], np.ones((~is_tree).sum()))
+    forest = minimum_spanning_tree(rest).tocoo()
+    return np.append(doc[is_tree], forest.row), np.append(factor[is_tree], forest.col)
 
 
 def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, Ints, Bools]:
@@ -230,13 +245,10 @@ def _resistance_of_candidates(doc, factor, conductance, rng):
     squared distances.
     """
     place = _projected(doc, factor, conductance, rng)
-    strongest = np.lexsort((-conductance, doc))
-    start = np.flatnonzero(np.concatenate(([True], np.diff(doc[strongest]) > 0)))
-    hub = factor[strongest[start]][doc]
+    hub = factor[first_by(conductance, doc)][doc]
     n_factors = len(place)
     key = np.minimum(hub, factor) * n_factors + np.maximum(hub, factor)
-    key = np.sort(key[hub != factor])
-    a, b = np.divmod(key[np.append(True, key[1:] > key[:-1])], n_factors)
+    a, b = np.divmod(np.unique(key[hub != factor]), n_factors)
     distance = np.empty(len(a))
     step = _CELLS // _N_PROJECTIONS
     for first in range(0, len(a), step):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -307,8 +306,7 @@ def factor_rank(
     3       0.005  0.015    0.761  0.000
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    data = read_table(X, y, rows, bias, n_groups, rng)
-    table = data.table
+    table, names, factors, by_query, n_components = _read_table(X, y, rows, bias, n_groups, rng)
     observed = table.scaled(table.saturated())
     values = np.linalg.svd(observed, compute_uv=False)
     least = _LEAST_OF_GROUPS * values[0] if rows is None else 0.0
@@ -326,13 +324,13 @@ def factor_rank(
             },
             index=pd.RangeIndex(1, len(values) + 1, name="number"),
         ),
-        matrix=pd.DataFrame(np.where(impressions > 0, observed, np.nan), data.rows, data.factors),
-        impressions=pd.DataFrame(impressions, data.rows, data.factors),
+        matrix=pd.DataFrame(np.where(impressions > 0, observed, np.nan), names, factors),
+        impressions=pd.DataFrame(impressions, names, factors),
         level=float(level),
         n_resamples=int(n_resamples),
-        rows=data.rows.name,
-        independent="queries" if data.by_query else unit,
-        n_components=data.n_components,
+        rows=names.name,
+        independent="queries" if by_query else unit,
+        n_components=n_components,
         reference_effect=_BETWEEN_GROUPS if rows is None else _BETWEEN_ROWS,
     )
 
@@ -429,19 +427,9 @@ _ROUNDING, _MANY = 1e-4, 100
 _LARGEST_COUNT = 2.0**53
 
 
-@dataclass(frozen=True, eq=False)
-class RowsByFactors:
-    """A table of clicks, with the names of its rows and columns."""
-
-    table: RateTable | WithinDocuments
-    rows: pd.Index
-    factors: pd.Index
-    by_query: bool
-    n_components: int
-
-
-def read_table(X: Any, y: Any, rows: Any, bias: Any, n_groups: int, rng: Any) -> RowsByFactors:
-    """Clicks and impressions of a log by bias factor, of named rows or of groups of documents."""
+def _read_table(X, y, rows, bias, n_groups, rng):
+    """Clicks and impressions of a log by bias factor, of named rows or of groups of documents; the
+    names of rows and factors; True if queries are independent; the number of components."""
     own = ["bias" if "bias" in names_of(X) else "position"]
     X, y = in_memory(X, y, own if rows is None and bias is None else None)
     X, y, _ = clicks_of(X, y, "factor_rank")
@@ -582,7 +570,7 @@ def _named_rows(cells, factors, name):
         shape,
     )
     rows = pd.Index(values_of(np.arange(len(ids)), ids), name=name)
-    return RowsByFactors(with_center(table), rows, factors, by_query, n_components)
+    return with_center(table), rows, factors, by_query, n_components
 
 
 # Groups of documents ------------------------------------------------------------------
@@ -625,7 +613,7 @@ def _groups_of_documents(cells, factors, n_groups, rng):
     )
     rows = pd.RangeIndex(1, n_found + 1, name="attractiveness")
     n_components, _ = factor_components(unit, factor, len(factors))
-    return RowsByFactors(with_center(table), rows, factors, by_query, n_components)
+    return with_center(table), rows, factors, by_query, n_components
 
 
 def _check_shown_apart(cells):

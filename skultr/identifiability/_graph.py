@@ -6,7 +6,7 @@ from functools import cached_property
 from html import escape
 from math import comb
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -589,7 +589,7 @@ def summary_lines(graph: Any, overlap: Any = None) -> list[str]:
         f"Identifiable: {factors} form one component, so that clicks determine the relevance of "
         f"all {_count(graph.n_documents, 'document')} up to one scale."
     )
-    if weak is not None and weak.share >= _NOTABLE:
+    if weak is not None and weak[-1] >= _NOTABLE:
         verdict = f"Identifiable, but barely: {factors} form one component with weak links."
     remedy = "To do: collect clicks on documents that are shown on both sides of weak links."
     return [verdict, *_bridges(graph), *_links(graph, weak), *[remedy] * (weak is not None)]
@@ -665,36 +665,29 @@ def _links(graph, weak):
     lines = ["Clicks are unknown: the standard errors of links are lower bounds."] * unknown
     if weak is None:
         return lines
-    names = graph._factor_names().take(weak.side[:MAX_NAMED])
-    who = f"The examination of {{{name_some(names, len(weak.side))}}} relative to the rest"
-    if np.isinf(weak.error):
+    side, error, n_factors, share = weak
+    names = graph._factor_names().take(side[:MAX_NAMED])
+    who = f"The examination of {{{name_some(names, len(side))}}} relative to the rest"
+    if np.isinf(error):
         lines.append(f"{who} is not known: no clicked document links them.")
     else:
-        lines.append(f"{who} is known only to a factor of {np.exp(1.96 * weak.error):.3g} (95 %).")
-    factors = _count(weak.n_factors, "factor")
+        lines.append(f"{who} is known only to a factor of {np.exp(1.96 * error):.3g} (95 %).")
+    factors = _count(n_factors, "factor")
     lines.append(
-        f"In all, {factors} ({100 * weak.share:.2g} % of impressions) can be compared with the "
+        f"In all, {factors} ({100 * share:.2g} % of impressions) can be compared with the "
         f"others only to a factor above {np.exp(1.96 * _BARELY):.2g}: see weak_links()."
     )
     return lines
 
 
 # Weak links ---------------------------------------------------------------------------
-class _Weak(NamedTuple):
-    """Factors behind weak links: the smaller side of the weakest one, and all outside the core."""
-
-    side: np.ndarray
-    error: float
-    n_factors: int
-    share: float
-
-
 def _is_small(graph):
     return graph.n_pairs <= _MAX_PAIRS and graph.n_factors <= MAX_EXACT
 
 
 def _weak_part(graph):
-    """Factors that are connected to the rest through weak links only, or None."""
+    """Smaller side of the weakest link, its standard error, and the number of factors and share of
+    impressions behind weak links; None without weak links."""
     if not _is_small(graph):
         return None
     a, b, variance, _ = graph._links()
@@ -707,12 +700,8 @@ def _weak_part(graph):
     impressions = np.bincount(graph.pairs.factor, graph.pairs.impressions)
     share = np.bincount(groups, impressions) / impressions.sum()
     core = int(np.argmax(share))
-    return _Weak(
-        side=min(one, other, key=len),
-        error=float(np.sqrt(variance[0])),
-        n_factors=int((groups != core).sum()),
-        share=1.0 - share[core],
-    )
+    side = min(one, other, key=len)
+    return side, float(np.sqrt(variance[0])), int((groups != core).sum()), 1.0 - share[core]
 
 
 def _count(n, noun):

@@ -6,10 +6,14 @@ when a display is drawn.
 """
 
 from ._axes import method_colors
-from ._comparison import ComparisonDisplay, DebiasednessDisplay
 from ._examination import ExaminationDisplay
 from ._identifiability import IdentifiabilityDisplay, RankDisplay
-from ._relevance import EmbeddingDisplay, RelevanceDisplay
+from ._relevance import (
+    ComparisonDisplay,
+    DebiasednessDisplay,
+    EmbeddingDisplay,
+    RelevanceDisplay,
+)
 
 __all__ = [
     "ComparisonDisplay",

@@ -296,9 +296,11 @@ def _shared_documents(pairs, n_factors):
 def _by_code(links, factors):
     """Links with the codes of their factors instead of their values."""
     values = factor_labels(factors, np.arange(len(factors))).tolist()
-    code = {value: i for i, value in enumerate(values)}
-    ends = ("factor_a", "factor_b")
-    return links.assign(**{name: [code[value] for value in links[name]] for name in ends})
+    codes = pd.Index(values, tupleize_cols=False)
+    return links.assign(
+        factor_a=codes.get_indexer(links["factor_a"]),
+        factor_b=codes.get_indexer(links["factor_b"]),
+    )
 
 
 def _bar_rows(components):
@@ -377,20 +379,19 @@ def _lay_out(sizes, caption):
         width, height = np.ptp(centers, axis=0) + sizes.max() + [0, caption]
         return max(width / 10, height / 6)
 
-    layouts = [_lay_in_rows(sizes, caption, width) for width in np.cumsum(sizes)]
+    numbers = np.arange(len(sizes))
+    layouts = [_in_rows(sizes, caption, np.array_split(numbers, n + 1)) for n in numbers]
     return min(layouts, key=waste)
 
 
-def _lay_in_rows(sizes, caption, width):
-    """Centers of squares in centered rows of at most the given width."""
-    centers, row, top = np.empty((len(sizes), 2)), [], 0.0
-    for i, size in enumerate([*sizes, np.inf]):
-        if row and sizes[row].sum() + size > width * 1.001:
-            edges = np.cumsum(sizes[row])
-            centers[row, 0] = edges - sizes[row] / 2 - edges[-1] / 2
-            centers[row, 1] = top - sizes[row].max() / 2
-            top, row = top - sizes[row].max() - caption, []
-        row.append(i)
+def _in_rows(sizes, caption, rows):
+    """Centers of squares in centered rows, each with a caption below."""
+    centers, top = np.empty((len(sizes), 2)), 0.0
+    for row in rows:
+        edges, height = np.cumsum(sizes[row]), sizes[row].max()
+        centers[row, 0] = edges - sizes[row] / 2 - edges[-1] / 2
+        centers[row, 1] = top - height / 2
+        top -= height + caption
     return centers
 
 

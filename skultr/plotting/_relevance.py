@@ -1,4 +1,4 @@
-"""Learned relevance of documents: against the true one, and as embeddings."""
+"""What models say of documents: their relevance, embeddings, and differences between models."""
 
 from __future__ import annotations
 
@@ -9,18 +9,41 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .._base._typing import ArrayLike, Column, Floats, Ints, Predictor, Table
+from .._base._typing import (
+    ArrayLike,
+    Column,
+    Floats,
+    Frame,
+    Ints,
+    Predictor,
+    RandomState,
+    Table,
+)
 from .._log._roles import read_role
+from ..metrics._click_scorers import annotated_documents
+from ..metrics._dependence import CMIPEstimator, cmip_score
 from ..metrics._scorers import model_and_input
-from ._axes import TRUTH, Display, factor_text, fitted_value, shades, write_cells
+from ._axes import (
+    TRUTH,
+    Display,
+    draw_legend,
+    factor_text,
+    fitted_value,
+    palette,
+    shades,
+    write_cells,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
+    from matplotlib.container import ErrorbarContainer
+    from matplotlib.lines import Line2D
     from matplotlib.text import Annotation
 
 #: Largest number of levels of relevance that a matrix is drawn for.
@@ -162,8 +185,9 @@ class RelevanceDisplay(Display):
         y_true, y_pred = _read_relevance("y_true", y_true), _read_relevance("y_pred", y_pred)
         check_consistent_length(y_true, y_pred)
         levels = _read_levels(levels, y_true)
-        matrix = np.zeros((len(levels), len(levels)), dtype=int)
-        np.add.at(matrix, (_nearest(levels, y_true), _nearest(levels, y_pred)), 1)
+        middle = (levels[1:] + levels[:-1]) / 2
+        true, estimated = (np.searchsorted(middle, values) for values in (y_true, y_pred))
+        matrix = confusion_matrix(true, estimated, labels=range(len(levels)))
         return cls(matrix, levels=levels).plot(ax, **plot_params)
 
     def plot(
@@ -195,11 +219,9 @@ class RelevanceDisplay(Display):
         if include_values:
             size = 9 if len(share) <= 8 else 6
             self.text_ = write_cells(self.ax_, self.im_, _percent, fontsize=size)
-        names = display_labels
-        if names is None:
-            names = [f"{level:.3g}" for level in self.levels]
-        for set_ticks in (self.ax_.set_xticks, self.ax_.set_yticks):
-            set_ticks(range(len(self.levels)), names)
+        names = [f"{level:.3g}" for level in self.levels]
+        for axis in (self.ax_.xaxis, self.ax_.yaxis):
+            axis.set_ticks(range(len(names)), names if display_labels is None else display_labels)
         self.ax_.set(xlabel="estimated relevance", ylabel="true relevance")
         return self
 
@@ -224,11 +246,9 @@ def _labels_of(estimator):
 
 def _read_relevance(name, values):
     values = column_or_1d(values, dtype=float)
-    bad = ~np.isfinite(values)
-    if bad.any() or not len(values):
-        found = (
-            f"{bad.sum()} of {len(values)} values missing or infinite" if len(values) else "none"
-        )
+    n_bad = len(values) - int(np.isfinite(values).sum())
+    if n_bad or not len(values):
+        found = f"{n_bad} of {len(values)} values missing or infinite"
         raise ValueError(f"{name} must hold the relevance of each document as a number; {found}.")
     return values
 
@@ -249,11 +269,6 @@ def _read_levels(levels, y_true):
             f"levels must be 1 to {_MAX_LEVELS} increasing numbers, got {levels.tolist()[:25]}."
         )
     return levels
-
-
-def _nearest(levels, values):
-    """Index of the level that is nearest to each value."""
-    return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
 
 
 #: Up to this number of values of relevance, each has a colour of its own.
@@ -371,8 +386,7 @@ class EmbeddingDisplay(Display):
             Grades; by default the column ``relevance`` of X.
         qid : array-like of shape (n_documents,), default=None
             Query ids; by default the column ``qid`` of X.
-        ax : matplotlib axes, default=None
-            As in :meth:`plot`.
+        {ax}
         cmap : str or matplotlib colormap, default="viridis"
             As in :meth:`plot`.
 
@@ -510,19 +524,15 @@ class EmbeddingDisplay(Display):
 
 def _colors(grades, cmap):
     """Colour map, norm and ticks; few grades have one colour each."""
-    from matplotlib import colormaps
-    from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
+    from matplotlib.colors import Normalize, from_levels_and_colors
 
-    cmap = colormaps.get_cmap(cmap)
     if not 1 < len(grades) <= _MAX_GRADES:
         return cmap, Normalize(grades[0], grades[-1]), None
     middle = (grades[1:] + grades[:-1]) / 2
     bounds = [2 * grades[0] - middle[0], *middle, 2 * grades[-1] - middle[-1]]
-    colors = ListedColormap(shades(cmap, len(grades), 1.0))
-    return colors, BoundaryNorm(bounds, len(grades)), grades
+    return (*from_levels_and_colors(bounds, shades(cmap, len(grades), 1.0)), grades)
 
 
-# Embeddings on axes that are determined -----------------------------------------------
 def _canonical(documents, factors, bases):
     """The embeddings in the coordinates of the class's Notes, with the same products."""
     documents, bases = np.asarray(documents, dtype=float), np.asarray(bases, dtype=float)
@@ -550,7 +560,6 @@ def _rotation(documents, first):
     return np.column_stack([first, across.T @ principal])
 
 
-# Input --------------------------------------------------------------------------------
 def _read_grades(X, relevance):
     relevance = read_role(X, "relevance", relevance)
     if relevance is None:
@@ -577,3 +586,313 @@ def _embedding_model(estimator, X):
         )
     check_is_fitted(model)
     return model, X
+
+
+# Models to choose from -----------------------------------------------------------------
+@dataclass(eq=False, repr=False)
+class ComparisonDisplay(Display):
+    """Differences between rankers on annotated queries.
+
+    Left: the mean difference of each comparison with its interval, filled where rankers differ
+    and hollow where the queries cannot tell. Right: the differences of all queries, from the
+    largest loss to the largest gain. Create it with :meth:`from_result`.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame of shape (n_comparisons, 14)
+    per_query : pandas.DataFrame of shape (n_queries, n_rankers)
+    metric : str
+        As in :class:`~skultr.evaluation.RankerComparison`.
+
+    Attributes
+    ----------
+    axes_ : ndarray of shape (2,) of matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+    intervals_ : list of matplotlib.container.ErrorbarContainer
+        One per comparison.
+    lines_ : list of matplotlib.lines.Line2D
+        The differences of all queries, one line per comparison.
+
+    See Also
+    --------
+    skultr.evaluation.compare_rankers : Makes the result.
+
+    Examples
+    --------
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.evaluation import compare_rankers
+    >>> from skultr.plotting import ComparisonDisplay
+    >>> X = make_ltr(n_queries=50, random_state=0)
+    >>> rankers = {"old": X["feature_000"], "new": X["feature_000"] + X["relevance"]}
+    >>> display = ComparisonDisplay.from_result(compare_rankers(rankers, X, random_state=0))
+    >>> [label.get_text() for label in display.axes_[0].get_yticklabels()]
+    ['new - old']
+    """
+
+    table: pd.DataFrame
+    per_query: pd.DataFrame
+    metric: str
+
+    @classmethod
+    def from_result(cls, result: Any, *, axes: Any = None) -> Self:
+        """Draw the result of a comparison.
+
+        Parameters
+        ----------
+        result : RankerComparison
+            The result of :func:`~skultr.evaluation.compare_rankers`.
+        {axes}
+
+        {display}
+
+        Raises
+        ------
+        TypeError
+            If it is not such a result.
+        """
+        if not hasattr(result, "table") or not hasattr(result, "per_query"):
+            raise TypeError(
+                f"result is a {type(result).__name__}; expected the result of compare_rankers."
+            )
+        return cls(result.table, result.per_query, result.metric).plot(axes)
+
+    def plot(self, axes: Any = None) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib axes, default=None
+            For the means and the queries; by default, axes of a new figure.
+
+        {display}
+        """
+        n_rows, ranks = len(self.table), np.arange(1, len(self.per_query) + 1)
+        self._open_two(axes, (10.0, 2.2 + 0.4 * n_rows), "the means and the queries")
+        left, right = self.axes_
+        self.intervals_: list[ErrorbarContainer] = []
+        self.lines_: list[Line2D] = []
+        for place, row in enumerate(self.table.itertuples()):
+            color, name = palette(n_rows)[place], f"{row.ranker} - {row.baseline}"
+            self.intervals_.append(_draw_interval(left, place, row, color))
+            difference = np.sort(self.per_query[row.ranker] - self.per_query[row.baseline])
+            style = {"color": color, "drawstyle": "steps-mid", "label": name}
+            self.lines_ += right.plot(ranks, difference, **style)
+        left.axvline(0, color="0.6", linewidth=0.8, zorder=0)
+        left.set_yticks(
+            range(n_rows), [line.get_label() for line in self.lines_], parse_math=False
+        )
+        left.set_ylim(n_rows - 0.5, -0.5)
+        left.set_xlabel(f"difference in {self.metric}, mean", parse_math=False)
+        right.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+        right.set_xlabel("queries, from the largest loss")
+        right.set_ylabel(f"difference in {self.metric}", parse_math=False)
+        draw_legend(right, self.lines_)
+        for ax in self.axes_:
+            ax.spines[["top", "right"]].set_visible(False)
+        return self
+
+
+def _draw_interval(ax: Axes, place: int, row: Any, color: Any) -> ErrorbarContainer:
+    error = None
+    if np.isfinite(row.lower):
+        error = [[row.difference - row.lower], [row.upper - row.difference]]
+    face = "white" if row.verdict == "cannot tell" else color
+    style = {"color": color, "markerfacecolor": face, "capsize": 3}
+    return ax.errorbar([row.difference], [place], xerr=error, fmt="o", **style)
+
+
+#: A line has at most so many points, and each is the mean of at least so many documents.
+_N_POINTS, _FEWEST = 8, 10
+
+
+@dataclass(eq=False, repr=False)
+class DebiasednessDisplay(Display):
+    """Scores of a model against the logged positions of the documents, by grade.
+
+    If a model is debiased, the cloud of each grade is flat: among documents of equal relevance,
+    the score does not depend on where production put them. Falling lines, or a large CMIP in
+    the title, show scores that copy the old ranking. Create it with :meth:`from_estimator` or
+    :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    documents : DataFrame
+        One row per document: ``score``, ``logged`` and ``grade``.
+    cmip : float
+        Conditional mutual information of ``score`` and ``logged`` given ``grade``.
+
+    {attributes}
+    points_ : dict of grade to matplotlib.collections.PathCollection
+        The documents of each grade.
+    lines_ : dict of grade to matplotlib.lines.Line2D
+        Mean score against logged position, for each grade with at least 20 documents.
+
+    See Also
+    --------
+    skultr.metrics.cmip_score : CMIP, with standard error and p-value.
+    skultr.metrics.CMIPScorer : CMIP as a scorer, for searches.
+
+    Notes
+    -----
+    Flat clouds do not imply a good model: random scores have them too. Check nDCG as well.
+
+    References
+    ----------
+    Deffayet, Hager, Renders and de Rijke (2023). An offline metric for the debiasedness of click
+    models. SIGIR. Figure 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skultr.plotting import DebiasednessDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> grade, logged = rng.integers(0, 3, 600), rng.uniform(1, 10, 600)
+    >>> display = DebiasednessDisplay.from_predictions(
+    ...     grade - logged, logged, grade, cmip_estimator="knn"
+    ... )
+    >>> display.cmip > 1
+    True
+    """
+
+    documents: pd.DataFrame
+    _: KW_ONLY
+    cmip: float
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Predictor,
+        X: Frame,
+        *,
+        logging: str | None = None,
+        cmip_estimator: CMIPEstimator = "classifier",
+        random_state: RandomState = 0,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
+        """Draw the scores of a fitted ranker or click model for the documents of a log.
+
+        Parameters
+        ----------
+        estimator : fitted ranker or click model
+            With a method ``predict(X)`` that returns one score per row.
+        X : frame of shape (n_rows, n_columns)
+            A click log with the roles ``qid``, ``position`` and ``relevance``, which may be
+            missing in some rows. Annotated documents (``doc``, or equal features in a query)
+            are drawn once, at their mean position weighted by the ``impressions`` of their rows,
+            as for :class:`~skultr.metrics.CMIPScorer`. Documents never shown are left out.
+        logging : str, default=None
+            Column of X with the score of the document by the logging policy, instead of its
+            position.
+        cmip_estimator : {"classifier", "knn", "published"}, default="classifier"
+            The ``estimator`` of :func:`skultr.metrics.cmip_score`.
+        random_state : int, RandomState instance or None, default=0
+            Seed of the estimate of CMIP.
+        {ax}
+        {plot_params}
+
+        {display}
+
+        Raises
+        ------
+        ValueError
+            If X lacks a role or the column, no shown document is annotated, or no two documents
+            share a grade.
+        """
+        if logging is not None:
+            plot_params.setdefault("logging_name", logging)
+        return cls.from_predictions(
+            *annotated_documents(cls.__name__, estimator, X, logging=logging),
+            cmip_estimator=cmip_estimator,
+            random_state=random_state,
+            ax=ax,
+            **plot_params,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_pred: Column,
+        y_logging: Column,
+        y_true: Column,
+        *,
+        cmip_estimator: CMIPEstimator = "classifier",
+        random_state: RandomState = 0,
+        ax: Axes | None = None,
+        **plot_params: Any,
+    ) -> Self:
+        """Draw scores of documents.
+
+        Parameters
+        ----------
+        y_pred : array-like of shape (n_documents,)
+            Scores of the model.
+        y_logging : array-like of shape (n_documents,)
+            Mean logged position of each document, or a score of the logging policy.
+        y_true : array-like of shape (n_documents,)
+            Grades of relevance.
+        cmip_estimator, random_state
+            As in :meth:`from_estimator`.
+        {ax}
+        {plot_params}
+
+        {display}
+
+        Raises
+        ------
+        ValueError
+            For the same reasons as :func:`skultr.metrics.cmip_score`.
+        """
+        cmip = cmip_score(
+            y_pred, y_logging, y_true, estimator=cmip_estimator, random_state=random_state
+        )
+        columns = map(np.asarray, (y_pred, y_logging, y_true))
+        documents = pd.DataFrame(dict(zip(("score", "logged", "grade"), columns, strict=True)))
+        return cls(documents, cmip=cmip).plot(ax, **plot_params)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        name: str | None = None,
+        logging_name: str = "mean logged position",
+        cmap: str | Colormap = "viridis",
+        s: float = 9,
+        alpha: float = 0.35,
+    ) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        {ax}
+        name : str, default=None
+            Name of the model, for the title.
+        logging_name : str, default="mean logged position"
+            Label of the horizontal axis.
+        cmap : str or matplotlib colormap, default="viridis"
+            Colours of the grades.
+        s, alpha : float
+            Size and opacity of the documents.
+
+        {display}
+        """
+        self._open(ax, (5.2, 4.2))
+        by_grade = self.documents.groupby("grade")[["logged", "score"]]
+        self.points_: dict[Any, PathCollection] = {}
+        self.lines_: dict[Any, Line2D] = {}
+        # The best grade is drawn last, on top.
+        for (grade, rows), color in zip(by_grade, shades(cmap, len(by_grade), 0.9), strict=True):
+            x, y = rows.to_numpy().T
+            self.points_[grade] = self.ax_.scatter(x, y, s, [color], alpha=alpha, linewidths=0)
+            if len(x) >= 2 * _FEWEST:
+                order, n_points = np.argsort(x, kind="stable"), min(_N_POINTS, len(x) // _FEWEST)
+                groups = np.array_split(order, n_points)
+                means = [[values[group].mean() for group in groups] for values in (x, y)]
+                style = {"color": color, "lw": 2.2, "label": f"grade {grade:g}"}
+                (self.lines_[grade],) = self.ax_.plot(*means, **style)
+        title = f"CMIP = {self.cmip:.2f}"
+        self.ax_.set_title(f"{name}: {title}" if name else title)
+        self.ax_.set(xlabel=logging_name, ylabel="score of the model")
+        if self.lines_:
+            self.ax_.legend(frameon=False, fontsize="small")
+        return self

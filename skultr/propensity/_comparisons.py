@@ -17,13 +17,12 @@ from itertools import islice
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import minimize
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, gammaln, polygamma, xlogy
 
 from .._log._segments import TINY, encode
-from .._models._solve import gram, maximise, warn_unless_converged
+from .._models._solve import gram, maximise, minimised, warn_unless_converged
 
 #: Least effective number of documents for which the sandwich formula is used.
 _LEAST_DOCS = 30
@@ -94,11 +93,11 @@ class Comparisons:
         """Weighted clicks C_kl under factor k against factor l, summed over documents."""
         return self._sums(self.weight * self.clicks)
 
-    def mean_weight(self):
-        """Mean weight of a click per comparison; 0 for pairs that no document compares."""
-        shown = self._sums(self.impressions)
-        weight = self._sums(self.weight * self.impressions)
-        return np.divide(weight, shown, out=np.zeros_like(shown), where=shown > 0)
+    def exposure(self):
+        """Impressions under factor k of documents that l shares, and those times the weight of a
+        click, shape (n_groups, 2, n_bias, n_bias)."""
+        weighted = self._sums(self.weight * self.impressions)
+        return np.stack([self._sums(self.impressions), weighted], axis=1)
 
     def effective_docs(self):
         """Effective number of documents per factor, (Σ c)² / Σ c² over their clicks c."""
@@ -169,15 +168,15 @@ class Curves:
         return np.where(np.isnan(self.log_examination), np.nan, np.sqrt(np.maximum(noise, 0.0)))
 
 
-def solve(totals, method, weight):
+def solve(totals, method, exposure):
     r"""Maximum-likelihood examination curves of a batch of tournaments.
 
     The likelihood is that of :math:`P(\text{a click of the pair } k, l \text{ fell on } k) =
     o_k / (o_k + o_l)`.
     """
-    first = first_compared(weight)
+    first = first_compared(exposure)
     clicks = np.where(_compared(totals, method, first), totals, 0.0)
-    added = _half_clicks(clicks, weight)
+    added = _half_clicks(clicks, exposure)
     clicks = clicks + added
     component = _components(clicks, "weak")
     b = penalised_curves(clicks, _anchors(clicks)).at
@@ -209,9 +208,9 @@ def _cells_together(doc, group):
 
 
 # Solving --------------------------------------------------------------------------------
-def first_compared(weight):
+def first_compared(exposure):
     """The first factor that is compared with another in any group: the common reference."""
-    return int((weight > 0).any(axis=(0, 2)).argmax())
+    return int((exposure[:, 0] > 0).any(axis=(0, 2)).argmax())
 
 
 def _compared(totals, method, first):
@@ -232,12 +231,12 @@ def _compared(totals, method, first):
     return link | link.transpose(0, 2, 1)
 
 
-def _half_clicks(clicks, weight):
+def _half_clicks(clicks, exposure):
     """Half a click per factor whose maximum-likelihood ratio to others would be 0 or infinite.
 
     That happens if one side of a comparison has no click and no chain of other comparisons bounds
-    the ratio (Ford 1957); bounded ratios are not changed. The half click is divided among the
-    comparisons in proportion to the clicks of the other sides.
+    the ratio (Ford 1957); bounded ratios are not changed. As any click, half a click counts in
+    all comparisons of its document: in each as often as documents of the factor are in it.
     """
     added = np.zeros_like(clicks)
     other = clicks.transpose(0, 2, 1)
@@ -246,9 +245,8 @@ def _half_clicks(clicks, weight):
         component = _components(clicks[unbounded], "strong")
         apart = component[:, :, None] != component[:, None, :]
         zero = apart & (clicks[unbounded] == 0) & (other[unbounded] > 0)
-        share = np.where(zero, other[unbounded], 0.0)
-        share /= np.maximum(share.sum(axis=2, keepdims=True), TINY)
-        added[unbounded] = 0.5 * share * weight[unbounded % len(weight)]
+        shown, weighted = exposure[unbounded % len(exposure)].swapaxes(0, 1) * zero
+        added[unbounded] = 0.5 * weighted / np.maximum(shown.max(axis=2, keepdims=True), TINY)
     return added
 
 
@@ -352,7 +350,7 @@ _MOST_USERS = 2_000
 _PRIOR_MEAN, _PRIOR_SPREAD = np.log([0.5**2, 0.3**2]), 2.0
 _LEAST, _LARGEST = np.log(0.01**2), np.log(3.0**2)
 _GRID = [np.log([tau**2, sigma**2]) for tau in (0.05, 0.25, 1.0) for sigma in (0.05, 0.25, 1.0)]
-_MOST_TRIALS, _MOST_ROUNDS = 30, 20
+_MOST_TRIALS, _MOST_ROUNDS = 200, 20
 
 
 def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
@@ -380,7 +378,7 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
     center, center_error = np.nan_to_num(common), np.nan_to_num(common_error)
     clicks = _independent_clicks(comparisons, totals, center)
     # Curves are relative to the first factor, which is fixed.
-    first = first_compared(comparisons.mean_weight())
+    first = first_compared(comparisons.exposure())
     free = ~unknown & (np.arange(len(common)) != first)
     fall = np.where(free, center - center[first], 0.0)
     n_clicks = clicks.sum(axis=(1, 2))
@@ -430,9 +428,10 @@ def _estimated_covariance(clicks, share, center, fall, free):
         return penalty - weight @ (found.value - 0.5 * width)
 
     start = min(_GRID, key=loss)
-    found = minimize(
+    found = minimised(
         loss,
         start,
+        "How much users differ",
         method="Nelder-Mead",
         bounds=[(_LEAST, _LARGEST)] * 2,
         options={
@@ -442,7 +441,7 @@ def _estimated_covariance(clicks, share, center, fall, free):
             "fatol": 0.01,
         },
     )
-    return _covariance(np.exp(found.x), fall, free)
+    return _covariance(np.exp(found), fall, free)
 
 
 def _median(common, covariance, share):
@@ -578,8 +577,9 @@ def _estimated_shape(clicks, expected, bias, center):
         return 0.5 * prior.sum() - weight @ likelihood
 
     start = 2 * np.log([_SIGMA, _TAU])
-    found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01})
-    return _shape(found.x, center)
+    options = {"xatol": 0.01, "fatol": 0.01}
+    found = minimised(loss, start, "How much users differ", method="Nelder-Mead", options=options)
+    return _shape(found, center)
 
 
 def _shape(log_variances, center):

@@ -204,9 +204,6 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         contexts = contexts if self.context is None else self._names()
         return ["bias" if "bias" in names else "position", *contexts]
 
-    def _n_subtasks(self):
-        return super()._n_subtasks() * (1 + self.n_bootstrap)
-
     # Fitting ------------------------------------------------------------------------------
     def _fit(self, X, y, sample_weight, roles):
         values = self._read_contexts(X, reset=True)
@@ -220,7 +217,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         self._reference = _reference_component(of_all)
         of_cell = cells.factors.user[cells.factor]
         mean = np.average(contexts[of_cell], axis=0, weights=cells.weight)[None]
-        root = self._init_callback_context(max_subtasks=self._n_subtasks())
+        root = self._init_callback_context(max_subtasks=None)
         root.call_on_fit_task_begin(estimator=self, X=X, y=y)
         task = FitTask(root, X, y)
 

@@ -30,8 +30,9 @@ from ._propensity import LEAST, QUANTILE, BasePropensity
 
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = ("n_features_in_", "feature_names_in_", "_click_column", "_has_bias")
-#: With fewer documents, the spread over resamples of them underestimates the error.
-_LEAST_DOCS = 100
+#: With fewer documents, or fewer clicks of a factor, the spread over resamples underestimates the
+#: error: a factor without a click has none in any resample.
+_LEAST_DOCS, _LEAST_CLICKS = 100, 10
 #: With fewer queries, documents are resampled instead.
 _LEAST_QUERIES = 30
 
@@ -353,8 +354,8 @@ def _spread(drawn):
 def _where_resamples_suffice(drawn, analytic, cells):
     """Errors by resampling, or by formula for factors of too few queries (or documents)."""
     if cells.factors.user is None:
-        few = cells.n_docs < _LEAST_DOCS
-        return np.fmax(drawn, analytic) if few else drawn
+        few = (cells.n_docs < _LEAST_DOCS) | (cells.clicks_of_factors < _LEAST_CLICKS)
+        return np.where(few, np.fmax(drawn, analytic), drawn)
     n_queries = int(cells.doc_query.max()) + 1
     seen = np.unique(pair_codes(cells.factor, cells.doc_query[cells.doc], n_queries))
     seen = np.bincount(seen // n_queries, minlength=len(cells.factors))

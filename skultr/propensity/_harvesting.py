@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats, Ints
@@ -49,7 +50,7 @@ class _PairwisePropensity(CurvePropensity):
     def _estimate(self, cells):
         if self._compares_pairs(cells):
             comparisons = Comparisons.of(cells, self.variant)
-            curves = solve(comparisons.totals(), self.method, comparisons.mean_weight())
+            curves = solve(comparisons.totals(), self.method, comparisons.exposure())
             found = curves.log_examination, curves.standard_error(comparisons)
             estimate = Estimate(*(comparisons.of_factors(values)[0] for values in found))
         else:
@@ -83,8 +84,8 @@ class _PairwisePropensity(CurvePropensity):
             return super()._drawn(cells, estimate)
         comparisons = Comparisons.of(cells, self.variant)
         drawn = comparisons.resampled(*resamples(cells, n_resamples, self.random_state))
-        weight = comparisons.mean_weight()
-        curves = [solve(totals, self.method, weight).log_examination for totals in drawn]
+        exposure = comparisons.exposure()
+        curves = [solve(totals, self.method, exposure).log_examination for totals in drawn]
         return comparisons.of_factors(np.concatenate(curves))
 
     def _with_errors(self, cells, estimate):
@@ -376,7 +377,8 @@ class InterventionHarvesting(_PairwisePropensity):
     the estimate is as precise. Above 1,500, standard errors are those of a factor if the others
     were known, which is too little where each factor is linked to few others.
 
-    A factor without any click gets half a click, with a warning. The rankers must not have been
+    A factor without any click gets half a click, with a warning; with fewer than ten, the larger
+    of both errors counts, of resamples and of the formula. The rankers must not have been
     trained on clicks of the sessions in the log; in an A/B test they are not.
 
     References
@@ -659,8 +661,13 @@ def sessions_for(model: SwapModel, moves: Floats, half_width: float) -> float:
     for _ in range(25):
         reached = model.precision(moves, sessions).promised.max()
         if abs(reached / half_width - 1) < 0.002 or not 1 <= sessions < 1e12:
-            break
+            return sessions
         sessions *= (reached / half_width) ** 2
+    warn_user(
+        f"The sessions of a plan did not converge in 25 steps: {sessions:.3g} reach a half-width "
+        f"of about {reached:.2g}, where {half_width:.2g} was asked for. Ask for another one.",
+        ConvergenceWarning,
+    )
     return sessions
 
 
@@ -690,6 +697,7 @@ def cheapest_shares(
             "jac": lambda x, limit=limit: -variance(x)[1] / limit[:, None],
         }
         once = {"type": "ineq", "fun": lambda x: 1 - x.sum(), "jac": lambda x: -np.ones(len(x))}
+        # Where it stops early, the shares are judged below all the same.
         found = minimize(
             lambda x: cost @ x,
             x,

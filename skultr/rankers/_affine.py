@@ -209,9 +209,6 @@ class AffineRanker(NeuralEstimator, BaseRanker):
             if self.loss == "softmax":
                 self._fit_ranking(training, task)
 
-    def _n_subtasks(self) -> int:
-        return super()._n_subtasks() * (2 if self.loss == "softmax" else 1)
-
     @property
     def _gives_probabilities(self):
         return self.loss == "likelihood"
@@ -239,13 +236,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         self.examination_ = examination_table(log, alpha[log.bias])
         counts = self.examination_[["impressions", "clicks"]]
         self.trust_ = pd.DataFrame({"alpha": alpha, "beta": low}, index=counts.index).join(counts)
-        self._warn_if_only_trust(log, relevance)
-
-    def _warn_if_only_trust(self, log, relevance):
         weight, clicks = log.weight, log.clicks.sum()
-        alpha = self.trust_["alpha"].to_numpy()[log.bias]
         moved = weight @ (  # expected clicks that deviations of relevance from its mean move
-            alpha * np.abs(relevance - np.average(relevance, weights=weight))
+            alpha[log.bias] * np.abs(relevance - np.average(relevance, weights=weight))
         )
         if 0 < clicks < weight.sum() and moved < _LEAST_EFFECT * clicks:
             warn_user(
@@ -259,11 +252,10 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     def _fit_ranking(self, log, task):
         relevance = self._relevance(log.features)[log.version]
         labels = self._labels(log, relevance)
-        # The sum of debiased clicks may be 0 or negative; that of modelled clicks is positive.
-        unit = log.weight * relevance
-        module = ListScores(self._network(log.features))
+        # Their sum may be 0 or negative; that of modelled clicks is positive.
         lists = log.comparable()
-        loss = ListLoss(softmax_loss, loss_scale(lists, unit))
+        loss = ListLoss(softmax_loss, loss_scale(lists, log.weight * relevance))
+        module = ListScores(self._network(log.features))
         self._train(module, loss, lists, labels, click_only=False, task=task)
 
     def _labels(self, log, relevance):

@@ -31,6 +31,7 @@ from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._source import label_table
 from ._propensity_ranker import PropensityRanker
 from ._tobit import (
+    GAMMAS,
     SelectedRows,
     TobitModel,
     find_candidates,
@@ -341,9 +342,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
                 "'listwise'. Set loss='pointwise' or loss='pairwise'."
             )
 
-    def _n_subtasks(self) -> int:
-        return 0 if self._is_newton() else super()._n_subtasks()
-
     def _fit(self, log, task):
         clicks = self._debiased_clicks(log)
         self.labels_ = label_table(log, clicks)
@@ -417,7 +415,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         profile = profile_gamma(rows, model, chance)
         self.gamma_, self.gamma_interval_ = profile.gamma, profile.interval
         self.gamma_profile_ = pd.DataFrame(
-            {"log_likelihood": profile.curve[:, 1]}, pd.Index(profile.curve[:, 0], name="gamma")
+            {"log_likelihood": profile.curve}, pd.Index(GAMMAS, name="gamma")
         )
         if not profile.is_known:
             low, high = profile.interval

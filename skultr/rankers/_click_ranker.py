@@ -54,7 +54,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     #: Correction of the training that was the last, with its examination; None if the network
     #: learned examination too.
     _correction, _log_examination = None, None
-    _learns_factors = _learns_examination = True
+    _learns_examination = True
     #: Step size of the examination logits of a network; None: regression-EM.
     _examination_learning_rate = None
 
@@ -72,7 +72,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             self._fit_network(clicks, task)
         else:
             network = None if self.examination == "table" else self._fit_network(clicks, task)
-            stopped = network is not None and self.n_iter_ < super()._n_subtasks()
+            stopped = network is not None and self.n_iter_ < self.net_.max_epochs
             curve = final_curve(clicks, network, is_converged=stopped)
             # A refit on the network's own curve would only add noise.
             if curve.is_compared or clicks is not log:
@@ -80,14 +80,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             self.examination_ = curve.table
             if curve.comparison is not None:
                 self.examination_comparison_ = curve.comparison
-
-    def _n_subtasks(self) -> int:
-        if self.relevance == "embedding":
-            return 0
-        n_refits = len(corrections("offset", "auto"))
-        n_trainings = {"network": 1, "table": n_refits, "auto": 1 + n_refits}
-        with_curve = self.examination == "network" and self._click_log is not None
-        return super()._n_subtasks() * n_trainings["auto" if with_curve else self.examination]
 
     def predict(self, X: Table, *, qid: Column | None = None, doc: Column | None = None) -> Floats:
         """Relevance scores; a higher one is more relevant, within one query.
@@ -169,16 +161,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         return "network" if self.relevance == "network" else "counts"
 
     @property
-    def _validates(self) -> bool:
-        return self.relevance == "network" and self.early_stopping
-
-    @property
     def _needs_features(self) -> bool:
         return self.relevance == "network"
-
-    @property
-    def _reads_cells(self) -> bool:
-        return self.relevance == "embedding"
 
     # The network -----------------------------------------------------------------------
     def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
@@ -272,7 +256,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 for of_rows in (of_outcome.clicks, examined)
             )
             relevance = np.where(np.isnan(relevance), np.nan, total / np.maximum(examined, TINY))
-        self._remember_documents(log, relevance)
+        known = ~np.isnan(relevance)
+        self._documents = KnownDocuments.of_log(log, known)
+        self.relevance_ = pd.Series(relevance[known], self._documents.index, name="relevance")
         self.link_, self._bias_values = fit.link, log.bias_values
         self._factor_logits = fit.factor_logits
         weight = cells.weight_of_factors
@@ -294,11 +280,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _random_examination(self, random, n_factors):
         return random.uniform(size=n_factors)
-
-    def _remember_documents(self, log, relevance):
-        known = ~np.isnan(relevance)
-        self._documents = KnownDocuments.of_log(log, known)
-        self.relevance_ = pd.Series(relevance[known], self._documents.index, name="relevance")
 
     def _relevance_of(self, X, qid, doc):
         by_features = self._documents.ids is None
@@ -365,7 +346,15 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     """Examination by comparisons within documents, and by a network where the log has none."""
     table = table_curve(log)
     if network is None:
-        _refuse_unconnected(table, log)
+        if not table.is_connected:
+            raise NotIdentifiableError(
+                "examination='table', but no clicked document connects all "
+                f"{len(log.bias_values)} bias factors: they fall into "
+                f"{len(np.unique(table.component))} components, which comparisons within "
+                "documents leave open. Serve some documents at several positions, as "
+                "IdentifiabilityRepair plans it, or use examination='auto', which asks the "
+                "network there."
+            )
         found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
         result = examination_table(log, np.exp(found)[log.bias], table.fit.standard_error(0))
         return FinalCurve(found, result, None, True, True)
@@ -378,7 +367,11 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     found = np.round(found, _DIGITS)
     shown = np.where(known, found, np.nan)
     # The network learned from the clicks of the table: its agreement with it is no evidence.
-    error = np.maximum(combined.standard_error, _counting_error(log))
+    # Its errors are at least those of counting, relative to the first factor.
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
+    variance = 1 / np.maximum(clicks, 0.5)
+    counting = np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
+    error = np.maximum(combined.standard_error, counting)
     result = examination_table(log, np.exp(shown)[log.bias], error)
     on_one_scale = table.component == table.component[0]
     comparison = pd.DataFrame(
@@ -394,29 +387,10 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
     return FinalCurve(found, result, comparison, table.is_connected, is_compared)
 
 
-def _counting_error(log):
-    """Standard error of log examination relative to the first factor, if relevance were known."""
-    clicks = np.bincount(log.bias, log.clicks, minlength=len(log.bias_values))
-    variance = 1 / np.maximum(clicks, 0.5)
-    return np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
-
-
 def _relative(log_examination):
     """Examination relative to the first known factor."""
     known = log_examination[np.isfinite(log_examination)]
     return np.exp(log_examination - known[0])
-
-
-def _refuse_unconnected(table, log):
-    if table.is_connected:
-        return
-    n_components = len(np.unique(table.component))
-    raise NotIdentifiableError(
-        f"examination='table', but no clicked document connects all {len(log.bias_values)} bias "
-        f"factors: they fall into {n_components} components, which comparisons within documents "
-        "leave open. Serve some documents at several positions, as IdentifiabilityRepair plans "
-        "it, or use examination='auto', which asks the network there."
-    )
 
 
 def _warn_if_confounded(log, table: TableCurve, network):

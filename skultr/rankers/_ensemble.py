@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,11 +19,10 @@ from .._base._sklearn import Interval, seeded_clone
 from .._base._typing import ArrayLike, Bools, Column, Estimator, Floats, Ints, RandomState, Table
 from .._log import _faults
 from .._log._cells import examination_table
-from .._log._clicklog import ClickLog
 from .._log._roles import read_role
 from .._log._segments import TINY, encode, equal_rows, hash_columns, pair_codes, rank_in_segment
-from .._models._solve import GroupedLogit
 from .._models._table_curve import table_curve
+from .._torch._joint import ExplainedClicks
 from ..exceptions import (
     ClickDataWarning,
     NotIdentifiableWarning,
@@ -41,6 +40,7 @@ from ._members import (
     fit_members,
     fitted_elsewhere,
     scores_of,
+    standardized,
 )
 from ._propensity_ranker import TakesPropensities
 from ._ranker import fit_to_log
@@ -325,10 +325,6 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def _uses_propensities(self):
         return self.propensity is not None
 
-    @property
-    def _tells_users_apart(self) -> bool:
-        return self._reads_users or self._uses_propensities
-
     def _members(self):
         if self.estimators is None:
             return [
@@ -393,9 +389,10 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             weights = given_weights(np.ones(len(names)))
         else:
             weights = held_out.weights(np.flatnonzero(production))
-        columns = {"weight": weights.value, "standard_error": weights.standard_error}
-        columns["loss"] = np.nan if held_out is None else held_out.losses()
-        self.weights_ = pd.DataFrame(columns, index=pd.Index(names, name="member"))
+        self.weights_ = pd.DataFrame(
+            dict(zip(["weight", "standard_error"], weights, strict=True)),
+            index=pd.Index(names, name="member"),
+        ).assign(loss=np.nan if held_out is None else held_out.losses())
 
     def _held_out(self, log, members, random):
         """Clicks and cross-fitted scores; None if too few queries have clicks."""
@@ -425,7 +422,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             place = np.searchsorted(candidates, key)
             served = np.bincount(place, log.production) / np.bincount(place)
             columns.append(standardized(served, query, 1e-12))
-        return HeldOut.of_log(log, candidates, np.column_stack(columns))
+        return HeldOut(log, np.column_stack(columns))
 
     def _warn_about_curve(self, log, naive):
         n = len(log.bias_values)
@@ -469,7 +466,12 @@ def _is_precise(table, log):
 def _parts_of_queries(log, n_parts, random):
     """Part of each query, with as many queries with clicks in each; None if these are few."""
     clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
-    order = np.argsort(_content_of_queries(log), kind="stable")[random.permutation(len(clicked))]
+    # A hash of what each query showed where, so that parts do not depend on ids.
+    vector = equal_rows(log.features)[0]
+    content = np.zeros(len(clicked), dtype=np.uint64)
+    for rows in log.chunks():
+        np.add.at(content, rows.query, hash_columns([vector[rows.version], rows.position]))
+    order = np.argsort(content, kind="stable")[random.permutation(len(clicked))]
     if clicked.sum() < max(_LEAST_QUERIES, n_parts):
         warn_user(
             f"Found {int(clicked.sum())} queries with clicks, too few to learn the weights of the "
@@ -484,88 +486,51 @@ def _parts_of_queries(log, n_parts, random):
     return part
 
 
-def _content_of_queries(log):
-    """A hash of what each query showed where, so that parts do not depend on ids."""
-    vector = equal_rows(log.features)[0]
-    content = np.zeros(len(log.query_ids), dtype=np.uint64)
-    for part in log.chunks():
-        np.add.at(content, part.query, hash_columns([vector[part.version], part.position]))
-    return content
-
-
 #: Strengths of the pull towards equal weights, in units of the log-likelihood per click.
 _STRENGTHS = (*10.0 ** np.arange(1.5, -3.1, -0.5), 0.0)
 #: Queries with more candidates than this multiple of the documents shown are only reranked.
 _MANY = 3
 
 
-class Weights(NamedTuple):
-    """Weights of members that sum to 1, and their standard errors."""
-
-    value: Floats  # (n_members,)
-    standard_error: Floats  # (n_members,)
-
-
-@dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Clicks of a log, and scores of members for it, that are standardised within queries."""
+    """Clicks of a log, and scores of members for it, that are standardised within queries.
 
-    scores: NDArray[np.float64]  # (n_candidates, n_members), of pairs of query and version
-    candidate: Ints  # (n_used,), of each row of a list with a click
-    bias: Ints  # (n_used,)
-    n_factors: int
-    offset: Floats  # (n_used,)
-    query: Ints  # (n_lists,)
-    choice: GroupedLogit  # of used rows
+    The scores, (n_candidates, n_members), are those of the pairs :func:`candidates_of` the log.
+    Weights are pairs: values that sum to 1, and their standard errors, each (n_members,).
+    """
 
-    @classmethod
-    def of_log(cls, log: ClickLog, candidates: Ints, scores: NDArray[np.float64]) -> HeldOut:
-        """The clicks of a log, and members' scores of the pairs :func:`candidates_of` it."""
-        choice = GroupedLogit.of_log(log)
-        rows = choice.rows
-        return cls(
-            scores,
-            np.searchsorted(
-                candidates, pair_codes(log.query[rows], log.version[rows], log.n_versions)
-            ).astype(np.int32),
-            log.bias[rows],
-            len(log.bias_values),
-            np.log(log.propensity[rows]),
-            log.query[rows[choice.starts]],
-            replace(choice, rows=slice(None)),
-        )
+    def __init__(self, log: ClickLog, scores: NDArray[np.float64]) -> None:
+        self.scores = scores
+        self.clicks = ExplainedClicks(log)
+        self.choice = self.clicks.choice
+        key = pair_codes(log.query, log.version, log.n_versions)
+        self.place = np.searchsorted(candidates_of(log), key)  # (n_rows,)
+        self.bias, self.n_factors = log.bias, len(log.bias_values)
 
     def losses(self) -> Floats:
         """Loss of each member alone, with its best weight: nats per click, shape (n_members,)."""
-        return np.array(
-            [
-                self.choice.loss((column @ self._best(column))[self.candidate] + self.offset)
-                for column in np.hsplit(self.scores, self.scores.shape[1])
-            ]
-        )
+        columns = np.hsplit(self.scores, self.scores.shape[1])
+        return np.array([self._losses(column @ self._best(column)).sum() for column in columns])
 
-    def weights(self, bounded: Ints) -> Weights:
+    def weights(self, bounded: Ints) -> tuple[Floats, Floats]:
         r"""The weights nearest to equal ones that the clicks do not refute.
 
         Along a path from equal weights to the most likely ones, the first whose loss is within
         one standard error of the loss at the end; the error is that of the difference, over
         queries.
         """
-        n = self.scores.shape[1]
+        n, n_clicks = self.scores.shape[1], self.choice.n_clicks
         scale = float(self._best(self.scores.sum(axis=1, keepdims=True))[0])
         path = [(np.eye(n), np.full(n, scale), np.inf)]
-        path += [(*self._bounded(scale, s * self.choice.n_clicks, bounded), s) for s in _STRENGTHS]
-        map_, point, _ = path[-1]
-        end, end_losses = map_ @ point, self._query_losses(map_ @ point)
-        if not end.sum() > TINY:
+        path += [(*self._bounded(scale, s * n_clicks, bounded), s * n_clicks) for s in _STRENGTHS]
+        losses = [self._losses(self.scores @ (map_ @ point)) for map_, point, _ in path]
+        behind = [each - losses[-1] for each in losses]
+        near = [each.sum() <= np.sqrt(len(each)) * each.std() for each in behind]
+        map_, point, strength = path[near.index(True)]
+        is_confirmed = (path[-1][0] @ path[-1][1]).sum() > TINY and point.sum() > TINY
+        if np.isinf(strength) or not is_confirmed:
             return given_weights(np.ones(n))
-        for map_, point, strength in path:  # noqa: B007
-            behind = self._query_losses(map_ @ point) - end_losses
-            if behind.sum() <= np.sqrt(len(behind)) * behind.std():
-                break
-        if np.isinf(strength) or not point.sum() > TINY:
-            return given_weights(np.ones(n))
-        return self._with_errors(map_, point, strength * self.choice.n_clicks)
+        return self._with_errors(map_, point, strength)
 
     def evidence(self, members: Ints) -> float:
         r"""How firmly held-out clicks confirm the mean score of members, within positions.
@@ -574,24 +539,28 @@ class HeldOut:
         free effect :math:`h` for each bias factor. Whatever examination may be, it is in
         :math:`h`, so that a wrong curve can neither feign nor hide evidence.
         """
-        choice, factor, n = self.choice, self.bias, self.n_factors
-        free = choice.likeliest_examination(np.zeros(len(factor)), factor, np.zeros(n))
-        share = choice.shares(np.nan_to_num(free)[factor])
+        choice, n = self.choice, self.n_factors
+        nothing = np.zeros(len(self.bias))
+        free = choice.likeliest_examination(nothing, self.bias, np.zeros(n))
+        share, factor = choice.shares(np.nan_to_num(free)[self.bias]), self.bias[choice.rows]
         expected = choice.expected(share)
-        score = self.scores[:, members].mean(axis=1)[self.candidate]
+        score = self.scores[:, members].mean(axis=1)[self.place[choice.rows]]
         score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
         # Information of the effects, and between them and the score; then the score's residual.
         information = choice.information(share, factor, n)
-        shared = np.bincount(factor, expected * score, minlength=n)
-        slope, _ = cg(information, shared, rtol=1e-8)
-        slope_of_list = information.coupling @ slope
-        residual = score - slope[factor] + slope_of_list[choice.list_]
-        by_query = self._by_query(residual * (choice.clicks - expected))
+        slope, _ = cg(information, np.bincount(factor, expected * score, n), rtol=1e-8)
+        residual = score - slope[factor] + (information.coupling @ slope)[choice.list_]
+        by_query = self.clicks.by_query(residual * (choice.clicks - expected))
         return float(by_query.sum() / max(np.sqrt(by_query @ by_query), TINY))
 
     def _best(self, scores, **pull):
         """The likeliest weights of the columns of scores."""
-        return self.choice.best_weights(scores, self.offset, place=self.candidate, **pull)
+        place = self.place[self.choice.rows]
+        return self.choice.best_weights(scores, self.clicks.log_examination, place=place, **pull)
+
+    def _losses(self, score):
+        """Loss of each query with a click, given a score of each candidate."""
+        return self.clicks.losses(score[self.place] + self.clicks.log_examination)
 
     def _bounded(self, scale, strength, bounded):
         """The likeliest weights as map and point, with the bound on some members."""
@@ -607,32 +576,23 @@ class HeldOut:
             point = self._best(self.scores @ map_, **pull)
         return map_, point
 
-    def _query_losses(self, weights):
-        """Loss of each query with a click."""
-        losses = self.choice.list_losses((self.scores @ weights)[self.candidate] + self.offset)
-        return _sums(self.query, losses)
-
     def _with_errors(self, map_, point, strength):
         weights = map_ @ point
-        choice = self.choice
+        choice, place = self.choice, self.place[self.choice.rows]
         used = map_[:, point > 0]
         scores = self.scores @ used
-        share = choice.shares((self.scores @ weights)[self.candidate] + self.offset)
+        share = choice.shares((self.scores @ weights)[self.place] + self.clicks.log_examination)
         surplus = choice.clicks - choice.expected(share)
-        hessian = scores.T @ (choice.information(share, self.candidate, len(scores)) @ scores)
-        columns = scores[self.candidate].T
-        gradient = np.column_stack([self._by_query(surplus * each) for each in columns])
+        hessian = scores.T @ (choice.information(share, place, len(scores)) @ scores)
+        columns = scores[place].T
+        gradient = np.column_stack([self.clicks.by_query(surplus * each) for each in columns])
         inverse = np.linalg.pinv(hessian + strength * np.eye(len(hessian)))
         # Of weights that sum to 1, by the delta method.
         total = weights.sum()
         to_share = used / total - np.outer(weights, used.sum(axis=0)) / total**2
         covariance = to_share @ inverse @ (gradient.T @ gradient) @ inverse @ to_share.T
         error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        return Weights(weights / total, np.where(weights > 0, error, np.nan))
-
-    def _by_query(self, values):
-        """Sums over the used rows of each query."""
-        return _sums(self.query, np.add.reduceat(values, self.choice.starts))
+        return weights / total, np.where(weights > 0, error, np.nan)
 
 
 def candidates_of(log: ClickLog) -> Ints:
@@ -640,24 +600,9 @@ def candidates_of(log: ClickLog) -> Ints:
     return np.unique(pair_codes(log.query, log.version, log.n_versions))
 
 
-def given_weights(share: NDArray[np.float64]) -> Weights:
+def given_weights(share: NDArray[np.float64]) -> tuple[Floats, Floats]:
     """Weights in the proportion of ``share``, shape (n_members,), that are not estimated."""
-    return Weights(share / share.sum(), np.full(len(share), np.nan))
-
-
-def standardized(
-    scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6
-) -> NDArray[np.float64]:
-    """Scores with mean 0 and standard deviation 1 in each query; 0 where they are constant."""
-    n = np.maximum(np.bincount(query), 1)
-    largest = np.zeros(len(n))
-    np.maximum.at(largest, query, np.abs(scores))
-    # Relative to the largest, so that nothing overflows.
-    scores = scores / np.where(largest > 0, largest, 1.0)[query]
-    apart = scores - (np.bincount(query, scores) / n)[query]
-    spread = np.sqrt(np.bincount(query, apart**2) / n)
-    varies = spread > rounding
-    return np.where(varies[query], apart / np.where(varies, spread, 1.0)[query], 0.0)
+    return share / share.sum(), np.full(len(share), np.nan)
 
 
 def shown_depth(log: ClickLog) -> int:
@@ -695,9 +640,3 @@ def standardized_within(
     least = np.full(int(query.max(initial=-1)) + 1, np.inf)
     np.minimum.at(least, query[inside], found[inside])
     return np.where(inside, found, least[query])
-
-
-def _sums(code, values):
-    """Sums by code, for the codes that occur."""
-    _, code = np.unique(code, return_inverse=True)
-    return np.bincount(code, values)

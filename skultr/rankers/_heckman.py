@@ -196,9 +196,6 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     def _uses_propensities(self):
         return self.debias
 
-    def _n_subtasks(self) -> int:
-        return 0 if self._is_linear() else super()._n_subtasks()
-
     def _is_linear(self):
         return not len(self.hidden_layer_sizes) and self.module is None
 
@@ -214,7 +211,18 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         mills = np.zeros(len(shown))
         self.selection_coef_, self.selection_intercept_ = np.zeros(features.shape[1]), np.inf
         if is_selection(rows):
-            self._fit_selection(SelectedRows(features, rows.label, shown, weight))
+            # Without a correlation of the errors, its part of selection is a probit.
+            selected = SelectedRows(features, rows.label, shown, weight)
+            fit = fit_tobit(selected, TobitModel(0.0, 1.0, self.alpha))
+            self.selection_coef_ = fit.selection_coef
+            self.selection_intercept_ = fit.selection_intercept
+            if not fit.converged:
+                warn_user(
+                    "The probit model of what was shown did not converge, so that the inverse "
+                    "Mills ratio is not that of the maximum-likelihood model. This happens if the "
+                    "features (nearly) determine which documents were shown: raise alpha.",
+                    ConvergenceWarning,
+                )
             mills = mills_ratio(features @ self.selection_coef_ + self.selection_intercept_)
         self.mills_collinearity_ = _explained(features[shown], mills[shown], weight[shown])
         design = np.column_stack([features, mills])[shown]
@@ -241,19 +249,6 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
                 batches.clicks,
                 click_only=True,
                 task=task,
-            )
-
-    def _fit_selection(self, rows):
-        # Without a correlation of the errors, its part of selection is a probit.
-        fit = fit_tobit(rows, TobitModel(0.0, 1.0, self.alpha))
-        self.selection_coef_ = fit.selection_coef
-        self.selection_intercept_ = fit.selection_intercept
-        if not fit.converged:
-            warn_user(
-                "The probit model of what was shown did not converge, so that the inverse Mills "
-                "ratio is not that of the maximum-likelihood model. This happens if the features "
-                "(nearly) determine which documents were shown: raise alpha.",
-                ConvergenceWarning,
             )
 
     def _score(self, features: NDArray[np.float32]) -> Floats:

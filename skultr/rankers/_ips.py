@@ -21,6 +21,7 @@ from ..propensity._source import (
     debias_clicks,
     examples_of,
     label_table,
+    warn_about_weights,
 )
 from ._learners import (
     booster_columns,
@@ -82,9 +83,6 @@ class LearnerRanker(NeuralEstimator, BaseRanker):
     def _learns_more_by(self) -> Literal["network"] | None:
         return "network" if self.estimator is None else None
 
-    def _n_subtasks(self) -> int:
-        return super()._n_subtasks() if self.estimator is None else 0
-
     def _score(self, features: NDArray[np.float32]) -> Floats:
         if not hasattr(self, "estimator_"):
             return super()._score(features)
@@ -111,10 +109,6 @@ class _WeightedRanker(LearnerRanker):
         target = ListTarget(clicks, loss=self.loss, validation=validation)
         with self._seeded():
             fit_listwise(self, log, task, target)
-
-    @property
-    def _validates(self) -> bool:
-        return self.estimator is None and self.early_stopping
 
     def _validation_clicks(self, log: ClickLog) -> Floats:
         """Weighted clicks of the log for early stopping."""
@@ -304,9 +298,6 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         "normalize": ["boolean"],
     }
 
-    def _n_subtasks(self) -> int:
-        return super()._n_subtasks() * len(self._corrections())
-
     def _corrections(self) -> list[Correction]:
         """The corrections to compare; without a listwise network there is one, division."""
         if self._earlier is not None:
@@ -330,7 +321,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
             name: partial(each.target, log, self._validation) for name, each in found.items()
         }
         cautious = NAIVE
-        if "divide" in targets and _clicks_per_query(log) >= _MANY_CLICKS:
+        n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
+        sample = debias_clicks(log).effective_sample_size
+        if "divide" in targets and sample >= _MANY_CLICKS * n_queries:
             cautious = "divide"
             targets = {way: targets[way] for way in ("divide", NAIVE) if way in targets}
         name, choice = fit_best_of(self, log, task, log.propensity, targets, cautious=cautious)
@@ -342,22 +335,17 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         return self._remember(log, self._corrections()[0])
 
     def _validation_clicks(self, log: ClickLog) -> Floats:
-        return debias_clicks(log, clip=self._least_propensity, normalize=self.normalize).clicks
+        return debias_clicks(log, clip=self.clip_, normalize=self.normalize).clicks
 
     def _remember(self, log, correction):
         """Set what the correction does to the clicks, and return the debiased ones."""
         self.correction_, self.clip_ = correction.form, correction.clip
-        clicks = self._debiased_clicks(log, self.normalize)
+        if self.correction_ == "divide":
+            warn_about_weights(log, clip=self.clip_)
+        debiased = debias_clicks(log, clip=self.clip_, normalize=self.normalize)
+        clicks = self._describe(log, debiased)
         self.labels_ = label_table(log, clicks)
         return clicks
-
-    @property
-    def _least_propensity(self) -> float | None:
-        return self.clip_
-
-    @property
-    def _divides(self) -> bool:
-        return self.correction_ == "divide"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -471,12 +459,6 @@ class UserAwareIPSRanker(IPSRanker):
     """
 
     _averages = True
-
-
-def _clicks_per_query(log):
-    """Effective number of clicks that are divided, per query with clicks."""
-    n_queries = np.count_nonzero(log.by_query(log.clicks))
-    return debias_clicks(log).effective_sample_size / max(n_queries, 1)
 
 
 #: Name of the correction that leaves the clicks as they are.

@@ -251,9 +251,6 @@ class LambdaMARTRanker(PropensityRanker):
     def _uses_propensities(self):
         return self.debiasing in ("user-aware", "ips")
 
-    def _n_subtasks(self) -> int:
-        return self.n_estimators
-
     @property
     def _refuses_outcomes(self):
         own = "learns the bias of positions from its labels (debiasing='lightgbm')"
@@ -265,43 +262,30 @@ class LambdaMARTRanker(PropensityRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
-        settings = self._settings(random)
-        callbacks = [_report_rounds(self, task)]
+        settings, losses, callbacks, held_out = self._settings(random), {}, [], {}
         if self.debiasing == "lightgbm":
             warn_about_one_row_pages(log, "debiasing='lightgbm'", "debiasing='user-aware'")
             settings["num_leaves"] = self._leaves(document_labels(log).label)
-            data = _listed(log.tempered(self.traffic_exponent), booster_columns(self))
-            self._remember(lgb.train(settings, data, self.n_estimators, callbacks=callbacks))
-            return
-        documents = self._documents(log)
-        settings["num_leaves"] = self._leaves(documents.label)
-        held_out = self._held_out(documents, random)
-        train = documents.take(~held_out)
-        if not held_out.any():
-            self._remember(lgb.train(settings, train, self.n_estimators, callbacks=callbacks))
-            return
-        losses = {}
-        callbacks += [
-            lgb.early_stopping(self.n_iter_no_change, verbose=False),
-            lgb.record_evaluation(losses),
-        ]
-        booster = lgb.train(
-            settings,
-            train,
-            self.n_estimators,
-            valid_sets=[documents.take(held_out, train)],
-            feval=_held_out_loss,
-            callbacks=callbacks,
-        )
-        self._remember(booster, losses["valid_0"]["softmax"])
-
-    def _remember(self, booster, losses=None):
+            train = _listed(log.tempered(self.traffic_exponent), booster_columns(self))
+        else:
+            documents = self._documents(log)
+            settings["num_leaves"] = self._leaves(documents.label)
+            rows = self._held_out(documents, random)
+            train = documents.take(~rows)
+            if rows.any():
+                held_out = {"valid_sets": [documents.take(rows, train)], "feval": _held_out_loss}
+                callbacks = [
+                    lgb.early_stopping(self.n_iter_no_change, verbose=False),
+                    lgb.record_evaluation(losses),
+                ]
+        callbacks.insert(0, _report_rounds(self, task))
+        booster = lgb.train(settings, train, self.n_estimators, callbacks=callbacks, **held_out)
         self.booster_ = booster  # after early stopping it holds only the best trees
         self.best_iteration_ = self.n_iter_ = booster.current_iteration()
-        if losses is not None:
-            self.n_iter_ = len(losses)
-            index = pd.RangeIndex(1, self.n_iter_ + 1, name="round")
-            self.history_ = pd.DataFrame({"valid_loss": losses}, index=index)
+        if losses:
+            self.history_ = pd.DataFrame({"valid_loss": losses["valid_0"]["softmax"]})
+            self.n_iter_ = len(self.history_)
+            self.history_.index = pd.RangeIndex(1, self.n_iter_ + 1, name="round")
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         return self.booster_.predict(features, num_threads=threads_of(self.n_jobs))
@@ -327,7 +311,18 @@ class LambdaMARTRanker(PropensityRanker):
                 f"lgbm_params holds {taken}, which the ranker sets itself. Use its parameters "
                 "loss, debiasing and n_estimators instead."
             )
-        return {**own, **given, **self._objective()}
+        if self.debiasing == "lightgbm":
+            objective = {
+                "objective": "lambdarank",
+                "label_gain": np.arange(_RATE_STEPS + 1) / _RATE_STEPS,
+                "lambdarank_truncation_level": self.truncation_level,
+                "lambdarank_position_bias_regularization": self.position_bias_regularization,
+            }
+        else:
+            softmax = self.loss == "softmax"
+            loss = SoftmaxObjective() if softmax else LambdaObjective(self.truncation_level)
+            objective = {"objective": partial(_derivatives, loss), "metric": "None"}
+        return {**own, **given, **objective}
 
     def _leaves(self, labels):
         """Maximum number of leaves per tree; ``lgbm_params`` has priority over the parameter."""
@@ -336,18 +331,6 @@ class LambdaMARTRanker(PropensityRanker):
             leaves = np.clip(np.count_nonzero(labels) // _DOCUMENTS_PER_LEAF, *_LEAVES)
         self.num_leaves_ = int(leaves)
         return self.num_leaves_
-
-    def _objective(self):
-        if self.debiasing == "lightgbm":
-            return {
-                "objective": "lambdarank",
-                "label_gain": np.arange(_RATE_STEPS + 1) / _RATE_STEPS,
-                "lambdarank_truncation_level": self.truncation_level,
-                "lambdarank_position_bias_regularization": self.position_bias_regularization,
-            }
-        softmax = self.loss == "softmax"
-        loss = SoftmaxObjective() if softmax else LambdaObjective(self.truncation_level)
-        return {"objective": partial(_derivatives, loss), "metric": "None"}
 
     def _documents(self, log):
         """One row per (query, shown version): the label of its document, its own examinations."""
@@ -449,7 +432,7 @@ def _report_rounds(estimator, task):
         context = task.context.subcontext(task_name="round")
         context.call_on_fit_task_begin(estimator=estimator, X=task.X, y=task.y)
         if context.call_on_fit_task_end(
-            estimator=estimator, X=task.X, y=task.y, reconstruction_attributes=lambda: {}
+            estimator=estimator, X=task.X, y=task.y, reconstruction_attributes=dict
         ):
             raise lgb.callback.EarlyStopException(env.iteration, env.evaluation_result_list or [])
 

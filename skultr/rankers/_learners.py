@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -271,31 +271,14 @@ def takes_missing(estimator: Any) -> str | None:
 
 
 def booster_columns(ranker: Any) -> dict[str, Any]:
-    """Names of the features of a ranker, and numbers of those of categories, for LightGBM."""
-    coded = ranker._feature_categories
-    if not coded:
-        return {"feature_name": booster_names(ranker)}
-    numbers = [n for n, name in enumerate(ranker.feature_names_in_) if name in coded]
-    return {"feature_name": booster_names(ranker), "categorical_feature": numbers}
-
-
-def scores_of_learner(estimator: Any, features: NDArray[np.float32]) -> Floats:
-    """Predictions of a fitted estimator; those of LightGBM read the names of the features."""
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None and isinstance(estimator, LGBMModel):
-        features = pd.DataFrame(features, columns=names, copy=False)
-    return np.asarray(estimator.predict(features), dtype=float)
-
-
-def booster_names(ranker: Any) -> list[str] | Literal["auto"]:
-    """Names of the features of a ranker that LightGBM takes; "auto" if it has none.
+    """Names of the features of a ranker, and numbers of those of categories, for LightGBM.
 
     LightGBM turns blanks into ``_`` silently, refuses characters with a meaning in JSON, and names
     that occur twice.
     """
-    given = getattr(ranker, "feature_names_in_", None)
+    given, coded = getattr(ranker, "feature_names_in_", None), ranker._feature_categories
     if given is None:
-        return "auto"
+        return {"feature_name": "auto"}
     names: dict[str, None] = {}
     taken = set(given)
     for name in given:
@@ -305,7 +288,18 @@ def booster_names(ranker: Any) -> list[str] | Literal["auto"]:
             number += 1
             safe = f"{plain}_{number}"
         names[safe] = None
-    return list(names)
+    columns = {"feature_name": list(names)}
+    if coded:
+        columns["categorical_feature"] = [n for n, name in enumerate(given) if name in coded]
+    return columns
+
+
+def scores_of_learner(estimator: Any, features: NDArray[np.float32]) -> Floats:
+    """Predictions of a fitted estimator; those of LightGBM read the names of the features."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None and isinstance(estimator, LGBMModel):
+        features = pd.DataFrame(features, columns=names, copy=False)
+    return np.asarray(estimator.predict(features), dtype=float)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from .._base._typing import ArrayLike, Column, Estimator, Floats, Ints, RandomSt
 from .._log._estimator import NotPickled
 from .._log._reader import first_rows
 from .._log._roles import read_role
-from .._log._segments import TINY, encode, equal_rows, sums_of_rows
+from .._log._segments import encode, equal_rows, sums_of_rows
 from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
 from ..propensity._source import columns_of_source
 from ._dual_learning import DLARanker
@@ -325,16 +325,30 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         # A log repeats documents over its pages; they count once.
         candidates = DistinctCandidates.of_rows(X, features, query)
         features, query = features[candidates.first], query[candidates.first]
-        standing = _standardised if self.average == "scores" else _minus_ranks
-        of_members = [
-            standing(pd.Series(scores_of(ranker, features, query)).groupby(query))
-            for ranker in self.estimators_
-        ]
-        return np.average(of_members, axis=0, weights=self.weights)[candidates.place]
+        standing = []
+        for ranker in self.estimators_:
+            scores = scores_of(ranker, features, query)
+            if self.average == "scores":  # rounding errors of equal scores are no preference
+                standing.append(standardized(scores, query, 1e-12))
+            else:
+                standing.append(-pd.Series(scores).groupby(query).rank(ascending=False))
+        return np.average(standing, axis=0, weights=self.weights)[candidates.place]
 
     def _validate_params(self):
         super()._validate_params()
-        _check_weights(self.weights, len(self._members()))
+        if self.weights is None:
+            return
+        n_members = len(self._members())
+        try:
+            values = np.asarray(self.weights, dtype=float)
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        good = values.shape == (n_members,) and np.isfinite(values).all() and (values >= 0).all()
+        if not (good and values.any()):
+            raise ValueError(
+                f"weights is {self.weights!r}; expected {n_members} numbers, one per member, each "
+                "at least 0 and not all 0."
+            )
 
     def _members(self):
         if self.estimators is None:
@@ -351,32 +365,19 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         self._names = [name for name, _ in members]
 
 
-def _minus_ranks(scores):
-    """Minus the rank of each row in its group; 1 is the highest score."""
-    return -scores.rank(ascending=False).to_numpy()
-
-
-def _standardised(scores):
-    """Scores less the mean of their group, in its standard deviations."""
-    gap = scores.obj - scores.transform("mean")
-    spread = scores.transform("std", ddof=0)
-    # Rounding errors of equal scores are no preference.
-    return np.where(spread > 1e-12 * scores.obj.abs().max(), gap / spread.clip(lower=TINY), 0.0)
-
-
-def _check_weights(weights, n_members):
-    if weights is None:
-        return
-    try:
-        values = np.asarray(weights, dtype=float)
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    good = values.shape == (n_members,) and np.isfinite(values).all() and (values >= 0).all()
-    if not (good and values.any()):
-        raise ValueError(
-            f"weights is {weights!r}; expected {n_members} numbers, one per member, each at least "
-            "0 and not all 0."
-        )
+def standardized(
+    scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6
+) -> NDArray[np.float64]:
+    """Scores with mean 0 and standard deviation 1 in each query; 0 where they are constant."""
+    n = np.maximum(np.bincount(query), 1)
+    largest = np.zeros(len(n))
+    np.maximum.at(largest, query, np.abs(scores))
+    # Relative to the largest, so that nothing overflows.
+    scores = scores / np.where(largest > 0, largest, 1.0)[query]
+    apart = scores - (np.bincount(query, scores) / n)[query]
+    spread = np.sqrt(np.bincount(query, apart**2) / n)
+    varies = spread > rounding
+    return np.where(varies[query], apart / np.where(varies, spread, 1.0)[query], 0.0)
 
 
 @dataclass(eq=False, repr=False)
@@ -468,18 +469,15 @@ class DistilledRanker(BaseRanker):
         self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
         shown, rows = np.unique(log.version, return_index=True)
         features = log.features[shown]
-        relevance = self.teacher_.predict(features, **self._roles_of_rows(log, rows))
+        # Roles of rows that the teacher's predict needs beside the features.
+        taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
+        roles = {"qid": log.query[rows], "doc": log.doc[rows]}
+        relevance = self.teacher_.predict(features, **{name: roles[name] for name in taken})
         impressions = np.bincount(log.version, log.weight)
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         named = booster_columns(self) if takes_columns(self.student_) else {}
         with its_own_threads(self.student_):
             self.student_.fit(features, relevance, sample_weight=impressions[shown], **named)
-
-    def _roles_of_rows(self, log: ClickLog, rows: Ints) -> dict[str, Ints]:
-        """Roles of shown rows that the teacher's predict needs beside the features."""
-        taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
-        roles = {"qid": log.query[rows], "doc": log.doc[rows]}
-        return {name: roles[name] for name in taken}
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         return scores_of_learner(self.student_, features)

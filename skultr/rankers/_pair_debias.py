@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -138,18 +138,8 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         "p": [Interval(Real, 0, None, closed="left")],
     }
 
-    _learns_factors = _learns_examination = True
-
-    @property
-    def _learns_more_by(self) -> Literal["network"]:
-        return "network"
-
-    def _n_subtasks(self) -> int:
-        return super()._n_subtasks() * (1 if self._click_log is None else 2)
-
-    @property
-    def _validates(self) -> bool:
-        return self.early_stopping
+    _learns_examination = True
+    _learns_more_by = "network"
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_unless_identifiable(log, network=True)
@@ -191,9 +181,6 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
                 task=task,
                 validation=self._tempered_validation(),
             )
-        self._remember_ratios(log)
-
-    def _remember_ratios(self, log):
         plus, minus = self.net_.module_.ratios.double().cpu().numpy()
         self.examination_ = examination_table(log, plus[log.bias])
         table = self.examination_.drop(columns="examination")
@@ -394,6 +381,7 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         **LearnerRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
     }
+    _validates = False
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         warn_about_one_row_pages(log, "PRSRanker", "IPSRanker")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -53,6 +53,10 @@ class TakesPropensities(BaseRanker):
     #: True if propensities are read at all.
     _uses_propensities = True
 
+    @property
+    def _tells_users_apart(self) -> bool:
+        return self._reads_users or self._uses_propensities  # which may be of users
+
     def _read_features(self, X, *, reset):
         read = columns_of_source(self.propensity)
         if read and is_frame(X):
@@ -84,8 +88,8 @@ class PropensityRanker(TakesPropensities):
     propensity: ArrayLike | Estimator | None = None
     clip: float | None = None
 
-    #: True if the fit divides clicks by propensities.
-    _divides = True
+    #: Curve that the log was read with, if propensities are those of bias factors.
+    _told = None
     #: True if rows of a document have the mean of their propensities.
     _averages = False
 
@@ -94,24 +98,14 @@ class PropensityRanker(TakesPropensities):
         "clip": [Interval(Real, 0, 1, closed="right"), None],
     }
 
-    @property
-    def _tells_users_apart(self) -> bool:
-        return True  # propensities may be of users
-
-    def _read_validation(self, validation, log):
-        told = self._told
-        found = super()._read_validation(validation, log)
-        self._told = told  # that of the training log
-        return found
-
     def _check_against(self, log):
         """Compare a curve that does not come from the log with what its clicks ask for."""
         told = vars(self).pop("_told", None)
         fitted = getattr(self, "propensity_", PowerLawPropensity())
         if told is None or not isinstance(fitted, PowerLawPropensity | FrozenEstimator):
             return
-        implied = implied_examination(log, self._score(log.features), told)
-        curves = {"told": told, "implied": told * np.exp(implied.log_ratio)}
+        log_ratio, is_contradiction = implied_examination(log, self._score(log.features), told)
+        curves = {"told": told, "implied": told * np.exp(log_ratio)}
         known = np.flatnonzero(np.isfinite(curves["implied"]))
         if not len(known):
             return
@@ -119,38 +113,33 @@ class PropensityRanker(TakesPropensities):
             {name: curve / curve[known[0]] for name, curve in curves.items()},
             index=pd.Index(log.bias_values, name="bias"),
         )
-        if implied.is_contradiction:
-            _warn_about_contradiction(self.examination_comparison_, implied.log_ratio)
+        if is_contradiction:
+            _warn_about_contradiction(self.examination_comparison_, log_ratio)
 
     def _fold(self, log: ClickLog) -> ClickLog:
-        self._told = None
         if not self._uses_propensities:
             log = log.without_propensity()
         elif log.propensity is not None:
-            self._told = told_curve(log)
+            if "_told" not in vars(self):  # the first log that is read, not that for validation
+                self._told = told_curve(log)
             if self._averages:
                 # Lists of different users then have equal propensities, and can be merged.
                 log = average_propensities(log)
             require_positive(log)
         return super()._fold(log)
 
-    @property
-    def _least_propensity(self) -> float | None:
-        """Bound that smaller propensities are raised to."""
-        return self.clip
-
     def _divisors(self, log: ClickLog) -> Floats:
         """Propensity that the clicks of each row are divided by."""
-        clip = self._least_propensity
-        return log.propensity if clip is None else np.maximum(log.propensity, clip)
+        return log.propensity if self.clip is None else np.maximum(log.propensity, self.clip)
 
-    def _debiased_clicks(self, log: ClickLog, normalize: bool = False) -> Floats:
+    def _debiased_clicks(self, log: ClickLog) -> Floats:
         """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
+        warn_about_weights(log, clip=self.clip)
+        return self._describe(log, debias_clicks(log, clip=self.clip))
+
+    def _describe(self, log, debiased):
+        """The debiased clicks, of which the diagnostics are set."""
         self.examination_ = examination_table(log, log.propensity)
-        clip = self._least_propensity
-        if self._divides:
-            warn_about_weights(log, clip=clip)
-        debiased = debias_clicks(log, clip=clip, normalize=normalize)
         self.effective_sample_size_ = debiased.effective_sample_size
         self.largest_weight_ = debiased.largest_weight
         self.clipped_share_ = debiased.clipped_share
@@ -217,13 +206,6 @@ _RELEVANT = np.log(1.25)
 _MAX_ROWS = 400_000
 
 
-class Implied(NamedTuple):
-    """What the clicks say about examination."""
-
-    log_ratio: Floats  # (n_factors,), implied over told examination; NaN if unknown
-    is_contradiction: bool
-
-
 def told_curve(log: ClickLog) -> Floats | None:
     """Propensity of each bias factor, shape (n_factors,).
 
@@ -238,8 +220,9 @@ def told_curve(log: ClickLog) -> Floats | None:
     return curve if is_curve else None
 
 
-def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> Implied:
-    """Examination that the clicks ask for, relative to what was told.
+def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> tuple[Floats, bool]:
+    """Log examination that the clicks ask for, relative to what was told, NaN if it is unknown;
+    and whether that contradicts what was told.
 
     Where the same documents were clicked at several positions they tell, without a model.
     Elsewhere it is the most likely examination given the scores, whose scale is free.
@@ -257,7 +240,7 @@ def _by_documents(log, table, told):
     surplus = gap @ (table.information @ gap)
     n_compared = np.count_nonzero(clicks) - 1
     is_rare = bool(chi2.sf(surplus, max(n_compared, 1)) < _RARE)
-    return Implied(gap, is_rare and _matters(gap, clicks))
+    return gap, is_rare and _matters(gap, clicks)
 
 
 def _by_scores(log, scores, told):
@@ -265,7 +248,7 @@ def _by_scores(log, scores, told):
     choice = GroupedLogit.of_log(log)
     n_factors = len(log.bias_values)
     if not len(choice.rows):
-        return Implied(np.full(n_factors, np.nan), False)
+        return np.full(n_factors, np.nan), False
     relevance = scores[log.version]
 
     def loss(curve):
@@ -276,10 +259,9 @@ def _by_scores(log, scores, told):
     found = choice.likeliest_examination(relevance, log.bias, told - told.mean(), None)
     gain = choice.n_clicks * (loss(told) - loss(np.where(np.isnan(found), told, found)))
     clicks = np.bincount(log.bias[choice.rows], choice.clicks, minlength=n_factors)
-    ratio = found - told
-    ratio = _centered(ratio, clicks)
+    ratio = _centered(found - told, clicks)
     n_free = max(np.count_nonzero(clicks) - 1, 1)
-    return Implied(ratio, 2 * gain > _LEAST_GAIN * n_free and _matters(ratio, clicks))
+    return ratio, 2 * gain > _LEAST_GAIN * n_free and _matters(ratio, clicks)
 
 
 def _centered(values, clicks):

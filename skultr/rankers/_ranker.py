@@ -101,11 +101,13 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     #: True if lists with clicks on different rows must not be merged.
     _reads_clicks = False
 
-    #: True if bias factors have parameters, so that a later log must not have other ones.
-    _learns_factors = False
-
-    #: True if examination is learned beside relevance, from ``_click_log`` if there is one.
+    #: True if examination is learned beside relevance, from ``_click_log`` if there is one. A
+    #: later log must not have other bias factors.
     _learns_examination = False
+    #: True if a log must have features; False if documents are identified by their ids.
+    _needs_features = True
+    #: What ``partial_fit`` continues; None if there is no such method.
+    _learns_more_by: Literal["network", "counts"] | None = None
     #: Why ``y`` must be the clicks; None if it may be another outcome.
     _refuses_outcomes: str | None = None
     #: The rows of the log with clicks where ``y`` is another outcome, while ``fit`` runs.
@@ -218,7 +220,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         log, X, y = self._read(X, y, sample_weight, roles, reset=True)
         if validation is not None:
             self._validation = self._read_validation(validation, log)
-        context = self._init_callback_context(max_subtasks=self._n_subtasks())
+        context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._fit(log, FitTask(context, X, y))
         if self._learns_more_by == "counts" and self._click_log is None:
@@ -226,9 +228,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         for name in ("_validation", "_click_log"):
             vars(self).pop(name, None)
         self._check_against(log)
-        context.call_on_fit_task_end(
-            estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
-        )
+        context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
     @available_if(_learns_more)
@@ -312,7 +312,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
                 "fit a clone of this one to the logs of all days together."
             )
         log, X, y = self._read(X, y, sample_weight, roles, reset=is_first)
-        context = self._init_callback_context(max_subtasks=self._n_subtasks())
+        context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         task = FitTask(context, X, y)
         if self._learns_more_by == "counts":
@@ -321,13 +321,11 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             self._fit(log, task)
             self._check_against(log)
         else:
-            if self._learns_factors:
+            if self._learns_examination:
                 log = with_bias_values(log, self.examination_.index.to_numpy())
             self._train_on_more(log, task)
         vars(self).pop("_click_log", None)
-        context.call_on_fit_task_end(
-            estimator=self, X=X, y=y, reconstruction_attributes=lambda: {}
-        )
+        context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
     def predict(self, X: Table) -> Floats:
@@ -423,11 +421,6 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         return tags
 
     @property
-    def _needs_features(self) -> bool:
-        """True if a log must have features; False if documents are identified by their ids."""
-        return True
-
-    @property
     def _takes(self) -> Takes:
         """What columns of features may hold; those that only tell documents apart, anything."""
         return "numbers" if self._needs_features else "anything"
@@ -438,23 +431,9 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         return f"{type(self).__name__} takes no missing values" if self._needs_features else None
 
     @property
-    def _learns_more_by(self) -> Literal["network", "counts"] | None:
-        """What ``partial_fit`` continues; None if there is no such method."""
-        return None
-
-    @property
     def _validates(self) -> bool:
         """True if the training can be stopped by the clicks of a log for validation."""
-        return False
-
-    @property
-    def _reads_cells(self) -> bool:
-        """True if clicks and impressions of documents and bias factors are all that is read."""
-        return False
-
-    def _n_subtasks(self) -> int | None:
-        """Number of steps of ``_fit`` that callbacks are informed about; None if unknown."""
-        return 0
+        return self._learns_more_by == "network" and self.early_stopping
 
     def _propensities(self, rows: RowsOfLog | RowsOfDataset, *, fit: bool) -> Floats | None:
         """Propensity of each row of the first log (``fit``) or of a further one; None without.
@@ -490,7 +469,11 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
 
     def _read_engine(self, X, y, sample_weight, roles, *, reset):
         """The log, and its cells in memory."""
-        count = self._counted(X, y, sample_weight, roles)
+        if self._learns_more_by != "counts" or self._reads_clicks:
+            is_frame(X)  # raises the error
+        check_given(X, y, sample_weight, roles, type(self).__name__)
+        mean = ["production"] * self._reads_production
+        count = CellCount.of(X, y, ["position", "bias"], mean=mean)
         return log_of_count(
             count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
         )
@@ -526,15 +509,7 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             raise ValueError(
                 "validation has no clicks; expected a log whose clicks can be compared."
             )
-        return with_bias_values(found, log.bias_values) if self._learns_factors else found
-
-    def _counted(self, X, y, sample_weight, roles):
-        """The cells of a log in an engine."""
-        if not self._reads_cells:
-            is_frame(X)  # raises the error
-        check_given(X, y, sample_weight, roles, type(self).__name__)
-        by, mean = ["position", "bias"], ["production"] * self._reads_production
-        return CellCount.of(X, y, by, mean=mean)
+        return with_bias_values(found, log.bias_values) if self._learns_examination else found
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""

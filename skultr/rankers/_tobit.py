@@ -27,10 +27,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
-from scipy.interpolate import PchipInterpolator
+from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 from scipy.linalg import lstsq
-from scipy.optimize import brentq, minimize_scalar
-from scipy.special import ndtr, ndtri, softmax
+from scipy.special import erfcx, ndtr, ndtri, softmax
 
 from .._base._typing import Bools, Floats, Ints
 from .._log._segments import TINY, encode, offsets_from_sorted, pair_codes
@@ -119,38 +118,22 @@ def _standardise(values, weight):
     return center, spread, np.where(constant, 0.0, values / spread)
 
 
-class _LogNdtr(torch.autograd.Function):
-    """The logarithm of the normal distribution function, with finite derivatives far out."""
-
-    @staticmethod
-    def forward(ctx, index):
-        ctx.save_for_backward(index)
-        return torch.special.log_ndtr(index)
-
-    @staticmethod
-    def backward(ctx, outer):
-        return outer * _MillsRatio.apply(*ctx.saved_tensors)
+#: Below minus the first a series is exact; beyond the second the logarithm is 0 to all digits.
+_FAR, _NOTHING = 100.0, 20.0
 
 
-class _MillsRatio(torch.autograd.Function):
-    """The derivative of :class:`_LogNdtr`."""
-
-    @staticmethod
-    def forward(ctx, index):
-        ratio = math.sqrt(2 / math.pi) / torch.special.erfcx(index * -math.sqrt(0.5))
-        ctx.save_for_backward(index, ratio)
-        return ratio
-
-    @staticmethod
-    def backward(ctx, outer):
-        index, ratio = ctx.saved_tensors
-        # Rounding can leave [0, 1].
-        return -outer * (ratio * (index + ratio)).clamp(0.0, 1.0)
+def _log_ndtr(index):
+    """The logarithm of the normal distribution function, with exact derivatives far out."""
+    near = torch.special.log_ndtr(index.clamp(-_FAR, _NOTHING))
+    # Of torch's own, differences of large numbers would be left.
+    far = index.clamp(max=-_FAR)
+    tail = torch.log1p(-(far**-2) + 3 * far**-4) - far**2 / 2 - (-far).log()
+    return torch.where(index < -_FAR, tail - 0.5 * math.log(2 * math.pi), near)
 
 
 def mills_ratio(value: Floats) -> Floats:
     r"""The inverse Mills ratio :math:`\varphi / \Phi`, to machine precision."""
-    return _MillsRatio.apply(torch.from_numpy(value)).numpy()
+    return math.sqrt(2 / math.pi) / erfcx(value * -math.sqrt(0.5))
 
 
 def selected_terms(
@@ -175,7 +158,7 @@ def selected_terms(
     index = (selection + gamma * error) / (1 - gamma**2).sqrt()
     constant = 0.5 * math.log(2 * math.pi)
     of_label = -(error**2) if published else -(error**2) / 2 - spread.log() - constant
-    return of_label, _LogNdtr.apply(index)
+    return of_label, _log_ndtr(index)
 
 
 #: Newton's method changes the logarithm of the scale by no more in one step.
@@ -310,12 +293,14 @@ def _parts(rows, model, label=None):
         weight,
         [(beta, chosen), (omega, chosen), (log_scale, ones), (gamma, ones)],
     )
-    yield lambda index: [_LogNdtr.apply(-index)], other_weight, [(omega, others)]
+    yield lambda index: [_log_ndtr(-index)], other_weight, [(omega, others)]
 
 
 #: Correlations that ``profile_gamma`` tries: at 1 the likelihood has no density.
 GAMMA_BOUND = 0.98
-_GRID = [-GAMMA_BOUND, *np.linspace(-0.9, 0.9, 13).tolist(), GAMMA_BOUND]
+_GRID = np.tanh(np.linspace(-1.0, 1.0, 17) * np.arctanh(GAMMA_BOUND))
+#: Correlations between them, for which the likelihood and its slope are interpolated.
+GAMMAS = np.linspace(-GAMMA_BOUND, GAMMA_BOUND, 981)
 #: Half of the 95 % quantile of a chi-squared variable with one degree of freedom.
 _DROP = 1.9207294103470444
 #: Draws of all labels, for the mean score under binomial chance.
@@ -335,8 +320,13 @@ class GammaProfile(NamedTuple):
     """The likelihood as a function of the correlation, and an estimate of it."""
 
     fit: TobitFit  # with the likeliest correlation
-    interval: tuple[float, float]
-    curve: Floats  # (n_tried, 2)
+    curve: Floats  # log-likelihood of each of GAMMAS
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval of the correlation."""
+        inside = GAMMAS[self.curve >= self.curve.max() - _DROP]
+        return float(inside[0]), float(inside[-1])
 
     @property
     def is_known(self) -> bool:
@@ -347,7 +337,7 @@ class GammaProfile(NamedTuple):
     @property
     def likeliest(self) -> float:
         """The maximum-likelihood correlation."""
-        return float(self.curve[self.curve[:, 1].argmax(), 0])
+        return float(GAMMAS[self.curve.argmax()])
 
     @property
     def gamma(self) -> float:
@@ -356,11 +346,9 @@ class GammaProfile(NamedTuple):
         The prior is half-Cauchy, :math:`1 / (1 + (\gamma / 0.05)^2)` for :math:`\gamma \ge 0`:
         most production rankers knew little of relevance beyond the features, some knew much.
         """
-        gamma = np.linspace(0.0, GAMMA_BOUND, 1_000)
-        log_weight = -np.log1p((gamma / _PRIOR_SCALE) ** 2)
-        if abs(self.likeliest) <= _PLAUSIBLE:
-            log_weight += PchipInterpolator(*self.curve.T)(gamma)
-        return float(np.average(gamma, weights=softmax(log_weight)))
+        log_prior = np.where(GAMMAS >= 0, -np.log1p((GAMMAS / _PRIOR_SCALE) ** 2), -np.inf)
+        is_plausible = abs(self.likeliest) <= _PLAUSIBLE
+        return float(GAMMAS @ softmax(log_prior + self.curve * is_plausible))
 
 
 def profile_gamma(
@@ -386,68 +374,43 @@ def profile_gamma(
     :math:`b` is the mean of :math:`\sum_q u_q` if the errors of chance are those of binomial
     clicks, less that if they are normal, as the likelihood has it. It is the mean of draws.
     """
-    fits = {}
+    fits, scores = {}, {}
 
     def fit(gamma):
-        if gamma not in fits:
-            nearest = min(fits, key=lambda known: abs(known - gamma), default=None)
-            fits[gamma] = fit_tobit(rows, replace(model, gamma=gamma), fits.get(nearest))
-        return fits[gamma]
+        nearest = min(fits, key=lambda known: abs(known - gamma), default=None)
+        at_gamma = replace(model, gamma=gamma)
+        fits[gamma] = fit_tobit(rows, at_gamma, fits.get(nearest))
+        scores[gamma] = _GammaScore(rows, at_gamma, fits[gamma])
 
     for gamma in sorted(_GRID, key=abs):
         fit(gamma)
-    skew = _integrated_skew(rows, model, chance, fits)
-
-    def mean(gamma):
-        return fit(gamma).value - skew(gamma)
-
-    best = _best(mean)
-    size = rows.weight.sum() / _overdispersion(rows, model, fits)
-    ends = (_GRID[0], _GRID[-1])
-    interval = tuple(_end_of_interval(mean, best, end, _DROP / size) for end in ends)
-    curve = np.array([(gamma, size * mean(gamma)) for gamma in sorted(fits)])
-    return GammaProfile(fits[best], interval, curve)
-
-
-def _best(mean):
-    """The maximum, refined beside the best correlation of the grid."""
-    place = int(np.argmax([mean(gamma) for gamma in _GRID]))
-    bounds = _GRID[max(place - 1, 0)], _GRID[min(place + 1, len(_GRID) - 1)]
-    found = minimize_scalar(
-        lambda gamma: -mean(float(gamma)), bounds=bounds, options={"xatol": 1e-4}
-    )
-    return max((float(found.x), *_GRID), key=mean)
+    value = np.array([fits[gamma].value for gamma in _GRID])
+    slope = np.array([scores[gamma].mean for gamma in _GRID])
+    if chance is not None:
+        skew = [_skew(rows, gamma, chance, fits[gamma], scores[gamma]) for gamma in _GRID]
+        integral = PchipInterpolator(_GRID, skew).antiderivative()
+        value, slope = value - integral(_GRID) + integral(0.0), slope - skew
+    # As a function of Fisher's z, the likelihood is nearly a parabola.
+    curve = CubicHermiteSpline(np.arctanh(_GRID), value, slope * (1 - _GRID**2))
+    curve = curve(np.arctanh(GAMMAS))
+    likeliest = GAMMAS[curve.argmax()]
+    fit(likeliest)
+    size = rows.weight.sum() / _overdispersion(rows, scores[likeliest])
+    return GammaProfile(fits[likeliest], size * curve)
 
 
-def _end_of_interval(mean, best, end, drop):
-    floor = mean(best) - drop
-    if abs(end - best) < 1e-9 or mean(end) >= floor:
-        return end
-    return float(brentq(lambda gamma: mean(gamma) - floor, best, end, xtol=1e-3))
-
-
-def _integrated_skew(rows, model, chance, fits):
-    """Integral of b per unit of weight, as a function of the correlation."""
-    if chance is None:
-        return lambda gamma: 0.0
-    slopes = [_skew(rows, replace(model, gamma=gamma), chance, fits[gamma]) for gamma in _GRID]
-    integral = PchipInterpolator(_GRID, slopes).antiderivative()
-    return lambda gamma: float(integral(gamma) - integral(0.0))
-
-
-def _skew(rows, model, chance, fit):
+def _skew(rows, gamma, chance, fit, score):
     """Mean score per unit of weight with binomial chance, less that with normal chance."""
-    score, units = _GammaScore(rows, model, fit), rows.standard
-    chosen = rows.selected
+    units, chosen = rows.standard, rows.selected
     relevance = rows.features[chosen] @ fit.coef + fit.intercept
     choice = rows.features[chosen] @ fit.selection_coef + fit.selection_intercept
-    spread, root = np.sqrt(rows.noise[chosen]), np.sqrt(1 - model.gamma**2)
+    spread, root = np.sqrt(rows.noise[chosen]), np.sqrt(1 - gamma**2)
     random = np.random.default_rng(0)  # the same draws for every correlation
     total = 0.0
     for _ in range(_N_DRAWS):
         # The error of selection, given that the row was selected.
         error = -ndtri(random.random(len(choice)) * ndtr(choice))
-        error = model.gamma * error + root * random.normal(size=len(choice))
+        error = gamma * error + root * random.normal(size=len(choice))
         true = relevance + fit.scale * error
         rate = np.clip(true, 0.0, 1 / chance.examination[chosen])
         clicks = chance.draw(chosen, rate, random) - rate
@@ -457,15 +420,13 @@ def _skew(rows, model, chance, fit):
     return total / (_N_DRAWS * rows.weight.sum())
 
 
-def _overdispersion(rows, model, fits):
+def _overdispersion(rows, score):
     """Variance of the score of gamma by the differences between queries, over that by the model.
 
-    At the maximum of the likelihood, where the curvature is that of the model. At least what
+    The score is that at the maximum, where the curvature is that of the model. At least what
     weights that have nothing to do with the errors would do (Kish 1965): a few heavy rows show
     little of their own differences.
     """
-    gamma = max(fits, key=lambda gamma: fits[gamma].value)
-    score = _GammaScore(rows, replace(model, gamma=gamma), fits[gamma])
     weight = rows.weight
     least = float(weight @ weight / weight.sum())
     if score.information <= 0:
@@ -480,19 +441,20 @@ def _overdispersion(rows, model, fits):
 class _GammaScore:
     """The derivative with respect to gamma that the other parameters do not explain.
 
-    ``direction`` is that of all parameters in which gamma moves by 1, and ``information`` the mean
-    of minus the second derivative along it.
+    ``direction`` is that of all parameters in which gamma moves by 1; ``mean`` and ``information``
+    are the means of the derivative along it, and of minus the second one.
     """
 
     def __init__(self, rows, model, fit):
         self.rows, self.model = rows.standard.rows, rows.standard.model(model)
         self.at = np.append(fit.at, model.gamma)
-        curvature = tobit_likelihood(self.rows, self.model, self.at)[2]
+        _, gradient, curvature, _ = tobit_likelihood(self.rows, self.model, self.at)
         n_free = len(self.at) - (1 if model.fixed_scale is None else 2)
         cross = curvature[:n_free, -1]
         explained = lstsq(curvature[:n_free, :n_free], cross)[0]
         self.direction = np.zeros(len(self.at))
         self.direction[:n_free], self.direction[-1] = -explained, 1.0
+        self.mean = float(gradient @ self.direction)
         self.information = float(curvature[-1, -1] - cross @ explained)
 
     def of_rows(self, label=None):

@@ -367,10 +367,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         rate = products if self.link == "probability" else np.exp(products + self._log_scale)
         return np.clip(rate, 0.0, 1.0)
 
-    def _n_subtasks(self) -> int:
-        stages = 1 if self.student is None else 2
-        return super()._n_subtasks() * self.n_networks * stages
-
     _refuses_outcomes = "learns vectors of relevance and examination from the same clicks"
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
@@ -394,12 +390,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             attributes = {name: getattr(self, name) for name in names}
             return attributes | {"student_network_": copy.deepcopy(module.network)}
         # Until the network of base vectors is trained, the mean embedding replaces it.
-        network = copy.deepcopy(module.network)
         observation = module.table()
-        base = constant_base(self.n_features_in_, observation)
-        joined = SideBySide(network[1], base.to(self.device))
         return {
-            "network_": nn.Sequential(network[0], joined),
+            "network_": copy.deepcopy(module.network),
             "observation_embedding_": pd.DataFrame(observation, index=self._factors),
             "_hull": Hull(observation),
             "_variance_range": (0.0, 0.0),
@@ -434,9 +427,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         if click_only:
             rate, lists, loss = None, log.comparable(), softmax_loss
         unit = loss_scale(lists, log.clicks if click_only else log.weight)
-        n_epochs = NeuralEstimator._n_subtasks(self) // 2
-        if self.frozen_steps is None:
-            n_epochs = min(self._frozen_epochs, n_epochs)
         self._train(
             VectorModule(network, start, rate),
             ListLoss(loss, unit),
@@ -448,7 +438,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             param_groups=[
                 ("observation", {"lr": self.observation_learning_rate, "weight_decay": 0.0})
             ],
-            callbacks=[("freeze", FreezeObservation(n_epochs, self.frozen_steps))],
+            callbacks=[("freeze", FreezeObservation(self._frozen_epochs, self.frozen_steps))],
         )
 
     def _fit_base(self, log, observation):
@@ -482,8 +472,17 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     def _fit_students(self, log, task):
         """Train scalar networks on doubly robust labels."""
         of_vectors = {name: getattr(self, name) for name in _VECTOR_ATTRIBUTES}
-        target = ListTarget(self._labels(log))
-        self._spreads = self._spread_of_base(log), 1.0
+        relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
+        relevance = relevance[log.version]
+        if self.link == "logit":
+            relevance = relevance_of(relevance, log.weight)
+        rates = self._rates(self._training_products(log))
+        target = ListTarget(doubly_robust_labels(log, relevance, rates))
+        # A candidate counts once, however many lists showed it.
+        place, key = encode(pair_codes(log.query, log.version, log.n_versions))
+        query, version = np.divmod(key, log.n_versions)
+        scores = self._base_scores(log.features[version], encode(query)[0])
+        self._spreads = spread_within(scores[place], log.list_), 1.0
         students, histories = [], []
         for _ in range(self.n_networks):
             fit_listwise(self, log, task, target)
@@ -495,21 +494,12 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         scores = self._student_scores(log.features)[log.version]
         self._spreads = self._spreads[0], spread_within(scores, log.list_)
 
-    def _labels(self, log):
-        relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
-        relevance = relevance[log.version]
-        if self.link == "logit":
-            relevance = relevance_of(relevance, log.weight)
-        return doubly_robust_labels(log, relevance, self._rates(self._training_products(log)))
-
-    def _spread_of_base(self, log):
-        place, query, version = shown_candidates(log)
-        scores = self._base_scores(log.features[version], query)
-        return spread_within(scores[place], log.list_)
-
     def _parts(self, features):
         """Relevance embedding, mean and log variance of the base of each row."""
         outputs, d = self._outputs(self.network_, features), self.n_components
+        if outputs.shape[1] == d:  # in the middle of training there is no base yet
+            constant = [*self.observation_embedding_.mean(), *np.zeros(d)]
+            outputs = np.hstack([outputs, np.tile(constant, (len(outputs), 1))])
         return outputs[:, :d], outputs[:, d : 2 * d], outputs[:, 2 * d :]
 
     def _base_vectors(self, query, n_queries, mean, log_variance):
@@ -587,9 +577,10 @@ def binomial_loss(
 
 
 class FreezeObservation(Callback):
-    """Keeps the observation embeddings fixed in the first steps of a training.
+    """Keeps the observation embeddings fixed in the first epochs, or steps if a number is given.
 
-    Early stopping begins after them, because until then the model is a different one.
+    These are at most half of the training. Early stopping begins after them, because until then
+    the model is a different one.
     """
 
     def __init__(self, n_epochs: int, n_steps: int | None = None) -> None:
@@ -597,8 +588,10 @@ class FreezeObservation(Callback):
         self.n_steps = n_steps
 
     def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
-        self.n_done_ = 0
-        self.is_free_ = False
+        self.n_done_, self.is_free_ = 0, False
+        self.n_frozen_ = net.max_epochs // 2
+        if self.n_steps is None:
+            self.n_frozen_ = min(self.n_epochs, self.n_frozen_)
         self.frozen_ = [weight for weight in net.module_.frozen_at_first() if weight.requires_grad]
 
     def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
@@ -614,7 +607,7 @@ class FreezeObservation(Callback):
         embeddings, *constants = self.frozen_
         for bias in constants:  # one step later, when the embeddings are no longer equal
             bias.requires_grad_(self.is_free_)
-        self.is_free_ = done or epoch >= self.n_epochs
+        self.is_free_ = done or epoch >= self.n_frozen_
         embeddings.requires_grad_(self.is_free_)
         self.n_done_ += 1
 
@@ -642,17 +635,6 @@ def merge_networks(
     linear = Linear(table.shape[1], d, bias=False).requires_grad_(False)
     linear.weight.copy_(torch.from_numpy(axes.T @ table / np.sqrt(n_factors)))
     return nn.Sequential(SideBySide(*networks), linear), axes * np.sqrt(n_factors)
-
-
-def constant_base(n_features: int, observation: Floats) -> nn.Linear:
-    """A network that gives every document the mean embedding, with variance 1."""
-    n_components = observation.shape[1]
-    base = Linear(n_features, 2 * n_components)
-    with torch.no_grad():
-        base.weight.zero_()
-        base.bias.zero_()
-        base.bias[:n_components] = torch.from_numpy(observation.mean(axis=0))
-    return base
 
 
 class BaseModule(nn.Module):
@@ -836,17 +818,6 @@ def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance:
         weights = np.exp(least[query] - logs)
         vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
     return vectors
-
-
-def shown_candidates(log: ClickLog) -> tuple[Ints, Ints, Ints]:
-    """Number of the candidate of each shown row, then query and version of each candidate.
-
-    A candidate counts once, however many lists showed it. Queries are codes from 0 of those that
-    showed any.
-    """
-    place, key = encode(pair_codes(log.query, log.version, log.n_versions))
-    query, version = np.divmod(key, log.n_versions)
-    return place, encode(query)[0], version
 
 
 def warn_about_rank(n_components: int, n_factors: int) -> None:

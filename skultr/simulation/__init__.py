@@ -23,6 +23,7 @@ from ._policies import (
     DeterministicPolicy,
     MixturePolicy,
     PlackettLucePolicy,
+    Policy,
     ShufflePolicy,
     SwapPolicy,
     UniformPolicy,
@@ -30,10 +31,10 @@ from ._policies import (
     noisy_oracle_scores,
     production_scores,
 )
-from ._protocols import Policy, User
 from ._users import (
     ContextualPositionBasedUser,
     PositionBasedUser,
+    User,
     UserPopulation,
     relevance_probability,
 )

@@ -19,12 +19,12 @@ from .._log._segments import encode, offsets_from_sorted, pad
 from ._policies import (
     DeterministicPolicy,
     PlackettLucePolicy,
+    Policy,
     UniformPolicy,
     production_scores,
     required,
 )
-from ._protocols import Policy, User, check_instance
-from ._users import PositionBasedUser, draw_sessions, relevance_probability
+from ._users import PositionBasedUser, User, check_instance, draw_sessions, relevance_probability
 
 #: Sessions per draw of clicks, so that memory does not hold the probabilities of a whole log.
 _CHUNK = 65_536
@@ -232,11 +232,11 @@ def simulate_clicks(
         user, shown, truth.relevance_probability, roles["relevance"], user_rng, who, context
     )
     position = np.broadcast_to(np.arange(1, shown.shape[1] + 1, dtype=np.int32), shown.shape)
-    rows = {"row": shown, "position": position, "arm": arm, "context": context}
+    given = {"row": shown, "click": clicks, "position": position, "arm": arm, "context": context}
+    columns = {name: values for name, values in given.items() if values is not None}
     if candidates:
-        rows, clicks = _with_candidates(rows, clicks, _not_shown(order, offsets, query, shown))
-    X = _log_frame(documents, roles, rows, who, features)
-    return SimulatedLog(X, clicks, truth)
+        columns = _with_candidates(columns, _not_shown(order, offsets, query, shown))
+    return SimulatedLog(*_log_frame(documents, roles, columns, who, features), truth)
 
 
 # What the user gave -------------------------------------------------------------------
@@ -334,11 +334,7 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
     place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
     what = "a row of documents, or -1 behind the end of a list, for each session and position"
     place = _shaped(place, (len(query), width), "The policy", what)
-    shown = np.empty(place.shape, dtype=np.int32)
-    for start in range(0, len(place), _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        shown[chunk] = np.where(place[chunk] >= 0, order[place[chunk]], -1)
-    return shown, arm
+    return np.append(order, np.int32(-1))[np.maximum(place, -1)], arm
 
 
 def click_pages(
@@ -349,7 +345,7 @@ def click_pages(
     rng: np.random.Generator,
     *about: Ints | None,
 ) -> Ints:
-    """Clicks of the rows that were shown, session by session.
+    """Clicks on the rows that each session was shown, of their shape; 0 where there is none.
 
     ``about`` holds the user of each session and the context of each impression, or None.
     """
@@ -361,69 +357,54 @@ def click_pages(
         read_grades = _shaped(read_grades, grade.shape, "The user's read_grades", what)
         judged = np.append(read_grades, -1)
     known = [values for values in about if values is not None]
-    clicks = np.empty(int(np.count_nonzero(shown >= 0)), dtype=np.int8)
-    start = 0
+    clicks = np.empty(shown.shape, dtype=np.int8)
     for first in range(0, len(shown), _CHUNK):
-        rows = shown[first : first + _CHUNK]
-        there = rows >= 0
-        about_chunk = [values[first : first + _CHUNK] for values in known]
-        drawn = user.click(judged[rows], rng, *about_chunk)[there]
-        clicks[start : start + len(drawn)] = drawn
-        start += len(drawn)
+        chunk = slice(first, first + _CHUNK)
+        drawn = user.click(judged[shown[chunk]], rng, *(values[chunk] for values in known))
+        clicks[chunk] = np.where(shown[chunk] >= 0, drawn, 0)
     return clicks
 
 
 def _not_shown(order, offsets, query, shown):
     """Rows of the documents of each session's query that it did not show, -1 behind the end."""
-    place = pad(offsets)
-    by_query = np.where(place >= 0, order[np.maximum(place, 0)], np.int32(-1))
-    hidden = by_query[query]
-    for first in range(0, len(shown), _CHUNK):
-        chunk = hidden[first : first + _CHUNK]
-        for column in shown[first : first + _CHUNK].T:
-            chunk[chunk == column[:, None]] = -1
+    hidden = np.append(order, np.int32(-1))[pad(offsets)][query]
+    for column in shown.T:
+        hidden[hidden == column[:, None]] = -1
     return hidden
 
 
-def _with_candidates(rows, clicks, hidden):
+def _with_candidates(columns, hidden):
     """Shown rows and, behind them, those that were not shown: no position, no click."""
-    there = rows["row"] >= 0
-    clicked = np.zeros(there.shape, dtype=clicks.dtype)
-    clicked[there] = clicks
     unknown = np.full(hidden.shape, np.nan, dtype=np.float32)
-    row = np.column_stack([rows["row"], hidden])
-    wide = {
-        name: None if values is None else np.column_stack([values, unknown])
-        for name, values in rows.items()
+    added = {"row": hidden, "click": np.zeros(hidden.shape, dtype=np.int8)}
+    return {
+        name: np.column_stack([values, added.get(name, unknown)])
+        for name, values in columns.items()
     }
-    clicked = np.column_stack([clicked, np.zeros_like(hidden, dtype=clicks.dtype)])
-    return {**wide, "row": row}, clicked[row >= 0]
 
 
-def _log_frame(documents, roles, rows, who, features):
-    """The log as a frame, from columns of shape (n_sessions, n_columns)."""
-    there = rows["row"] >= 0
-    row = rows["row"][there]
+def _log_frame(documents, roles, columns, who, features):
+    """The log as a frame, from columns of shape (n_sessions, n_places), and its clicks."""
+    there = columns["row"] >= 0
+    values = {name: column[there] for name, column in columns.items()}
+    row, clicks = values.pop("row"), values.pop("click")
     lengths = there.sum(axis=1)
     log = {"session": np.repeat(np.arange(len(there), dtype=np.int32), lengths)}
     if who is not None:
         log["user"] = np.repeat(who, lengths)
-    log |= {"qid": roles["qid"][row], "doc": roles["doc"][row]}
-    for name in ("position", "arm", "context"):
-        if rows[name] is not None:
-            log[name] = rows[name][there]
+    log |= {"qid": roles["qid"][row], "doc": roles["doc"][row], **values}
     if not features:
-        return pd.DataFrame(log, copy=False)
+        return pd.DataFrame(log, copy=False), clicks
     log["relevance"] = roles["relevance"][row]
     production = read_role(documents, "production")
     if production is not None:
         log["production"] = production[row]
     log = pd.DataFrame(log, copy=False)
     if not feature_columns(documents):
-        return log
+        return log, clicks
     values = read_features(documents)
     values_of_rows = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
-    return pd.concat([log, values_of_rows], axis=1)
+    return pd.concat([log, values_of_rows], axis=1), clicks
 
 
 class ShiftedLogs(NamedTuple):
@@ -642,7 +623,8 @@ def clicks_on_lists(
     )
     clicks = np.zeros(rows.n_rows, dtype=np.int8)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
-    clicks[pages[pages >= 0]] = click_pages(user, pages, probability, grade, rng)
+    there = pages >= 0
+    clicks[pages[there]] = click_pages(user, pages, probability, grade, rng)[there]
     return clicks
 
 

@@ -26,13 +26,14 @@ from .._models._browsing import (
     trust_click_probability,
     ubm_click_probability,
 )
-from ._protocols import User
 from ._users import (
+    COUNT,
+    NOT_NEGATIVE,
+    PROBABILITY,
     PositionBasedUser,
+    User,
     are_probabilities,
     as_floats,
-    check_counts,
-    check_numbers,
     curve_at,
     cut,
 )
@@ -120,9 +121,7 @@ class DBNUser(SequentialUser):
 
     continuation: float = 0.9
     satisfaction: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_numbers(0, 1, continuation=self.continuation, satisfaction=self.satisfaction)
+    _constraints = {"continuation": PROBABILITY, "satisfaction": PROBABILITY}
 
     def truth_at(self, n_positions: int) -> Mapping[str, Any]:
         """``continuation``; see :meth:`User.truth_at`."""
@@ -250,15 +249,7 @@ class CCMUser(SequentialUser):
     after_skip: float = 0.9
     after_irrelevant: float = 0.8
     after_relevant: float = 0.4
-
-    def __post_init__(self) -> None:
-        check_numbers(
-            0,
-            1,
-            after_skip=self.after_skip,
-            after_irrelevant=self.after_irrelevant,
-            after_relevant=self.after_relevant,
-        )
+    _constraints = dict.fromkeys(("after_skip", "after_irrelevant", "after_relevant"), PROBABILITY)
 
     def truth_at(self, n_positions: int) -> Mapping[str, Any]:
         """``continuation``, the array (τ₁, τ₂, τ₃); see :meth:`User.truth_at`."""
@@ -700,13 +691,10 @@ class MixtureDBNUser(DBNUser):
     """
 
     top_down: float = 0.7
+    _constraints = DBNUser._constraints | {"top_down": PROBABILITY}
 
     #: Reading up must begin with the last document shown.
     marks_empty: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_numbers(0, 1, top_down=self.top_down)
 
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) by position where nothing is clicked, averaged over both directions."""
@@ -796,14 +784,10 @@ class CarouselUser(DBNUser):
 
     n_columns: int = 5
     eta: float = 1.0
+    _constraints = DBNUser._constraints | {"n_columns": COUNT, "eta": NOT_NEGATIVE}
 
     #: Empty places do not count in the mean relevance of a row.
     marks_empty: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_counts(n_columns=self.n_columns)
-        check_numbers(0, np.inf, eta=self.eta)
 
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) of a page whose rows are equally relevant, where nothing is clicked."""

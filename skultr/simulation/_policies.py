@@ -3,6 +3,7 @@ traffic."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -22,8 +23,7 @@ from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad, sort_in_segment
-from ._protocols import Policy
-from ._users import as_floats, check_numbers
+from ._users import POSITIVE, PROBABILITY, Constrained, as_floats
 
 #: Random numbers drawn at a time, so that memory does not grow with the number of sessions.
 _CHUNK = 2**20
@@ -298,6 +298,91 @@ def _seed(estimator, random_state):
 
 
 # Policies -----------------------------------------------------------------------------
+class Policy(Constrained, ABC):
+    """Base class of logging policies: who ranked the documents that the users of a log saw.
+
+    A policy of your own derives from it and writes :meth:`rank`. One that experiments overrides
+    :meth:`rank_with_arms` as well, which also says what was left to chance.
+
+    Attributes
+    ----------
+    several_rankers : bool
+        Set it to True on the class if ``rank`` takes scores of shape (n_documents, n_rankers),
+        one column per ranker, as :class:`MixturePolicy` does.
+
+    Examples
+    --------
+    A policy that shows the worst documents first:
+
+    >>> import numpy as np
+    >>> from skultr.simulation import DeterministicPolicy, Policy
+    >>> class WorstFirst(Policy):
+    ...     def rank(self, scores, offsets, query, n_positions, rng):
+    ...         return DeterministicPolicy().rank(-scores, offsets, query, n_positions, rng)
+    >>> scores, offsets = np.array([0.1, 0.9, 0.5, 0.2]), np.array([0, 3, 4])
+    >>> WorstFirst().rank(scores, offsets, np.array([0, 1]), 2, np.random.default_rng(0))
+    array([[ 0,  2],
+           [ 3, -1]], dtype=int32)
+    """
+
+    several_rankers: ClassVar[bool] = False
+
+    @abstractmethod
+    def rank(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> Ints:
+        """Rows of the documents that each session shows.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_documents,)
+            Scores of the production ranker, query by query. Of shape (n_documents, n_rankers) if
+            ``several_rankers``.
+        offsets : ndarray of shape (n_queries + 1,)
+            Query q owns the rows ``offsets[q]`` to ``offsets[q + 1] - 1``.
+        query : ndarray of shape (n_sessions,), int
+            Query of each session, from 0.
+        n_positions : int
+        rng : numpy.random.Generator
+            The only source of randomness.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int
+            -1 behind the end of a list that is shorter.
+        """
+
+    def rank_with_arms(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> tuple[Ints, NDArray[np.floating[Any]] | None]:
+        """Rows of the documents that each session shows, and what of it was left to chance.
+
+        Parameters
+        ----------
+        scores, offsets, query, n_positions, rng
+            As for :meth:`rank`.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_sessions, n_positions), int
+            As from :meth:`rank`.
+        arm : ndarray of shape (n_sessions, n_positions), float, or None
+            Rows of a session with the same number exchanged their documents at random; NaN where
+            nothing was left to chance. None (the default) without an experiment.
+        """
+        return self.rank(scores, offsets, query, n_positions, rng), None
+
+
 @dataclass(frozen=True)
 class DeterministicPolicy(Policy):
     """Every session of a query shows the same list: documents by falling score.
@@ -327,9 +412,7 @@ class DeterministicPolicy(Policy):
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         code = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         order = sort_in_segment(code, scores).astype(np.int32)
-        place = pad(offsets, n_positions)
-        shown = np.where(place >= 0, order[np.maximum(place, 0)], np.int32(-1))
-        return shown[query]
+        return np.append(order, np.int32(-1))[pad(offsets, n_positions)][query]
 
 
 @dataclass(frozen=True)
@@ -343,8 +426,9 @@ class PlackettLucePolicy(Policy):
     Parameters
     ----------
     temperature : float, default=0.1
-        In units of the scores, which are not scaled: near 0 the policy is deterministic, with
-        large values uniform. The unit of :func:`production_scores` are grades.
+        In units of the scores, which are not scaled: near 0 the policy is deterministic
+        (for 0 use :class:`DeterministicPolicy`), with large values uniform. The unit of
+        :func:`production_scores` are grades.
 
     Examples
     --------
@@ -359,13 +443,7 @@ class PlackettLucePolicy(Policy):
     """
 
     temperature: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.temperature, Real) and 0 < self.temperature < np.inf):
-            raise ValueError(
-                f"temperature must be a finite number above 0, got {self.temperature!r}. For "
-                "temperature 0 use DeterministicPolicy()."
-            )
+    _constraints = {"temperature": POSITIVE}
 
     def rank(
         self,
@@ -523,11 +601,7 @@ class SwapPolicy(_Experiment):
 
     swaps: str = "pivot"
     share: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.swaps not in ("pivot", "adjacent"):
-            raise ValueError(f"swaps must be 'pivot' or 'adjacent', got {self.swaps!r}.")
-        check_numbers(0, 1, share=self.share)
+    _constraints = {"swaps": [StrOptions({"pivot", "adjacent"})], "share": PROBABILITY}
 
     def rank_with_arms(
         self,
@@ -591,9 +665,7 @@ class ShufflePolicy(_Experiment):
     """
 
     share: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_numbers(0, 1, share=self.share)
+    _constraints = {"share": PROBABILITY}
 
     def rank_with_arms(
         self,

@@ -1,13 +1,17 @@
-"""Users who examine each position with a probability of its own, one curve for all or by user."""
+"""What a simulation asks of a user; users who examine each position with its own probability."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from .._base._sklearn import Interval, StrOptions, validate_parameter_constraints
 from .._base._typing import Bools, Floats, Ints
 from .._models._browsing import (
     EYE_TRACKING,
@@ -15,7 +19,240 @@ from .._models._browsing import (
     pbm_click_probability,
     power_law_examination,
 )
-from ._protocols import User, draw_clicks
+
+
+class _Range(Interval):
+    """An interval without True and False, which scikit-learn takes for 1 and 0."""
+
+    def is_satisfied_by(self, val: object) -> bool:
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+#: Constraints that parameters of several users and policies have.
+PROBABILITY = [_Range(Real, 0, 1, closed="both")]
+NOT_NEGATIVE = [_Range(Real, 0, np.inf, closed="left")]
+POSITIVE = [_Range(Real, 0, np.inf, closed="neither")]
+COUNT = [_Range(Integral, 1, 2**31, closed="left")]
+_SEED = [Integral, None]
+_OF_GRADES = {
+    "noise": PROBABILITY,
+    "max_grade": POSITIVE,
+    "gain": [StrOptions({"exponential", "linear", "binary"})],
+}
+
+
+class Constrained:
+    """Mixin of dataclasses that refuse parameters outside the constraints of their class."""
+
+    _constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    def __post_init__(self) -> None:
+        validate_parameter_constraints(self._constraints, vars(self), type(self).__name__)
+
+
+class User(Constrained, ABC):
+    """Base class of users: what is clicked, given what a page shows.
+
+    A user of your own derives from it and writes :meth:`examination_at` and
+    :meth:`click_probability`. Every row of a session is then clicked independently of the others,
+    with the probability that ``click_probability`` states. Where the clicks of a session depend
+    on each other, override :meth:`click` as well; ``click_probability`` is then the probability
+    before any click of the session is known. :func:`skultr.testing.check_user` checks the result.
+
+    Everything else is optional:
+
+    - *Another judgement than relevance*: :meth:`read_grades`, see :class:`ClickMatrixUser`.
+    - *What the truth should say*: :meth:`truth_at`, :meth:`document_truth`, see
+      :class:`DBNUser`.
+    - *Pages that end early matter*: ``marks_empty``, see :class:`CarouselUser`.
+    - *Contexts*: ``context_vectors`` and :meth:`examination_table`, and, unless all contexts are
+      equally likely, :meth:`draw_contexts`. ``click`` and ``click_probability`` then take the
+      context of each impression as one more argument, see :class:`ContextualPositionBasedUser`.
+    - *Several users in one*: ``user_weights`` and :meth:`examination_table`, and, unless all users
+      ask alike, :meth:`draw_query_weights`. ``click`` and ``click_probability`` then take the user
+      of each session as one more argument, see :class:`UserPopulation`.
+
+    Attributes
+    ----------
+    marks_empty : bool
+        Set it to True on the class to get -1 instead of 0 where a page shows nothing.
+    context_vectors : ndarray of shape (n_contexts, n_context_features) or None
+        The contexts; None (the default) without contexts.
+    user_weights : ndarray of shape (n_users,) or None
+        P(user), which sums to 1; None (the default) where all sessions have the same user.
+
+    Examples
+    --------
+    A user who looks at the first two positions only:
+
+    >>> import numpy as np
+    >>> from skultr.simulation import User
+    >>> class HastyUser(User):
+    ...     def examination_at(self, n_positions):
+    ...         return np.where(np.arange(n_positions) < 2, 1.0, 0.0)
+    ...
+    ...     def click_probability(self, relevance_probability):
+    ...         n_positions = relevance_probability.shape[1]
+    ...         return relevance_probability * self.examination_at(n_positions)
+    >>> clicks = HastyUser().click(np.full((100_000, 3), 0.5), np.random.default_rng(0))
+    >>> clicks.mean(axis=0).round(2).tolist()
+    [0.5, 0.5, 0.0]
+    """
+
+    marks_empty: ClassVar[bool] = False
+    context_vectors: Floats | None = None
+    user_weights: Floats | None = None
+
+    @abstractmethod
+    def examination_at(self, n_positions: int) -> Floats:
+        """P(examined) at positions 1, ..., ``n_positions``.
+
+        Where examination depends on more than the position, the docstring of the user says which
+        curve stands for it: that of the neutral context, the mean over users, that of a page
+        without clicks.
+
+        Parameters
+        ----------
+        n_positions : int
+
+        Returns
+        -------
+        examination : ndarray of shape (n_positions,)
+
+        Raises
+        ------
+        ValueError
+            If the examination is known for fewer positions.
+        """
+
+    @abstractmethod
+    def click_probability(self, relevance_probability: NDArray[Any]) -> Floats:
+        """P(click) at each position before any click of the session is known.
+
+        Parameters
+        ----------
+        relevance_probability : ndarray of shape (n_sessions, n_positions)
+            P(found relevant | examined) of what each position shows; what :meth:`read_grades`
+            returned, if that is written. Where a position shows nothing it is 0, or -1 with
+            ``marks_empty`` or ``read_grades``; pages end early, so that these are the last
+            positions of a session.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_sessions, n_positions)
+            In [0, 1]. Its value where nothing is shown is not read.
+        """
+
+    def click(self, relevance_probability: NDArray[Any], rng: np.random.Generator) -> Bools:
+        """Draw the clicks of sessions.
+
+        Parameters
+        ----------
+        relevance_probability : ndarray of shape (n_sessions, n_positions)
+            As for :meth:`click_probability`.
+        rng : numpy.random.Generator
+            The only source of randomness.
+
+        Returns
+        -------
+        clicks : ndarray of shape (n_sessions, n_positions), bool
+            Their value where nothing is shown is not read.
+        """
+        return draw_clicks(self.click_probability(relevance_probability), rng)
+
+    def read_grades(self, grade: Floats) -> NDArray[Any] | None:
+        """What this user judges documents by, in place of the relevance probability.
+
+        Parameters
+        ----------
+        grade : ndarray of shape (n_documents,)
+            Column ``relevance`` of the documents.
+
+        Returns
+        -------
+        judged : ndarray of shape (n_documents,) or None
+            None (the default): the user goes by the relevance probability.
+        """
+        return None
+
+    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
+        """Entries for the truth of :func:`simulate_clicks` about this user.
+
+        Parameters
+        ----------
+        n_positions : int
+
+        Returns
+        -------
+        truth : mapping of str to object
+            Empty by default.
+        """
+        return {}
+
+    def document_truth(self, relevance_probability: Floats) -> Mapping[str, Floats]:
+        """Entries for the truth of :func:`simulate_clicks` about each document.
+
+        Parameters
+        ----------
+        relevance_probability : ndarray of shape (n_documents,)
+
+        Returns
+        -------
+        truth : mapping of str to ndarray of shape (n_documents,)
+            Empty by default.
+        """
+        return {}
+
+    def examination_table(self, n_positions: int) -> Floats:
+        """P(examined) in each context, or by each user, at positions 1, ..., ``n_positions``.
+
+        Parameters
+        ----------
+        n_positions : int
+
+        Returns
+        -------
+        examination : ndarray of shape (n_contexts or n_users, n_positions)
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has contexts or several users, but no examination_table: "
+            "write examination_table(n_positions), one row per context or user."
+        )
+
+    def draw_contexts(self, shown: Ints, rng: np.random.Generator) -> Ints:
+        """Draw the context of each impression; called once for all sessions of a log.
+
+        Parameters
+        ----------
+        shown : ndarray of shape (n_sessions, n_positions), int
+            Row of the document at each position, -1 where there is none.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        context : ndarray of shape (n_sessions, n_positions), int
+            Row of ``context_vectors``, by default uniformly distributed. A context also stands
+            where nothing is shown.
+        """
+        assert self.context_vectors is not None
+        return rng.integers(len(self.context_vectors), size=shown.shape, dtype=np.int32)
+
+    def draw_query_weights(self, query_weights: Floats, rng: np.random.Generator) -> Floats:
+        """Draw which queries each user asks: P(query | user).
+
+        Parameters
+        ----------
+        query_weights : ndarray of shape (n_queries,)
+            P(query) if all users asked alike.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        query_weights : ndarray of shape (n_users, n_queries)
+            Each row sums to 1. By default all users ask alike.
+        """
+        assert self.user_weights is not None
+        return np.tile(query_weights, (len(self.user_weights), 1))
 
 
 def relevance_probability(
@@ -71,11 +308,8 @@ def relevance_probability(
     array([0.1 , 0.16, 0.28, 0.52, 1.  ])
     """
     grade = np.asarray(grade, dtype=float)
-    check_numbers(0, 1, noise=noise)
-    if not (isinstance(max_grade, Real) and 0 < max_grade < np.inf):
-        raise ValueError(f"max_grade must be a finite number above 0, got {max_grade!r}.")
-    if gain not in ("exponential", "linear", "binary"):
-        raise ValueError(f"gain must be 'exponential', 'linear' or 'binary', got {gain!r}.")
+    scale = {"noise": noise, "max_grade": max_grade, "gain": gain}
+    validate_parameter_constraints(_OF_GRADES, scale, "relevance_probability")
     bad = ~((grade >= 0) & (grade <= max_grade))
     if bad.any():
         raise ValueError(
@@ -125,6 +359,7 @@ default='eye-tracking'
     examination: ArrayLike = "eye-tracking"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         curve = self._curve()
         if isinstance(curve, float):
             good = 0 <= curve < np.inf
@@ -235,14 +470,17 @@ default='eye-tracking'
     random_state: int | None = None
     context_vectors: Floats = field(init=False, repr=False)
     weights: Floats = field(init=False, repr=False)
+    _constraints = {
+        "n_contexts": COUNT,
+        "n_features": COUNT,
+        "scale": NOT_NEGATIVE,
+        "eta": NOT_NEGATIVE,
+        "assign": [StrOptions({"impression", "document"})],
+        "random_state": _SEED,
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(n_contexts=self.n_contexts, n_features=self.n_features)
-        check_numbers(0, np.inf, scale=self.scale, eta=self.eta)
-        if self.assign not in ("impression", "document"):
-            raise ValueError(f"assign must be 'impression' or 'document', got {self.assign!r}.")
-        _check_seed(self.random_state)
         # Drawn here, once: without a seed, each look at them would find other vectors.
         vectors_rng, weights_rng = np.random.default_rng(self.random_state).spawn(2)
         vectors = vectors_rng.normal(0, self.scale, (self.n_contexts, self.n_features))
@@ -380,8 +618,14 @@ class UserPopulation(User):
     examination: ArrayLike | None = None
     random_state: int | None = None
     user_weights: Floats = field(init=False, repr=False)
+    _constraints = {
+        "decay": POSITIVE,
+        "never_asked": [Interval(Real, 0, 1, closed="left"), None],
+        "random_state": _SEED,
+    }
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = self._given()
         if self.examination is None:
             # A single number is refused unless it means a set of exponents of the paper.
@@ -396,17 +640,6 @@ class UserPopulation(User):
                 f"[0, 1]; got the shape {given.shape}"
                 + (" with other values." if given.ndim == 2 and given.size else ".")
             )
-        if not (isinstance(self.decay, Real) and 0 < self.decay < np.inf):
-            raise ValueError(f"decay must be a finite number above 0, got {self.decay!r}.")
-        if not (
-            self.never_asked is None
-            or (isinstance(self.never_asked, Real) and 0 <= self.never_asked < 1)
-        ):
-            raise ValueError(
-                f"never_asked must be a share in [0, 1), or None if all users ask alike; got "
-                f"{self.never_asked!r}."
-            )
-        _check_seed(self.random_state)
         # Relative to the most active user, so that nothing overflows with thousands of users.
         exponent = np.arange(len(given)) - (0 if self.decay >= 1 else len(given) - 1)
         weights = float(self.decay) ** -exponent
@@ -513,30 +746,6 @@ def are_probabilities(values: Floats) -> bool:
     return bool(values.size) and bool(((values >= 0) & (values <= 1)).all())
 
 
-def check_numbers(least: float, most: float, **given: object) -> None:
-    """Refuse what is no number from ``least`` to ``most``; an infinite ``most`` is excluded."""
-    for name, value in given.items():
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
-        if not (is_number and least <= float(value) <= most and float(value) < np.inf):
-            expected = f"number in [{least}, {most}]"
-            if most == np.inf:
-                expected = f"finite number of at least {least}"
-            raise ValueError(f"{name} must be a {expected}, got {value!r}.")
-
-
-def check_counts(**given: object) -> None:
-    """Refuse what is no whole number from 1."""
-    for name, value in given.items():
-        if not (isinstance(value, Integral) and 1 <= int(value) < 2**31):
-            raise ValueError(f"{name} must be a whole number from 1, got {value!r}.")
-
-
-def _check_seed(value: object) -> None:
-    """Refuse what is no seed of a frozen user."""
-    if not (value is None or isinstance(value, Integral)):
-        raise ValueError(f"random_state must be an int or None, got {value!r}.")
-
-
 def cut(name: str, values: Floats, n_positions: int, instead: str = "one number") -> Floats:
     """The values of the first positions (last axis); an error if fewer are known."""
     known = values.shape[-1]
@@ -553,3 +762,20 @@ def curve_at(name: str, given: object, n_positions: int) -> Floats:
     """One value per position, from a curve or from one number for all positions."""
     curve = as_floats(given)
     return cut(name, curve, n_positions) if curve.ndim else np.full(n_positions, curve)
+
+
+def draw_clicks(probability: Floats, rng: np.random.Generator) -> Bools:
+    """Independent clicks with the given probabilities."""
+    return rng.random(probability.shape) < probability
+
+
+def check_instance(name: str, value: object, base: type) -> None:
+    """Refuse a policy or user that does not derive from its base class."""
+    if isinstance(value, base):
+        return
+    found = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    raise TypeError(
+        f"{name} is {found}; expected an instance of a class derived from "
+        f"skultr.simulation.{base.__name__}, which holds the methods that are optional. "
+        f"Write class Mine({base.__name__}): ... and pass {name}=Mine()."
+    )

@@ -263,11 +263,12 @@ class ContractOfFit(EstimatorContract):
         )
 
     def check_pickle(self) -> None:
-        expected = self.fitted.predict(self.log)
-        found = pickle.loads(pickle.dumps(self.fitted)).predict(self.log)
-        assert_array_equal(found, expected, f"pickle changed the {self.values}")
-        found = clone(self.fitted).fit(self.log, self.clicks).predict(self.log)
-        assert_array_equal(found, expected, f"a fitted clone has other {self.values}")
+        fitted, expected = self.fitted, self.fitted.predict(self.log)
+        for other, message in (
+            (pickle.loads(pickle.dumps(fitted)), f"pickle changed the {self.values}"),
+            (clone(fitted).fit(self.log, self.clicks), f"a fitted clone has other {self.values}"),
+        ):
+            assert_array_equal(other.predict(self.log), expected, message)
 
     def check_frames_and_arrays(self) -> None:
         frames = (_other_frames(frame) for frame in (self.log, self.reference))

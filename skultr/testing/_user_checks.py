@@ -170,15 +170,13 @@ class UserContract(Contract):
 
     def _judged(self, grade):
         """What the user judges pages of these grades by; an empty place is 0, or negative."""
-        shown = grade[self.shown]
-        read = self.user.read_grades(shown.astype(float))
+        read, empty = self.user.read_grades(grade[self.shown].astype(float)), -1
         if read is None:
-            spread = np.random.default_rng(3).uniform(0.2, 1.0, grade.size)
-            judged = np.full(grade.shape, -1.0 if self.user.marks_empty else 0.0)
-            judged[self.shown] = (0.1 + 0.9 * shown) * spread[self.shown.ravel()]
-        else:
-            judged = np.full(grade.shape, -1)
-            judged[self.shown] = read
+            spread = np.random.default_rng(3).uniform(0.2, 1.0, grade.shape)
+            read = ((0.1 + 0.9 * grade) * spread)[self.shown]
+            empty = -1.0 if self.user.marks_empty else 0.0
+        judged = np.full(grade.shape, empty)
+        judged[self.shown] = read
         return judged
 
     @cached_property

@@ -1,5 +1,3 @@
-from dataclasses import fields
-
 import numpy as np
 import pytest
 import torch
@@ -21,21 +19,16 @@ def same_length():
     return dataset(frame, clicks)
 
 
-def test_lists_of_one_length_give_the_batches_that_masks_give():
+def test_lists_of_one_length_have_no_padding():
     data = same_length()
-    assert data.width
     lists = torch.tensor([7, 0, 3, 12])
-    full, _ = data.__getitems__(lists)
-    vars(data)["width"] = 0  # as if lengths differed
-    padded, _ = data.__getitems__(lists)
-    for field in fields(full):
-        ours, theirs = getattr(full, field.name), getattr(padded, field.name)
-        assert torch.equal(ours, theirs), field.name
-        assert ours.dtype == theirs.dtype
-    assert len(full) == len(lists)
-    values = torch.rand(len(full.bias))
-    rectangle = full.pad(values)
-    assert torch.equal(rectangle[full.mask], values)
+    batch, _ = data.__getitems__(lists)
+    assert batch.mask.all()
+    assert len(batch) == len(lists)
+    alone, _ = data[7]
+    assert torch.equal(batch.clicks[:1], alone.clicks)
+    values = torch.rand(len(batch.bias))
+    assert torch.equal(batch.pad(values)[batch.mask], values)
 
 
 def test_lists_of_several_lengths_are_padded():
@@ -43,7 +36,6 @@ def test_lists_of_several_lengths_are_padded():
     keep = np.ones(len(frame), dtype=bool)
     keep[1] = False
     data = dataset(frame[keep].reset_index(drop=True), np.asarray(clicks)[keep])
-    assert not data.width
     batch, target = data.__getitems__(range(len(data)))
     assert not batch.mask.all()
     assert target is batch.clicks
@@ -57,7 +49,7 @@ def test_numbers_of_lists_come_in_any_container(as_given):
     data = same_length()
     batch, _ = data.__getitems__(as_given([2, 1]))
     alone, _ = data[2]
-    assert torch.equal(batch.features[: data.width], alone.features)
+    assert torch.equal(batch.features[: len(alone.features)], alone.features)
 
 
 def test_softmax_without_padding_is_that_with_padding():

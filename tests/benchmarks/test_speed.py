@@ -12,20 +12,20 @@ import pandas as pd
 import pytest
 from joblib import parallel_config
 
-from benchmarks.speed import __main__ as command
-from benchmarks.speed import _measure, _registry, _report
+from benchmarks import speed
+from benchmarks.speed import _report, _work
 from benchmarks.speed._work import OURS, SIZES, Seconds, Work
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "benchmarks"
-WORKS = _registry.works()
+WORKS = _work.works()
 
 
 def test_names_tell_works_apart():
     names = [work.name for work in WORKS]
     assert len(set(names)) == len(names)
-    assert {work.topic for work in WORKS} == set(_registry.TOPICS)
-    assert all(_registry.find(work.name).title == work.title for work in WORKS)
+    assert {work.topic for work in WORKS} == set(_work.TOPICS)
+    assert all(_work.find(work.name).title == work.title for work in WORKS)
 
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
@@ -50,7 +50,7 @@ def test_contenders_take_turns_and_may_time_themselves():
         }
 
     work = Work("topic/work", "", contenders, {"a": None, "b": None})
-    found = _measure.ratios(work, SIZES["tiny"])
+    found = _work.ratios(work, SIZES["tiny"])
     assert calls[:6] == [OURS, "a", "b"] * 2
     assert set(found["ratios"]["a"]) == {1.5}
     assert set(found["ratios"]["b"]) == {0.5}
@@ -59,7 +59,7 @@ def test_contenders_take_turns_and_may_time_themselves():
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone tells")
 def test_growth_is_that_of_the_call():
     work = Work("topic/work", "", lambda size: {OURS: lambda: bytearray(64 << 20)}, {})
-    assert _measure.growth(work, SIZES["tiny"], OURS) == pytest.approx(64 << 20, rel=0.2)
+    assert _work.growth(work, SIZES["tiny"], OURS) == pytest.approx(64 << 20, rel=0.2)
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_rows_of_other_works_stay_unless_the_machine_changed(tmp_path):
 
 
 def test_a_work_that_fails_stops_no_other(tmp_path, capsys, monkeypatch):
-    real = command._ask
+    real = speed._ask
 
     def ask(work, what, size):
         if work.name == "evaluation/ndcg":
             raise subprocess.CalledProcessError(-6, "work", stderr="Aborted\n")
         return real(work, what, size)
 
-    monkeypatch.setattr(command, "_ask", ask)
+    monkeypatch.setattr(speed, "_ask", ask)
     names = ["evaluation/ndcg", "evaluation/cmip"]
-    assert command.main(["--tiny", "--only", *names, "--out", str(tmp_path)]) == 1
+    assert speed.main(["--tiny", "--only", *names, "--out", str(tmp_path)]) == 1
     said = capsys.readouterr()
     assert "evaluation/ndcg" in said.out
     assert "FAILED: Aborted" in said.out
@@ -121,7 +121,7 @@ def test_a_work_that_fails_stops_no_other(tmp_path, capsys, monkeypatch):
 
 def test_unknown_names_are_refused():
     with pytest.raises(SystemExit, match="there is no serving/aray"):
-        command.main(["--only", "serving/aray"])
+        speed.main(["--only", "serving/aray"])
 
 
 # --------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _rows(name):
 
 def test_the_page_shows_every_topic_and_no_work_that_is_gone():
     text = (DOCS / "benchmarks.rst").read_text(encoding="utf-8")
-    assert re.findall(r"^\.\. ratios:: (\w+)$", text, re.MULTILINE) == list(_registry.TOPICS)
+    assert re.findall(r"^\.\. ratios:: (\w+)$", text, re.MULTILINE) == list(_work.TOPICS)
     rows = {(row["work"], row["peer"], row["title"]) for row in _rows("ratios")}
     assert rows <= {(work.name, peer, work.title) for work in WORKS for peer in work.goals}
 

@@ -234,6 +234,17 @@ def test_ubm_says_that_a_fixed_order_determines_no_examination(prior):
     UBMModel(prior=prior).fit(sessions(shuffled(40, 3)), clicks)  # no warning
 
 
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.ClickDataWarning")  # one query
+@pytest.mark.parametrize(
+    ("solver", "says"),
+    [("em", "cannot be compared"), ("gradient", "What connects them is only the network")],
+)
+def test_what_a_fixed_order_leaves_to_chance_or_to_a_network_is_said(solver, says):
+    X = sessions(np.tile([3, 1, 2], (40, 1))).assign(feature=np.tile([0.3, 0.1, 0.2], 40))
+    with pytest.warns(NotIdentifiableWarning, match=says):
+        PBMModel(solver=solver, max_epochs=1).fit(X, np.tile([1, 0, 0, 0, 1, 1], 20))
+
+
 def test_ubm_of_few_and_of_many_pairs_per_document_agree(monkeypatch):
     docs = shuffled(400, 6)
     X = sessions(docs)
@@ -261,5 +272,5 @@ def test_ubm_says_where_its_examination_did_not_converge(monkeypatch):
     monkeypatch.setattr(_solve, "_MAX_ITER", 1)
     X = sessions(shuffled(400, 4))
     clicks = np.random.default_rng(0).random(len(X)) < 0.6 / X["position"]
-    with pytest.warns(ConvergenceWarning, match="pairs of ranks did not converge in 1 Newton"):
+    with pytest.warns(ConvergenceWarning, match="pairs of ranks did not converge in 1 step"):
         UBMModel().fit(X, clicks)

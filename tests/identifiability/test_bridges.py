@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skultr._log._cells import factor_components
-from skultr._log._pairs import pairs_from_arrays
+from skultr.identifiability import IdentifiabilityGraph
 from skultr.identifiability._bridges import (
     articulation_documents,
     documents_with_other_factors,
@@ -19,9 +19,8 @@ logs = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 12)), min_size=1, m
 
 def read(rows):
     doc, factor = np.array(rows).T
-    pairs = pairs_from_arrays(doc, factor)
-    labels = factor_components(pairs.doc, pairs.factor, pairs.n_factors)[1]
-    return pairs.doc, pairs.factor, labels
+    graph = IdentifiabilityGraph(doc, factor)
+    return graph.pairs.doc, graph.pairs.factor, graph.labels
 
 
 def clique_graph(doc, factor, n_factors):

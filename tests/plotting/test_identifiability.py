@@ -2,11 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PatchCollection
 
 from skultr.identifiability import IdentifiabilityGraph
 from skultr.plotting import IdentifiabilityDisplay
-from skultr.plotting._identifiability import _Layout
 from skultr.simulation import make_disconnected_log
 
 
@@ -171,11 +170,17 @@ def test_axes_of_the_user_and_again():
 @pytest.mark.parametrize("sizes", [[10], [6, 4], [3, 3, 2, 2], [30, 1, 1, 1], [2] * 30, [1] * 60])
 def test_rings_do_not_touch(sizes):
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
-    layout = _Layout(labels, [str(i) for i in range(len(labels))])
-    distance = np.linalg.norm(layout.places[:, None] - layout.places, axis=-1)
+    share = np.full(len(sizes), 1 / len(sizes))
+    components = pd.DataFrame({"n_factors": sizes, "impressions_share": share})
+    names = [str(i) for i in range(len(labels))]
+    ax = IdentifiabilityDisplay(names=names, labels=labels, components=components).plot().ax_
+    (discs,) = (each for each in ax.collections if isinstance(each, PatchCollection))
+    places = np.array([path.get_extents().corners().mean(axis=0) for path in discs.get_paths()])
+    distance = np.linalg.norm(places[:, None] - places, axis=-1)
     apart = labels[:, None] != labels
     assert distance[apart].min(initial=np.inf) > 1.1
     np.fill_diagonal(distance, np.inf)
     assert distance.min() > 0.99
-    for axis, (low, high) in enumerate((layout.xlim, layout.ylim)):
-        assert low < layout.places[:, axis].min() <= layout.places[:, axis].max() < high
+    low, high = ax.dataLim.get_points()
+    assert (low < places.min(axis=0)).all()
+    assert (places.max(axis=0) < high).all()

@@ -1,12 +1,14 @@
 import os
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import binom
+from sklearn.exceptions import ConvergenceWarning
 
 from skultr._log._cells import read_cells
 from skultr._models._tabular import fit_tabular
@@ -426,11 +428,27 @@ def test_a_silent_position_does_not_spoil_deeper_ones(method):
     assert 1 < table.loc[3, "standard_error"] < 2  # half a click
 
 
+@pytest.mark.parametrize(("shortest", "converges"), [(0.1, True), (3.0, False)])
+def test_sessions_that_reach_no_precision_say_so(shortest, converges):
+    """Half-widths of 1 / sqrt(sessions) fall to 0.1; others jump between 0.3 and 3."""
+
+    def precision(_, sessions):
+        width = sessions**-0.5 if converges else 0.3 if sessions > 50 else shortest
+        return _harvesting.Precision(width, np.array([width]))
+
+    model = SimpleNamespace(sessions=10.0, precision=precision)
+    if converges:
+        assert _harvesting.sessions_for(model, None, 0.1) == pytest.approx(100)
+        return
+    with pytest.warns(ConvergenceWarning, match="did not converge in 25 steps"):
+        _harvesting.sessions_for(model, None, 1.0)
+
+
 # Solving --------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(12))
 def test_curves_stand_at_the_top_of_the_likelihood(seed):
     totals = _problem(seed)[None]
-    curves = solve(totals, "all-pairs", np.ones_like(totals))
+    curves = solve(totals, "all-pairs", np.ones((1, 2, 5, 5)))
     b = np.nan_to_num(curves.log_examination[0])
     linked = np.isfinite(curves.log_examination[0])
     clicks = curves.clicks[0][np.ix_(linked, linked)]
@@ -442,10 +460,10 @@ def test_curves_stand_at_the_top_of_the_likelihood(seed):
 
 def test_a_batch_is_its_problems_one_by_one():
     totals = np.stack([_problem(seed) for seed in range(12)])
-    weight = np.ones((1, 5, 5))
+    exposure = np.ones((1, 2, 5, 5))
     for method in METHODS:
-        batch = solve(totals, method, weight).log_examination
-        alone = [solve(one[None], method, weight).log_examination[0] for one in totals]
+        batch = solve(totals, method, exposure).log_examination
+        alone = [solve(one[None], method, exposure).log_examination[0] for one in totals]
         np.testing.assert_allclose(batch, alone, atol=1e-9)
 
 
@@ -531,6 +549,29 @@ def test_formula_covers_many_positions(n_positions):
         z.append((np.log(table["examination"]) - truth) / table["standard_error"])
     assert np.mean(np.abs(z) < 1.96) == pytest.approx(0.95, abs=0.04)
     assert np.mean(np.abs(z) < 0.674) == pytest.approx(0.5, abs=0.12)
+
+
+@pytest.mark.parametrize("n_bootstrap", [0, 20])
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.ClickDataWarning")  # no click there
+def test_intervals_cover_at_a_last_position_of_one_click_or_none(n_bootstrap):
+    """Half a click counts in all comparisons, and resamples of no click say nothing of it."""
+    n_positions, n_queries, n_lists = 15, 15, 15
+    curve, estimator = 1 / np.arange(1, n_positions + 1) ** 0.7, InterventionHarvesting()
+    estimator.set_params(n_bootstrap=n_bootstrap, random_state=0)
+    query, held, clicked = np.repeat(np.arange(n_queries), n_lists), [], []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        relevance = rng.beta(1, 3, (n_queries, n_positions))[query]
+        order = np.argsort(-np.log(relevance) - rng.gumbel(size=relevance.shape), axis=1)
+        rank = np.argsort(order, axis=1)
+        X = pd.DataFrame({"qid": np.repeat(query, n_positions), "position": rank.ravel() + 1})
+        X["session"], X["doc"] = (each.ravel() for each in np.indices(rank.shape))
+        clicks = rng.random(rank.shape) < relevance * curve[rank]
+        last = estimator.fit(X, clicks.ravel().astype(int)).examination_.iloc[-1]
+        held.append(last["lower"] <= curve[-1] <= last["upper"])
+        clicked.append(last["clicks"])
+    assert np.mean(clicked) < 2
+    assert 0.92 <= np.mean(held) <= 0.99
 
 
 @pytest.mark.parametrize("n_bootstrap", [0, 30])

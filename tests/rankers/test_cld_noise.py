@@ -12,6 +12,7 @@ from skultr._log._clicklog import sort_into_lists
 from skultr._log._reader import read
 from skultr.exceptions import ClickDataWarning, NotIdentifiableWarning
 from skultr.rankers._tobit import (
+    GAMMAS,
     ClickChance,
     GammaProfile,
     SelectedRows,
@@ -98,14 +99,13 @@ def test_interval_covers_or_a_warning_says_that_nothing_is_known(impressions, rh
 
 def test_a_log_that_contradicts_the_model_leaves_the_mean_of_the_prior():
     fit = fit_tobit(rows_of(0, np.zeros(4_000)), TobitModel(0.0))
-    curve = np.array([[-0.98, 0.0], [0.0, 40.0], [0.8, 79.0], [0.98, 80.0]])
-    bound = GammaProfile(fit, (0.7, 0.98), curve)
+    bound = GammaProfile(fit, 80 * GAMMAS)
     assert bound.gamma == pytest.approx(0.1, abs=0.005)
-    curve[3, 1] = 70.0
-    inside = GammaProfile(fit, (0.7, 0.9), curve)
-    assert inside.gamma == pytest.approx(0.8, abs=0.1)
-    assert inside.is_known
     assert not bound.is_known
+    inside = GammaProfile(fit, -200 * (GAMMAS - 0.8) ** 2)
+    assert inside.gamma == pytest.approx(0.8, abs=0.1)
+    assert inside.interval == pytest.approx((0.702, 0.898), abs=0.004)
+    assert inside.is_known
 
 
 def test_chance_is_the_variance_of_labels():

@@ -146,7 +146,7 @@ def test_evidence_is_standard_normal_for_unrelated_scores():
     found = []
     for seed in range(40):
         of_doc = np.random.default_rng(seed).normal(size=(len(log.features), 1))
-        held_out = HeldOut.of_log(log, candidates, of_doc[candidates % log.n_versions])
+        held_out = HeldOut(log, of_doc[candidates % log.n_versions])
         found.append(held_out.evidence(np.array([0])))
     assert abs(np.mean(found)) < 0.5
     assert 0.7 < np.std(found) < 1.4

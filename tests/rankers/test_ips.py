@@ -287,14 +287,6 @@ def test_early_stopping_without_validation_queries_says_so():
         NaiveRanker(max_epochs=2, random_state=0).fit(log, clicks)
 
 
-def test_global_random_streams_are_left_alone():
-    log, clicks = random_lists()
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    NaiveRanker(**FAST).fit(log, clicks)
-    assert torch.equal(before, torch.get_rng_state())
-
-
 @pytest.mark.parametrize(
     "settings",
     [

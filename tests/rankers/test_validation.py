@@ -16,6 +16,7 @@ from skultr.rankers import (
     IPSRanker,
     NaiveRanker,
     PairDebiasRanker,
+    PRSRanker,
     RegressionEMRanker,
     TwoTowerRanker,
     UserAwareIPSRanker,
@@ -122,6 +123,7 @@ def test_validation_that_cannot_be_used_is_refused(logs):
     for ranker in (
         DCTRModel(),
         AffineRanker(),
+        PRSRanker(propensity=CURVE),
         DLARanker(relevance="embedding"),
         NaiveRanker(early_stopping=False),
     ):

@@ -6,6 +6,7 @@ row in each tree, and the score as the engine sums it.
 """
 
 import json
+from functools import partial
 from typing import NamedTuple
 from xml.etree import ElementTree
 
@@ -167,86 +168,72 @@ def _read_ranklib(text, names):
     return [_ranklib_tree(tree) for tree in ensemble]
 
 
+def _preorder(node, read):
+    """Nodes from a tree of nested nodes: ``read`` gives the score of a leaf, or a split."""
+    rows = []
+
+    def walk(node):
+        number = len(rows)
+        rows.append(None)
+        found = read(node)
+        if isinstance(found, tuple):
+            feature, threshold, missing_left, left, right = found
+            rows[number] = (feature, threshold, missing_left, walk(left), walk(right), 0.0)
+        else:
+            rows[number] = (-1, 0.0, False, -1, -1, found)
+        return number
+
+    walk(node)
+    return Nodes.of(rows)
+
+
 def _ranklib_tree(tree):
     assert float(tree.attrib["weight"]) == 1
     assert len(tree) == 1
-    rows = []
+    return _preorder(tree[0], _ranklib_node)
 
-    def read(node):
-        number = len(rows)
-        rows.append(None)
-        assert not (node.text or "").strip()
-        if node[0].tag == "output":
-            rows[number] = (-1, 0.0, False, -1, -1, F32(node[0].text.strip()))
-            return number
-        feature, threshold = int(node[0].text), F32(node[1].text.strip())
-        assert [child.tag for child in node] == ["feature", "threshold", "split", "split"]
-        assert [child.get("pos") for child in node[2:]] == ["left", "right"]
-        left, right = read(node[2]), read(node[3])
-        rows[number] = (feature - 1, threshold, False, left, right, F32(0))
-        return number
 
-    read(tree[0])
-    return Nodes.of(rows)
+def _ranklib_node(node):
+    assert not (node.text or "").strip()
+    if node[0].tag == "output":
+        return F32(node[0].text.strip())
+    assert [child.tag for child in node] == ["feature", "threshold", "split", "split"]
+    assert [child.get("pos") for child in node[2:]] == ["left", "right"]
+    return int(node[0].text) - 1, F32(node[1].text.strip()), False, node[2], node[3]
 
 
 def _read_solr(text, names):
     model = json.loads(text)
     assert model["class"] == "org.apache.solr.ltr.model.MultipleAdditiveTreesModel"
     assert names == [feature["name"] for feature in model["features"]]
-    trees = []
-    for tree in model["params"]["trees"]:
-        assert F32(tree["weight"]) == 1
-        rows = []
-        _solr_node(tree["root"], names, rows)
-        trees.append(Nodes.of(rows))
-    return trees
+    assert all(F32(tree["weight"]) == 1 for tree in model["params"]["trees"])
+    read = partial(_solr_node, names)
+    return [_preorder(tree["root"], read) for tree in model["params"]["trees"]]
 
 
-def _solr_node(node, names, rows):
-    number = len(rows)
-    rows.append(None)
+def _solr_node(names, node):
     if "feature" not in node:
         assert set(node) == {"value"}
-        rows[number] = (-1, F32(0), False, -1, -1, F32(node["value"]))
-        return number
+        return F32(node["value"])
     assert set(node) == {"feature", "threshold", "left", "right"}
-    left, right = _solr_node(node["left"], names, rows), _solr_node(node["right"], names, rows)
     feature = names.index(node["feature"])
-    rows[number] = (feature, F32(node["threshold"]), False, left, right, F32(0))
-    return number
+    return feature, F32(node["threshold"]), False, node["left"], node["right"]
 
 
 def _read_vespa(text, names):
     dump = json.loads(text)
     assert dump["objective"] == "lambdarank"  # the others may get a sigmoid or an exponential
     assert "pandas_categorical" in dump
-    trees = []
-    for tree in dump["tree_info"]:
-        rows = []
-        _vespa_node(tree["tree_structure"], rows)
-        trees.append(Nodes.of(rows))
     assert dump["feature_names"] == names
-    return trees
+    return [_preorder(tree["tree_structure"], _vespa_node) for tree in dump["tree_info"]]
 
 
-def _vespa_node(node, rows):
-    number = len(rows)
-    rows.append(None)
+def _vespa_node(node):
     if "left_child" not in node:
-        rows[number] = (-1, 0.0, False, -1, -1, float(node["leaf_value"]))
-        return number
+        return float(node["leaf_value"])
     assert node["decision_type"] == "<="
-    left, right = _vespa_node(node["left_child"], rows), _vespa_node(node["right_child"], rows)
-    rows[number] = (
-        node["split_feature"],
-        float(node["threshold"]),
-        node["default_left"],
-        left,
-        right,
-        0.0,
-    )
-    return number
+    columns = ("split_feature", "threshold", "default_left", "left_child", "right_child")
+    return tuple(node[name] for name in columns)
 
 
 def _vespa_rule(x, threshold, missing_left):
@@ -268,16 +255,8 @@ def _read_elastic(text, names):
                 rows.append((-1, 0.0, False, -1, -1, node["leaf_value"]))
                 continue
             assert node["decision_type"] == "lte"
-            rows.append(
-                (
-                    node["split_feature"],
-                    node["threshold"],
-                    node["default_left"],
-                    node["left_child"],
-                    node["right_child"],
-                    0.0,
-                )
-            )
+            columns = ("split_feature", "threshold", "default_left", "left_child", "right_child")
+            rows.append((*(node[name] for name in columns), 0.0))
         trees.append(Nodes.of(rows))
     assert ensemble["feature_names"] == names
     return trees

@@ -180,12 +180,12 @@ def test_arm_of_documents_is_refused(documents):
 @pytest.mark.parametrize("share", [-0.1, 1.1, np.nan, "all", None])
 @pytest.mark.parametrize("policy", [SwapPolicy, ShufflePolicy])
 def test_bad_share(policy, share):
-    with pytest.raises(ValueError, match="share must be"):
+    with pytest.raises(ValueError, match="'share' parameter"):
         policy(share=share)
 
 
 def test_bad_swaps():
-    with pytest.raises(ValueError, match="'pivot' or 'adjacent', got 'top'"):
+    with pytest.raises(ValueError, match=r"'swaps' parameter of SwapPolicy .* Got 'top'"):
         SwapPolicy("top")
 
 
