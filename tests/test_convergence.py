@@ -18,10 +18,6 @@ ALLOWED = {
     ("evaluation/_click_table.py", "__init__"): "EM, not converged: to be given a prior",
     ("evaluation/_plan_experiment.py", "even_sessions"): "60 halvings leave no digit",
     ("propensity/_harvesting.py", "cheapest_shares"): "the best of all rounds, each valid",
-    (
-        "propensity/_harvesting.py",
-        "sessions_for",
-    ): "the precision is reported as well",
     ("propensity/_comparisons.py", "_factor_scale"): "a solution need not exist",
     ("rankers/_tobit.py", "_skew"): "random draws",
 }

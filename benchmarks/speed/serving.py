@@ -134,39 +134,23 @@ def bulk(units):
     return contenders
 
 
-_REQUEST = {"memory": False}
+def request(name, title, contenders, goals, note=""):
+    """A work of a single request, whose memory is too little to compare."""
+    title = f"a request {title}"
+    return Work(f"serving/{name}", title, contenders, goals, memory=False, note=note)
+
+
+_SCALER = "two thirds are scikit-learn's scaler, on a frame of 100 columns"
+_REPAIRED = "through repair and scaling"
 WORKS = (
-    Work("serving/array", "a request as an array", array, {BARE: 3.2}, **_REQUEST),
-    Work(
-        "serving/pandas",
-        "a request as pandas",
-        frame("pandas"),
-        {BARE: 12.6, SKLEARN: None},
-        **_REQUEST,
-    ),
-    Work("serving/polars", "a request as Polars", frame("polars"), {BARE: 12.6}, **_REQUEST),
-    Work(
-        "serving/pipeline-pandas",
-        "a request through repair and scaling, pandas",
-        pipeline("pandas"),
-        {BARE: 31.6},
-        **_REQUEST,
-    ),
-    Work(
-        "serving/pipeline-polars",
-        "a request through repair and scaling, Polars",
-        pipeline("polars"),
-        {BARE: 31.6},
-        **{**_REQUEST, "note": "two thirds are scikit-learn's scaler, on a frame of 100 columns"},
-    ),
-    Work(
-        "serving/trees", "a request to LambdaMARTRanker, pandas", trees, {TREES: 5.0}, **_REQUEST
-    ),
-    Work("serving/bulk", "200,000 documents, units (64, 32)", bulk((64, 32)), {BARE: 2.0}),
-    Work(
-        "serving/bulk-wide",
-        "200,000 documents, units (512, 256, 128)",
-        bulk((512, 256, 128)),
-        {BARE: 2.0},
+    request("array", "as an array", array, {BARE: 3.2}),
+    request("pandas", "as pandas", frame("pandas"), {BARE: 12.6, SKLEARN: None}),
+    request("polars", "as Polars", frame("polars"), {BARE: 12.6}),
+    request("pipeline-pandas", f"{_REPAIRED}, pandas", pipeline("pandas"), {BARE: 31.6}),
+    request("pipeline-polars", f"{_REPAIRED}, Polars", pipeline("polars"), {BARE: 31.6}, _SCALER),
+    request("trees", "to LambdaMARTRanker, pandas", trees, {TREES: 5.0}),
+    *(
+        Work(f"serving/{name}", f"200,000 documents, units {units}", bulk(units), {BARE: 2.0})
+        for name, units in {"bulk": (64, 32), "bulk-wide": (512, 256, 128)}.items()
     ),
 )

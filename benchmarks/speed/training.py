@@ -185,55 +185,39 @@ def fit_memory(ranker_class, **settings):
     return contenders
 
 
-WORKS = (
-    Work(
-        "training/epoch-naive", "an epoch, NaiveRanker", epoch(NaiveRanker, (64, 32)), {BARE: 1.05}
-    ),
-    Work("training/epoch-dla", "an epoch, DLARanker", epoch(DLARanker, (64, 32)), {BARE: 1.05}),
-    Work(
-        "training/epoch-naive-linear",
-        "an epoch, NaiveRanker, linear",
-        epoch(NaiveRanker, ()),
-        {BARE: 1.05},
-    ),
-    Work(
-        "training/epoch-dla-linear",
-        "an epoch, DLARanker, linear",
-        epoch(DLARanker, ()),
-        {BARE: 1.05},
-    ),
-    Work(
-        "training/epoch-wide",
-        "an epoch, NaiveRanker, units (512, 256, 128)",
+_EPOCHS = {
+    "naive": (", NaiveRanker", epoch(NaiveRanker, (64, 32))),
+    "dla": (", DLARanker", epoch(DLARanker, (64, 32))),
+    "naive-linear": (", NaiveRanker, linear", epoch(NaiveRanker, ())),
+    "dla-linear": (", DLARanker, linear", epoch(DLARanker, ())),
+    "wide": (
+        ", NaiveRanker, units (512, 256, 128)",
         epoch(NaiveRanker, (512, 256, 128), n_lists=3_000),
-        {BARE: 1.05},
     ),
-    Work(
-        "training/epoch-long",
-        "an epoch of lists of 100, NaiveRanker",
+    "long": (
+        " of lists of 100, NaiveRanker",
         epoch(NaiveRanker, (64, 32), n_lists=2_000, length=100),
-        {BARE: 1.05},
     ),
-    Work(
-        "training/long-list-pair-debias",
-        "a list of 2,000 among lists of 10, PairDebiasRanker",
-        long_list(PairDebiasRanker),
-        {WITHOUT: 1.5},
-        memory_goal=1.5,
+}
+_LONG_LISTS = {
+    "pair-debias": ("PairDebiasRanker", long_list(PairDebiasRanker)),
+    "pairwise": ("NaiveRanker, pairwise", long_list(NaiveRanker, loss="pairwise")),
+    "lambda": ("NaiveRanker, lambda", long_list(NaiveRanker, loss="lambda")),
+}
+WORKS = (
+    *(
+        Work(f"training/epoch-{name}", f"an epoch{what}", contenders, {BARE: 1.05})
+        for name, (what, contenders) in _EPOCHS.items()
     ),
-    Work(
-        "training/long-list-pairwise",
-        "a list of 2,000 among lists of 10, NaiveRanker, pairwise",
-        long_list(NaiveRanker, loss="pairwise"),
-        {WITHOUT: 1.5},
-        memory_goal=1.5,
-    ),
-    Work(
-        "training/long-list-lambda",
-        "a list of 2,000 among lists of 10, NaiveRanker, lambda",
-        long_list(NaiveRanker, loss="lambda"),
-        {WITHOUT: 1.5},
-        memory_goal=1.5,
+    *(
+        Work(
+            f"training/long-list-{name}",
+            f"a list of 2,000 among lists of 10, {who}",
+            contenders,
+            {WITHOUT: 1.5},
+            memory_goal=1.5,
+        )
+        for name, (who, contenders) in _LONG_LISTS.items()
     ),
     Work("training/trees", "LambdaMARTRanker, 50 trees", trees, {"bare LightGBM": None}),
     Work(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import gammainc, gammaincinv, gammaln
+from scipy.optimize import minimize_scalar
+from scipy.special import digamma, gammainc, gammaincinv, gammaln
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.isotonic import isotonic_regression
 
@@ -15,6 +15,7 @@ from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, encode, pair_codes
 from ..exceptions import warn_user
+from ._solve import minimised
 
 #: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
 _CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8
@@ -132,10 +133,9 @@ def document_posterior(
 
         return np.where(e > 0, cells.of_documents(raised) / np.maximum(e, TINY), 1.0)
 
-    n = len(query)
     query = encode(query)[0]
     level = _levels(place, c)
-    scale, unsure, likely, power = np.ones(n), np.zeros(n), np.ones(n), [-1.0, 0.0]
+    scale, likely, unsure, power = np.ones_like(e), np.ones_like(e), np.zeros_like(e), [-1.0, 0.0]
     for _ in range(_ROUNDS):
         curve, last = _curve(level, place, c, e * scale), likely
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
@@ -155,7 +155,11 @@ def document_posterior(
         )
     ratio = per_skip(likely)
     shape, rate = c * ratio + strength * mean, e * ratio + strength
-    found = _mean_below_one(shape, rate)
+    # Mean of gamma distributions cut at 1: few clicks do not make a click certain. Far above 1 the
+    # density rises exponentially up to it.
+    below = gammainc(shape, rate)
+    cut = shape / rate * gammainc(shape + 1, rate) / np.maximum(below, TINY)
+    found = np.where(below > _RARE, cut, 1 - 1 / np.maximum(shape - rate, 2.0))
     if error is not None:
         mean_error = summed(lambda part: examinations_of(part) * error[part.factor])
         # The prior mean comes from the same curve.
@@ -164,15 +168,6 @@ def document_posterior(
     below = np.maximum(gammainc(shape, rate), _RARE)
     lower, upper = (np.minimum(gammaincinv(shape, p * below) / rate, 1.0) for p in (0.025, 0.975))
     return DocumentPosterior(found, lower, upper, e, mean)
-
-
-def _mean_below_one(shape, rate):
-    """Mean of gamma distributions cut at 1: few clicks do not make a click certain."""
-    below = gammainc(shape, rate)
-    cut = shape / rate * gammainc(shape + 1, rate) / np.maximum(below, TINY)
-    # Far above 1 the density rises exponentially up to it.
-    steep = 1 - 1 / np.maximum(shape - rate, 2.0)
-    return np.where(below > _RARE, cut, steep)
 
 
 def _levels(place, clicks):
@@ -209,12 +204,23 @@ def _spread(clicks, examinations, mean, unsure, start):
     c, e, m, v, at = (of[some] for of in (clicks, examinations, mean, unsure, relative))
 
     def loss(point):
-        shape = 1 / (np.exp(point[0] + point[1] * at) + v)
+        variance = np.exp(point[0] + point[1] * at)
+        shape = 1 / (variance + v)
         # A power far from 0 needs evidence, and keeps the logs of few clicks in range.
-        return (0.5 * point[1] ** 2 - _log_marginal(c, e, m, shape)) / len(m)
+        value = 0.5 * point[1] ** 2 - _log_marginal(c, e, m, shape)
+        slope = digamma(shape + c) - digamma(shape) - np.log1p(m * e / shape)
+        slope = variance * shape**2 * (slope + (m * e - c) / (shape + m * e))
+        return value / len(m), np.array([slope.sum(), slope @ at + point[1]]) / len(m)
 
-    found = minimize(loss, start, method="L-BFGS-B", bounds=[_LOG_SPREADS, _POWERS], tol=1e-12)
-    return np.exp(np.clip(found.x[0] + found.x[1] * relative, *_LOG_SPREADS)), found.x
+    found = minimised(
+        loss,
+        start,
+        "The spread of relevance",
+        jac=True,
+        bounds=[_LOG_SPREADS, _POWERS],
+        options={"ftol": 1e-12, "gtol": 1e-6},
+    )
+    return np.exp(np.clip(found[0] + found[1] * relative, *_LOG_SPREADS)), found
 
 
 def _other_documents(clicks, examinations, curve, variance, query):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
-from scipy.optimize import lsq_linear
+from scipy.optimize import lsq_linear, minimize
 from scipy.sparse import csc_array, csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg, spilu
 from sklearn.exceptions import ConvergenceWarning
@@ -117,14 +117,23 @@ def maximise(
 
 
 def warn_unless_converged(found: Maximum, subject: str) -> None:
-    """Warn that an estimate is inexact if Newton's method stopped before the maximum."""
+    """Warn that an estimate is inexact if its solver stopped before the maximum."""
     if not found.converged:
         warn_user(
-            f"{subject} did not converge in {found.n_iter} Newton steps, and is inexact: the "
+            f"{subject} did not converge in {found.n_iter} steps, and is inexact: the "
             "clicks hardly determine it. Log more sessions, or merge bias factors with "
             "IdentifiabilityRepair.",
             ConvergenceWarning,
         )
+
+
+def minimised(
+    loss: Callable[[Floats], float], start: Floats, subject: str, **settings: Any
+) -> Floats:
+    """Where a loss of few parameters is least, by SciPy, with a warning where it fails."""
+    found = minimize(loss, start, **settings)
+    warn_unless_converged(Maximum(found.x, -found.fun, [], found.nit, found.success), subject)
+    return found.x
 
 
 def solve_scaled(curvature: Floats, gradient: Floats) -> Floats:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,8 +127,12 @@ class TabularFit:
             information = information + cells.by_factor(curvature * (1 - share))
             others = cells.by_doc(variance)[cells.doc] - variance
             noise = noise + cells.by_factor((1 - share) ** 2 * variance + share**2 * others)
-        unknown = np.full(self.cells.n_factors, np.inf)
-        return np.divide(np.sqrt(noise), information, out=unknown, where=information > 0)
+        return np.divide(
+            np.sqrt(noise),
+            information,
+            out=np.full(self.cells.n_factors, np.inf),
+            where=information > 0,
+        )
 
 
 def fit_tabular(
@@ -150,7 +155,7 @@ def fit_cells(
     loss: str = "likelihood",
     link: str = "product",
     start: Floats | None = None,  # (n_factors,), in (0, 1)
-    max_iter: int = 200,
+    max_iter: int = 300,  # logs of thousands of users or sparse factors need the most
     tol: float = 1e-7,
 ) -> TabularFit:
     r"""Fit one relevance per document and one examination per bias factor to clicks.
@@ -374,8 +379,6 @@ def _meat(cells: Cells, coupling: csr_array, inverse_a: Floats, variance: Floats
     return np.diag(cells.by_factor(variance)) - cross - cross.T + common
 
 
-#: Newton steps at most; logs of thousands of users or sparse factors need the most.
-_MAX_ITER = 300
 #: Clicks of the mean clicked document below which the published objectives are biased.
 _FEW_CLICKS = 30.0
 
@@ -417,7 +420,6 @@ class LearnsRelevance:
             loss=self._loss_of(cells),
             link=self._table_link,
             start=start,
-            max_iter=_MAX_ITER,
         )
         if not fit.converged:
             warn_user(
@@ -458,10 +460,6 @@ class System(NamedTuple):
     gradient: Floats
     curvature: Eliminated
 
-    def plus(self, other: System) -> System:
-        """The system of the parts of both."""
-        return System(*(mine + more for mine, more in zip(self, other, strict=True)))
-
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -488,11 +486,6 @@ class Problem:
         """Least and largest value of every a and b."""
         return _LOSSES[self.link, self.loss][1]
 
-    @cached_property
-    def largest_weight(self) -> float:
-        """Impressions of the cell that has the most."""
-        return max(float(part.weight.max(initial=0.0)) for _, part in self.cells.parts())
-
     def _parts(self):
         """Documents of each part of the cells, a slice, and the problem of these cells."""
         if self.cells.n_parts == 1:  # it keeps its smallest loss
@@ -501,13 +494,13 @@ class Problem:
 
     def solved(self, b: Floats, a: Floats) -> tuple[Floats, System]:
         """The best documents given the factors, found from ``a``, and the system there."""
-        best, systems = [], None
+        best, total = [], None
         for docs, part in self._parts():
             best.append(part.best_documents(b, a[docs]))
             system = part._system(best[-1], b)
-            systems = system if systems is None else systems.plus(system)
-        assert systems is not None
-        return np.concatenate(best), systems
+            total = system if total is None else System(*map(add, total, system))
+        assert total is not None
+        return np.concatenate(best), total
 
     def held_by_bound(self, a: Floats, b: Floats) -> tuple[Bools, Bools]:
         """Documents and factors whose estimate sits on a bound although the gradient points
@@ -604,7 +597,9 @@ def newton(
     a, here = problem.solved(b, np.full(problem.cells.n_docs, -1.0))
     damping = _LEAST_DAMPING
     # The loss has the size of the noise, about one half per cell; it is 0 for noise-free clicks.
-    least_gain = _LEAST_GAIN * min(1.0, problem.largest_weight)
+    least_gain = _LEAST_GAIN * min(
+        1.0, max(part.weight.max(initial=0.0) for _, part in problem.cells.parts())
+    )
     for n_iter in progress(range(1, max_iter + 1), "Newton step", most=max_iter):
         new_b = np.clip(b + _step(problem, b, here, damping), *problem.bounds)
         new_a, there = problem.solved(new_b, a)

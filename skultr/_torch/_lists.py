@@ -65,9 +65,7 @@ class ListBatch:
 
     def pad(self, values: torch.Tensor) -> torch.Tensor:
         """Flat values (n_rows,) as a rectangle (n_lists, width); 0 at padding."""
-        if len(values) == self.mask.numel():  # no padding
-            return values.reshape(self.mask.shape)
-        return padded(values, self.mask)
+        return values.new_zeros(self.mask.shape).masked_scatter_(self.mask, values)
 
 
 class ScaledRows:
@@ -168,11 +166,6 @@ def _tensor(column):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writ")
         return torch.from_numpy(column)
-
-
-def padded(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Flat values (n_rows,) as a rectangle; 0 where the mask (n_lists, width) is False."""
-    return values.new_zeros(mask.shape).masked_scatter_(mask, values)
 
 
 #: ``loss(scores, clicks, weight, mask)``, see above.

@@ -8,7 +8,6 @@ from numbers import Integral, Real
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import betainc, betaln, digamma, expit, logit
 from sklearn.exceptions import ConvergenceWarning
 
@@ -16,6 +15,7 @@ from .._base._progress import Steps
 from .._base._sklearn import Interval, StrOptions
 from .._log._cells import factor_table
 from .._log._segments import TINY
+from .._models._solve import minimised
 from ..exceptions import warn_user
 from ._model import KnownFactors, TableClickModel
 
@@ -241,15 +241,16 @@ def empirical_beta(successes, trials):
         by_mean = (by_a - by_b) * strength * mean * (1 - mean)
         return -value / total, -np.array([by_mean, by_a * a + by_b * b]) / total
 
-    found = minimize(
+    found = minimised(
         objective,
         [logit(mean), np.log(2.0)],
+        "The prior of relevance",
         jac=True,
         method="L-BFGS-B",
         bounds=[tuple(logit(_MEANS)), tuple(np.log(_STRENGTHS))],
         options={"ftol": 1e-12, "gtol": 1e-10},
     )
-    mean, strength = expit(found.x[0]), np.exp(found.x[1])
+    mean, strength = expit(found[0]), np.exp(found[1])
     return float(mean * strength), float((1 - mean) * strength)
 
 
@@ -301,13 +302,14 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
         return -np.log(likelihood @ mass + TINY).mean()
 
     mean = np.clip(hits.sum() / n.sum(), *_MEANS)
-    found = minimize(
+    found = minimised(
         objective,
         [logit(mean), 0.0],
+        "The prior of relevance",
         method="L-BFGS-B",
         bounds=[tuple(logit(_MEANS)), tuple(-np.log(_VARIANCES_OF_LOGITS))],
     )
-    a, b = pseudo_counts(found.x)
+    a, b = pseudo_counts(found)
     return float(a), float(b)
 
 

@@ -17,13 +17,12 @@ from itertools import islice
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import minimize
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, gammaln, polygamma, xlogy
 
 from .._log._segments import TINY, encode
-from .._models._solve import gram, maximise, warn_unless_converged
+from .._models._solve import gram, maximise, minimised, warn_unless_converged
 
 #: Least effective number of documents for which the sandwich formula is used.
 _LEAST_DOCS = 30
@@ -351,7 +350,7 @@ _MOST_USERS = 2_000
 _PRIOR_MEAN, _PRIOR_SPREAD = np.log([0.5**2, 0.3**2]), 2.0
 _LEAST, _LARGEST = np.log(0.01**2), np.log(3.0**2)
 _GRID = [np.log([tau**2, sigma**2]) for tau in (0.05, 0.25, 1.0) for sigma in (0.05, 0.25, 1.0)]
-_MOST_TRIALS, _MOST_ROUNDS = 30, 20
+_MOST_TRIALS, _MOST_ROUNDS = 200, 20
 
 
 def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
@@ -429,9 +428,10 @@ def _estimated_covariance(clicks, share, center, fall, free):
         return penalty - weight @ (found.value - 0.5 * width)
 
     start = min(_GRID, key=loss)
-    found = minimize(
+    found = minimised(
         loss,
         start,
+        "How much users differ",
         method="Nelder-Mead",
         bounds=[(_LEAST, _LARGEST)] * 2,
         options={
@@ -441,7 +441,7 @@ def _estimated_covariance(clicks, share, center, fall, free):
             "fatol": 0.01,
         },
     )
-    return _covariance(np.exp(found.x), fall, free)
+    return _covariance(np.exp(found), fall, free)
 
 
 def _median(common, covariance, share):
@@ -577,8 +577,9 @@ def _estimated_shape(clicks, expected, bias, center):
         return 0.5 * prior.sum() - weight @ likelihood
 
     start = 2 * np.log([_SIGMA, _TAU])
-    found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.01})
-    return _shape(found.x, center)
+    options = {"xatol": 0.01, "fatol": 0.01}
+    found = minimised(loss, start, "How much users differ", method="Nelder-Mead", options=options)
+    return _shape(found, center)
 
 
 def _shape(log_variances, center):

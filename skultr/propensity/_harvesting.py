@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats, Ints
@@ -660,8 +661,13 @@ def sessions_for(model: SwapModel, moves: Floats, half_width: float) -> float:
     for _ in range(25):
         reached = model.precision(moves, sessions).promised.max()
         if abs(reached / half_width - 1) < 0.002 or not 1 <= sessions < 1e12:
-            break
+            return sessions
         sessions *= (reached / half_width) ** 2
+    warn_user(
+        f"The sessions of a plan did not converge in 25 steps: {sessions:.3g} reach a half-width "
+        f"of about {reached:.2g}, where {half_width:.2g} was asked for. Ask for another one.",
+        ConvergenceWarning,
+    )
     return sessions
 
 
@@ -691,6 +697,7 @@ def cheapest_shares(
             "jac": lambda x, limit=limit: -variance(x)[1] / limit[:, None],
         }
         once = {"type": "ineq", "fun": lambda x: 1 - x.sum(), "jac": lambda x: -np.ones(len(x))}
+        # Where it stops early, the shares are judged below all the same.
         found = minimize(
             lambda x: cost @ x,
             x,

@@ -334,7 +334,7 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
     place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
     what = "a row of documents, or -1 behind the end of a list, for each session and position"
     place = _shaped(place, (len(query), width), "The policy", what)
-    return np.append(order, np.int32(-1))[place], arm
+    return np.append(order, np.int32(-1))[np.maximum(place, -1)], arm
 
 
 def click_pages(

@@ -20,11 +20,19 @@ from .._models._browsing import (
     power_law_examination,
 )
 
+
+class _Range(Interval):
+    """An interval without True and False, which scikit-learn takes for 1 and 0."""
+
+    def is_satisfied_by(self, val: object) -> bool:
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
 #: Constraints that parameters of several users and policies have.
-PROBABILITY = [Interval(Real, 0, 1, closed="both")]
-NOT_NEGATIVE = [Interval(Real, 0, np.inf, closed="left")]
-POSITIVE = [Interval(Real, 0, np.inf, closed="neither")]
-COUNT = [Interval(Integral, 1, 2**31, closed="left")]
+PROBABILITY = [_Range(Real, 0, 1, closed="both")]
+NOT_NEGATIVE = [_Range(Real, 0, np.inf, closed="left")]
+POSITIVE = [_Range(Real, 0, np.inf, closed="neither")]
+COUNT = [_Range(Integral, 1, 2**31, closed="left")]
 _SEED = [Integral, None]
 _OF_GRADES = {
     "noise": PROBABILITY,

@@ -1,12 +1,14 @@
 import os
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import binom
+from sklearn.exceptions import ConvergenceWarning
 
 from skultr._log._cells import read_cells
 from skultr._models._tabular import fit_tabular
@@ -424,6 +426,22 @@ def test_a_silent_position_does_not_spoil_deeper_ones(method):
     np.testing.assert_allclose(table["examination"][[4, 5]], CURVE[3:5], rtol=0.1)
     assert (table["standard_error"][[4, 5]] < 0.1).all()
     assert 1 < table.loc[3, "standard_error"] < 2  # half a click
+
+
+@pytest.mark.parametrize(("shortest", "converges"), [(0.1, True), (3.0, False)])
+def test_sessions_that_reach_no_precision_say_so(shortest, converges):
+    """Half-widths of 1 / sqrt(sessions) fall to 0.1; others jump between 0.3 and 3."""
+
+    def precision(_, sessions):
+        width = sessions**-0.5 if converges else 0.3 if sessions > 50 else shortest
+        return _harvesting.Precision(width, np.array([width]))
+
+    model = SimpleNamespace(sessions=10.0, precision=precision)
+    if converges:
+        assert _harvesting.sessions_for(model, None, 0.1) == pytest.approx(100)
+        return
+    with pytest.warns(ConvergenceWarning, match="did not converge in 25 steps"):
+        _harvesting.sessions_for(model, None, 1.0)
 
 
 # Solving --------------------------------------------------------------------------------

@@ -268,6 +268,7 @@ def test_examination_of_lists_without_clicks():
     ("make", "message"),
     [
         (lambda: DBNUser(1.5), r"'continuation' .* of DBNUser .*\[0.0, 1.0\]. Got 1.5"),
+        (lambda: DBNUser(continuation=True), "Got True"),
         (lambda: DBNUser(satisfaction=-0.1), "'satisfaction' parameter"),
         (lambda: CCMUser(after_relevant="much"), "'after_relevant' parameter.*'much'"),
         (lambda: MixtureDBNUser(top_down=2), "'top_down' parameter"),
