@@ -181,6 +181,13 @@ class ClickLog:
         return np.repeat(self.query_of_list, np.diff(self.offsets))
 
     @property
+    def query_of_doc(self) -> Ints:
+        """Code of the first query of each document, shape (n_docs,); 0 if no row shows it."""
+        query = np.zeros(self.n_docs, dtype=np.intp)
+        query[self.doc[::-1]] = self.query[::-1]
+        return query
+
+    @property
     def n_impressions(self) -> float:
         """Impressions of all rows, times sample weights."""
         return float(self.weight.sum(dtype=float))

@@ -153,7 +153,10 @@ def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     tables = {name: _codes(log, name) for name in by}
     factor, sizes = _combined(tables)
     cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, prod(sizes))
-    columns = {"qid": _query_of_doc(log)[cells.doc], "doc": _names_of_docs(log)[cells.doc]}
+    columns = {
+        "qid": log.query_ids[log.query_of_doc][cells.doc],
+        "doc": _names_of_docs(log)[cells.doc],
+    }
     if not isinstance(log.doc_ids, pd.MultiIndex):
         columns["doc_scope"] = "global"
     columns |= _split(tables, cells.factor, sizes)
@@ -198,15 +201,6 @@ def _names_of_docs(log: ClickLog) -> NDArray[Any]:
     if log.doc_ids is not None:
         return log.doc_ids.get_level_values(-1).to_numpy()
     return row_hashes(log.features)[1].view(np.int64)
-
-
-def _query_of_doc(log: ClickLog) -> NDArray[Any]:
-    """Id of a query of each document."""
-    if isinstance(log.doc_ids, pd.MultiIndex):
-        return log.doc_ids.get_level_values(0).to_numpy()
-    query = np.zeros(log.n_docs, dtype=np.int32)
-    query[log.doc[::-1]] = log.query[::-1]
-    return log.query_ids[query]
 
 
 # Tables of Arrow, a manifest of them, and the tables that they come from --------------
