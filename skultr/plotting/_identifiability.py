@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from .._base._typing import ArrayLike, Column, Frame
+from .._base._typing import ArrayLike, Column, Frame, Simulated
 from ..identifiability._bias_features import factor_labels
 from ..identifiability._factor_rank import factor_rank
 from ..identifiability._graph import IdentifiabilityGraph
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
     from ..identifiability import FactorRank
-    from ..simulation import SimulatedLog
 
 #: Up to this number of bias factors, they are drawn one by one.
 _MAX_NODES = 60
@@ -90,7 +89,7 @@ class IdentifiabilityDisplay(Display):
     @classmethod
     def from_log(
         cls,
-        X: Frame | SimulatedLog,
+        X: Frame | Simulated,
         *,
         bias: str | Sequence[str] | None = None,
         click: str | Column = "click",
