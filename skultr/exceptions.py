@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 #: What a fit, with the fits inside it, has warned of.
-_said: ContextVar[dict[int, tuple[Any, set[str]]] | None] = ContextVar("said", default=None)
+_warned: ContextVar[dict[int, tuple[Any, set[str]]] | None] = ContextVar("warned", default=None)
 #: Stack frames of files in these folders are not the user's code.
 _INSIDE = (
     str(Path(__file__).parent),
@@ -69,19 +69,19 @@ def python_value(value: Any) -> Any:
 @contextmanager
 def saying_once() -> Iterator[bool]:
     """Context in which each warning is given once; True for the outermost."""
-    if _said.get() is not None:
+    if _warned.get() is not None:
         yield False
         return
-    token = _said.set({})
+    token = _warned.set({})
     try:
         yield True
     finally:
-        _said.reset(token)
+        _warned.reset(token)
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the innermost line of code outside skultr and scikit-learn that led here."""
-    said = _said.get()
+    said = _warned.get()
     if said is not None:
         # What was caught or ignored within another context was not said.
         _, messages = said.setdefault(id(warnings.filters), (warnings.filters, set()))

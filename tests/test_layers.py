@@ -82,6 +82,21 @@ def test_file_is_short(name):
     assert len((PACKAGE / name).read_text().splitlines()) <= 900
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_is_an_of_without_its_noun(name):
+    """What a value is of says too little: ``click_noise``, not ``of_clicks`` or ``of``."""
+    tree = ast.parse((PACKAGE / name).read_text())
+    guilty = [
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and (node.id == "of" or node.id.startswith("of_"))
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            guilty += [node.name] * (ast.get_docstring(node) or "").startswith("Of ")
+    assert not guilty
+
+
 def test_private_scikit_learn_names_stay_in_one_file():
     private = re.compile(r"from sklearn(\.\w+)*\._|from sklearn.* import .*\b_\w+")
     guilty = [p.name for p in FILES if p.name != "_sklearn.py" and private.search(p.read_text())]

@@ -209,7 +209,9 @@ class Cells:
         if len(labels) == 1:
             return labels[0]
         # What one part connects is like a document that was shown under all of it.
-        shared = np.concatenate([of + self.n_factors * number for number, of in enumerate(labels)])
+        shared = np.concatenate(
+            [label + self.n_factors * number for number, label in enumerate(labels)]
+        )
         factor = np.tile(np.arange(self.n_factors), len(labels))
         return factor_components(shared, factor, self.n_factors)[1]
 

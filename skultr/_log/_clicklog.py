@@ -218,10 +218,10 @@ class ClickLog:
             return np.arange(len(doc)), doc, np.ones(len(doc))
         place, key = encode(pair_codes(self.query, self.version, self.n_versions))
         total = np.bincount(place, self.weight)
-        of_query, version = np.divmod(key, self.n_versions)
+        query_code, version = np.divmod(key, self.n_versions)
         pair = np.searchsorted(
             pair_codes(query, doc, self.n_docs),
-            pair_codes(of_query, self.doc_of_version[version], self.n_docs),
+            pair_codes(query_code, self.doc_of_version[version], self.n_docs),
         )
         return pair, version, total / np.bincount(pair, total, len(doc))[pair]
 
@@ -279,11 +279,11 @@ class ClickLog:
             first = last
 
     def by_chunk(
-        self, value: Callable[[ClickLog], Any], dtype: Any = np.float64, **of_chunks: Any
+        self, value: Callable[[ClickLog], Any], dtype: Any = np.float64, **chunks: Any
     ) -> NDArray[Any]:
         """A value of each row, shape (n_rows,), by a function of each chunk."""
         found, first = np.empty(self.n_rows, dtype=dtype), 0
-        for part in self.chunks(**of_chunks):
+        for part in self.chunks(**chunks):
             found[first : first + part.n_rows] = value(part)
             first += part.n_rows
         return found
@@ -357,10 +357,10 @@ class ClickLog:
         factor = np.where(traffic > 0, np.maximum(traffic, TINY) ** (exponent - 1.0), 0.0)
         return factor * (traffic.sum() / (factor * traffic).sum())
 
-    def times(self, of_queries: Floats) -> ClickLog:
+    def times(self, numbers: Floats) -> ClickLog:
         """The log with the clicks and weights of each query times a factor, (n_queries,)."""
-        clicks = self.by_chunk(lambda part: part.clicks * of_queries[part.query])
-        weight = self.by_chunk(lambda part: part.weight * of_queries[part.query])
+        clicks = self.by_chunk(lambda part: part.clicks * numbers[part.query])
+        weight = self.by_chunk(lambda part: part.weight * numbers[part.query])
         return replace(self, clicks=clicks, weight=weight)
 
     def comparable(self) -> ClickLog:
@@ -426,18 +426,18 @@ class ClickLog:
         rest = self.candidates.of_queries(keep)
         log = replace(self.take_lists(lists), candidates=rest)._with_versions_that_occur()
         log.features.flags.writeable = False  # no fit may scale in place what the next one reads
-        queries, of_query = _codes_that_occur(len(self.query_ids), log.query_of_list, rest.query)
-        factors, of_factor = _codes_that_occur(len(self.bias_values), log.bias)
-        users, of_user = _codes_that_occur(len(self.user_ids), log.user)
+        queries, query_code = _codes_that_occur(len(self.query_ids), log.query_of_list, rest.query)
+        factors, factor_code = _codes_that_occur(len(self.bias_values), log.bias)
+        users, user_code = _codes_that_occur(len(self.user_ids), log.user)
         return replace(
             log,
-            query_of_list=of_query[log.query_of_list],
-            bias=of_factor[log.bias],
-            user=of_user[log.user],
+            query_of_list=query_code[log.query_of_list],
+            bias=factor_code[log.bias],
+            user=user_code[log.user],
             query_ids=self.query_ids[queries],
             bias_values=self.bias_values[factors],
             user_ids=self.user_ids[users],
-            candidates=log.candidates._replace(query=of_query[rest.query]),
+            candidates=log.candidates._replace(query=query_code[rest.query]),
         )
 
     def _with_versions_that_occur(self):

@@ -91,7 +91,7 @@ def write_log(
     )
     rest = NeverShown.of_rows(*columns, n_versions)
     if len(rest.query):
-        known = {name: of for name, of in rest._asdict().items() if of is not None}
+        known = {name: values for name, values in rest._asdict().items() if values is not None}
         manifest.save("candidates", known)
     manifest.save("factors", {"bias": union.bias_values})
     manifest.save("users", {"id": union.user_ids})
@@ -126,7 +126,7 @@ class _SpreadRows:
         self.features = _Features(_feature_names(schema, click) if with_features else [])
         self.largest, self.has_rates = 0.0, False
         self._files: dict[int, Any] = {}
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._scopes: set[Any] = set()
 
     def add(self, part: pa.Table) -> None:
@@ -198,8 +198,8 @@ class _SpreadRows:
             EngineLog.of(part, self.click, self.roles)
         for warning in caught:  # the same in the next part is no news
             message = str(warning.message)
-            if message[-40:] not in self._said:
-                self._said.add(message[-40:])
+            if message[-40:] not in self._reported:
+                self._reported.add(message[-40:])
                 warn_user(message, warning.category)
         if "doc_scope" in part.column_names:
             self._scopes |= set(part["doc_scope"].unique().to_pylist())
@@ -298,7 +298,7 @@ def _counts_of(log: ClickLog) -> tuple[Ints, Ints, dict[str, tuple[float, float,
     return (
         np.bincount(log.query_of_list, np.diff(log.offsets), n),
         np.bincount(log.query_of_list, minlength=n),
-        {name: _range_of(of) for name, of in columns.items() if of is not None},
+        {name: _range_of(column) for name, column in columns.items() if column is not None},
     )
 
 

@@ -98,8 +98,8 @@ class KnownDocuments:
         """Place of the only document of the row's query with its features, -1 if not just one."""
         code, _ = equal_rows(np.concatenate([self.features, features]))
         n_known = len(self.features)
-        of_query = self.ids.get_level_values("qid")[self.doc_of_version]
-        known = pd.MultiIndex.from_arrays([of_query, code[:n_known]])
+        query = self.ids.get_level_values("qid")[self.doc_of_version]
+        known = pd.MultiIndex.from_arrays([query, code[:n_known]])
         alone = np.flatnonzero(~known.duplicated(keep=False))
         rows = pd.MultiIndex.from_arrays([pd.Index(qid, tupleize_cols=False), code[n_known:]])
         # A row without a match has the index -1, the last element, which is -1.

@@ -449,7 +449,7 @@ def outcomes_among(rows: Any, features: NDArray[Any]) -> list[int]:
 
 def outcomes_of(clicked: Bools, group: Ints, features: NDArray[Any]) -> list[int]:
     """Numbers of the columns that the click decides; documents, say, are groups of rows."""
-    no, yes = (_spread(np.flatnonzero(of)) for of in (~clicked, clicked))
+    no, yes = (_spread(np.flatnonzero(rows)) for rows in (~clicked, clicked))
     if len(no) < _LEAST or len(yes) < _LEAST:
         return []
     columns = range(features.shape[1])

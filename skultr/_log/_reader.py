@@ -611,13 +611,13 @@ def narrow_codes(codes: NDArray[Any]) -> Ints:
 
 def pairs_of_codes(query: Ints, doc: Ints, n_ids: int) -> tuple[Ints, Ints, Ints]:
     """Code of the pair (query, id) of each row, in sorted order, and query and id of each code."""
-    of_id = np.zeros(n_ids, dtype=query.dtype)
-    of_id[doc] = query
-    if (of_id[doc] == query).all():  # each id has one query: much faster than hashing pairs
-        order = np.argsort(of_id, kind="stable")
+    first_query = np.zeros(n_ids, dtype=query.dtype)
+    first_query[doc] = query
+    if (first_query[doc] == query).all():  # each id has one query: much faster than hashing pairs
+        order = np.argsort(first_query, kind="stable")
         number = np.empty(n_ids, dtype=doc.dtype)
         number[order] = np.arange(n_ids)
-        return number[doc], of_id[order], order
+        return number[doc], first_query[order], order
     code, pairs = encode(pair_codes(query, doc, n_ids))
     return code, *np.divmod(pairs, n_ids)
 

@@ -201,7 +201,7 @@ def _spread(clicks, examinations, mean, unsure, start):
     the logarithm of its factor and the power, found from a ``start``."""
     relative = np.log(mean) - np.average(np.log(mean), weights=clicks + TINY)
     some = slice(None, None, -(-len(mean) // _MAX_DOCS))
-    c, e, m, v, at = (of[some] for of in (clicks, examinations, mean, unsure, relative))
+    c, e, m, v, at = (values[some] for values in (clicks, examinations, mean, unsure, relative))
 
     def loss(point):
         variance = np.exp(point[0] + point[1] * at)

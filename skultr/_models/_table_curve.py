@@ -55,11 +55,11 @@ class TableCurve:
         the ratio of factors that no clicked document connects.
         """
 
-        def of_part(part):
+        def part_information(part):
             choice, shares = self._shares(part)
             return choice.information(shares, part.factor[choice.rows], part.n_factors)
 
-        return reduce(add, (of_part(part) for _, part in self.fit.cells.parts()))
+        return reduce(add, (part_information(part) for _, part in self.fit.cells.parts()))
 
     @cached_property
     def component(self) -> Ints:

@@ -300,7 +300,7 @@ def _error_sums(fit: TabularFit) -> tuple[Floats, Floats, Floats, Floats]:
     used = cells.by_doc(_informative(cells, fit.link))[cells.doc] > 0
     curvature = curvature * used
     return (
-        *_bread_and_meat(cells, curvature, variance * used),
+        *_sandwich_parts(cells, curvature, variance * used),
         cells.by_factor(curvature),
         cells.by_factor(curvature * fit.bounded_docs[cells.doc]),
     )
@@ -338,7 +338,7 @@ def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
     return curvature, noise * slope**2
 
 
-def _bread_and_meat(cells: Cells, curvature: Floats, variance: Floats) -> tuple[Floats, Floats]:
+def _sandwich_parts(cells: Cells, curvature: Floats, variance: Floats) -> tuple[Floats, Floats]:
     """Curvature of the factors with the documents eliminated, and covariance of the gradient.
 
     With A, C and D as in ``_solve.py`` the bread is B = D - C' A^-1 C. Eliminating the
@@ -507,9 +507,9 @@ class Problem:
         outside: two masks."""
         held, slopes = [], np.zeros((2, len(b)))
         for docs, part in self._parts():
-            _, *of_cells = part.at(a[docs], b)
-            held.append(self._is_held(a[docs], *map(part.cells.by_doc, of_cells)))
-            slopes += [part.cells.by_factor(each) for each in of_cells]
+            _, *by_cell = part.at(a[docs], b)
+            held.append(self._is_held(a[docs], *map(part.cells.by_doc, by_cell)))
+            slopes += [part.cells.by_factor(each) for each in by_cell]
         return np.concatenate(held), self._is_held(b, *slopes)
 
     def _is_held(self, x, gradient, curvature):
@@ -545,9 +545,9 @@ class Problem:
         if self.loss == "likelihood":
             return self._best_by_newton(b, a)
         cells, examination = self.cells, np.exp(b)[self.cells.factor]
-        of_clicks = examination if self.loss == "squares" else 1.0
-        clicks = cells.by_doc(cells.clicks * of_clicks)
-        expected = cells.by_doc(cells.weight * examination * of_clicks)
+        factor = examination if self.loss == "squares" else 1.0
+        clicks = cells.by_doc(cells.clicks * factor)
+        expected = cells.by_doc(cells.weight * examination * factor)
         ratio = np.divide(clicks, expected, out=np.zeros_like(clicks), where=expected > 0)
         with np.errstate(divide="ignore"):
             return np.clip(np.log(ratio), *self.bounds)

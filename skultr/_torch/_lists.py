@@ -325,10 +325,10 @@ def sum_of_pairs(
     wins: torch.Tensor,
     losses: torch.Tensor,
     weigh: Callable[..., torch.Tensor] | None = None,
-    of: tuple[torch.Tensor, ...] = (),
+    values: tuple[torch.Tensor, ...] = (),
 ) -> torch.Tensor:
     r"""Sum over pairs of :math:`a_i b_j u_{ij} \log(1 + e^{s_j - s_i})`; gradient in s only."""
-    return _SumOfPairs.apply(scores, mask, wins, losses, weigh, of)
+    return _SumOfPairs.apply(scores, mask, wins, losses, weigh, values)
 
 
 def loss_by_row(
@@ -352,12 +352,12 @@ class _SumOfPairs(torch.autograd.Function):
     """The gradient is summed beside the loss: no pair is kept for the backward pass."""
 
     @staticmethod
-    def forward(ctx, scores, mask, wins, losses, weigh, of):
+    def forward(ctx, scores, mask, wins, losses, weigh, values):
         total, gradient = scores.new_zeros(()), torch.zeros_like(scores)
         for first, second in _blocks(mask, wins):
             weight = _take(wins, first)[:, :, None] * _take(losses, second)[:, None, :]
             if weigh is not None:
-                weight *= weigh(*(_differences(x, first, second) for x in of))
+                weight *= weigh(*(_differences(x, first, second) for x in values))
             _clear_itself(weight, first, second)
             behind = -_differences(scores, first, second)
             total += torch.dot(weight.flatten(), F.softplus(behind).flatten())

@@ -560,7 +560,7 @@ class ListNet(NeuralNet):
     """
 
     interrupted_ = False
-    _asked_to_stop = False
+    _stopped_by_callback = False
     #: Who listens to the batches of this epoch.
     _listeners: Mapping[str, list[Callable[..., None]]] = MappingProxyType({})
 
@@ -586,7 +586,7 @@ class ListNet(NeuralNet):
         try:
             super().notify(method_name, **cb_kwargs)
         except KeyboardInterrupt:
-            self._asked_to_stop = method_name == "on_epoch_end"
+            self._stopped_by_callback = method_name == "on_epoch_end"
             raise
 
     def fit_loop(
@@ -596,7 +596,7 @@ class ListNet(NeuralNet):
         try:
             return super().fit_loop(X, y, epochs, **fit_params)
         except KeyboardInterrupt:
-            self.interrupted_ = not self._asked_to_stop
+            self.interrupted_ = not self._stopped_by_callback
             raise
         finally:
             self._listeners = {}

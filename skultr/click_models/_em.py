@@ -39,7 +39,7 @@ class EMClickModel(TableClickModel):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def _solve(self, log, expect, start, priors, of_documents, known=()):
+    def _solve(self, log, expect, start, priors, documents, known=()):
         """Tables by EM beside the ``known`` ones, and the prior mean of each one of documents.
 
         By default the prior of documents is learned: a first fit has one pseudo-impression at the
@@ -48,8 +48,8 @@ class EMClickModel(TableClickModel):
         """
         known = dict(known)
         start = {name: table for name, table in start.items() if name not in known}
-        learned = [name for name in of_documents if name in start]
-        means = dict.fromkeys(of_documents, np.nan)
+        learned = [name for name in documents if name in start]
+        means = dict.fromkeys(documents, np.nan)
         self.prior_ = {}
         if not start:
             return known, means
@@ -184,8 +184,8 @@ def _extrapolated(point, first, second):
 
 def weak_priors(counts, names):
     """Pseudo-counts (a, b) per table: one pseudo-impression at the mean of its expected counts."""
-    totals = {name: [float(of.sum()) for of in counts[name][:2]] for name in names}
-    means = {name: (of[0] + 0.5) / (of[1] + 1.0) for name, of in totals.items()}
+    totals = {name: [float(sums.sum()) for sums in counts[name][:2]] for name in names}
+    means = {name: (sums[0] + 0.5) / (sums[1] + 1.0) for name, sums in totals.items()}
     return {name: (mean, 1 - mean) for name, mean in means.items()}
 
 
@@ -278,8 +278,8 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
         return 0.5, 0.5
     # More documents would hardly change two parameters.
     some = some[:: -(-len(some) // _MAX_DOCS)]
-    p, hits, n, lost = (of[some] for of in (probability, successes, trials, missing))
-    won, failed = (of[some] for of in sure)
+    p, hits, n, lost = (values[some] for values in (probability, successes, trials, missing))
+    won, failed = (values[some] for values in sure)
     q = 1 - p
     slope = (hits - won) / p - (n - hits - failed) / q
     square = (hits - won) / p**2 + (n - hits - failed) / q**2 - lost

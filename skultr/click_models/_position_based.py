@@ -72,7 +72,7 @@ class ProductModel(GradientClickModel):
             "effective_sample": found.effective_sample / first,
             "prior_mean": found.prior_mean * first,
         }
-        unseen = {name: of.mean() for name, of in tables.items()}
+        unseen = {name: table.mean() for name, table in tables.items()}
         self._remember_documents(log, unseen, **tables)
 
     def _solve_cells(self, log, cells, examination, prior, known):
@@ -283,8 +283,10 @@ def expected_counts(cells, relevance, examination):
     """
     by_doc, by_factor, value = np.empty((3, len(relevance))), 0.0, 0.0
     for docs, part in cells.parts():
-        by_doc[:, docs], of_factors, of_part = _counts_of_part(part, relevance[docs], examination)
-        by_factor, value = by_factor + of_factors, value + of_part
+        by_doc[:, docs], part_by_factor, part_value = _counts_of_part(
+            part, relevance[docs], examination
+        )
+        by_factor, value = by_factor + part_by_factor, value + part_value
     clicks, examined, missing = by_doc
     sure = clicks, np.zeros_like(clicks)
     counts = {

@@ -185,9 +185,9 @@ class UBMModel(ProductModel):
             after = by_rank[-1] + 1 + np.append(0, by_distance)
         group = np.where(distance, after[distance], by_rank[self._pairs // self._n_ranks])
         mean = np.clip(self._pooled_examination(log, cells, group, known), 1e-4, 1 - 1e-4)
-        of_group = np.zeros(max(by_rank[-1], after[-1]) + 1)
-        of_group[group] = mean
-        self._unseen = of_group[by_rank], ones, of_group[after]
+        by_group = np.zeros(max(by_rank[-1], after[-1]) + 1)
+        by_group[group] = mean
+        self._unseen = by_group[by_rank], ones, by_group[after]
         return mean, (PRIOR_WEIGHT * mean, PRIOR_WEIGHT * (1 - mean))
 
     def _groups(self, cells):

@@ -268,7 +268,7 @@ def _read(records, rules):
 
 #: From this share of unusable events on the user is warned.
 _MUCH = 0.1
-#: Fates of events that were not asked for, or say again what is known.
+#: What became of events that were not asked for, or say again what is known.
 _HARMLESS = (
     "no action_name",
     "action that was not asked for",
@@ -422,7 +422,8 @@ class UBIReport:
         return f"{html}<details><summary>Counts by action</summary>{table}</details>"
 
 
-#: Fates in the words of the summary, for one record and for many, where they are not their own.
+#: What became of records in the words of the summary, for one record and for many, where these
+#: are not their own.
 _WORDS = FATES | {
     "neither a query nor an event": "that are neither a query nor an event",
     "no JSON object": "that are no JSON object",

@@ -65,7 +65,7 @@ _LEFT_OUT = {
     "another record of its query_id, with another user_query": "beside the record that was taken "
     "for the query_id, with another user_query",
 }
-#: Fates of records, in the words of the report.
+#: What became of records, in the words of the report.
 FATES = _USED | _LEFT_OUT
 _NAMES = [*FATES]
 

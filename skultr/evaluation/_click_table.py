@@ -104,7 +104,9 @@ class LoggedPages(RowsOfLog):
     def mean_by_position(self, values: Floats) -> Floats:
         """Mean of values of shown rows over the impressions at the position of each slot."""
         place, _ = encode(self.slot_position)
-        total, weight = (np.bincount(place[self.slot], self.weight * of) for of in (values, 1.0))
+        total, weight = (
+            np.bincount(place[self.slot], self.weight * factor) for factor in (values, 1.0)
+        )
         return (total / weight)[place]
 
     def mean_per_page(
@@ -193,7 +195,7 @@ class Pages:
     def and_of(self, other: Pages) -> Pages:
         """These pages, and those of another ranking as number 1."""
         names = ("pair", "slot")
-        joined = (np.concatenate([getattr(self, of), getattr(other, of)]) for of in names)
+        joined = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in names)
         return Pages(self.log, *joined, np.repeat([0, 1], [len(self.slot), len(other.slot)]))
 
     def cell(self) -> tuple[Ints, Bools]:
@@ -308,8 +310,8 @@ class ClickTable:
         return p * np.exp(-curve.context * (above - self._above[place]))
 
     def errors(self, pages: Pages, mass: Floats) -> tuple[Floats, float, float]:
-        """Of the sum of mass times P(click): the influence of each query through the curve, and
-        the variances by the prior of the curve and by deviations that no clicks tell."""
+        """Influence of each query, through the curve, on the sum of mass times P(click), and its
+        variances by the prior of the curve and by deviations that no clicks determine."""
         curve, n = self._curve, len(self._curve.start)
         total, gains = mass @ self.predict(pages, curve), np.zeros(4 * n)
         for place in range(2 * n):
@@ -349,10 +351,10 @@ class ClickTable:
         page, first = np.unique(log.rows.list_[log.row], return_index=True)
         page = np.searchsorted(page, log.rows.list_[log.row])
         query, weight = log.slot_query[log.slot][first], log.weight * gains[log.slot]
-        told, more = (np.bincount(page, weight * of) for of in (p, log.rate - p))
+        told, more = (np.bincount(page, weight * rate) for rate in (p, log.rate - p))
         n_pages = np.maximum(np.bincount(query), 1)
-        told, more = (of - (np.bincount(query, of) / n_pages)[query] for of in (told, more))
-        squares, products = (np.bincount(query, told * of) for of in (told, more))
+        told, more = (sums - (np.bincount(query, sums) / n_pages)[query] for sums in (told, more))
+        squares, products = (np.bincount(query, told * sums) for sums in (told, more))
         if squares.sum() <= TINY:
             return 0.0, np.inf
         slope = products.sum() / squares.sum()
@@ -403,8 +405,8 @@ class ClickTable:
         precision, told, gap = self._told(curve)
         sure = precision + 1 / spread
         quality = (told + mean / spread) / sure
-        off, of, unknown = (quality - mean) / spread, quality[pair], 1 / sure
-        left, seen, squares = gap - slope * of, weight * slope, weight * slope**2
+        off, cell_quality, unknown = (quality - mean) / spread, quality[pair], 1 / sure
+        left, seen, squares = gap - slope * cell_quality, weight * slope, weight * slope**2
         apart = values - self._centre
         pull = self._precision @ apart
         value = -0.5 * (
@@ -412,7 +414,7 @@ class ClickTable:
         )
         scores = self._parts(
             weight * left,
-            seen * left * of - squares * unknown[pair],
+            seen * left * cell_quality - squares * unknown[pair],
             off,
             (off**2 * spread + unknown / spread - 1) / 2,
         )
@@ -440,8 +442,8 @@ class ClickTable:
 
     def _parts(self, start, log_slope, mean, log_spread):
         """Matrix of pairs by values: parts of cells at their places, of pairs at usual ones."""
-        of_pairs = [self._usual.data * part[self._usual_pair] for part in (mean, log_spread)]
-        data = np.concatenate([start, log_slope, *of_pairs])[self._order]
+        by_pair = [self._usual.data * part[self._usual_pair] for part in (mean, log_spread)]
+        data = np.concatenate([start, log_slope, *by_pair])[self._order]
         return csr_array((data, self._columns, self._row_starts), (len(mean), len(self._centre)))
 
     def _by_pair(self, values):
@@ -490,7 +492,7 @@ class ClickTable:
         def scores(context):
             p = base * np.exp(-context * above)
             factor = log.weight / np.maximum(1 - p, 0.05)
-            parts = (np.bincount(self._cell, factor * p * of) for of in (above, 1.0))
+            parts = (np.bincount(self._cell, factor * p * values) for values in (above, 1.0))
             away = above - np.divide(*parts)[self._cell]
             return factor * away * (log.rate - p), (factor * p * away**2).sum()
 

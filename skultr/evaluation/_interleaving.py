@@ -443,7 +443,7 @@ def interleaving_outcome(
         won_a, won_b = _winners(clicked, credit[:, a], credit[:, b], len(active))
         clicks = np.bincount(clicked, credit[:, b] - credit[:, a], len(active))
         sums = (won_b - won_a, won_b + won_a, clicks)
-        sums = [np.bincount(cluster_of, of, len(n_sessions)) for of in sums]
+        sums = [np.bincount(cluster_of, values, len(n_sessions)) for values in sums]
         found = _compare(*sums, n_sessions, level, sequential)
         found["sessions_needed"] = _needed(
             *sums[:2], n_sessions, level / len(couples), effect, power, sequential
@@ -495,19 +495,19 @@ def _winners(session, credit_a, credit_b, n):
     lead = np.zeros((n, 2 * most + 1))  # in column most + d: P(b leads by d clicks)
     lead[:, most] = 1
     for turn in range(most):
-        of = place == turn
-        p_a, p_b, now = credit_a[of, None], credit_b[of, None], lead[session[of]]
+        here = place == turn
+        p_a, p_b, now = credit_a[here, None], credit_b[here, None], lead[session[here]]
         step = now * (1 - p_a - p_b)
         step[:, 1:] += p_b * now[:, :-1]
         step[:, :-1] += p_a * now[:, 1:]
-        lead[session[of]] = step
+        lead[session[here]] = step
     return lead[:, :most].sum(axis=1), lead[:, most + 1 :].sum(axis=1)
 
 
 def _compare(lead, winners, clicks, n_sessions, level, sequential):
     """The row of a pair, from sums over each cluster: sessions that b won more, and all won."""
     total, n = winners.sum(), n_sessions.sum()
-    z, z_clicks = (quantile_of_lead(of, level, sequential) for of in (lead, clicks))
+    z, z_clicks = (quantile_of_lead(share, level, sequential) for share in (lead, clicks))
     low, high = np.clip(ratio_interval(lead, winners, z, np.inf), -1, 1)
     ends = ratio_interval(clicks, n_sessions * (total > 0), z_clicks, np.nan)
     enough = total**2 > least_squared_size(winners, z)

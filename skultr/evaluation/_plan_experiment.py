@@ -267,7 +267,8 @@ def _plan_swaps(log, model, half_width, sessions):
         f"shuffle of {K} positions": [SHUFFLE],
     }
     designs = {
-        name: needed_and_lost(np.full(len(of), 1 / len(of)), of) for name, of in others.items()
+        name: needed_and_lost(np.full(len(layouts), 1 / len(layouts)), layouts)
+        for name, layouts in others.items()
     }
     even, _ = designs[_UNIFORM]
     for limit in [sessions] if sessions else [even / 2, even]:
@@ -279,15 +280,15 @@ def _plan_swaps(log, model, half_width, sessions):
         _refuse(half_width, limit, design, needed)
     needed, _ = designs["this plan"] = needed_and_lost(shares, layout)
     kept = np.flatnonzero(shares > _LEAST_SHARE)
-    served = [layout[of] for of in kept]
-    alone = np.array([model.clicks(moves_of([1.0], [of], K)) for of in served])
+    served = [layout[number] for number in kept]
+    alone = np.array([model.clicks(moves_of([1.0], [each], K)) for each in served])
     reached = model.precision(moves_of(shares, layout, K), needed)
     return _plan(
         log,
         model,
         designs,
         whole,
-        names=[_name(of, K) for of in served],
+        names=[_name(each, K) for each in served],
         pages=needed * shares[kept] * (model.pages / model.sessions)[:, None],
         lost=needed * shares[kept] * (whole - alone),
         precision=pd.DataFrame(
@@ -337,7 +338,7 @@ def _plan(log, model, designs, whole, *, names, pages, lost, **rest):
     table["clicks_lost_share"] = table["clicks_lost"] / whole
     table["clicks_lost"] *= table["sessions"]
     plan, sessions = table.loc["this plan"], pages.sum(axis=0)
-    of_query = model.pages[:, None] * plan["sessions"] / model.sessions
+    by_query = model.pages[:, None] * plan["sessions"] / model.sessions
     actions = pd.DataFrame(
         {
             "queries": (pages > 0).sum(axis=0),
@@ -348,7 +349,7 @@ def _plan(log, model, designs, whole, *, names, pages, lost, **rest):
         index=pd.Index(names, name="action"),
     )
     shares = pd.DataFrame(
-        np.divide(pages, of_query, out=np.zeros_like(pages), where=of_query > 0),
+        np.divide(pages, by_query, out=np.zeros_like(pages), where=by_query > 0),
         index=pd.Index(log.rows.query_ids, name="qid"),
         columns=actions.index,
     )
@@ -429,8 +430,8 @@ class RankingTest:
         by_query = np.bincount(model.query, weight * model.relevance, minlength=n)
         spread = (by_query - share @ by_query) ** 2
         spread += np.bincount(model.query, weight**2 * model.doubt, minlength=n)
-        of_log = model.relevance * (model.shown @ model.examination)
-        of_log = np.bincount(model.query, of_log, minlength=n)
+        logged = model.relevance * (model.shown @ model.examination)
+        logged = np.bincount(model.query, logged, minlength=n)
         n_queries = (share @ changes) ** 2 / ((share * changes) ** 2).sum()
         if n_queries < LEAST_QUERIES:
             raise ValueError(
@@ -442,7 +443,7 @@ class RankingTest:
         #: By query and ranking: clicks per page, clicks of a page of the log minus those, sum of
         #: c (1 - c), and E.
         self.clicks, self.noise = by_ranking(clicks), by_ranking(noise)
-        self.lost = (of_log / self.n_logged)[:, None] - self.clicks
+        self.lost = (logged / self.n_logged)[:, None] - self.clicks
         self.logged = self.noise / np.maximum(alone, TINY)
         self.difference = float(share @ by_query)
         #: Squared distance of the difference of each query from their mean.
@@ -459,12 +460,12 @@ class RankingTest:
         pages = pages + self.logged * (1 + rest / self.n_logged)[:, None]
         chance = (self.noise / np.maximum(pages, _NO_PAGE)).sum(axis=1)
         variance = (self.share**2 * (self.spread + chance)).sum()
-        of_variance = (self.share**4 * (4 * self.spread * chance + 2 * chance**2)).sum()
+        variance_error = (self.share**4 * (4 * self.spread * chance + 2 * chance**2)).sum()
         half = self.quantile * np.sqrt(variance)
         due = self.share[:, None] * self.noise
         if ((due * np.exp(-pages)).sum(axis=0) > _MOST_UNSEEN * due.sum(axis=0)).any():
             return half, np.inf
-        return half, half * (1 + _ASSURANCE * np.sqrt(of_variance) / variance / 2)
+        return half, half * (1 + _ASSURANCE * np.sqrt(variance_error) / variance / 2)
 
     def cheapest_pages(self, sessions: float, half_width: float) -> Floats:
         """Pages with each ranking that tell the difference for the fewest clicks, or tell most."""
@@ -506,12 +507,12 @@ def interleaved(log, model, a, b, certainty):
     rng, n_pairs = np.random.default_rng(0), len(model.query)
     X = pd.DataFrame({"qid": model.query, "doc": np.arange(n_pairs)})
     scores = {"a": np.full(n_pairs, np.nan), "b": np.full(n_pairs, np.nan)}
-    for of, pages in zip(scores.values(), (a, b), strict=True):
-        of[pages.pair] = -log.slot_position[pages.slot]
+    for values, pages in zip(scores.values(), (a, b), strict=True):
+        values[pages.pair] = -log.slot_position[pages.slot]
     held = model.pages[model.query] > 0
     asked = rng.choice(len(model.pages), _SIMULATED, p=model.pages / model.sessions)
     lists = Interleaver(n_positions=len(model.examination), random_state=0).interleave(
-        X[held], {name: of[held] for name, of in scores.items()}, asked
+        X[held], {name: values[held] for name, values in scores.items()}, asked
     )
     chance = model.relevance[lists["doc"]] * model.examination[lists["position"] - 1]
     found = interleaving_outcome(lists, rng.random(len(lists)) < chance, cluster="session")
@@ -535,8 +536,8 @@ def read_model(log, k, propensity):
     inside = place < n
     cell = pair_codes(log.pair[log.row], place, n)[inside]
     shown, clicks = (
-        np.bincount(cell, of[inside], minlength=len(log.pair_query) * n).reshape(-1, n)
-        for of in (log.weight, log.weight * log.rate)
+        np.bincount(cell, count[inside], minlength=len(log.pair_query) * n).reshape(-1, n)
+        for count in (log.weight, log.weight * log.rate)
     )
     rate = clicks.sum(axis=0) / shown.sum(axis=0)
     if not rate.all():

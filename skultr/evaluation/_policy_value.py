@@ -294,9 +294,9 @@ def _estimate(log, rankings, gain, k, method, given):
         return _judge(pages, changed, gains, ("the ranking", "the log"), method, given)
     changed = pages.changed(others[0])
     if not changed.any():
-        of_log, _ = log.mean_per_page(_logged(log, gains))
+        per_page, _ = log.mean_per_page(_logged(log, gains))
         same = "no difference: both rankings show the same pages."
-        return PolicyEstimate(0.0, 0.0, (0.0, 0.0), 1.0, of_log, 0.0, 1.0, same)
+        return PolicyEstimate(0.0, 0.0, (0.0, 0.0), 1.0, per_page, 0.0, 1.0, same)
     return _judge(pages.and_of(others[0]), changed, gains, ("a", "b"), method, given)
 
 
@@ -317,8 +317,8 @@ def _judge(pages, changed, gains, names, method, given):
     changes = pages.by_query(due)
     n_queries = changes.sum() ** 2 / max((changes**2).sum(), TINY)
     logged = _logged(log, gains)
-    of_log, _ = log.mean_per_page(logged)
-    counts = (of_log, effective, support)
+    per_page, _ = log.mean_per_page(logged)
+    counts = (per_page, effective, support)
     doubt = doubt_of(pages, due, method, support, effective, n_queries)
     if doubt := doubt or doubt_of_formula(table, gains, method):
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
@@ -333,12 +333,14 @@ def _judge(pages, changed, gains, names, method, given):
     wins = p_value < LEVEL
     half = student.ppf(1 - LEVEL / 2, n_queries - 1) * error
     if method == "dr":
-        width = f"the interval is as wide as ±{half / of_log:.0%} of the clicks. Log more sessions"
-        doubt = width if half > _WIDEST * of_log else ""
+        width = (
+            f"the interval is as wide as ±{half / per_page:.0%} of the clicks. Log more sessions"
+        )
+        doubt = width if half > _WIDEST * per_page else ""
     else:
         beyond = by_query - pages.by_query(mass * table.predict(pages))
         test = log.mean_per_page(beyond, -influence, prior)
-        seen = abs(test[0]) > _ROUNDING * of_log
+        seen = abs(test[0]) > _ROUNDING * per_page
         doubt = seen and doubt_of_method(*test, gained if wins else None, n_queries)
     if doubt:
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
@@ -347,7 +349,7 @@ def _judge(pages, changed, gains, names, method, given):
     verdict = (
         f"{f'{winner} gets more than {other}' if wins else 'no difference seen'}: {value:.4g} per "
         f"page (95 % interval {interval[0]:.4g} to {interval[1]:.4g}), which is "
-        f"{gained / of_log:+.1%} of the clicks in the log, if {_METHODS[method][1]}."
+        f"{gained / per_page:+.1%} of the clicks in the log, if {_METHODS[method][1]}."
     )
     if not log.has_pages:
         verdict += " Counts without sessions cannot test whether the documents above matter."
@@ -381,7 +383,7 @@ def _clicks(pages, due, table, method, given):
                 shown = shown / _positive(values, log, "probability")
             exposure, slope = 1.0, np.ones(len(slope))
             (_, row_unit), (unit, there) = log.shown_cells, pages.cell()
-        exposed, total = (np.bincount(row_unit, shown * of) for of in (exposure, log.rate))
+        exposed, total = (np.bincount(row_unit, shown * factor) for factor in (exposure, log.rate))
         unit = np.where(there, unit, row_unit[0])
         # Where the log has nothing, the formula of "dr" fills the gap.
         clicks = np.where(
@@ -403,7 +405,7 @@ def _by_model(pages, model):
         try:
             check_is_fitted(model)
         except NotFittedError:
-            roles = {name: of for name, of in log.roles.items() if of is not None}
+            roles = {name: values for name, values in log.roles.items() if values is not None}
             model = clone(model).fit(log.X, log.y, log.sample_weight, **roles)
     row = first_rows(log.pair, len(log.pair_query))[pages.pair]
     roles = {"qid": log.rows["qid"][row], "session": pages.ranking}
@@ -578,5 +580,5 @@ def p_value_of(value: float, error: float, n_queries: float) -> float:
 def support_of(pages: Pages, due: Floats, there: Bools) -> float:
     """Share of the places, by their clicks, where the log is; of two rankings, the less."""
     clicks = due * pages.log.mean_by_position(pages.log.rate)[pages.slot]
-    covered, whole = (np.bincount(pages.ranking, of) for of in (clicks * there, clicks))
+    covered, whole = (np.bincount(pages.ranking, sums) for sums in (clicks * there, clicks))
     return float((covered / np.maximum(whole, TINY)).min())

@@ -104,7 +104,7 @@ class FactorVectors:
         is_too_many = sum(map(len, categories.values())) > _MAX_CATEGORIES
         if self.merging:
             _check_categories(categories, is_too_many)
-        return {name: of[: 0 if is_too_many else None] for name, of in categories.items()}
+        return {name: values[: 0 if is_too_many else None] for name, values in categories.items()}
 
 
 def factor_label(factors: pd.DataFrame, code: int) -> Any:
@@ -197,7 +197,9 @@ def _check_categories(categories, is_too_many):
 
     Any two of these values are equally different, so that merges by them join any factors.
     """
-    whole = [name for name, of in categories.items() if name not in IDS and _is_numeric(of)]
+    whole = [
+        name for name, values in categories.items() if name not in IDS and _is_numeric(values)
+    ]
     about = whole and (
         f" The whole numbers of {_counted(categories, whole)} are read as ids, any two of which "
         "are equally different. If close numbers mean similar factors, say so: "

@@ -110,11 +110,11 @@ def n_clique_edges(doc: Ints, factor: Ints, factor_labels: Ints) -> int:
     # A document shown under every factor of its component makes the component complete.
     size = np.bincount(factor_labels)
     degree = np.bincount(doc)
-    of_doc = np.empty(len(kept), dtype=np.intp)
-    of_doc[doc] = factor_labels[factor]
-    complete = np.unique(of_doc[degree == size[of_doc]])
+    doc_code = np.empty(len(kept), dtype=np.intp)
+    doc_code[doc] = factor_labels[factor]
+    complete = np.unique(doc_code[degree == size[doc_code]])
     n_edges = int((size[complete] * (size[complete] - 1) // 2).sum())
-    rest = ~np.isin(of_doc[doc], complete)
+    rest = ~np.isin(doc_code[doc], complete)
     # Half the number of off-diagonal entries of AᵀA, for the matrix A of documents by factors.
     doc, factor, n_factors = doc[rest], factor[rest], len(factor_labels)
     # Only the sparsity pattern matters; integers could overflow to an entry of zero.
@@ -262,12 +262,12 @@ def _projected(doc, factor, conductance, rng):
     """Position of each factor in the space of the random projections."""
     n_docs, n_factors = int(doc.max()) + 1, int(factor.max()) + 1
     matrix = csr_array(coo_array((conductance, (doc, factor)), (n_docs, n_factors)))
-    of_doc, of_factor = matrix.sum(axis=1), matrix.sum(axis=0)
+    doc_clicks, factor_clicks = matrix.sum(axis=1), matrix.sum(axis=0)
     transposed = csr_array(matrix.T)
-    back = csr_array(transposed.multiply(1.0 / of_doc))
-    diagonal = np.bincount(factor, conductance * (1.0 - conductance / of_doc[doc]))
+    back = csr_array(transposed.multiply(1.0 / doc_clicks))
+    diagonal = np.bincount(factor, conductance * (1.0 - conductance / doc_clicks[doc]))
     # The diagonal stays above rounding error for a factor with nearly all clicks of its documents.
-    diagonal = np.maximum(diagonal, 1e-12 * of_factor)
+    diagonal = np.maximum(diagonal, 1e-12 * factor_clicks)
 
     right = np.empty((n_factors, _N_PROJECTIONS))
     root = np.sqrt(conductance / _N_PROJECTIONS)
@@ -278,7 +278,7 @@ def _projected(doc, factor, conductance, rng):
     def laplacian(vectors):
         """The Laplacian times all columns at once: they are one system for SciPy."""
         vectors = vectors.reshape(right.shape)
-        return (of_factor[:, None] * vectors - back @ (matrix @ vectors)).ravel()
+        return (factor_clicks[:, None] * vectors - back @ (matrix @ vectors)).ravel()
 
     operator = LinearOperator((right.size, right.size), matvec=laplacian, dtype=float)
     scaling = diags_array(np.repeat(1.0 / diagonal, _N_PROJECTIONS))

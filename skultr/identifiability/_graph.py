@@ -176,16 +176,16 @@ class IdentifiabilityGraph:
         self.pairs, self.factors = pairs, pairs.factors
         self.n_factors, self.n_documents = pairs.n_factors, pairs.n_docs
         self.n_pairs = len(pairs.doc)
-        of_doc, of_factor = bipartite_components(
+        doc_component, factor_component = bipartite_components(
             pairs.doc, pairs.factor, self.n_documents, self.n_factors
         )
-        impressions = np.bincount(of_factor[pairs.factor], pairs.impressions)
+        impressions = np.bincount(factor_component[pairs.factor], pairs.impressions)
         self.n_components = len(impressions)
         self.is_connected = self.n_components == 1
         # The first factor decides between components of equal size.
-        first = np.unique(of_factor, return_index=True)[1]
+        first = np.unique(factor_component, return_index=True)[1]
         number = np.argsort(np.lexsort((first, -impressions)))
-        self.labels, self.document_labels = number[of_factor], number[of_doc]
+        self.labels, self.document_labels = number[factor_component], number[doc_component]
 
     @cached_property
     def n_edges(self) -> int:
@@ -196,11 +196,11 @@ class IdentifiabilityGraph:
     def components(self) -> pd.DataFrame:
         """Table of the components: factors, documents, shares of impressions and clicks."""
         pairs, size = self.pairs, self.n_components
-        of_pair = self.labels[pairs.factor]
-        impressions = np.bincount(of_pair, pairs.impressions, size)
+        pair_component = self.labels[pairs.factor]
+        impressions = np.bincount(pair_component, pairs.impressions, size)
         clicks = np.full(size, np.nan)
         if pairs.clicks is not None and pairs.clicks.any():
-            clicks = np.bincount(of_pair, pairs.clicks, size) / pairs.clicks.sum()
+            clicks = np.bincount(pair_component, pairs.clicks, size) / pairs.clicks.sum()
         return pd.DataFrame(
             {
                 "n_factors": np.bincount(self.labels),
@@ -542,16 +542,17 @@ def _overlap_text(log: ClickLog, labels: Ints) -> str:
     overlap = information.least(groups)
     if not information.compares(groups):
         return "Features cannot do so either: no result page compares all components."
-    of_components = (
+    components_text = (
         f"overlap between the components ({overlap:.2f}; 1: they say nothing of the bias factor, "
         "0: they give it away), so that the network"
     )
     if overlap >= ENOUGH:
         return (
-            f"Features {of_components} can do so, if production knew no more than the features do."
+            f"Features {components_text} can do so, if production knew no more than the features "
+            "do."
         )
     return (
-        f"Features do NOT {of_components} cannot do so: what it calls examination may be "
+        f"Features do NOT {components_text} cannot do so: what it calls examination may be "
         "relevance. See feature_overlap in skultr.identifiability."
     )
 

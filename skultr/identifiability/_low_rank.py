@@ -279,9 +279,9 @@ def solve_each(information: Floats, gradients: Floats) -> Floats:
 def with_center(table: Any) -> Any:
     """The table with prior clicks at the rates of its maximum-likelihood matrix of rank one."""
     clicks, weight = table.sums
-    of_row = (clicks.sum(axis=1) + _PRIOR) / (weight.sum(axis=1) + 1)
-    of_factor = (clicks.sum(axis=0) + _PRIOR) / (weight.sum(axis=0) + 1)
-    crude = np.outer(of_row, of_factor) / (clicks.sum() / weight.sum())
+    row_rate = (clicks.sum(axis=1) + _PRIOR) / (weight.sum(axis=1) + 1)
+    factor_rate = (clicks.sum(axis=0) + _PRIOR) / (weight.sum(axis=0) + 1)
+    crude = np.outer(row_rate, factor_rate) / (clicks.sum() / weight.sum())
     table = replace(table, center=crude * min(1.0, 0.9 / crude.max()))
     return replace(table, center=fit_low_rank(table, 1).rate)
 
@@ -308,9 +308,9 @@ def _slopes(left, right):
     d log q_gt / d right_tk = left_gk / q_gt.
     """
     n_rows, n_factors = len(left), len(right)
-    of_left = np.einsum("gh,tk->gthk", np.eye(n_rows), right)
-    of_right = np.einsum("ts,gk->gtsk", np.eye(n_factors), left)
-    flat = [part.reshape(n_rows, n_factors, -1) for part in (of_left, of_right)]
+    by_left = np.einsum("gh,tk->gthk", np.eye(n_rows), right)
+    by_right = np.einsum("ts,gk->gtsk", np.eye(n_factors), left)
+    flat = [part.reshape(n_rows, n_factors, -1) for part in (by_left, by_right)]
     return np.concatenate(flat, axis=2) / (left @ right.T)[:, :, None]
 
 

@@ -329,7 +329,7 @@ class ExaminationInformation:
         """The least share over all contrasts; of groups of factors, whose own ratios are known."""
         if not self.compares(groups):
             return 0.0
-        full, left = (_of_contrasts(of, groups) for of in (self.full, self.left))
+        full, left = (_of_contrasts(moments, groups) for moments in (self.full, self.left))
         return float(np.clip(eigh(left, full, eigvals_only=True).min(initial=1.0), 0.0, 1.0))
 
     def compares(self, groups: Ints | None = None) -> bool:
@@ -370,7 +370,7 @@ def examination_information(
     place[factors] = np.arange(len(factors))
     rows = np.flatnonzero(place[factor] >= 0)
     rows = rows[_sample_of_lists(list_[rows], rng)]
-    lists, queries = (np.unique(of[rows], return_inverse=True)[1] for of in (list_, query))
+    lists, queries = (np.unique(codes[rows], return_inverse=True)[1] for codes in (list_, query))
     # Queries weigh by the square root of their traffic, as for rankers.
     traffic = np.bincount(queries, weight[rows])[queries]
     weight = weight[rows] / np.sqrt(traffic)
@@ -441,13 +441,13 @@ def _rest(inputs, target, weight, fold):
     """What ridge regressions that were fitted to the other folds leave of the target."""
     parts = [fold == number for number in range(int(fold.max()) + 1)]
     moments = [_moments(inputs[part], target[part], weight[part]) for part in parts]
-    total = [sum(of) for of in zip(*moments, strict=True)]
+    total = [sum(parts) for parts in zip(*moments, strict=True)]
     best, least = target, np.inf
     for penalty in _PENALTIES:
         rest = np.empty_like(target)
         for part, own in zip(parts, moments, strict=True):
             # With one query there are no others: the prediction is then as good as it can be.
-            others = [of - held_out for of, held_out in zip(total, own, strict=True)]
+            others = [sums - held_out for sums, held_out in zip(total, own, strict=True)]
             gram, cross, mass = others if len(parts) > 1 else total
             penalised = gram + penalty * mass * np.eye(len(gram))
             rest[part] = target[part] - inputs[part] @ np.linalg.solve(penalised, cross)

@@ -185,7 +185,7 @@ def _prim(labels, prepare):
     the items, and the member of the component that has this cost (one value, or one per item).
     """
     outside = np.flatnonzero(labels != 0)
-    of = labels[outside]
+    component = labels[outside]
     n_links = int(labels.max(initial=0))
     links = np.empty((2, n_links), dtype=np.intp)
     costs = np.empty(n_links)
@@ -200,13 +200,15 @@ def _prim(labels, prepare):
         place = int(best.argmin())
         links[:, link] = source[place], outside[place]
         costs[link] = best[place]
-        joined = of[place]
-        done = of == joined
+        joined = component[place]
+        done = component == joined
         best[done], pending[done] = np.inf, False
         # Compact the arrays once an eighth of the items has been joined: compacting at each step
         # would copy all that remain each time.
         if 8 * np.count_nonzero(pending) < 7 * len(pending):
-            outside, of, best, source = (x[pending] for x in (outside, of, best, source))
+            outside, component, best, source = (
+                x[pending] for x in (outside, component, best, source)
+            )
             cost_from, pending = prepare(outside), np.ones(len(outside), dtype=bool)
     return links[0], links[1], costs
 

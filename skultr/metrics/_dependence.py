@@ -426,7 +426,7 @@ def _centered_ranks(values, grade):
 
 # Checks -------------------------------------------------------------------------------
 def _check_documents(**given):
-    columns = [column.astype(float) for column in flat_columns(of="document", **given)]
+    columns = [column.astype(float) for column in flat_columns(unit="document", **given)]
     for name, values in zip(given, columns, strict=True):
         refuse_where(
             ~np.isfinite(values),

@@ -57,7 +57,9 @@ def _metric(name: str, value: Callable[..., Floats], **constraints: Any):
 
     def decorated(public: Function) -> Function:
         signature = inspect.signature(public)
-        known = {key: of for key, of in _OPTIONS.items() if key in signature.parameters}
+        known = {
+            key: constraint for key, constraint in _OPTIONS.items() if key in signature.parameters
+        }
 
         @validate_params(known | constraints, prefer_skip_nested_validation=True)
         @wraps(with_shared_text(**_TEXTS)(public))
@@ -193,7 +195,7 @@ def check_rows(
     return y_true, y_score, qid
 
 
-def flat_columns(*, of: str = "row", **given: Column) -> list[NDArray[Any]]:
+def flat_columns(*, unit: str = "row", **given: Column) -> list[NDArray[Any]]:
     """Arrays of one length, at least 1; numbers, but for query ids."""
     columns = {
         name: values if name == "qid" else as_numbers(values, name)
@@ -205,10 +207,11 @@ def flat_columns(*, of: str = "row", **given: Column) -> list[NDArray[Any]]:
     if len({*shapes.values()}) > 1 or len(shapes[last]) != 1:
         found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(
-            f"{names} must be flat and of one length, one value per {of}; got the shapes {found}."
+            f"{names} must be flat and of one length, one value per {unit}; got the shapes "
+            f"{found}."
         )
     if shapes[last] == (0,):
-        raise ValueError(f"{names} are empty; expected at least one {of}.")
+        raise ValueError(f"{names} are empty; expected at least one {unit}.")
     return [*columns.values()]
 
 

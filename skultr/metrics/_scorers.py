@@ -236,7 +236,9 @@ class AnnotatedDocuments:
 
     def mean(self, values: Floats, weight: Floats) -> Floats:
         """Weighted mean over all rows of each document; NaN if all its weights are 0."""
-        total, sums = (np.bincount(self._code, of[self._seen]) for of in (weight, values * weight))
+        total, sums = (
+            np.bincount(self._code, each[self._seen]) for each in (weight, values * weight)
+        )
         return np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)[self._own]
 
     def scores(self, ranker: Predictor | Column, name: str) -> Floats:
@@ -421,10 +423,10 @@ def to_trec(
     return qrels, "".join(f"{q} Q0 {doc} {r} {score!r} {name}\n" for q, doc, r, score in lines)
 
 
-def id_text(id_: Any, of: str) -> str:
+def id_text(id_: Any, column: str) -> str:
     """An id as text; frames with gaps turn whole numbers into floats."""
     if pd.isna(id_) or not str(id_).strip():
-        raise ValueError(f"{of} holds {id_!r}; expected an id. Drop these rows.")
+        raise ValueError(f"{column} holds {id_!r}; expected an id. Drop these rows.")
     return f"{id_:.0f}" if isinstance(id_, float) and id_ % 1 == 0 else str(id_)
 
 
@@ -438,8 +440,8 @@ def refuse_white_space(ids: list[str]) -> None:
         )
 
 
-def _texts(ids: NDArray[Any], of: str) -> list[str]:
-    return [id_text(id_, of) for id_ in ids.tolist()]
+def _texts(ids: NDArray[Any], column: str) -> list[str]:
+    return [id_text(id_, column) for id_ in ids.tolist()]
 
 
 # Metrics by query, and what models predict ---------------------------------------------

@@ -179,14 +179,14 @@ class ExaminationDisplay(Display):
                 f"{estimators!r}."
             )
         tables = {name: _table_of(estimator) for name, estimator in estimators.items()}
-        of_users = [name for name, table in tables.items() if is_of_users(table)]
-        if of_users and len(tables) > 1:
+        by_user = [name for name, table in tables.items() if is_of_users(table)]
+        if by_user and len(tables) > 1:
             raise ValueError(
-                f"{of_users[0]!r} has one curve per user; expected it alone, got {len(tables)} "
+                f"{by_user[0]!r} has one curve per user; expected it alone, got {len(tables)} "
                 "models. Draw each model on its own axes (ax=...)."
             )
-        if of_users:
-            truth = read_truth_of_users(truth, tables[of_users[0]])
+        if by_user:
+            truth = read_truth_of_users(truth, tables[by_user[0]])
         else:
             truth = _read_truth(truth, tables)
         return cls(tables=tables, truth=truth).plot(ax, **plot_params)

@@ -154,15 +154,15 @@ class Curves:
         # Covariance of the gradient of the half clicks.
         added = np.flatnonzero(self.added)
         size = self.added.ravel()[added] / 0.5 * lost[added] * 0.5**0.5
-        of_added = gradient_noise(added // b.shape[1], added, size, b.shape)
-        of_clicks, of_docs = comparisons.gradient_noise(lost * (self.clicks.ravel() > 0))
+        added_noise = gradient_noise(added // b.shape[1], added, size, b.shape)
+        click_noise, doc_noise = comparisons.gradient_noise(lost * (self.clicks.ravel() > 0))
         inverse = np.linalg.inv(curvature(self.clicks, b) + _anchors(self.clicks))
         n_docs = comparisons.effective_docs()
         n_docs = np.minimum(n_docs, n_docs[:, [self.first]])
         noise = np.where(
             n_docs >= _LEAST_DOCS,
-            ((inverse @ (of_added + of_docs)) * inverse).sum(axis=2),
-            ((inverse @ (of_added + of_clicks)) * inverse).sum(axis=2),
+            ((inverse @ (added_noise + doc_noise)) * inverse).sum(axis=2),
+            ((inverse @ (added_noise + click_noise)) * inverse).sum(axis=2),
         )
         noise[:, self.first] = 0.0  # exactly, without rounding
         return np.where(np.isnan(self.log_examination), np.nan, np.sqrt(np.maximum(noise, 0.0)))
@@ -395,9 +395,9 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
         some = slice(start, start + step)
         curves[some] = penalised_curves(clicks[some], precision, center).at
         inverse = np.linalg.inv(curvature(clicks[some], curves[some]) + precision)
-        of_common = inverse @ precision @ center_error
-        of_clicks = np.diagonal(inverse, axis1=1, axis2=2)
-        errors[some] = np.sqrt(of_clicks + of_common**2) * free
+        common_part = inverse @ precision @ center_error
+        own_part = np.diagonal(inverse, axis1=1, axis2=2)
+        errors[some] = np.sqrt(own_part + common_part**2) * free
     return np.where(unknown, np.nan, curves), np.where(unknown, np.nan, errors)
 
 
@@ -468,8 +468,8 @@ def _independent_clicks(comparisons, totals, center):
     documents also contain the differences between users.
     """
     lost = np.tile(1 - win_probability(center[None]).ravel(), comparisons.n_groups)
-    of_cells, of_docs = comparisons.gradient_noise(lost)
-    noise = np.diag(np.minimum(of_cells.sum(axis=0), of_docs.sum(axis=0)))
+    cell_noise, doc_noise = comparisons.gradient_noise(lost)
+    noise = np.diag(np.minimum(cell_noise.sum(axis=0), doc_noise.sum(axis=0)))
     information = curvature(totals.sum(axis=0, keepdims=True), center[None])[0]
     scale = _factor_scale(information, noise)
     return totals * np.outer(scale, scale)
@@ -560,10 +560,10 @@ def _counts(gap, noise, clicks):
 
 def _estimated_shape(clicks, expected, bias, center):
     """Shape a_k per factor, by maximum marginal likelihood of sigma and tau."""
-    of_bias = np.bincount(bias, clicks)
+    by_bias = np.bincount(bias, clicks)
     # A user who contributes most clicks dominates the common curve, so agreement is no evidence
     # of homogeneity: the weight is the share of the clicks that others have.
-    weight = 1 - clicks / np.maximum(of_bias, TINY)[bias]
+    weight = 1 - clicks / np.maximum(by_bias, TINY)[bias]
     some = np.flatnonzero((expected > 0) & (weight > 0) & np.isfinite(center))
     some = some[:: len(some) // _MAX_CELLS + 1]
     weight, clicks, expected = weight[some], clicks[some], expected[some]

@@ -212,11 +212,11 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         # One curve per context, as other estimators have one per user: factors are (context, bias)
         # pairs.
         cells, _ = read_cells(X, y, sample_weight, roles, user=row_context)
-        of_all = cells.of_all_users()
+        all_users = cells.of_all_users()
         self._n_context_features = contexts.shape[1]
-        self._reference = _reference_component(of_all)
-        of_cell = cells.factors.user[cells.factor]
-        mean = np.average(contexts[of_cell], axis=0, weights=cells.weight)[None]
+        self._reference = _reference_component(all_users)
+        context = cells.factors.user[cells.factor]
+        mean = np.average(contexts[context], axis=0, weights=cells.weight)[None]
         root = self._init_callback_context(max_subtasks=None)
         root.call_on_fit_task_begin(estimator=self, X=X, y=y)
         task = FitTask(root, X, y)
@@ -225,15 +225,15 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
             learner._learn(cells, contexts, self._reference, task)
             return Estimate(learner._relative(learner._logits(mean.astype(np.float32)))[0])
 
-        def of_resample(drawn):
+        def resampled(drawn):
             return curve_of(clone(self), cells.reweighted(drawn.doc_weight))
 
         curve, drawn = curve_of(self, cells), None
         if self.n_bootstrap:
             drawn = estimates_of_resamples(
-                of_all, of_resample, self.n_bootstrap, self.random_state
+                all_users, resampled, self.n_bootstrap, self.random_state
             )
-        self.examination_ = curve_table(of_all, with_errors(curve, of_all, drawn))
+        self.examination_ = curve_table(all_users, with_errors(curve, all_users, drawn))
         warn_about_curve(self.examination_)
         log_examination = self._logits(contexts[np.unique(cells.factors.user)])
         self._largest = np.nanmax(log_examination[:, self._reference])

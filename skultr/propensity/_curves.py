@@ -192,10 +192,10 @@ class CurvePropensity(AddsLogs, BasePropensity):
 
     def _tabulate(self, cells, estimate):
         """Estimate, and set the tables and the attributes that ``predict`` reads."""
-        of_all = cells if self.user is None else cells.of_all_users()
-        common = self._with_errors(of_all, estimate)
-        self.examination_ = curve_table(of_all, common)
-        self._bias_values = of_all.factors.bias
+        all_users = cells if self.user is None else cells.of_all_users()
+        common = self._with_errors(all_users, estimate)
+        self.examination_ = curve_table(all_users, common)
+        self._bias_values = all_users.factors.bias
         self._common = np.exp(common.log_examination)
         self._largest = np.nanmax(self._common)
         if self.user is not None:

@@ -137,21 +137,21 @@ def debiased_table(
     {'qid': 'q', 'doc': 'a', 'label': 0.8, 'weight': 1.25, 'group': 0}
     """
     schema = nw.from_native(frame).collect_schema()
-    of_column = takes_column(propensity, "propensity" in schema)
-    if propensity is None and not of_column:
+    takes_given = takes_column(propensity, "propensity" in schema)
+    if propensity is None and not takes_given:
         no_propensities()
-    keys = ["propensity"] if of_column else _read_by(propensity, schema)
+    keys = ["propensity"] if takes_given else _read_by(propensity, schema)
     reads = ["qid", "doc", *_PLACES, "impressions", *keys]
     log = EngineLog.of(frame, click, reads, needs=["qid", "doc", "position"])
     weight = nw.lit(1.0) if log.weight is None else log.weight
     rows = log.rows({name: log.key(name) for name in ("qid", "doc", *keys)} | {"_weight": weight})
-    rows, least = _with_propensities(rows, None if of_column else propensity, keys, log.counts)
+    rows, least = _with_propensities(rows, None if takes_given else propensity, keys, log.counts)
     if not user_aware:
         _refuse_zeros(rows.filter(nw.col("propensity") <= 0), "propensity", least)
     table = _sums(rows, user_aware, clip)
     if user_aware:
-        of_mean = "The mean propensity over all impressions of a document in its query"
-        _refuse_zeros(table.filter(nw.col("_examinations") <= 0), of_mean, least)
+        mean_text = "The mean propensity over all impressions of a document in its query"
+        _refuse_zeros(table.filter(nw.col("_examinations") <= 0), mean_text, least)
     label, weight = _estimate(user_aware, clip)
     table = table.select("qid", "doc", label.alias("label"), weight.alias("weight"), "group")
     in_memory = isinstance(nw.from_native(frame), nw.DataFrame)

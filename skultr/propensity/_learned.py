@@ -233,9 +233,11 @@ class RegressionEMPropensity(_LearnedPropensity):
                 "bias": _factors_of_training(cells)[cells.factor],
                 "impressions": cells.weight,
             }
-            of_cells = features[doc]
+            cell_features = features[doc]
             learner = self._learner()
-            fit_towers(learner, make_click_log(of_cells, of_cells, rate, None, roles).fold())
+            fit_towers(
+                learner, make_click_log(cell_features, cell_features, rate, None, roles).fold()
+            )
             relevance = expit(learner._score(features)[doc])
             # Given relevance, expected clicks are examination times the sum of n r over cells.
             expected = cells.by_factor(cells.weight * relevance)

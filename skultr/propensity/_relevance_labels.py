@@ -170,12 +170,12 @@ def relevance_labels(
         )
     if interval and hasattr(propensity, "predict_click") and not isinstance(propensity, type):
         return _of_click_model(propensity, given, X, y, sample_weight, clip)
-    of_clicks = y if clicks is None else clicks
-    source = RowsOfLog(X, of_clicks, sample_weight, {})
-    of_rows, _ = propensities(propensity, source, default=no_propensities)
+    clicked = y if clicks is None else clicks
+    source = RowsOfLog(X, clicked, sample_weight, {})
+    row_propensities, _ = propensities(propensity, source, default=no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
-    rows = read(X, of_clicks, sample_weight, {"propensity": of_rows}, reads=reads)
+    rows = read(X, clicked, sample_weight, {"propensity": row_propensities}, reads=reads)
     log = sort_into_lists(rows if clicks is None else rows.of_outcome(y), no_features)
     if interval:
         return _with_intervals(log, clip)

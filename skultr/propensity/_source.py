@@ -88,8 +88,8 @@ class RowsOfLog:
         """Propensity of each row by a fitted estimator."""
         given = {role: value for role, value in self.roles.items() if value is not None}
         if hasattr(estimator, "columns_read"):
-            of_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
-            return np.asarray(estimator.predict(self.X, **of_rows), dtype=float)
+            given_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
+            return np.asarray(estimator.predict(self.X, **given_rows), dtype=float)
         return np.asarray(estimator.predict(self._frame(given)), dtype=float)
 
     def _frame(self, given):

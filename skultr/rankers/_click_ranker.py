@@ -146,8 +146,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         # Only the rows with a bias factor: an embedding may not know the other documents.
         ids = {"qid": qid, "doc": doc} if self.relevance == "embedding" else {}
         ids = {role: read_role(X, role, value) for role, value in ids.items()}
-        of_shown = {role: value[shown] for role, value in ids.items() if value is not None}
-        relevance = self.predict(safe_indexing(X, shown), **of_shown)
+        shown_ids = {role: value[shown] for role, value in ids.items() if value is not None}
+        relevance = self.predict(safe_indexing(X, shown), **shown_ids)
         probability[shown] = self._click_probability(relevance, self._factor_logits[factor[shown]])
         return probability
 
@@ -185,8 +185,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         known = replace(log, propensity=examination)
         found = {each.name: each for each in that_differ(ways, known)}
         if self._validation is not None:
-            of_rows = np.exp(curve.log_examination)[self._validation.bias]
-            self._validation = replace(self._validation, propensity=of_rows)
+            row_examination = np.exp(curve.log_examination)[self._validation.bias]
+            self._validation = replace(self._validation, propensity=row_examination)
         targets = {
             name: partial(each.target, known, self._validation) for name, each in found.items()
         }
@@ -245,15 +245,15 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     # The embedding ---------------------------------------------------------------------
     def _fit_embedding(self, log):
-        of_outcome, log = log, log if self._click_log is None else self._click_log
+        outcomes, log = log, log if self._click_log is None else self._click_log
         cells, start = log.cells, self._examination_at_start(log.bias_values)
         fit = self._fit_table(cells, start)
         self.n_iter_, relevance = fit.n_iter, fit.relevance
-        if of_outcome is not log:  # the outcome per examination
+        if outcomes is not log:  # the outcome per examination
             examined = np.exp(fit.factor_logits)[log.bias] * log.weight
             total, examined = (
-                np.bincount(log.doc, of_rows, minlength=log.n_docs)
-                for of_rows in (of_outcome.clicks, examined)
+                np.bincount(log.doc, values, minlength=log.n_docs)
+                for values in (outcomes.clicks, examined)
             )
             relevance = np.where(np.isnan(relevance), np.nan, total / np.maximum(examined, TINY))
         known = ~np.isnan(relevance)

@@ -454,8 +454,8 @@ class DistilledRanker(BaseRanker):
 
     @property
     def _refuses_missing(self) -> str | None:
-        of_teacher = getattr(self.teacher, "_refuses_missing", None)
-        return of_teacher or (None if self.student is None else takes_missing(self.student))
+        why = getattr(self.teacher, "_refuses_missing", None)
+        return why or (None if self.student is None else takes_missing(self.student))
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)

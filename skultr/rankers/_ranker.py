@@ -530,11 +530,11 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         if table is None:
             warn_about_names(X, names, roles)
-        of_clicks = y if clicks is None else clicks
-        given = RowsOfLog(X, of_clicks, sample_weight, roles)
+        click_column = y if clicks is None else clicks
+        given = RowsOfLog(X, click_column, sample_weight, roles)
         propensity = self._propensities(given, fit=reset)
         roles = given.roles if propensity is None else {**given.roles, "propensity": propensity}
-        rows = [read(X, of_clicks, sample_weight, roles, reads=self._roles_read)]
+        rows = [read(X, click_column, sample_weight, roles, reads=self._roles_read)]
         if table is None:
             rows[0].warn_about_features(features, names)
         settings = {"table": table, "candidates": self._learns_from_never_shown}

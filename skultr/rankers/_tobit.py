@@ -157,8 +157,8 @@ def selected_terms(
     error = (label - relevance) / spread
     index = (selection + gamma * error) / (1 - gamma**2).sqrt()
     constant = 0.5 * math.log(2 * math.pi)
-    of_label = -(error**2) if published else -(error**2) / 2 - spread.log() - constant
-    return of_label, _log_ndtr(index)
+    label_term = -(error**2) if published else -(error**2) / 2 - spread.log() - constant
+    return label_term, _log_ndtr(index)
 
 
 #: Newton's method changes the logarithm of the scale by no more in one step.
@@ -558,10 +558,10 @@ def find_candidates(
         return np.concatenate([documents[pair], np.broadcast_to(others, n_never)])
 
     propensity = np.ones(log.n_rows) if propensity is None else propensity
-    of_doc = total(log.weight)
-    impressions = values_of(of_doc, 0.0)
-    examination = values_of(of_doc / total(log.weight / propensity), 1.0)
-    label = values_of(total(clicks) / of_doc, 0.0)
+    doc_weight = total(log.weight)
+    impressions = values_of(doc_weight, 0.0)
+    examination = values_of(doc_weight / total(log.weight / propensity), 1.0)
+    label = values_of(total(clicks) / doc_weight, 0.0)
     # Every page of a query could have shown a candidate that was never shown.
     pages = _pages(log)
     weight = np.where(shown, impressions, pages[query])
@@ -594,6 +594,6 @@ def is_selection(rows: Candidates, consequence: str = "") -> bool:
 
 def _pages(log):
     """Page impressions per query; a page counts as often as its most frequent row."""
-    of_list = np.maximum.reduceat(log.weight, log.offsets[:-1])
+    list_weight = np.maximum.reduceat(log.weight, log.offsets[:-1])
     query = log.query[log.offsets[:-1]]
-    return np.bincount(query, of_list, minlength=len(log.query_ids))
+    return np.bincount(query, list_weight, minlength=len(log.query_ids))

@@ -340,8 +340,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         features = features[candidates.first]
         scores = self._base_scores(features, query[candidates.first])
         if self.student is not None and self.student_network_ is not None:
-            of_base, of_student = self._spreads
-            scores = (scores / of_base + self._student_scores(features) / of_student) / 2
+            base_spread, student_spread = self._spreads
+            scores = (scores / base_spread + self._student_scores(features) / student_spread) / 2
         return scores[candidates.place]
 
     def _base_scores(self, features, query):
@@ -471,7 +471,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _fit_students(self, log, task):
         """Train scalar networks on doubly robust labels."""
-        of_vectors = {name: getattr(self, name) for name in _VECTOR_ATTRIBUTES}
+        vectors = {name: getattr(self, name) for name in _VECTOR_ATTRIBUTES}
         relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
         relevance = relevance[log.version]
         if self.link == "logit":
@@ -488,7 +488,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             fit_listwise(self, log, task, target)
             students.append(self.network_[1])
             histories.append(self.history_)
-            vars(self).update(of_vectors)
+            vars(self).update(vectors)
         self.student_network_ = nn.Sequential(self.network_[0], SideBySide(*students))
         self.student_history_ = histories[-1]
         scores = self._student_scores(log.features)[log.version]

@@ -291,12 +291,12 @@ class UserContract(Contract):
         assert_near(drawn.sum(axis=1), 1, "rows of draw_query_weights do not sum to 1")
 
     def check_truth(self) -> None:
-        of_documents = self.user.document_truth(np.linspace(0.1, 1.0, 7))
-        of_positions = self.user.truth_at(self.n_positions)
-        for name, found in (("truth_at", of_positions), ("document_truth", of_documents)):
+        doc_truth = self.user.document_truth(np.linspace(0.1, 1.0, 7))
+        position_truth = self.user.truth_at(self.n_positions)
+        for name, found in (("truth_at", position_truth), ("document_truth", doc_truth)):
             good = hasattr(found, "keys") and all(isinstance(key, str) for key in found)
             assert good, f"{name} must return a mapping of names to values, got {found!r}"
-        for key, values in of_documents.items():
+        for key, values in doc_truth.items():
             shape = np.shape(values)
             assert shape == (7,), f"document_truth[{key!r}] has the shape {shape} for 7 documents"
 
