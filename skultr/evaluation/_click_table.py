@@ -234,9 +234,10 @@ class ClickTable:
     .. math:: (a_j + b_j θ + δ) \exp(-γ (s - \bar s_j))
 
     with its quality θ, the sum s of -log(1 - θ) above it on the page, and a deviation δ of this
-    document here, of variance :math:`b_j^2 τ^2`. γ = τ = 0 is a position-based user if a = 0, and
-    one who trusts positions if not; γ > 0 a user who stops reading after good documents; a large
-    τ lets each document have click rates of its own at each position.
+    document here, of variance :math:`c_j^2 τ^2` with the click rate c of the position, relative to
+    the best. γ = τ = 0 is a position-based user if a = 0, and one who trusts positions if not; γ >
+    0 a user who stops reading after good documents; a large τ lets each document have click rates
+    of its own at each position.
 
     Qualities have a normal prior whose mean and variance depend on the usual position of the
     document, so that only documents that moved tell a and b apart from the order of the log. Where

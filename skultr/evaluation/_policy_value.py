@@ -156,7 +156,8 @@ def policy_value(
         "cannot tell" if the log contradicts what the method assumes (see Notes); if it has
         documents away from their usual position in less than 1 % of the impressions; if it has the
         documents (for ``"item-position"``: at their positions) of less than 90 % of the new pages;
-        or if the clicks are worth fewer than 50, or the queries fewer than 10, of equal weight.
+        if the clicks are worth fewer than 50, or the queries fewer than 10, of equal weight; or if
+        the fit of the formula does not converge.
 
     Raises
     ------
