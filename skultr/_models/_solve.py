@@ -132,7 +132,10 @@ def minimised(
 ) -> Floats:
     """Where a loss of few parameters is least, by SciPy, with a warning where it fails."""
     found = minimize(loss, start, **settings)
-    warn_unless_converged(Maximum(found.x, -found.fun, [], found.nit, found.success), subject)
+    # A line search that gains no more than rounding is a failure for SciPy.
+    flat = "jac" in found and np.abs(found.jac).max() < 1e-3 * max(abs(found.fun), 1.0)
+    done = bool(found.success or flat)
+    warn_unless_converged(Maximum(found.x, -found.fun, [], found.nit, done), subject)
     return found.x
 
 

@@ -562,7 +562,7 @@ def page(found: Findings) -> str:
         "Assumed, not estimated: how often each position is looked at falls as 1 / √position. The "
         "clicks of this log do not determine it."
         if found.level == "no"
-        else "How often each position is looked at, relative to the first, with 95 % intervals, "
+        else "How often each position is looked at, relative to the first, and how sure that is, "
         "estimated from documents that moved."
     )
     parts = {
@@ -571,7 +571,9 @@ def page(found: Findings) -> str:
         "Does the log determine relevance?": "<p>What tells attention from relevance are "
         f"documents that were shown at several positions.</p><pre>{escape(found.graph)}</pre>",
         "How far users look": f"<p>{how_far}</p>"
-        + _figure(found.examination, "assumed" if found.level == "no" else "estimate"),
+        + _figure(
+            found.examination, "assumed" if found.level == "no" else "estimate, 95 % interval"
+        ),
         "Judgments": _grades(found.grades) + _list(found.remarks),
         "Model": _list(found.model),
         "Files": _files(found.files),
@@ -634,10 +636,11 @@ def _figure(curve: pd.DataFrame, name: str) -> str:
         from matplotlib.figure import Figure
     except ImportError:
         return curve.to_html(border=0)
-    ax, file = Figure(figsize=(6.4, 3.2), layout="constrained").subplots(), io.StringIO()
-    display = ExaminationDisplay.from_estimator(curve, name=name, ax=ax)
     about = {"Title": "Examination by position", "Date": None, "Creator": None}
     # Names of parts that are the same in every run, and text that can be selected.
-    with rc_context({"svg.hashsalt": "skultr", "svg.fonttype": "none"}):
+    with rc_context({"svg.hashsalt": "skultr", "svg.fonttype": "none", "text.usetex": False}):
+        ax, file = Figure(figsize=(6.4, 3.2), layout="constrained").subplots(), io.StringIO()
+        display = ExaminationDisplay.from_estimator(curve, name=name, ax=ax)
         display.figure_.savefig(file, format="svg", metadata=about)
-    return file.getvalue().partition("<!DOCTYPE")[2].partition(">")[2]
+    svg = file.getvalue().partition("<!DOCTYPE")[2].partition(">")[2]
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{about["Title"]}" ', 1)

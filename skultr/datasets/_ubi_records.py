@@ -101,8 +101,9 @@ def value_at(record: Any, path: Sequence[str]) -> Any:
     record = _mapping(record)
     for end in (1, *range(len(path), 1, -1)):
         name = ".".join(path[:end])
-        if name in record:
-            return value_at(record[name], path[end:])
+        found = value_at(record[name], path[end:]) if name in record else None
+        if found is not None:
+            return found
     return None
 
 

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize, nnls
 from scipy.sparse import csr_array
 
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
 from .._log._roles import read_role
 from .._log._segments import TINY, as_array, encode, mix, pair_codes
-from .._models._solve import gram, maximise, solve_scaled
+from .._models._solve import gram, solve_scaled
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
@@ -206,13 +206,15 @@ class Pages:
 
 
 #: Rounds of the curve and of what it takes for given. They have converged where the squared move
-#: of the curve in standard errors, and so that of any value, is as small as this; and twice the
-#: log-likelihood that is left to each round.
-_ROUNDS, _MOVE, _TOL = 100, 1e-3, 1e-4
+#: of the curve in standard errors, and so that of any value, is as small as this. Each round ends
+#: where no standard error is worth more than so much log-likelihood.
+_ROUNDS, _MOVE, _TOL = 100, 1e-3, 1e-2
 #: Precision of each value around its start; that of the step to the next position is 1.
 _LEVEL = 0.01
 _DIFFERENCE = 1e-4  # of numeric derivatives
+_FLAT = 1e-6  # least information in a direction, relative to that on single values
 _REACHES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # around the last context, where the next is sought
+_ROUNDING = 1e-12  # of squared predictions
 _LEAST = 1e-3  # slope of a position at the start, or probability
 _SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
 _UNKNOWN = 1e-9  # share of the prior in predictions: of documents that the log never had
@@ -286,9 +288,9 @@ class ClickTable:
         first, steps = rates.argmax(), np.diff(np.eye(n), axis=0)
         self._free = np.delete(np.arange(4 * n), [first, n + first])
         unit = np.array([most, 1.0, most, 1.0])
-        self._unit = np.repeat(unit, n)[self._free]
         self._precision = np.kron(np.diag(unit**-2), steps.T @ steps + _LEVEL * np.eye(n))
         self._own = self._context = 0.0  # τ², γ
+        self._times = 1.0  # that each click counts
         self._stops = np.zeros(len(log.query_pages))  # influence of queries on γ
         self.converged = self._fit()
 
@@ -320,7 +322,7 @@ class ClickTable:
             values[place] += _DIFFERENCE
             moved = self._curve_at(values, curve.context)
             gains[place] = mass @ self.predict(pages, moved) - total
-        *_, information, scores = self._posterior(self._values[self._free])
+        information, scores = self._information()
         effect = np.zeros(4 * n)
         effect[self._free] = solve_scaled(information, gains[self._free] / _DIFFERENCE)
         by_query = np.bincount(self._log.pair_query, scores @ effect, len(self._stops))
@@ -356,7 +358,7 @@ class ClickTable:
         n_pages = np.maximum(np.bincount(query), 1)
         told, more = (sums - (np.bincount(query, sums) / n_pages)[query] for sums in (told, more))
         squares, products = (np.bincount(query, told * sums) for sums in (told, more))
-        if squares.sum() <= TINY:
+        if squares.sum() <= _ROUNDING * (weight @ p**2):
             return 0.0, np.inf
         slope = products.sum() / squares.sum()
         return float(slope), float(np.linalg.norm(products - slope * squares) / squares.sum())
@@ -365,24 +367,33 @@ class ClickTable:
     def _fit(self):
         """Fit the curve, and what it takes for given, in turns; whether they converged."""
         for _ in range(_ROUNDS):
-            self._weight = 1 / (self._noise / self._exposed + self._own * self._scale[self._place])
-            found = maximise(
-                lambda at: self._posterior(at)[:3],
-                self._values[self._free],
-                tol=_TOL,
-                longest=self._unit,
-                still=np.inf,
-            )
-            move = found.at - self._values[self._free]
-            self._values[self._free] = found.at
+            deviation = self._own * self._scale[self._place]
+            self._weight = 1 / (self._times * self._noise / self._exposed + deviation)
+            move, slope = self._climb()
             self._curve = self._curve_at(self._values, self._context)
-            if move @ self._posterior(found.at)[2] @ move < _MOVE:
+            if move @ move < _MOVE and np.abs(slope).max() < 10 * _TOL:
                 return True
             self._noise = (self._noise + self._chance()) / 2  # else it may go to and fro
             self._own = self._deviation()
             if self._log.has_pages and not self._fit_context():
                 return False
         return False
+
+    def _climb(self):
+        """Set the values to the likeliest; how far they moved, and the slope that is left, both in
+        standard errors that are independent, in which no direction is much longer than another."""
+        start, (information, _) = self._values[self._free], self._information()
+        unit = np.maximum(np.diag(information), TINY) ** -0.5
+        sizes, axes = np.linalg.eigh(information * unit * unit[:, None])
+        axes = unit[:, None] * axes / np.sqrt(np.maximum(sizes, _FLAT))
+
+        def loss(move):
+            value, gradient = self._posterior(start + axes @ move)
+            return -value, -gradient @ axes
+
+        found = minimize(loss, 0 * start, jac=True, options={"gtol": _TOL})
+        self._values[self._free] = start + axes @ found.x
+        return found.x, found.jac
 
     def _curve_at(self, values, context):
         start, log_slope, *_ = np.split(values, 4)
@@ -393,34 +404,55 @@ class ClickTable:
         return _Curve(start, np.exp(log_slope), context, self._clicks / exposed)
 
     def _posterior(self, at):
-        """Log posterior of values by position, gradient, information; scores of pairs.
+        """Log posterior of values by position, and its gradient.
 
         With y - a = b θ + noise of the precision w, and θ ~ N(m, s), θ has the precision A = 1/V =
-        Σ w b² + 1/s and the mean B / A, and -2 log L is Σ w (y - a)² + m²/s + log(A s) - B²/A. Its
-        expected Hessian is that for known θ less what is missing (Louis 1982).
+        Σ w b² + 1/s and the mean B / A, and -2 log L is Σ w (y - a)² + m²/s + log(A s) - B²/A.
         """
         values = self._values.copy()
         values[self._free] = at
+        (mean, spread), apart = self._prior(values), values - self._centre
+        precision, told, gap = self._told(self._curve_at(values, self._context))
+        sure = precision + 1 / spread
+        off = ((told + mean / spread) / sure - mean) / spread
+        by_cell, (level, log_spread), left = self._slopes(values)
+        value = -0.5 * (
+            (self._weight * left * gap).sum()
+            - off @ mean
+            + np.log(sure * spread).sum()
+            + apart @ self._precision @ apart
+        )
+        n = len(apart) // 4
+        by_place = [np.bincount(self._place, part, n) for part in by_cell]
+        by_usual = [self._usual.T @ part for part in (level, log_spread)]
+        gradient = np.concatenate(by_place + by_usual) - self._precision @ apart
+        return value, gradient[self._free]
+
+    def _slopes(self, values):
+        """Slopes of the likelihood: of a and log b by cell, of the prior by pair; residuals."""
         curve, (mean, spread) = self._curve_at(values, self._context), self._prior(values)
         pair, weight, slope = self._pair, self._weight, curve.slope[self._place]
         precision, told, gap = self._told(curve)
-        sure = precision + 1 / spread
-        quality = (told + mean / spread) / sure
-        off, cell_quality, unknown = (quality - mean) / spread, quality[pair], 1 / sure
-        left, seen, squares = gap - slope * cell_quality, weight * slope, weight * slope**2
-        apart = values - self._centre
-        pull = self._precision @ apart
-        value = -0.5 * (
-            (weight * left * gap).sum() - off @ mean + np.log(sure * spread).sum() + apart @ pull
-        )
-        scores = self._parts(
-            weight * left,
-            seen * left * cell_quality - squares * unknown[pair],
-            off,
-            (off**2 * spread + unknown / spread - 1) / 2,
-        )
-        gradient = scores.sum(axis=0) - pull
-        mean_of, varies = mean[pair], (spread - unknown)[pair]
+        unknown = 1 / (precision + 1 / spread)
+        quality = (told + mean / spread) * unknown
+        off, left = (quality - mean) / spread, gap - slope * quality[pair]
+        log_slope = weight * slope * (left * quality[pair] - slope * unknown[pair])
+        prior = off, (off**2 * spread + unknown / spread - 1) / 2
+        return (weight * left, log_slope), prior, left
+
+    def _information(self):
+        """Information about the free values, and scores of pairs.
+
+        It is the expected Hessian for known qualities less what is missing (Louis 1982).
+        """
+        mean, spread = self._prior(self._values)
+        by_cell, by_pair, _ = self._slopes(self._values)
+        scores = self._parts(*by_cell, *by_pair)
+        curve = self._curve_at(self._values, self._context)
+        weight, slope = self._weight, curve.slope[self._place]
+        seen, squares = weight * slope, weight * slope**2
+        unknown = 1 / (self._by_pair(squares) + 1 / spread)
+        mean_of, varies = mean[self._pair], (spread - unknown)[self._pair]
         a, both, b = (
             np.diag(np.bincount(self._place, each))
             for each in (weight, seen * mean_of, squares * (mean_of**2 + varies))
@@ -434,7 +466,7 @@ class ClickTable:
         own = self._parts(0 * seen, squares, 0 * spread, 0 * spread)
         information -= gram(shift, unknown) + gram(bend, unknown * (spread - unknown))
         information += gram(own, unknown**2)
-        return value, gradient[self._free], information[np.ix_(self._free, self._free)], scores
+        return information[np.ix_(self._free, self._free)], scores
 
     def _prior(self, values):
         """Prior mean and variance of the quality of each pair."""
@@ -466,18 +498,25 @@ class ClickTable:
         return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
 
     def _deviation(self):
-        """τ², by how far click rates are from what the other positions of a document say."""
+        """τ², by how far click rates are from what the other positions of a document say.
+
+        Clicks may be repeated, by weights or by users: what is more at few impressions than at
+        many is chance, and not τ². So it is estimated how many times a click counts.
+        """
         pair, slope = self._pair, self._curve.slope[self._place]
         mean, spread = self._prior(self._values)
         precision, told, beyond = self._told(self._curve)
         own = self._weight * slope
         left = np.maximum(precision[pair] - own * slope, 0) + 1 / spread[pair]
         quality = (told[pair] - own * beyond + (mean / spread)[pair]) / left
-        chance = self._noise / self._exposed + slope**2 / left
-        scale = self._scale[self._place]
-        weight = scale / (chance + self._own * scale) ** 2
-        excess = weight * ((beyond - slope * quality) ** 2 - chance)
-        return max(float(excess.sum() / (weight * scale).sum()), 0.0)
+        chance, scale = self._times * self._noise / self._exposed, self._scale[self._place]
+        excess = (beyond - slope * quality) ** 2 - slope**2 / left
+        weight = 1 / (chance + slope**2 / left + self._own * scale)
+        parts = weight[:, None] * np.column_stack([chance, scale])
+        (times, deviation), _ = nnls(parts, weight * excess)
+        # Half a step at most: each round changes what the next one takes for chance.
+        self._times = max(self._times * np.clip(times, 0.5, 2), 1.0)
+        return deviation
 
     def _fit_context(self):
         """γ, by the clicks of one document at one position below others; whether it was found."""

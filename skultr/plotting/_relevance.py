@@ -248,7 +248,7 @@ def _read_relevance(name, values):
     values = column_or_1d(values, dtype=float)
     n_bad = len(values) - int(np.isfinite(values).sum())
     if n_bad or not len(values):
-        found = f"{n_bad} of {len(values)} values missing or infinite"
+        found = f"{n_bad} of {len(values)} values missing or infinite" if n_bad else "none"
         raise ValueError(f"{name} must hold the relevance of each document as a number; {found}.")
     return values
 

@@ -395,7 +395,10 @@ def profile_gamma(
     curve = curve(np.arctanh(GAMMAS))
     likeliest = GAMMAS[curve.argmax()]
     fit(likeliest)
-    size = rows.weight.sum() / _overdispersion(rows, scores[likeliest])
+    # The curvature is that of the model at the maximum of its own likelihood.
+    size = rows.weight.sum() / _overdispersion(
+        rows, scores[max(fits, key=lambda gamma: fits[gamma].value)]
+    )
     return GammaProfile(fits[likeliest], size * curve)
 
 

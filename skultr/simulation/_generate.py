@@ -334,7 +334,7 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
     place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
     what = "a row of documents, or -1 behind the end of a list, for each session and position"
     place = _shaped(place, (len(query), width), "The policy", what)
-    return np.append(order, np.int32(-1))[np.maximum(place, -1)], arm
+    return np.where(place >= 0, order[place], np.int32(-1)), arm
 
 
 def click_pages(
@@ -361,6 +361,8 @@ def click_pages(
     for first in range(0, len(shown), _CHUNK):
         chunk = slice(first, first + _CHUNK)
         drawn = user.click(judged[shown[chunk]], rng, *(values[chunk] for values in known))
+        what = "a click or none for each session and position"
+        drawn = _shaped(drawn, shown[chunk].shape, "The user's click", what)
         clicks[chunk] = np.where(shown[chunk] >= 0, drawn, 0)
     return clicks
 
