@@ -10,19 +10,19 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_622
+TOTAL = 21_662
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 258,
     "_log": 3665,
-    "_models": 927,
+    "_models": 929,
     "_torch": 1018,
     "click_models": 1225,
-    "command": 660,
-    "datasets": 1348,
-    "evaluation": 1180,
+    "command": 661,
+    "datasets": 1349,
+    "evaluation": 1214,
     "exceptions.py": 47,
     "identifiability": 1718,
     "metrics": 1088,
@@ -32,7 +32,7 @@ STATEMENTS = {
     "propensity": 1759,
     "rankers": 3058,
     "serving": 890,
-    "simulation": 980,
+    "simulation": 982,
     "testing": 544,
 }
 

@@ -500,8 +500,8 @@ class ClickTable:
     def _deviation(self):
         """τ², by how far click rates are from what the other positions of a document say.
 
-        Clicks may be repeated, by weights or by users: what is more at few impressions than at
-        many is chance, and not τ². So it is estimated how many times a click counts.
+        Counts without pages may be of repeated clicks: what is more at few impressions than at
+        many is then chance, and not τ². So it is estimated how many times a click counts.
         """
         pair, slope = self._pair, self._curve.slope[self._place]
         mean, spread = self._prior(self._values)
@@ -512,6 +512,9 @@ class ClickTable:
         chance, scale = self._times * self._noise / self._exposed, self._scale[self._place]
         excess = (beyond - slope * quality) ** 2 - slope**2 / left
         weight = 1 / (chance + slope**2 / left + self._own * scale)
+        if self._log.has_pages:
+            due = weight**2 * scale
+            return max(float(due @ (excess - chance) / (due @ scale)), 0.0)
         parts = weight[:, None] * np.column_stack([chance, scale])
         (times, deviation), _ = nnls(parts, weight * excess)
         # Half a step at most: each round changes what the next one takes for chance.
