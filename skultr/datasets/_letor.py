@@ -526,7 +526,8 @@ def _scan(path):
 def _last_feature(row):
     before, _, _ = row.rpartition(b":")
     feature = before[max(before.rfind(b" "), before.rfind(b"\t")) + 1 :]
-    return int(feature) if feature.isdigit() and len(feature) < 10 else 0
+    # More digits than of any id: those that come first tell that it is too large.
+    return int(feature.lstrip(b"0")[:10] or 0) if feature.isdigit() else 0
 
 
 def _opened(path):

@@ -130,6 +130,8 @@ def test_fractional_labels_stay(tmp_path):
         ("1 qid:1 2:0.5 1:3\n", "as svmlight"),
         ("1 qid:99999999999999999999 1:3\n", "as svmlight"),
         ("1 qid:1 2000000:1\n", "feature id 2000000"),
+        ("1 qid:1 2000000000:1\n", "feature id 2000000000"),
+        ("1 qid:1 00017179869184:1\n", "feature id 1717986918"),
         ("one qid:1 1:1\n", "as svmlight"),
         ("", "has no rows|as svmlight"),
         ("# nothing\n", "has no rows|as svmlight"),
