@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_662
+TOTAL = 21_656
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
@@ -22,7 +22,7 @@ STATEMENTS = {
     "click_models": 1225,
     "command": 661,
     "datasets": 1349,
-    "evaluation": 1214,
+    "evaluation": 1208,
     "exceptions.py": 47,
     "identifiability": 1718,
     "metrics": 1088,

@@ -415,8 +415,7 @@ class ExplainedClicks:
 
     def losses(self, logits: Floats) -> Floats:
         """Loss per click, divided by query: (n_queries,) numbers that add up to it."""
-        log_shares = self.choice.log_shares(logits[self.choice.rows])
-        return self.by_query(-self.choice.clicks * log_shares) / self.choice.n_clicks
+        return np.bincount(self._query, self.choice.list_losses(logits)) / self.choice.n_clicks
 
 
 def compared(log: ClickLog, scores: Mapping[str, Floats]) -> pd.DataFrame:

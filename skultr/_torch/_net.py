@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -520,12 +520,16 @@ def _multiplications(module, n_rows):
 _OF_BATCHES = ("on_batch_begin", "on_grad_computed", "on_batch_end")
 
 
-class BatchLoader(NamedTuple):
+@dataclass(frozen=True)
+class BatchLoader:
     """Batches of a data set that makes whole ones, in an order that is new in each epoch."""
 
     dataset: Dataset  # ``dataset.__getitems__`` maps a Tensor of numbers of lists to a batch
     batch_size: int
     shuffle: bool = False
+
+    def __len__(self) -> int:
+        return -(-len(self.dataset) // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
         n_lists, own = len(self.dataset), stream()
@@ -543,8 +547,7 @@ def _iterators(net_params):
     if not any(name.startswith("iterator_") for name in net_params):
         return {"iterator_train": BatchLoader, "iterator_valid": BatchLoader}
     names = ("iterator_train", "iterator_valid")
-    loaders = dict.fromkeys(names, DataLoader)
-    return loaders | {f"{name}__collate_fn": as_is for name in names}
+    return dict.fromkeys(names, DataLoader) | {f"{name}__collate_fn": as_is for name in names}
 
 
 def as_is(batch: Any) -> Any:

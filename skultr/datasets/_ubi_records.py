@@ -639,25 +639,29 @@ def _is_read(name, fields):
 def _part(table, kind, fields):
     """The rows as documents, which without an action are queries."""
     reader, columns = _Reader(fields), table.columns
+    # Attributes in columns of their own (``query_attributes.from``) are one object, as they were.
+    places = [
+        (name, "") if whole in columns else (whole, rest)
+        for name in columns
+        for whole, _, rest in [name.partition(".")]
+    ]
     # By column, because pandas is slow where it iterates over rows of text.
     for values in zip(*(table[name].to_list() for name in columns), strict=True):
-        document = _as_document(columns, values)
+        document = _as_document(places, values)
         ids = {"_id": document.get("_id")}
         found, document, key = _classified(document, document.get("_index"), ids, kind or "query")
         reader.add(found, document, key or repr(document))
     return reader.part()
 
 
-def _as_document(columns, values):
-    """What a row holds; attributes in columns of their own (``query_attributes.from``) are one
-    object, as they were."""
+def _as_document(places, values):
+    """What a row holds, by place: a name, and that in the object there, if it is in one."""
     document = {}
-    for name, value in zip(columns, values, strict=True):
+    for (name, part), value in zip(places, values, strict=True):
         if is_missing(value):
             continue
-        whole, _, rest = name.partition(".")
-        if rest and whole not in columns:
-            document.setdefault(whole, {})[rest] = value
+        if part:
+            document.setdefault(name, {})[part] = value
         else:
             document[name] = value
     return document

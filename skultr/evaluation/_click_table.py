@@ -404,64 +404,62 @@ class ClickTable:
         return _Curve(start, np.exp(log_slope), context, self._clicks / exposed)
 
     def _posterior(self, at):
-        """Log posterior of values by position, and its gradient.
+        """Log posterior of the free values, and its gradient."""
+        values = self._values.copy()
+        values[self._free] = at
+        value, (start, log_slope, mean, log_spread), _ = self._likelihood(values)
+        apart = values - self._centre
+        pull = self._precision @ apart
+        by_place = [np.bincount(self._place, part) for part in (start, log_slope)]
+        by_usual = [self._usual.T @ part for part in (mean, log_spread)]
+        gradient = np.concatenate(by_place + by_usual) - pull
+        return value - 0.5 * apart @ pull, gradient[self._free]
+
+    def _likelihood(self, values):
+        """Log-likelihood of values by position; its slopes, in a and log b by cell and in the
+        prior by pair; variances of qualities.
 
         With y - a = b θ + noise of the precision w, and θ ~ N(m, s), θ has the precision A = 1/V =
         Σ w b² + 1/s and the mean B / A, and -2 log L is Σ w (y - a)² + m²/s + log(A s) - B²/A.
         """
-        values = self._values.copy()
-        values[self._free] = at
-        (mean, spread), apart = self._prior(values), values - self._centre
-        precision, told, gap = self._told(self._curve_at(values, self._context))
-        sure = precision + 1 / spread
-        off = ((told + mean / spread) / sure - mean) / spread
-        by_cell, (level, log_spread), left = self._slopes(values)
-        value = -0.5 * (
-            (self._weight * left * gap).sum()
-            - off @ mean
-            + np.log(sure * spread).sum()
-            + apart @ self._precision @ apart
-        )
-        n = len(apart) // 4
-        by_place = [np.bincount(self._place, part, n) for part in by_cell]
-        by_usual = [self._usual.T @ part for part in (level, log_spread)]
-        gradient = np.concatenate(by_place + by_usual) - self._precision @ apart
-        return value, gradient[self._free]
-
-    def _slopes(self, values):
-        """Slopes of the likelihood: of a and log b by cell, of the prior by pair; residuals."""
         curve, (mean, spread) = self._curve_at(values, self._context), self._prior(values)
         pair, weight, slope = self._pair, self._weight, curve.slope[self._place]
         precision, told, gap = self._told(curve)
         unknown = 1 / (precision + 1 / spread)
         quality = (told + mean / spread) * unknown
         off, left = (quality - mean) / spread, gap - slope * quality[pair]
-        log_slope = weight * slope * (left * quality[pair] - slope * unknown[pair])
-        prior = off, (off**2 * spread + unknown / spread - 1) / 2
-        return (weight * left, log_slope), prior, left
+        value = -0.5 * ((weight * left * gap).sum() - off @ mean + np.log(spread / unknown).sum())
+        slopes = (
+            weight * left,
+            weight * slope * (left * quality[pair] - slope * unknown[pair]),
+            off,
+            (off**2 * spread + unknown / spread - 1) / 2,
+        )
+        return value, slopes, unknown
 
     def _information(self):
         """Information about the free values, and scores of pairs.
 
         It is the expected Hessian for known qualities less what is missing (Louis 1982).
         """
-        mean, spread = self._prior(self._values)
-        by_cell, by_pair, _ = self._slopes(self._values)
-        scores = self._parts(*by_cell, *by_pair)
-        curve = self._curve_at(self._values, self._context)
+        _, slopes, unknown = self._likelihood(self._values)
+        scores = self._parts(*slopes)
+        curve, (mean, spread) = (
+            self._curve_at(self._values, self._context),
+            self._prior(self._values),
+        )
         weight, slope = self._weight, curve.slope[self._place]
         seen, squares = weight * slope, weight * slope**2
-        unknown = 1 / (self._by_pair(squares) + 1 / spread)
-        mean_of, varies = mean[self._pair], (spread - unknown)[self._pair]
+        usual_mean, varies = mean[self._pair], (spread - unknown)[self._pair]
         a, both, b = (
             np.diag(np.bincount(self._place, each))
-            for each in (weight, seen * mean_of, squares * (mean_of**2 + varies))
+            for each in (weight, seen * usual_mean, squares * (usual_mean**2 + varies))
         )
         usual = (
             gram(self._usual, each) for each in (1 / spread, (1 - (unknown / spread) ** 2) / 2)
         )
         information = self._precision + block_diag(np.block([[a, both], [both, b]]), *usual)
-        shift = self._parts(-seen, -squares * mean_of, 1 / spread, 0 * spread)
+        shift = self._parts(-seen, -squares * usual_mean, 1 / spread, 0 * spread)
         bend = self._parts(0 * seen, squares, 0 * spread, -1 / spread)
         own = self._parts(0 * seen, squares, 0 * spread, 0 * spread)
         information -= gram(shift, unknown) + gram(bend, unknown * (spread - unknown))

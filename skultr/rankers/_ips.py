@@ -322,8 +322,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         }
         cautious = NAIVE
         n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
-        sample = debias_clicks(log).effective_sample_size
-        if "divide" in targets and sample >= _MANY_CLICKS * n_queries:
+        n_clicks = debias_clicks(log).effective_sample_size if "divide" in targets else 0.0
+        if n_clicks >= _MANY_CLICKS * n_queries:
             cautious = "divide"
             targets = {way: targets[way] for way in ("divide", NAIVE) if way in targets}
         name, choice = fit_best_of(self, log, task, log.propensity, targets, cautious=cautious)
