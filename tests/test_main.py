@@ -167,6 +167,14 @@ def test_a_log_of_one_order_is_not_pretended_to_support_judgments(
     assert "on the order served. This holds only if the assumed curve does." in text
 
 
+def test_without_matplotlib_the_curve_is_a_table(log_file, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert _run(log_file, "--out", tmp_path) == 0
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<svg" not in page
+    assert "standard_error" in page
+
+
 def test_a_second_run_leaves_no_file_of_the_first(log_file, features, shop, tmp_path):
     features.to_parquet(tmp_path / "features.parquet")
     out = tmp_path / "out"

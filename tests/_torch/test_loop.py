@@ -37,6 +37,7 @@ def test_batches_are_those_of_a_plain_loader(shuffle):
         batches = loader(Numbers(), batch_size=5, shuffle=shuffle, **settings)
         return [list(batches), list(batches)], torch.rand(())
 
+    assert len(BatchLoader(Numbers(), 5)) == len(list(BatchLoader(Numbers(), 5)))
     (ours, stream), (plain, other) = epochs(BatchLoader), epochs(DataLoader, collate_fn=as_is)
     assert ours == plain
     assert (ours[0] != ours[1]) == shuffle

@@ -100,9 +100,13 @@ def frames():
     queries = [{k: v for k, v in q.items() if k != "query_attributes"} for q in QUERIES]
     queries, events = pl.DataFrame(queries), pl.DataFrame(EVENTS)
     texts = [{**e, "event_attributes": json.dumps(e["event_attributes"])} for e in EVENTS]
+    flat = pd.json_normalize(EVENTS)
+    taken = flat.filter(regex=r"^event_attributes\.(object|position)")
+    beside = pd.DataFrame(EVENTS).assign(event_attributes=[{"page": 1}] * len(EVENTS)).join(taken)
     return {
         "objects": (pd.DataFrame(QUERIES), pd.DataFrame(EVENTS)),
-        "flat": (pd.json_normalize(QUERIES), pd.json_normalize(EVENTS)),
+        "flat": (pd.json_normalize(QUERIES), flat),
+        "beside": (pd.DataFrame(QUERIES), beside),
         "text": (pd.DataFrame(QUERIES), pd.DataFrame(texts)),
         "Polars": (queries, events),
         "lazy": (queries.lazy(), events.lazy()),

@@ -320,6 +320,25 @@ def test_swaps_of_neighbours_tell_positions_slowly_but_rightly():
     assert abs(np.mean(errors)) < 1.2  # six errors know their mean up to .4
 
 
+def test_repeated_clicks_are_chance():
+    X, relevance = world()
+    rate = draw(X, chance(X, relevance), np.random.default_rng(0))
+    a, b = of_rows(relevance, X), -of_rows(relevance, X)
+    once = policy_difference(X, rate, a, b)
+    assert once.interval[0] < truth(relevance, relevance) - truth(relevance, -relevance)
+    for times in (2, 5, 1_000):
+        many = policy_difference(X.assign(impressions=times * X["impressions"]), rate, a, b)
+        assert_allclose(many[:2], once[:2], rtol=0.05)
+
+
+def test_clicks_that_the_position_decides_refute_nothing():
+    X, y = raw_log()
+    scores = np.sin(X["x"]), np.cos(3 * X["x"])
+    found = policy_difference(X, (X["position"] == 1).astype(y.dtype), *scores)
+    assert found.verdict.startswith("no difference seen")
+    assert abs(found.value) < 1e-3
+
+
 def test_a_fit_that_does_not_converge_cannot_tell(monkeypatch):
     monkeypatch.setattr(_click_table, "_ROUNDS", 1)
     cannot_tell(policy_difference(*swaps_of_neighbours(0)[:4]), "did not converge")

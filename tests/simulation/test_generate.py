@@ -230,6 +230,34 @@ class FixedPolicy(Policy):
         return self.rows
 
 
+def test_own_policy_may_count_without_signs(documents):
+    rows = np.tile(np.arange(10), (4, 1))
+    logs = [
+        simulate_clicks(
+            documents, n_sessions=4, policy=FixedPolicy(rows.astype(kind)), random_state=0
+        )
+        for kind in (np.int64, np.uint8, np.uint32)
+    ]
+    assert len(logs[0].X) == 40
+    for log in logs[1:]:
+        pd.testing.assert_frame_equal(log.X, logs[0].X)
+
+
+def test_own_policy_shows_no_row_that_is_not_there(documents):
+    policy = FixedPolicy(np.full((4, 10), len(documents)))
+    with pytest.raises(IndexError, match="out of bounds"):
+        simulate_clicks(documents, n_sessions=4, policy=policy)
+
+
+def test_own_users_click_on_each_place(documents):
+    class Careless(PositionBasedUser):
+        def click(self, relevance_probability, rng):
+            return super().click(relevance_probability, rng)[0]
+
+    with pytest.raises(ValueError, match="click returned the shape"):
+        simulate_clicks(documents, n_sessions=3, user=Careless())
+
+
 def test_own_policy_is_read_not_written(documents):
     rows = np.full((4, 10), -1)
     rows[:, 0] = 2
