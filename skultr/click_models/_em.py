@@ -11,10 +11,10 @@ import numpy as np
 from scipy.special import betainc, betaln, digamma, expit, logit
 from sklearn.exceptions import ConvergenceWarning
 
-from .._base._progress import Steps
 from .._base._sklearn import Interval, StrOptions
 from .._log._cells import factor_table
 from .._log._segments import TINY
+from .._models._hidden_events import fit_em, posterior_mean
 from .._models._solve import minimised
 from ..exceptions import warn_user
 from ._model import KnownFactors, TableClickModel
@@ -89,97 +89,6 @@ class EMClickModel(TableClickModel):
 
 #: Pseudo-counts of parameters that all documents share: half a success, half a failure.
 WEAK = (0.5, 0.5)
-#: Smallest distance of a probability from 0 and 1: logarithms stay finite.
-_LEAST = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class EMFit:
-    """Result of :func:`fit_em`: tables, their expected counts, and the log posterior by round."""
-
-    tables: dict[str, np.ndarray]
-    counts: dict[str, tuple]
-    objective: list[float]
-    n_iter: int
-    converged: bool
-
-
-def fit_em(expect, start, priors, *, tol, max_iter):
-    """Tables of probabilities that maximise the log posterior, by accelerated EM.
-
-    Each round takes two EM steps and extrapolates them (SQUAREM; Varadhan & Roland 2008), see
-    :func:`_extrapolated`. The extrapolation is kept if the log posterior does not fall, else the
-    second EM step is.
-    """
-    names = list(start)
-    ends = np.cumsum([start[name].size for name in names])[:-1]
-
-    steps = Steps("step of EM", most=max_iter)
-
-    def step(point):
-        parts = np.split(expit(point), ends)
-        tables = {
-            name: np.clip(part, _LEAST, 1 - _LEAST)
-            for name, part in zip(names, parts, strict=True)
-        }
-        counts, value = expect(tables)
-        for name, table in tables.items():
-            a, b = priors[name]
-            value += np.sum(a * np.log(table) + b * np.log1p(-table))
-        new = [posterior_mean(*counts[name][:2], priors[name]) for name in names]
-        new = np.clip(np.concatenate(new), _LEAST, 1 - _LEAST)
-        steps.advance()
-        return logit(new), float(value), tables, counts
-
-    point = logit(np.clip(np.concatenate([start[n] for n in names]), _LEAST, 1 - _LEAST))
-    first, value, tables, counts = step(point)
-    objective, n_iter, converged = [_finite(value)], 1, False
-    while n_iter < max_iter and not converged:
-        second, reached, tables, counts = step(first)
-        n_iter += 1
-        if n_iter < max_iter:
-            beyond = _extrapolated(point, first, second)
-            after, there, *rest = step(beyond)
-            n_iter += 1
-            if there >= reached:
-                point, first, reached = beyond, after, there
-                tables, counts = rest
-            elif n_iter < max_iter:
-                after, reached, tables, counts = step(second)
-                n_iter += 1
-                point, first = second, after
-        converged = _finite(reached) - objective[-1] < tol
-        objective.append(reached)
-    return EMFit(tables, counts, objective, n_iter, converged)
-
-
-def _finite(value):
-    if not np.isfinite(value):
-        raise FloatingPointError(
-            f"The log posterior is {value}: the clicks have probability 0 under the model, or a "
-            "sum overflowed. Check that impressions and sample weights are not huge; if they are "
-            "not, please report this."
-        )
-    return value
-
-
-def _extrapolated(point, first, second):
-    """The SQUAREM step from two EM steps x0 -> x1 -> x2, all in logits.
-
-    With r = x1 - x0 and v = (x2 - x1) - r it is
-
-        x0 + 2 a r + a² v,    a = max(1, |r| / |v|).
-
-    With a = 1 it is x2. If each EM step is a constant share of the one before, it is their limit.
-    """
-    move = first - point
-    curvature = (second - first) - move
-    size = float(curvature @ curvature)
-    if not size:
-        return second
-    length = max(1.0, np.sqrt(float(move @ move) / size))
-    beyond = point + 2 * length * move + length**2 * curvature
-    return np.clip(beyond, logit(_LEAST), logit(1 - _LEAST))
 
 
 def weak_priors(counts, names):
@@ -311,11 +220,6 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
     )
     a, b = pseudo_counts(found)
     return float(a), float(b)
-
-
-def posterior_mean(successes, trials, prior):
-    """Posterior mean of a probability, (successes + a) / (trials + a + b) with prior (a, b)."""
-    return (successes + prior[0]) / (trials + prior[0] + prior[1])
 
 
 # By counting: the click rate of a document, over all ranks or by rank ---------------

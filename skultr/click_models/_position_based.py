@@ -13,9 +13,10 @@ from .._log._cells import factor_table
 from .._log._segments import TINY
 from .._models._browsing import pbm_click_probability
 from .._models._document_posterior import document_posterior, logged_places
+from .._models._hidden_events import fit_em
 from .._models._table_curve import table_of_cells
 from ..identifiability._graph import warn_unless_identifiable
-from ._em import WEAK, fit_em, given_prior, weak_priors
+from ._em import WEAK, given_prior, weak_priors
 from ._gradient import GradientClickModel
 from ._model import KnownFactors
 

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skultr._log._clicklog import make_click_log
 from skultr._models import _solve
 from skultr._models._browsing import draw_chain_clicks
+from skultr._models._hidden_events import fit_em
 from skultr.click_models import (
     CascadeModel,
     CCMModel,
@@ -20,11 +21,7 @@ from skultr.click_models import (
     RDCTRModel,
     UBMModel,
 )
-from skultr.click_models._em import (
-    empirical_beta,
-    empirical_beta_of_hidden,
-    fit_em,
-)
+from skultr.click_models._em import empirical_beta, empirical_beta_of_hidden
 from skultr.click_models._model import click_patterns
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, NotIdentifiableWarning
 

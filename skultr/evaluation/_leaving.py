@@ -1,0 +1,209 @@
+r"""Which clicks end the visit of a page: users who leave after a good result.
+
+A user who is still on the page at a row looks at it with the probability o of its position and
+clicks if they look and it is relevant, with the relevance r of the document. After a click they
+leave with the probability :math:`λ_0 (1 - r) + λ_1 r`, and else go on with the probability g of
+the position. Users of a position-based model have λ = 0 and g = 1; dynamic Bayesian networks have
+o = 1 and λ_0 = 0; users of a cascade have λ = 1. What tells these apart are the clicks of a page
+beside each other: o alone leaves them independent, g makes them go together, and λ makes those
+above replace those below.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .._base._typing import Floats, Ints
+from .._log._segments import TINY, offsets_from_counts, rectangles
+from .._models._hidden_events import fit_em
+from .._models._solve import gram
+
+if TYPE_CHECKING:
+    from ._click_table import LoggedPages
+
+#: Rounds of the prior of relevance, and steps of EM in each; its gain per page where it ends.
+_ROUNDS, _MAX_ITER, _TOL = 3, 500, 1e-5
+#: Pseudo-counts of what all documents share: half a success, half a failure; and of what is 1.
+_WEAK, _CERTAIN = 0.5, 1e12
+#: Ranges of the prior: of its mean, and of the share of the variance between documents.
+_MEANS, _SHARES = (0.005, 0.95), (1e-3, 0.9)
+
+
+class Leaving(NamedTuple):
+    """P(leave after a click), and the relevance and looks that it depends on."""
+
+    chance: Floats  # λ_0 and λ_1
+    relevance: Floats  # of each pair
+    look: Floats  # of each place
+    influence: Floats  # of each query on the chance
+
+    def stay(
+        self, pair: Ints, place: Ints, page: Ints, chance: Floats | None = None
+    ) -> Floats:  # of each row
+        """P(no click above ended the visit) at each row of pages whose places are sorted."""
+        low, high = self.chance if chance is None else chance
+        r = self.relevance[pair]
+        leaves = np.log1p(-np.minimum(self.look[place] * r * (low * (1 - r) + high * r), 0.999))
+        before = np.cumsum(leaves) - leaves
+        starts = np.flatnonzero(np.diff(page, prepend=-1))
+        return np.exp(before - np.repeat(before[starts], np.diff(starts, append=len(page))))
+
+
+def fit_leaving(log: LoggedPages, place: Ints) -> Leaving | None:
+    """Fit the users of whole pages; ``place`` is that of each row. None without whole pages."""
+    if not log.has_pages or not np.isin(log.rate, (0, 1)).all():
+        return None
+    pages = _Pages(log, place)
+    tables, priors = pages.start(), {}
+    for _ in range(_ROUNDS):
+        counts, _ = pages.expect(tables)
+        priors = pages.priors(*counts["relevance"])
+        fit = fit_em(pages.expect, tables, priors, tol=_TOL * pages.n_pages, max_iter=_MAX_ITER)
+        tables = fit.tables
+    if not fit.converged:
+        return None
+    return Leaving(tables["leave"], tables["relevance"], tables["look"], pages.influence(tables))
+
+
+class _Pages:
+    """Whole pages, in blocks of similar length with one column per page."""
+
+    def __init__(self, log, place):
+        order = np.lexsort((log.slot, log.rows.list_[log.row]))
+        page = log.rows.list_[log.row][order]
+        offsets = offsets_from_counts(np.bincount(page))
+        pair, place = log.pair[log.row][order], place[order]
+        clicked, weight = log.rate[order] > 0, log.weight[order]
+        self.query, self.n_queries = log.slot_query[log.slot][order], len(log.query_pages)
+        self.n_pairs, self.n_places, self.n_pages = len(log.pair_query), place.max() + 1, 0.0
+        self.blocks = []
+        for _, rows in rectangles(offsets):
+            rows = np.ascontiguousarray(rows.T)
+            inside = rows >= 0
+            block = (
+                np.where(inside, pair[rows], self.n_pairs),
+                np.where(inside, place[rows], 0),
+                inside & clicked[rows],
+                weight[rows[0]],
+                self.query[rows[0]],
+            )
+            self.blocks.append(block)
+            self.n_pages += block[3].sum()
+        self.shown = np.bincount(pair, weight, self.n_pairs)
+        self.clicks = np.bincount(pair, weight * clicked, self.n_pairs)
+        usual = np.bincount(pair, weight * place, self.n_pairs) / np.maximum(self.shown, TINY)
+        self.usual = np.rint(usual).astype(int)
+        rates = np.bincount(place, weight * clicked) / np.bincount(place, weight)
+        self.fall = np.clip(rates / max(rates.max(), TINY), 0.02, 0.98)
+
+    def start(self):
+        """Where EM begins: a part of the fall of click rates is looks, a smaller one leaving."""
+        looked = self.shown * np.sqrt(self.fall)[self.usual]
+        relevance = np.clip((self.clicks + 1) / (looked + 5), 0.02, 0.9)
+        look, on = self.fall**0.25, 0.97 * self.fall**0.1
+        look[0] = 1.0
+        return {"relevance": relevance, "look": look, "on": on, "leave": np.array([0.2, 0.3])}
+
+    def priors(self, relevant, trials):
+        """Pseudo-counts: of relevance by the usual place of a document, by moments."""
+        sums = (np.bincount(self.usual, count, self.n_places) for count in (relevant, trials))
+        mean = np.clip(np.divide(*(total + TINY for total in sums)), *_MEANS)[self.usual]
+        known = trials > 2
+        n, noise = trials[known], (mean * (1 - mean))[known]
+        weight = n / (1 + n / 10)
+        beyond = (relevant[known] / n - mean[known]) ** 2 - noise / n
+        share = weight @ beyond / max(weight @ (noise * (1 - 1 / n)), TINY)
+        strength = 1 / np.clip(share, *_SHARES) - 1
+        weak = np.full(self.n_places, _WEAK)
+        failures = np.where(np.arange(self.n_places) > 0, weak, 0.0)
+        return {
+            "relevance": (mean * strength, (1 - mean) * strength),
+            "look": (np.where(failures > 0, weak, _CERTAIN), failures),
+            "on": (weak, weak),
+            "leave": (weak[:1], weak[:1]),
+        }
+
+    def expect(self, tables):
+        """Expected successes and trials of each table, and the log-likelihood."""
+        sizes = {name: len(table) for name, table in tables.items()} | {"relevance": self.n_pairs}
+        counts = {
+            name: np.zeros((2, size + (name == "relevance"))) for name, size in sizes.items()
+        }
+        value = 0.0
+        for block in self.blocks:
+            events, log_chance = _events(tables, *block[:3])
+            weight = block[3]
+            value += weight @ log_chance
+            for name, codes, successes, trials in events:
+                for total, values in zip(counts[name], (successes, trials), strict=True):
+                    total += np.bincount(codes.ravel(), (values * weight).ravel(), len(total))
+        counts["relevance"] = counts["relevance"][:, :-1]  # without the pairs of no row
+        return {name: tuple(sums) for name, sums in counts.items()}, float(value)
+
+    def influence(self, tables):
+        """Influence of each query on P(leave), by the scores of all that documents share."""
+        parts = []
+        for name in ("leave", "look", "on"):
+            p = np.clip(tables[name], 1e-3, 1 - 1e-3)
+            score = np.zeros((self.n_queries, len(p)))
+            for block in self.blocks:
+                events, _ = _events(tables, *block[:3])
+                for table, codes, successes, trials in events:
+                    if table == name:
+                        key = (block[4] * len(p) + codes).ravel()
+                        values = (successes - trials * p[codes]) / (p * (1 - p))[codes] * block[3]
+                        sums = np.bincount(
+                            key, np.broadcast_to(values, codes.shape).ravel(), score.size
+                        )
+                        score += sums.reshape(score.shape)
+            parts.append(score)
+        scores = np.hstack(parts)
+        information = gram(scores, np.ones(len(scores))) + np.eye(scores.shape[1])
+        return np.linalg.solve(information, scores.T)[:2].T
+
+
+def _events(tables, pair, place, clicked):
+    """Expected hidden events of pages, as (table, codes, successes, trials), and their log P.
+
+    ``rest`` is P(clicks from here on | still on the page at this row), and ``here`` is
+    P(still on the page at this row | all clicks).
+    """
+    low, high = tables["leave"]
+    r = np.append(tables["relevance"], 0.0)[pair]
+    look, on = tables["look"][place], tables["on"][place]
+    leave, both = low * (1 - r) + high * r, look * r
+    stay = np.where(clicked, 1 - leave, 1.0) * on
+    none_below = np.cumsum(clicked[::-1], axis=0)[::-1] == clicked
+    stays, goes = np.empty_like(r), (1 - stay) * none_below
+    rest = np.ones(r.shape[1])
+    for k in range(len(r) - 1, -1, -1):
+        stays[k] = stay[k] * rest
+        rest = np.where(clicked[k], both[k], 1 - both[k]) * (stays[k] + goes[k])
+    here = np.ones((len(r) + 1, r.shape[1]))
+    np.cumprod(stays / np.maximum(stays + goes, TINY), axis=0, out=here[1:])
+    inside = pair < len(tables["relevance"])
+    below = np.vstack([inside[1:], np.zeros_like(inside[:1])])
+    still, next_ = here[:-1] * inside, here[1:] * below
+    unclicked = still / np.maximum(1 - both, TINY)
+    looked = np.where(clicked, 1.0, look * (1 - r) * unclicked)
+    relevant = np.where(clicked, 1.0, r * (1 - look) * unclicked)
+    # Of clicked rows with a row below: left by the click, not by the position; and whether the
+    # click was a relevant one.
+    open_end = clicked & below
+    left = open_end * (1 - next_) * leave / np.maximum(leave + (1 - leave) * (1 - on), TINY)
+    kept = open_end - left
+    left_relevant = left * high * r / np.maximum(leave, TINY)
+    kept_relevant = kept * (1 - high) * r / np.maximum(1 - leave, TINY)
+    left_by, kept_by = (
+        np.stack([(whole - part).sum(axis=0), part.sum(axis=0)])
+        for whole, part in ((left, left_relevant), (kept, kept_relevant))
+    )
+    events = (
+        ("relevance", pair, relevant, still),
+        ("look", place, looked, still),
+        ("on", place, next_, still * below * ~clicked + kept),
+        ("leave", np.repeat([[0], [1]], r.shape[1], axis=1), left_by, left_by + kept_by),
+    )
+    return events, np.log(np.maximum(rest, TINY))
