@@ -3,30 +3,35 @@ to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag
-from scipy.optimize import brentq, minimize, nnls
+import pandas as pd
+from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
-from .._log._roles import read_role
+from .._log._roles import column_names, is_frame, is_role, read_column, read_role
 from .._log._segments import TINY, as_array, encode, mix, pair_codes
-from .._models._solve import gram, solve_scaled
+from .._models._solve import GroupedLogit, maximise, solve_scaled
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
+from ._leaving import fit_leaving
 
 #: What a log may pass as keywords.
 ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 
 #: Scores of one document may differ by this part, as those of float32 in batches do.
 _SAME = 1e-5
+
+#: Values of a column that may be a context, at most; and rows that are looked at first.
+_MOST_CONTEXTS, _HEAD = 10, 1_000
 
 
 class LoggedPages(RowsOfLog):
@@ -44,6 +49,9 @@ class LoggedPages(RowsOfLog):
         sample_weight: Column | None,
         roles: Mapping[str, Any],
         caller: str,
+        *,
+        context: Column | str | None = None,
+        cluster: Column | str | None = None,
     ) -> None:
         unknown = sorted({*roles} - {*ROLES})
         if unknown:
@@ -69,14 +77,60 @@ class LoggedPages(RowsOfLog):
         self.pair, self.pair_query, _ = pairs_of_codes(
             rows.query, document, int(document.max()) + 1
         )
-        self.row = row = np.flatnonzero(rows.shown)
-        self.weight, self.rate = rows.weight[row], rows.rate[row]
+        self.inside = np.ones(rows.n_rows, dtype=bool)
+        self.context = self._codes(context, "context", rows.list_, "result page")
+        cluster = self._codes(cluster, "cluster", rows.query, "query")
+        first = first_rows(rows.query, len(rows.query_ids))
+        self.cluster = None if cluster is None else cluster[first]
+        self._show(np.flatnonzero(rows.shown))
+
+    def _codes(self, values, name, group, group_name):
+        """Codes of a column of X or an array by row, which has one value in each group."""
+        if values is None:
+            return None
+        values = read_column(self.X, values) if isinstance(values, str) else as_array(values)
+        missing = pd.isna(values)
+        if values.shape != (len(group),) or missing.any():
+            raise ValueError(
+                f"{name} has the shape {values.shape} and {missing.sum()} missing values; "
+                f"expected one value per row of X, that is ({len(group)},), and none missing."
+            )
+        codes, _ = encode(values)
+        shown = np.flatnonzero(self.rows.shown)
+        first = first_rows(group[shown], int(group.max()) + 1)
+        differs = codes[shown] != codes[shown[first[group[shown]]]]
+        if differs.any():
+            row = int(shown[differs.argmax()])
+            raise ValueError(
+                f"{name} differs within one {group_name} (such as in row {row}); expected one "
+                f"value per {group_name}."
+            )
+        return codes
+
+    def _show(self, row):
+        """Keep these rows as what was shown."""
+        rows = self.rows
+        self.row, self.weight, self.rate = row, rows.weight[row], rows.rate[row]
         position, positions = encode(rows.position[row])
         self.slot, self.slot_query, place = pairs_of_codes(
             rows.query[row], position, len(positions)
         )
         self.slot_position = positions[place]
         self.slot_pages = np.bincount(self.slot, self.weight)
+
+    def parts(self) -> list[LoggedPages]:
+        """The pages of each context, with the queries, pairs and rows of X of the whole log."""
+        if self.context is None:
+            return [self]
+        parts = []
+        for code in np.unique(self.context[self.row]):
+            part = copy(self)
+            for name in ("query_pages", "shown_cells", "has_pages"):
+                part.__dict__.pop(name, None)
+            part.inside = self.context == code
+            part._show(self.row[part.inside[self.row]])
+            parts.append(part)
+        return parts
 
     @cached_property
     def query_pages(self) -> Floats:
@@ -97,6 +151,20 @@ class LoggedPages(RowsOfLog):
         seen = pair_codes(self.rows.list_[self.row], self.slot, len(self.slot_query))
         return len(np.unique(seen)) == len(seen)
 
+    def page_columns(self) -> Iterator[tuple[str, Ints]]:
+        """Columns without a role that have few values, one per page: their codes by shown row."""
+        page = self.rows.list_[self.row]
+        first = first_rows(page, int(page.max()) + 1)
+        for name in column_names(self.X) if self.has_pages and is_frame(self.X) else []:
+            if is_role(name):
+                continue
+            values = read_column(self.X, name)[self.row]
+            # Most features differ within one of the first pages.
+            if all((values[:n] == values[first[page[:n]]]).all() for n in (_HEAD, None)):
+                codes, few = encode(values)
+                if 2 <= len(few) <= _MOST_CONTEXTS:
+                    yield name, codes
+
     def key(self, pair: Ints, slot: Ints) -> Ints:
         """One number per pair at a slot."""
         return pair_codes(pair, slot, len(self.slot_query))
@@ -109,19 +177,28 @@ class LoggedPages(RowsOfLog):
         )
         return (total / weight)[place]
 
-    def mean_per_page(
-        self, by_query: Floats, influence: Floats | float = 0.0, variance: float = 0.0
-    ) -> tuple[float, float]:
-        """Mean per page, and its standard error from the variance between queries.
+    def per_page(self, by_query: Floats) -> float:
+        """Mean per page of sums over the pages of each query."""
+        return float(by_query.sum() / self.query_pages.sum())
 
-        ``influence`` of each query on what was fitted, and a further ``variance``, are of sums.
+    def error_per_page(self, residual: Floats, variance: float = 0.0) -> float:
+        """Standard error of a mean per page, from residuals of queries and a further variance.
+
+        Both are those of sums over pages. Queries of one cluster are one.
         """
-        pages = self.query_pages
-        value = by_query.sum() / pages.sum()
-        residual = by_query + influence - value * pages
-        n_queries = max(np.count_nonzero(pages), 2)  # of one, no error is told
-        variance += n_queries / (n_queries - 1) * (residual**2).sum()
-        return float(value), float(np.sqrt(variance) / pages.sum())
+        held = np.count_nonzero(self.query_pages)
+        if self.cluster is not None:
+            residual = np.bincount(self.cluster, residual)
+            held = len(np.unique(self.cluster[self.query_pages > 0]))
+        n = max(held, 2)  # of one, no error is told
+        variance += n / (n - 1) * (residual**2).sum()
+        return float(np.sqrt(variance) / self.query_pages.sum())
+
+    def n_equal(self, weight: Floats) -> float:
+        """Number of queries, or clusters, of equal weight that are worth as much (Kish)."""
+        if self.cluster is not None:
+            weight = np.bincount(self.cluster, weight)
+        return float(weight.sum() ** 2 / max((weight**2).sum(), TINY))
 
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""
@@ -131,8 +208,8 @@ class LoggedPages(RowsOfLog):
         np.maximum.at(usual, keys // len(self.slot_query), shown)
         return float(1 - usual.sum() / shown.sum())
 
-    def rank_by(self, scores: Predictor | ArrayLike, k: int | None, name: str) -> Pages:
-        """The pages on which the documents of each query stand by falling score."""
+    def scores_of(self, scores: Predictor | ArrayLike, name: str) -> Floats:
+        """Scores of the rows of X, after their checks."""
         if isinstance(scores, type):
             raise TypeError(f"{name} is the class {scores.__name__}; expected a fitted ranker.")
         if hasattr(scores, "predict"):
@@ -145,17 +222,23 @@ class LoggedPages(RowsOfLog):
                 f"{name} has the shape {scores.shape}, type {scores.dtype} and NaN in {missing} "
                 f"rows; expected one number per row of X, that is ({n_rows},), and no NaN."
             )
-        scores = scores.astype(float)
-        score = scores[first_rows(self.pair, len(self.pair_query))]
+        return scores.astype(float)
+
+    def rank_by(self, scores: Predictor | ArrayLike, k: int | None, name: str) -> Pages:
+        """The pages on which the documents of each query stand by falling score."""
+        scores = self.scores_of(scores, name)
+        # Rows of this context come first: a ranking may depend on it.
+        order = np.argsort(~self.inside, kind="stable")
+        score = scores[order[first_rows(self.pair[order], len(self.pair_query))]]
         first = score[self.pair]
-        differs = ~np.isclose(scores, first, rtol=_SAME, atol=0)
+        differs = self.inside & ~np.isclose(scores, first, rtol=_SAME, atol=0)
         if differs.any():
             row = int(np.argmax(differs))
             raise ValueError(
                 f"{name} has different scores for one document of the query "
                 f"{python_value(self.rows['qid'][row])!r}, such as {first[row]:g} and "
                 f"{scores[row]:g} in row {row}; expected one score per query and document. For "
-                "rankings that depend on the user, make the user's group a part of the qid."
+                "rankings that depend on the device or the user's group, pass it as context=."
             )
         # Equal scores: an order that depends on the document only, not on where the log put it.
         chance = mix(np.arange(len(score), dtype=np.uint64))
@@ -206,137 +289,189 @@ class Pages:
 
 
 #: Rounds of the curve and of what it takes for given. They have converged where the squared move
-#: of the curve in standard errors, and so that of any value, is as small as this. Each round ends
-#: where no standard error is worth more than so much log-likelihood.
-_ROUNDS, _MOVE, _TOL = 100, 1e-3, 1e-2
-#: Precision of each value around its start; that of the step to the next position is 1.
-_LEVEL = 0.01
+#: of the curve in standard errors, and so that of any value, is as small as this.
+_ROUNDS, _MOVE = 100, 1e-3
+#: Widths of the walk of log b off its line where the position is e times as deep; the likeliest is
+#: taken. Variances of the line's slope, and of a place alone, and of what is free.
+_BENDS, _TILT, _NEAR, _ANY = (0.03, 0.1, 0.3, 1.0), 4.0, 1e-3, 1e4
 _DIFFERENCE = 1e-4  # of numeric derivatives
-_FLAT = 1e-6  # least information in a direction, relative to that on single values
-_REACHES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # around the last context, where the next is sought
 _ROUNDING = 1e-12  # of squared predictions
-_LEAST = 1e-3  # slope of a position at the start, or probability
+_LEAST = 1e-3  # slope of a position at the start, relative deviation, or probability
 _SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
 _UNKNOWN = 1e-9  # share of the prior in predictions: of documents that the log never had
-_SPREAD = 0.04  # variance of qualities at the start
+_SHARES = (1e-2, 10.0)  # variance of qualities relative to their squared mean
 
 
 class _Curve(NamedTuple):
-    """What all documents share, and click rates as below average documents."""
+    """Examination, and click rates as on pages that nobody leaves sooner than usual."""
 
-    start: Floats  # by position, of clicks that any document gets
-    slope: Floats  # by position
-    context: float
+    slope: Floats  # by place
     rate: Floats  # by cell
 
 
 class ClickTable:
     r"""P(click) of a document at the position j is
 
-    .. math:: (a_j + b_j θ + δ) \exp(-γ (s - \bar s_j))
+    .. math:: (b_j θ + δ) f / f_j
 
-    with its quality θ, the sum s of -log(1 - θ) above it on the page, and a deviation δ of this
-    document here, of variance :math:`c_j^2 τ^2` with the click rate c of the position, relative to
-    the best. γ = τ = 0 is a position-based user if a = 0, and one who trusts positions if not; γ >
-    0 a user who stops reading after good documents; a large τ lets each document have click rates
-    of its own at each position.
+    with its quality θ, the chance f that no click above ended the visit (:class:`Leaving`), whose
+    mean at the position is :math:`f_j`, and a deviation δ of this document here, of variance
+    :math:`c_j^2 τ^2` with the click rate c of the position, relative to the best. f = 1 and τ = 0
+    is a position-based user; a large τ lets each document have click rates of its own at each
+    position.
 
-    Qualities have a normal prior whose mean and variance depend on the usual position of the
-    document, so that only documents that moved tell a and b apart from the order of the log. Where
-    none moved, a weak prior decides: values of neighbouring positions differ by about the best
-    click rate, or by a factor of e. Errors have its variance as well.
+    b is told by the moves of documents alone: by the positions at which the clicks of a document
+    fell, given their number. Where documents stand usually, and how good they are there, does not
+    matter, so that no prior of qualities can bend the curve. Its own prior is a straight line of
+    log b on the log of the position, with a random walk around it, as wide as the clicks make
+    likeliest (empirical Bayes).
     """
 
     def __init__(self, log: LoggedPages) -> None:
         keys, self._cell = log.shown_cells
         self._log = log
-        self._pair, slot = np.divmod(keys, len(log.slot_query))
+        self._pair, self._slot = np.divmod(keys, len(log.slot_query))
         # Deep positions in blocks: each costs time, and few clicks tell their curve.
         position = log.slot_position
         deep = np.ceil(_BLOCKS * np.log2(np.maximum(position / _SINGLE, 1)))
         self._slot_place, _ = encode(np.minimum(position, _SINGLE) + deep.astype(int))
-        self._place = self._slot_place[slot]
-        self._exposed = np.bincount(self._cell, log.weight)  # times the factor of the context
+        self._place = self._slot_place[self._slot]
+        self._leaving = fit_leaving(log, self._slot_place[log.slot])
+        leaves = self._leaving and self._leaving.chance
         self._clicks = np.bincount(self._cell, log.weight * log.rate)
-        shown = self._by_pair(self._exposed)
+        self._exposed, self._mean_stay, self._row_stay = self._exposure(leaves)
+        shown = self._by_pair(np.bincount(self._cell, log.weight))
+        self.never_shown = shown == 0
         usual = self._by_pair(self._exposed * self._place) / np.maximum(shown, TINY)
-        usual = np.where(shown > 0, usual, usual.max())
-        # Times the prior of each position, that of each pair: linear between positions.
-        deepest, pair = self._slot_place.max(), np.arange(len(usual))
-        above = np.minimum(usual.astype(int), max(deepest - 1, 0))
-        between, knots = usual - above, np.append(above, np.minimum(above + 1, deepest))
-        shares = np.append(1 - between, between)
-        self._usual = csr_array((shares, (np.tile(pair, 2), knots)), (len(usual), deepest + 1))
-        # Where a matrix of pairs by values has numbers: the same place in each.
-        self._usual_pair = np.repeat(pair, np.diff(self._usual.indptr))
-        rows = np.concatenate([self._pair, self._pair, self._usual_pair, self._usual_pair])
-        n = deepest + 1
-        knots = self._usual.indices
-        self._order = np.argsort(rows, kind="stable")
-        columns = [self._place, self._place + n, knots + 2 * n, knots + 3 * n]
-        self._columns = np.concatenate(columns)[self._order]
-        self._row_starts = np.searchsorted(rows[self._order], np.arange(len(usual) + 1))
+        #: Of each pair; what was never shown is like what stands last.
+        self._usual = np.rint(np.where(self.never_shown, usual.max(), usual)).astype(int)
         rates = np.bincount(self._place, self._clicks) / np.bincount(self._place, self._exposed)
-        self._noise = np.maximum(rates * (1 - rates), _LEAST**2)[self._place]  # of a click
-        # By position: a, log b, prior mean and log variance of qualities. Their scale is free, so
-        # that a is 0 and b is 1 at one position.
-        most = max(rates.max(), _LEAST)
-        self._scale = np.maximum(rates / most, _LEAST) ** 2  # of variances of deviations
-        self._centre = np.repeat([0.0, 0.0, most, np.log(_SPREAD)], n)
-        self._values = self._centre.copy()
-        self._values[n : 2 * n] = np.log(np.maximum(rates / most, _LEAST))
-        first, steps = rates.argmax(), np.diff(np.eye(n), axis=0)
-        self._free = np.delete(np.arange(4 * n), [first, n + first])
-        unit = np.array([most, 1.0, most, 1.0])
-        self._precision = np.kron(np.diag(unit**-2), steps.T @ steps + _LEVEL * np.eye(n))
-        self._own = self._context = 0.0  # τ², γ
-        self._times = 1.0  # that each click counts
-        self._stops = np.zeros(len(log.query_pages))  # influence of queries on γ
+        rates = np.maximum(rates / max(rates.max(), TINY), _LEAST)
+        self._scale = rates**2  # of variances of deviations
+        depth = np.bincount(self._slot_place, log.slot_pages * position)
+        depth = np.log(depth / np.bincount(self._slot_place, log.slot_pages))
+        self._depth = depth - depth[0]
+        self._curve = _Curve(rates, self._clicks / self._exposed)
+        self._own, self._times = 0.0, 1.0  # τ², and how many times each click counts
         self.converged = self._fit()
+        #: By place: the best P(click) of a document.
+        likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
+        self._best = np.zeros(len(rates))
+        np.maximum.at(self._best, self._place, likely)
 
     @property
     def slope(self) -> Floats:
         """Click probability that the place of each slot gives, up to one factor."""
         return self._curve.slope[self._slot_place]
 
-    def predict(self, pages: Pages, curve: _Curve | None = None) -> Floats:
-        """P(click) of each row of the pages, by the curve that was found or another one."""
-        curve = curve or self._curve
-        quality, place = self._quality(curve), self._slot_place[pages.slot]
-        cell, there = pages.cell()
-        formula = curve.start[place] + curve.slope[place] * quality[pages.pair]
-        p = np.where(there, self._of_cells(curve, quality)[cell], formula)
-        if not curve.context:
-            return p
-        page = pages.ranking * len(self._stops) + self._log.slot_query[pages.slot]
-        above = _sum_above(self._read[pages.pair], page, pages.slot)
-        return p * np.exp(-curve.context * (above - self._above[place]))
+    def predict(
+        self,
+        pages: Pages,
+        unseen: Floats | None = None,
+        curve: _Curve | None = None,
+        leaves: Floats | None = None,
+    ) -> Floats:
+        """P(click) of each row of the pages, by the curve and users that were found or others.
 
-    def errors(self, pages: Pages, mass: Floats) -> tuple[Floats, float, float]:
-        """Influence of each query, through the curve, on the sum of mass times P(click), and its
-        variances by the prior of the curve and by deviations that no clicks determine."""
-        curve, n = self._curve, len(self._curve.start)
-        total, gains = mass @ self.predict(pages, curve), np.zeros(4 * n)
-        for place in range(2 * n):
-            values = self._values.copy()
-            values[place] += _DIFFERENCE
-            moved = self._curve_at(values, curve.context)
-            gains[place] = mass @ self.predict(pages, moved) - total
-        information, scores = self._information()
-        effect = np.zeros(4 * n)
-        effect[self._free] = solve_scaled(information, gains[self._free] / _DIFFERENCE)
-        by_query = np.bincount(self._log.pair_query, scores @ effect, len(self._stops))
-        if self._stops.any():
-            moved = self._curve_at(self._values, curve.context + _DIFFERENCE)
-            by_query += self._stops * (mass @ self.predict(pages, moved) - total) / _DIFFERENCE
+        ``unseen`` counts documents that the log never had as such a share of the best of their
+        place; without, they are what documents usually are at the last position.
+        """
+        curve, place = curve or self._curve, self._slot_place[pages.slot]
+        quality, (cell, there) = self._quality(curve), pages.cell()
+        formula = curve.slope[place] * quality[pages.pair]
+        p = np.where(there, self._of_cells(curve, quality)[cell], formula)
+        if unseen is not None:
+            p = np.where(self.never_shown[pages.pair], unseen * self._best[place], p)
+        return p * self._stay(pages, unseen, leaves)
+
+    def _stay(self, pages, unseen=None, leaves=None):
+        """P(no click above ended the visit) at rows of pages, relative to the mean of the log."""
+        if self._leaving is None:
+            return np.ones(len(pages.slot))
+        relevance = self._leaving.relevance[pages.pair]
+        if unseen is not None:
+            most = unseen * self._leaving.relevance.max()
+            relevance = np.where(self.never_shown[pages.pair], most, relevance)
+        place = self._slot_place[pages.slot]
+        page = pages.ranking * len(self._log.query_pages) + self._log.slot_query[pages.slot]
+        chance, mean = self._leaving.chance, self._mean_stay
+        if leaves is not None:
+            chance, (_, mean, _) = leaves, self._exposure(leaves)
+        return self._leaving.stay(relevance, place, page, chance) / mean[place]
+
+    def _exposure(self, leaves):
+        """Impressions of each cell times their chance to be reached, relative to the mean of
+        each place; that mean; and the relative chance of each row."""
+        log, place = self._log, self._slot_place[self._log.slot]
+        if leaves is None:
+            even = np.ones(len(log.row))
+            return np.bincount(self._cell, log.weight), np.ones(place.max() + 1), even
+        page, pair = log.rows.list_[log.row], log.pair[log.row]
+        order = np.lexsort((log.slot, page))
+        stay = np.empty(len(order))
+        relevance = self._leaving.relevance[pair[order]]
+        stay[order] = self._leaving.stay(relevance, place[order], page[order], leaves)
+        mean = np.bincount(place, log.weight * stay) / np.bincount(place, log.weight)
+        stay /= mean[place]
+        return np.bincount(self._cell, log.weight * stay), mean, stay
+
+    def predict_logged(self) -> Floats:
+        """P(click) of each row of the log by the formula alone, without deviations."""
+        quality = self._quality(self._curve, share=1.0)
+        p = self._curve.slope[self._place] * quality[self._pair]
+        return p[self._cell] * self._row_stay
+
+    def errors(
+        self, pages: Pages, mass: Floats, gains: Floats
+    ) -> tuple[Floats, Floats, Floats, float]:
+        """Errors of the sum of mass times P(click).
+
+        The influence of each query through the curve and the users; the chance of its own clicks,
+        in this sum and in that of the log (with the gain of each slot); and the variance by the
+        prior and by deviations that no clicks determine.
+        """
+        curve, total = self._curve, mass @ self.predict(pages)
+        slopes = np.empty(len(curve.slope))
+        for place in range(len(slopes)):
+            slope = curve.slope.copy()
+            slope[place] *= 1 + _DIFFERENCE
+            moved = mass @ self.predict(pages, curve=curve._replace(slope=slope))
+            slopes[place] = (moved - total) / _DIFFERENCE
+        effect = solve_scaled(self._information, slopes)
+        scores = self._scores() @ effect
+        by_query = np.bincount(self._log.pair_query, scores, len(self._log.query_pages))
+        if self._leaving is not None:
+            for number, influence in enumerate(self._leaving.influence.T):
+                leaves = self._leaving.chance.copy()
+                step = _DIFFERENCE if leaves[number] < 0.5 else -_DIFFERENCE
+                leaves[number] += step
+                moved = curve._replace(rate=self._clicks / self._exposure(leaves)[0])
+                gain = mass @ self.predict(pages, curve=moved, leaves=leaves) - total
+                by_query += influence * gain / step
         cell, there = pages.cell()
-        deviation = (
-            (1 - there * self._own_share[cell])
-            * self._own
-            * self._scale[self._slot_place[pages.slot]]
+        share = np.where(there, self._own_share[cell], 0.0)
+        place = self._slot_place[pages.slot]
+        deviation = (1 - share) * self._own * self._scale[place]
+        variance = float(effect @ self._precision @ effect + mass**2 @ deviation)
+        # What a click changes: the quality of its document, and the deviation of its cell.
+        stay = mass * self._stay(pages)
+        precision, _ = self._told(curve)
+        by_pair = np.bincount(pages.pair, stay * (1 - share) * curve.slope[place], len(precision))
+        weight = self._weight * curve.slope[self._place]
+        spread = self._prior[1]
+        moves = weight / (precision + _UNKNOWN / spread)[self._pair] * by_pair[self._pair]
+        moves += np.bincount(cell[there], (stay * share)[there], len(moves))
+        # Its own part of the prediction that it is compared with.
+        own = weight * curve.slope[self._place] / (precision + 1 / spread)[self._pair]
+        own = self._own_share + (1 - self._own_share) * own
+        chance = curve.rate - self._of_cells(curve, self._quality(curve, share=1.0))
+        chance /= np.sqrt(np.maximum(1 - own, _LEAST))
+        query = self._log.pair_query[self._pair]
+        noise, logged = (
+            np.bincount(query, worth * chance, len(by_query))
+            for worth in (moves, gains[self._slot] * self._exposed)
         )
-        by_prior = float(effect @ self._precision @ effect)
-        return by_query, by_prior, float(mass**2 @ deviation)
+        return by_query, noise, logged, variance
 
     def excess(self, gains: Floats) -> tuple[float, float]:
         """How far clicks differ more between the pages of a query than predicted, and its error.
@@ -348,9 +483,7 @@ class ClickTable:
         log = self._log
         if not log.has_pages:
             return 0.0, np.inf
-        p = self._of_cells(self._curve, self._quality(self._curve))[self._cell]
-        if self._curve.context:
-            p = p * np.exp(-self._curve.context * self._above_row)
+        p = self._of_cells(self._curve, self._quality(self._curve))[self._cell] * self._row_stay
         page, first = np.unique(log.rows.list_[log.row], return_index=True)
         page = np.searchsorted(page, log.rows.list_[log.row])
         query, weight = log.slot_query[log.slot][first], log.weight * gains[log.slot]
@@ -366,132 +499,100 @@ class ClickTable:
     # Fit ----------------------------------------------------------------------------------------
     def _fit(self):
         """Fit the curve, and what it takes for given, in turns; whether they converged."""
+        widths = None
+        self._set_prior()
+        self._noise = self._chance()
         for _ in range(_ROUNDS):
             deviation = self._own * self._scale[self._place]
             self._weight = 1 / (self._times * self._noise / self._exposed + deviation)
-            move, slope = self._climb()
-            self._curve = self._curve_at(self._values, self._context)
-            if move @ move < _MOVE and np.abs(slope).max() < 10 * _TOL:
+            clicks = GroupedLogit.from_rows(self._pair, self._worth * self._clicks)
+            if not clicks.n_clicks:
+                return False
+            self._moves = replace(
+                clicks, offset=np.log(np.maximum(self._worth * self._exposed, TINY)[clicks.rows])
+            )
+            if widths is None:
+                self._climb(self._prior_precision(_BENDS[-1]))
+                widths = max(_BENDS, key=self._evidence)
+            move, converged = self._climb(self._prior_precision(widths))
+            if converged and move @ self._information @ move < _MOVE:
                 return True
+            self._set_prior()
             self._noise = (self._noise + self._chance()) / 2  # else it may go to and fro
             self._own = self._deviation()
-            if self._log.has_pages and not self._fit_context():
-                return False
         return False
 
-    def _climb(self):
-        """Set the values to the likeliest; how far they moved, and the slope that is left, both in
-        standard errors that are independent, in which no direction is much longer than another."""
-        start, (information, _) = self._values[self._free], self._information()
-        unit = np.maximum(np.diag(information), TINY) ** -0.5
-        sizes, axes = np.linalg.eigh(information * unit * unit[:, None])
-        axes = unit[:, None] * axes / np.sqrt(np.maximum(sizes, _FLAT))
+    @property
+    def _worth(self):
+        """Share of the clicks of each cell that count beside deviations and repeated clicks."""
+        return self._weight * self._noise / self._exposed
 
-        def loss(move):
-            value, gradient = self._posterior(start + axes @ move)
-            return -value, -gradient @ axes
+    def _climb(self, precision):
+        """Set the curve to the likeliest with this prior; how far it moved."""
+        moves, start = self._moves, np.log(self._curve.slope)
+        place = self._place[moves.rows]
 
-        found = minimize(loss, 0 * start, jac=True, options={"gtol": _TOL})
-        self._values[self._free] = start + axes @ found.x
-        return found.x, found.jac
+        def objective(log_slope):
+            log_shares = moves.log_shares(log_slope[place])
+            shares, pull = np.exp(log_shares), precision @ log_slope
+            surplus = np.bincount(place, moves.clicks - moves.expected(shares), len(start))
+            known = moves.information(shares, place, len(start)).dense()
+            value = moves.clicks @ log_shares - log_slope @ pull / 2
+            return value, surplus - pull, known + precision
 
-    def _curve_at(self, values, context):
-        start, log_slope, *_ = np.split(values, 4)
-        exposed = self._exposed
-        if context != self._context:
-            weight = self._log.weight * np.exp(-context * self._above_row)
-            exposed = np.bincount(self._cell, weight)
-        return _Curve(start, np.exp(log_slope), context, self._clicks / exposed)
+        found = maximise(objective, start, longest=2.0)
+        self._precision, self._information = precision, objective(found.at)[2]
+        self._curve = self._curve._replace(slope=np.exp(found.at))
+        return found.at - start, found.converged
 
-    def _posterior(self, at):
-        """Log posterior of the free values, and its gradient."""
-        values = self._values.copy()
-        values[self._free] = at
-        value, (start, log_slope, mean, log_spread), _ = self._likelihood(values)
-        apart = values - self._centre
-        pull = self._precision @ apart
-        by_place = [np.bincount(self._place, part) for part in (start, log_slope)]
-        by_usual = [self._usual.T @ part for part in (mean, log_spread)]
-        gradient = np.concatenate(by_place + by_usual) - pull
-        return value - 0.5 * apart @ pull, gradient[self._free]
+    def _evidence(self, bend):
+        """Log-likelihood of the width of the prior, by Laplace's approximation of the clicks'."""
+        clicks, at = self._information - self._precision, np.log(self._curve.slope)
+        slope, prior = self._information @ at, self._prior_precision(bend)
+        before, after = (np.linalg.slogdet(matrix)[1] for matrix in (prior, prior + clicks))
+        return slope @ solve_scaled(prior + clicks, slope) + before - after
 
-    def _likelihood(self, values):
-        """Log-likelihood of values by position; its slopes, in a and log b by cell and in the
-        prior by pair; variances of qualities.
+    def _prior_precision(self, bend):
+        """Precision of log b: a straight line on the log of the position, and a random walk."""
+        n = len(self._depth)
+        walk = np.minimum.outer(self._depth, self._depth) + _NEAR * np.eye(n)
+        line = _ANY + _TILT * np.outer(self._depth, self._depth)
+        return np.linalg.inv(line + bend**2 * walk)
 
-        With y - a = b θ + noise of the precision w, and θ ~ N(m, s), θ has the precision A = 1/V =
-        Σ w b² + 1/s and the mean B / A, and -2 log L is Σ w (y - a)² + m²/s + log(A s) - B²/A.
-        """
-        curve, (mean, spread) = self._curve_at(values, self._context), self._prior(values)
-        pair, weight, slope = self._pair, self._weight, curve.slope[self._place]
-        precision, told, gap = self._told(curve)
-        unknown = 1 / (precision + 1 / spread)
-        quality = (told + mean / spread) * unknown
-        off, left = (quality - mean) / spread, gap - slope * quality[pair]
-        value = -0.5 * ((weight * left * gap).sum() - off @ mean + np.log(spread / unknown).sum())
-        slopes = (
-            weight * left,
-            weight * slope * (left * quality[pair] - slope * unknown[pair]),
-            off,
-            (off**2 * spread + unknown / spread - 1) / 2,
-        )
-        return value, slopes, unknown
+    def _scores(self):
+        """Slopes of the log-likelihood of each pair in log b of each place."""
+        moves = self._moves
+        place, pair = self._place[moves.rows], self._pair[moves.rows]
+        shares = np.exp(moves.log_shares(np.log(self._curve.slope)[place]))
+        surplus = moves.clicks - moves.expected(shares)
+        return csr_array((surplus, (pair, place)), (len(self._usual), len(self._depth)))
 
-    def _information(self):
-        """Information about the free values, and scores of pairs.
-
-        It is the expected Hessian for known qualities less what is missing (Louis 1982).
-        """
-        _, slopes, unknown = self._likelihood(self._values)
-        scores = self._parts(*slopes)
-        curve, (mean, spread) = (
-            self._curve_at(self._values, self._context),
-            self._prior(self._values),
-        )
-        weight, slope = self._weight, curve.slope[self._place]
-        seen, squares = weight * slope, weight * slope**2
-        usual_mean, varies = mean[self._pair], (spread - unknown)[self._pair]
-        a, both, b = (
-            np.diag(np.bincount(self._place, each))
-            for each in (weight, seen * usual_mean, squares * (usual_mean**2 + varies))
-        )
-        usual = (
-            gram(self._usual, each) for each in (1 / spread, (1 - (unknown / spread) ** 2) / 2)
-        )
-        information = self._precision + block_diag(np.block([[a, both], [both, b]]), *usual)
-        shift = self._parts(-seen, -squares * usual_mean, 1 / spread, 0 * spread)
-        bend = self._parts(0 * seen, squares, 0 * spread, -1 / spread)
-        own = self._parts(0 * seen, squares, 0 * spread, 0 * spread)
-        information -= gram(shift, unknown) + gram(bend, unknown * (spread - unknown))
-        information += gram(own, unknown**2)
-        return information[np.ix_(self._free, self._free)], scores
-
-    def _prior(self, values):
-        """Prior mean and variance of the quality of each pair."""
-        *_, mean, log_spread = np.split(values, 4)
-        return self._usual @ mean, np.exp(self._usual @ log_spread)
-
-    def _parts(self, start, log_slope, mean, log_spread):
-        """Matrix of pairs by values: parts of cells at their places, of pairs at usual ones."""
-        by_pair = [self._usual.data * part[self._usual_pair] for part in (mean, log_spread)]
-        data = np.concatenate([start, log_slope, *by_pair])[self._order]
-        return csr_array((data, self._columns, self._row_starts), (len(mean), len(self._centre)))
+    def _set_prior(self):
+        """Mean and variance of the quality of each pair, by where it usually stands."""
+        exposed = self._by_pair(self._exposed * self._curve.slope[self._place])
+        clicks, n = self._by_pair(self._clicks), len(self._depth)
+        by_usual = (np.bincount(self._usual, count, n) for count in (clicks, exposed))
+        mean = np.maximum(np.divide(*(sums + TINY for sums in by_usual)), _LEAST)[self._usual]
+        known = exposed > 0
+        beyond = (clicks[known] / exposed[known] / mean[known] - 1) ** 2
+        noise = 1 / (exposed[known] * mean[known])  # as of Poisson's clicks
+        weight = 1 / (1 + noise) ** 2
+        share = weight @ (beyond - noise) / weight.sum()
+        self._prior = mean, np.clip(share, *_SHARES) * mean**2
 
     def _by_pair(self, values):
         return np.bincount(self._pair, values, minlength=len(self._log.pair_query))
 
     def _told(self, curve):
-        """Precision of each pair by its clicks, times its quality; clicks of cells beyond a."""
+        """Precision of each pair by its clicks, and times its quality."""
         slope = curve.slope[self._place]
-        beyond = curve.rate - curve.start[self._place]
-        precision = self._by_pair(self._weight * slope**2)
-        return precision, self._by_pair(self._weight * slope * beyond), beyond
+        told = self._by_pair(self._weight * slope * curve.rate)
+        return self._by_pair(self._weight * slope**2), told
 
     def _chance(self):
         """Variance of a click in each cell, by the prior; by its own clicks, weights would err."""
-        slope, (mean, spread) = self._curve.slope[self._place], self._prior(self._values)
-        mean = self._curve.start[self._place] + slope * mean[self._pair]
-        mean = np.clip(mean, _LEAST, 1 - _LEAST)
+        slope, (mean, spread) = self._curve.slope[self._place], self._prior
+        mean = np.clip(slope * mean[self._pair], _LEAST, 1 - _LEAST)
         varies = slope**2 * spread[self._pair]
         return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
 
@@ -502,13 +603,12 @@ class ClickTable:
         many is then chance, and not τ². So it is estimated how many times a click counts.
         """
         pair, slope = self._pair, self._curve.slope[self._place]
-        mean, spread = self._prior(self._values)
-        precision, told, beyond = self._told(self._curve)
-        own = self._weight * slope
+        (mean, spread), (precision, told) = self._prior, self._told(self._curve)
+        own, rate = self._weight * slope, self._curve.rate
         left = np.maximum(precision[pair] - own * slope, 0) + 1 / spread[pair]
-        quality = (told[pair] - own * beyond + (mean / spread)[pair]) / left
+        quality = (told[pair] - own * rate + (mean / spread)[pair]) / left
         chance, scale = self._times * self._noise / self._exposed, self._scale[self._place]
-        excess = (beyond - slope * quality) ** 2 - slope**2 / left
+        excess = (rate - slope * quality) ** 2 - slope**2 / left
         weight = 1 / (chance + slope**2 / left + self._own * scale)
         if self._log.has_pages:
             due = weight**2 * scale
@@ -519,42 +619,6 @@ class ClickTable:
         self._times = max(self._times * np.clip(times, 0.5, 2), 1.0)
         return deviation
 
-    def _fit_context(self):
-        """γ, by the clicks of one document at one position below others; whether it was found."""
-        log, curve = self._log, self._curve
-        self._read = self._quality(curve, share=1.0)
-        above = _sum_above(self._read[log.pair[log.row]], log.rows.list_[log.row], log.slot)
-        place = self._slot_place[log.slot]
-        self._above = np.bincount(place, log.weight * above) / np.bincount(place, log.weight)
-        self._above_row = above = above - self._above[place]
-        base = curve.start[self._place] + curve.slope[self._place] * self._read[self._pair]
-        base = np.clip(base, _LEAST, 1)[self._cell]
-
-        def scores(context):
-            p = base * np.exp(-context * above)
-            factor = log.weight / np.maximum(1 - p, 0.05)
-            parts = (np.bincount(self._cell, factor * p * values) for values in (above, 1.0))
-            away = above - np.divide(*parts)[self._cell]
-            return factor * away * (log.rate - p), (factor * p * away**2).sum()
-
-        def total(context):
-            # The prior decides where always the same documents stand above.
-            return scores(context)[0].sum() + _LEVEL * context
-
-        # Far from its root the sum may change its sign again: the nearest one is meant.
-        for reach in _REACHES:
-            ends = self._context - reach, self._context + reach
-            if total(ends[0]) < 0 < total(ends[1]):
-                self._context = brentq(total, *ends)
-                break
-        else:
-            return False
-        score, information = scores(self._context)
-        by_query = np.bincount(log.slot_query[log.slot], score, len(self._stops))
-        self._stops = -by_query / (information + _LEVEL)
-        self._exposed = np.bincount(self._cell, log.weight * np.exp(-self._context * above))
-        return True
-
     # Predictions --------------------------------------------------------------------------------
     @property
     def _own_share(self):
@@ -563,23 +627,10 @@ class ClickTable:
 
     def _quality(self, curve, share=_UNKNOWN):
         """Quality of each pair by its clicks and a share of the prior."""
-        (mean, spread), (precision, told, _) = self._prior(self._values), self._told(curve)
+        (mean, spread), (precision, told) = self._prior, self._told(curve)
         return (told + share / spread * mean) / (precision + share / spread)
 
     def _of_cells(self, curve, quality):
         """P(click) of each cell below average documents."""
-        p = curve.start[self._place] + curve.slope[self._place] * quality[self._pair]
+        p = curve.slope[self._place] * quality[self._pair]
         return p + self._own_share * (curve.rate - p)
-
-
-def _sum_above(quality: Floats, page: Ints, slot: Ints) -> Floats:
-    """Sum of -log(1 - quality) above each row on its page: of users who stop, P(stopped) grows."""
-    order = np.lexsort((slot, page))
-    value = -np.log1p(-np.clip(quality[order], 0, 0.95))
-    before = np.cumsum(value) - value
-    page = page[order]
-    first = np.concatenate([[True], page[1:] != page[:-1]])
-    start = np.maximum.accumulate(np.where(first, np.arange(len(page)), 0))
-    above = np.empty(len(page))
-    above[order] = before - before[start]
-    return above

@@ -39,12 +39,9 @@ class Leaving(NamedTuple):
     look: Floats  # of each place
     influence: Floats  # of each query on the chance
 
-    def stay(
-        self, pair: Ints, place: Ints, page: Ints, chance: Floats | None = None
-    ) -> Floats:  # of each row
-        """P(no click above ended the visit) at each row of pages whose places are sorted."""
-        low, high = self.chance if chance is None else chance
-        r = self.relevance[pair]
+    def stay(self, relevance: Floats, place: Ints, page: Ints, chance: Floats) -> Floats:
+        """P(no click above ended the visit) at each row of pages whose rows are sorted."""
+        (low, high), r = chance, relevance
         leaves = np.log1p(-np.minimum(self.look[place] * r * (low * (1 - r) + high * r), 0.999))
         before = np.cumsum(leaves) - leaves
         starts = np.flatnonzero(np.diff(page, prepend=-1))

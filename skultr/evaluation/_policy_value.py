@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -42,6 +43,10 @@ _CONSTRAINTS = {
     "probability": ["array-like", None],
     "gain": [StrOptions({"clicks", "dcg"})],
     "k": [Interval(Integral, 1, None, closed="left"), None],
+    "context": ["array-like", str, None],
+    "cluster": ["array-like", str, None],
+    "queries": [StrOptions({"new", "log"})],
+    "n_candidates": [Interval(Integral, 1, None, closed="left")],
     "sample_weight": ["array-like", None],
 }
 _SCORES = ["array-like", HasMethods(["predict"])]
@@ -103,6 +108,10 @@ def policy_value(
     probability: ArrayLike | None = None,
     gain: _Gain = "clicks",
     k: int | None = None,
+    context: Column | str | None = None,
+    cluster: Column | str | None = None,
+    queries: Literal["new", "log"] = "new",
+    n_candidates: int = 1,
     sample_weight: Column | None = None,
     **roles: Any,
 ) -> PolicyEstimate:
@@ -214,11 +223,13 @@ def policy_value(
     """
     given = {"model": model, "propensity": propensity, "probability": probability}
     log, rankings = (X, y, sample_weight, roles), {"scores": scores}
-    return _estimate(log, rankings, gain, k, method, given)
+    options = {"context": context, "cluster": cluster, "queries": queries}
+    options["n_candidates"] = n_candidates
+    return _estimate(log, rankings, gain, k, method, given, options)
 
 
 @validate_params(
-    _CONSTRAINTS | {"scores_a": _SCORES, "scores_b": _SCORES},
+    _CONSTRAINTS | {"scores_a": _SCORES, "scores_b": _SCORES, "names": [tuple, list]},
     prefer_skip_nested_validation=True,
 )
 def policy_difference(
@@ -233,6 +244,11 @@ def policy_difference(
     probability: ArrayLike | None = None,
     gain: _Gain = "clicks",
     k: int | None = None,
+    names: tuple[str, str] = ("a", "b"),
+    context: Column | str | None = None,
+    cluster: Column | str | None = None,
+    queries: Literal["new", "log"] = "new",
+    n_candidates: int = 1,
     sample_weight: Column | None = None,
     **roles: Any,
 ) -> PolicyEstimate:
@@ -274,104 +290,203 @@ def policy_difference(
     """
     given = {"model": model, "propensity": propensity, "probability": probability}
     log, rankings = (X, y, sample_weight, roles), {"scores_a": scores_a, "scores_b": scores_b}
-    return _estimate(log, rankings, gain, k, method, given)
+    options = {"context": context, "cluster": cluster, "queries": queries, "names": names}
+    options["n_candidates"] = n_candidates
+    return _estimate(log, rankings, gain, k, method, given, options)
 
 
-def _estimate(log, rankings, gain, k, method, given):
+def _estimate(log, rankings, gain, k, method, given, options):
     """The estimate of a ranking, or of the difference of two."""
-    log = LoggedPages(*log, "policy_value")
+    X, y, sample_weight, roles = log
+    groups = {name: options[name] for name in ("context", "cluster")}
+    log = LoggedPages(X, y, sample_weight, roles, "policy_value", **groups)
     position = log.slot_position
     if k is not None and not position.min() <= k <= position.max():
         raise ValueError(
             f"k={k}, but the log has positions {int(position.min())} to {int(position.max())}, "
             "and tells clicks there only. Pass k in this range."
         )
-    gains = np.ones(len(position)) if gain == "clicks" else 1 / np.log2(1 + position)
-    if k is not None:
-        gains = gains * (position <= k)
-    pages, *others = (log.rank_by(scores, k, name) for name, scores in rankings.items())
-    if not others:
-        changed = np.ones(len(pages.slot), dtype=bool)
-        return _judge(pages, changed, gains, ("the ranking", "the log"), method, given)
-    changed = pages.changed(others[0])
-    if not changed.any():
-        per_page, _ = log.mean_per_page(_logged(log, gains))
+    wrong = [name for name, value in given.items() if value is not None and name != reads(method)]
+    if wrong or (method == "direct" and given["model"] is None):
+        needs = " (a click model)" if method == "direct" else ""
+        raise ValueError(
+            f"method={method!r} reads {reads(method) or 'the log only'}{needs}, and got "
+            f"{wrong or None}; pass what it reads, and nothing else."
+        )
+    scores = {name: log.scores_of(values, name) for name, values in rankings.items()}
+    parts = [_Part(part, scores, gain, k, method, given) for part in log.parts()]
+    if not any(part.changed.any() for part in parts):
+        logged = log.per_page(sum(part.logged for part in parts))
         same = "no difference: both rankings show the same pages."
-        return PolicyEstimate(0.0, 0.0, (0.0, 0.0), 1.0, per_page, 0.0, 1.0, same)
-    return _judge(pages.and_of(others[0]), changed, gains, ("a", "b"), method, given)
+        return PolicyEstimate(0.0, 0.0, (0.0, 0.0), 1.0, logged, 0.0, 1.0, same)
+    return _judge(log, parts, method, options)
 
 
-def _logged(log, gains):
-    """Clicks of each query in the log."""
-    clicks = log.weight * log.rate * gains[log.slot]
-    return np.bincount(log.slot_query[log.slot], clicks, minlength=len(log.query_pages))
+def reads(method):
+    """The argument that a method reads."""
+    return _METHODS[method][0]
 
 
 # Estimates --------------------------------------------------------------------------------------
-def _judge(pages, changed, gains, names, method, given):
-    """The estimate of one ranking, or of two (``names``), in numbers and words."""
-    log, table = pages.log, ClickTable(pages.log)
-    mass = (1 - 2 * pages.ranking) * log.slot_pages[pages.slot] * gains[pages.slot]
-    due = np.abs(mass) * changed
-    clicks, support, effective = _clicks(pages, due, table, method, given)
-    # Queries of equal weight that would be worth as much (Kish).
-    changes = pages.by_query(due)
-    n_queries = changes.sum() ** 2 / max((changes**2).sum(), TINY)
-    logged = _logged(log, gains)
-    per_page, _ = log.mean_per_page(logged)
+class _Part:
+    """What one ranking, or two, get on the pages of one context; sums are those of queries."""
+
+    def __init__(self, log, scores, gain, k, method, given):
+        pages, *others = (log.rank_by(values, k, name) for name, values in scores.items())
+        changed, self.alone = np.ones(len(pages.slot), dtype=bool), not others
+        if others:
+            changed, pages = pages.changed(others[0]), pages.and_of(others[0])
+        position = log.slot_position
+        self.gains = np.ones(len(position)) if gain == "clicks" else 1 / np.log2(1 + position)
+        if k is not None:
+            self.gains = self.gains * (position <= k)
+        self.log, self.pages, self.changed, self.method = log, pages, changed, method
+        #: What a click in each row is worth, and the size of that where the rankings differ.
+        self.mass = (1 - 2 * pages.ranking) * (log.slot_pages * self.gains)[pages.slot]
+        self.due = np.abs(self.mass) * changed
+        clicks = log.weight * log.rate * self.gains[log.slot]
+        self.logged = np.bincount(log.slot_query[log.slot], clicks, len(log.query_pages))
+        self.given = given
+
+    @cached_property
+    def table(self):
+        """The formula of "dr"."""
+        return ClickTable(self.log)
+
+    @cached_property
+    def clicks(self):
+        """P(click) of each row by the method, and what it rests on."""
+        return _clicks(self.pages, self.due, self.table, self.method, self.given)
+
+    @cached_property
+    def value(self):
+        return self.by_query(self.clicks.p)
+
+    def by_query(self, p):
+        """Clicks from P(click) of the rows."""
+        return self.pages.by_query(self.mass * p)
+
+    def end(self, best):
+        """Clicks if what the log never showed is as bad for the ranking as can be, or as good."""
+        unseen = self.changed & self.table.never_shown[self.pages.pair]
+        if self.method != "dr" or not unseen.any():
+            return self.value
+        favoured = (self.mass > 0) == best
+        return self.by_query(self.table.predict(self.pages, np.where(unseen, favoured, 0.0)))
+
+    def errors(self):
+        """See :meth:`ClickTable.errors`; the last is that of clicks in the log."""
+        return self.table.errors(self.pages, self.mass, self.gains)
+
+    def moved(self):
+        """Clicks that the method did not predict where documents are higher than they usually are,
+        minus those where they are lower."""
+        log, n = self.log, len(self.log.pair_query)
+        height, pair = np.log(np.maximum(self.table.slope, TINY))[log.slot], log.pair[log.row]
+        weighed = (np.bincount(pair, log.weight * values, n) for values in (height, 1.0))
+        away = height - np.divide(*(sums + TINY for sums in weighed))[pair]
+        unexpected = log.weight * away * (log.rate - self.clicks.logged)
+        return np.bincount(log.slot_query[log.slot], unexpected, len(log.query_pages))
+
+
+def _judge(log, parts, method, options):
+    """The estimate of one ranking, or of two, in numbers and words."""
+
+    def total(part_sums):
+        return sum(part_sums(part) for part in parts)
+
+    alone, dr = parts[0].alone, method == "dr"
+    logged = total(lambda part: part.logged)
+    per_page = log.per_page(logged)
+    n_queries = log.n_equal(total(lambda part: part.pages.by_query(part.due)))
+    covered, whole = (total(lambda part, n=n: part.clicks.support[n]) for n in (0, 1))
+    support = float((covered / np.maximum(whole, TINY)).min())
+    effective = float(max(part.clicks.effective for part in parts))
     counts = (per_page, effective, support)
-    doubt = doubt_of(pages, due, method, support, effective, n_queries)
-    if doubt := doubt or doubt_of_formula(table, gains, method):
+    doubt = doubt_of(log, parts, method, support, effective, n_queries)
+    if doubt := doubt or doubt_of_formula(log, parts, method):
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
-    by_query, (influence, prior, untold) = pages.by_query(mass * clicks), table.errors(pages, mass)
-    errors = (influence, prior + untold) if method == "dr" else ()
-    value, error = log.mean_per_page(by_query, *errors)
-    gained, p_value = value, p_value_of(value, error, n_queries)
-    if names[1] == "the log":
-        same = np.isclose(by_query, logged, rtol=1e-9, atol=0)  # but for rounding
-        more = log.mean_per_page(np.where(same, 0.0, by_query - logged), *errors)
-        gained, p_value = more[0], p_value_of(*more, n_queries)
+    curve, noise, own_noise, variance = (
+        sum(sums) for sums in zip(*(part.errors() for part in parts), strict=True)
+    )
+    influence, prior = (curve, variance) if dr else (0.0, 0.0)
+    new = options["queries"] == "new" or not dr
+
+    def measured(by_query, noise):
+        value = log.per_page(by_query)
+        residual = by_query - value * log.query_pages if new else noise
+        return value, log.error_per_page(residual + influence, prior)
+
+    by_query = total(lambda part: part.value)
+    (value, error), base = measured(by_query, noise), logged if alone else 0.0
+    same = np.isclose(by_query, base, rtol=1e-9, atol=0) & alone  # but for rounding
+    own = own_noise if alone else 0.0
+    gained, gained_error = measured(np.where(same, 0.0, by_query - base), noise - own)
+    # Documents that the log never showed: from the least to the greatest clicks.
+    low, high = (log.per_page(total(lambda part, b=b: part.end(b))) for b in (False, True))
+    gained_low, gained_high = gained + low - value, gained + high - value
+    agree = gained_low * gained_high > 0 or low == high
+    near = min(abs(gained_low), abs(gained_high)) if agree else 0.0
+    n = options["n_candidates"]
+    p_value = min(n * p_value_of(near, gained_error, n_queries), 1.0)
     wins = p_value < LEVEL
-    half = student.ppf(1 - LEVEL / 2, n_queries - 1) * error
-    if method == "dr":
+    half = student.ppf(1 - LEVEL / n / 2, n_queries - 1) * error
+    names = ("the ranking", "the log") if alone else options["names"]
+    if not agree:
+        doubt = (
+            f"{1 - support:.0%} of the clicks are at places of documents that the log never "
+            f"showed, so that {names[0]} gets from {gained_low / per_page:+.1%} to "
+            f"{gained_high / per_page:+.1%} of the clicks more than {names[1]}. Show these "
+            "documents on some pages"
+        )
+    elif dr:
         width = (
             f"the interval is as wide as ±{half / per_page:.0%} of the clicks. Log more sessions"
         )
         doubt = width if half > _WIDEST * per_page else ""
     else:
-        beyond = by_query - pages.by_query(mass * table.predict(pages))
-        test = log.mean_per_page(beyond, -influence, prior)
-        seen = abs(test[0]) > _ROUNDING * per_page
-        doubt = seen and doubt_of_method(*test, gained if wins else None, n_queries)
+        beyond = by_query - total(lambda part: part.by_query(part.table.predict(part.pages)))
+        off = log.per_page(beyond)
+        test_error = log.error_per_page(beyond - off * log.query_pages - curve, variance)
+        seen = abs(off) > _ROUNDING * per_page
+        claimed = gained if wins else None
+        doubt = seen and doubt_of_method(off, test_error, claimed, n_queries, method)
     if doubt:
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
-    interval = (float(value - half), float(value + half))
+    interval = (float(low - half), float(high + half))
     winner, other = names if gained > 0 else names[::-1]
     verdict = (
         f"{f'{winner} gets more than {other}' if wins else 'no difference seen'}: {value:.4g} per "
         f"page (95 % interval {interval[0]:.4g} to {interval[1]:.4g}), which is "
         f"{gained / per_page:+.1%} of the clicks in the log, if {_METHODS[method][1]}."
     )
+    if dr and low != high:
+        verdict += (
+            f" {1 - support:.0%} of the clicks are at places of documents that the log never "
+            "showed; the interval counts them from nothing to the best of their position."
+        )
     if not log.has_pages:
         verdict += " Counts without sessions cannot test whether the documents above matter."
     return PolicyEstimate(value, error, interval, p_value, *counts, verdict)
 
 
+class _Clicks(NamedTuple):
+    """P(click) by a method, and what it rests on."""
+
+    p: Floats  # of each row of the pages
+    logged: Floats  # of each row of the log
+    support: tuple[Floats, Floats]  # clicks at places that it can speak of, and all, by ranking
+    effective: float  # number of clicks
+
+
 def _clicks(pages, due, table, method, given):
-    """P(click) of each row of the pages, the support and the effective number of clicks."""
-    log, (reads, _) = pages.log, _METHODS[method]
-    wrong = [name for name, value in given.items() if value is not None and name != reads]
-    if wrong or (method == "direct" and given["model"] is None):
-        needs = " (a click model)" if method == "direct" else ""
-        raise ValueError(
-            f"method={method!r} reads {reads or 'the log only'}{needs}, and got {wrong or None}; "
-            "pass what it reads, and nothing else."
-        )
-    clicks, shown, slope = table.predict(pages), log.weight, table.slope
-    row_unit, unit = log.pair[log.row], pages.pair
+    """P(click) of each row of the pages, and what it rests on."""
+    log = pages.log
+    clicks, logged = table.predict(pages), log.rate
+    shown, slope, row_unit, unit = log.weight, table.slope, log.pair[log.row], pages.pair
     there = np.bincount(row_unit, minlength=len(log.pair_query))[unit] > 0
     if method == "direct":
-        clicks = _by_model(pages, given["model"])
+        clicks, logged = _by_model(pages, given["model"])
     elif method != "dr":
         if method == "pbm":
             values, _ = propensities(given["propensity"], log, default=_refuse_to_assume)
@@ -385,22 +500,21 @@ def _clicks(pages, due, table, method, given):
             exposure, slope = 1.0, np.ones(len(slope))
             (_, row_unit), (unit, there) = log.shown_cells, pages.cell()
         exposed, total = (np.bincount(row_unit, shown * factor) for factor in (exposure, log.rate))
-        unit = np.where(there, unit, row_unit[0])
+        unit, rate = np.where(there, unit, row_unit[0]), total / np.maximum(exposed, TINY)
         # Where the log has nothing, the formula of "dr" fills the gap.
-        clicks = np.where(
-            there, slope[pages.slot] * (total / np.maximum(exposed, TINY))[unit], clicks
-        )
+        clicks = np.where(there, slope[pages.slot] * rate[unit], clicks)
+        logged = exposure * rate[row_unit]
     exposed, carried = shown * slope[log.slot], np.bincount(unit, due * there * slope[pages.slot])
     # Clicks of equal weight that tell as much, (Σ w)² / Σ w² (Kish).
     carried = np.append(carried, np.zeros(max(row_unit.max() + 1 - len(carried), 0)))
     told = carried / np.maximum(np.bincount(row_unit, exposed, len(carried)), TINY)
     weight, n_clicks = told[row_unit] * shown / log.weight, log.rate * log.weight
     effective = (weight * n_clicks).sum() ** 2 / max((weight**2 * n_clicks).sum(), TINY)
-    return clicks, support_of(pages, due, there), float(effective)
+    return _Clicks(clicks, logged, support_of(pages, due, there), float(effective))
 
 
 def _by_model(pages, model):
-    """P(click) of each row by a click model, fitted to the log if it is not."""
+    """P(click) of rows of pages, and of the log, by a click model, fitted if it is not."""
     log = pages.log
     if hasattr(model, "fit"):
         try:
@@ -409,16 +523,21 @@ def _by_model(pages, model):
             roles = {name: values for name, values in log.roles.items() if values is not None}
             model = clone(model).fit(log.X, log.y, log.sample_weight, **roles)
     row = first_rows(log.pair, len(log.pair_query))[pages.pair]
-    roles = {"qid": log.rows["qid"][row], "session": pages.ranking}
-    roles["doc"] = None if log.rows["doc"] is None else log.rows["doc"][row]
-    roles["position"] = log.slot_position[pages.slot]
-    predicted = model.predict_click(safe_indexing(log.X, row), conditional=False, **roles)
-    predicted = np.asarray(predicted, dtype=float)
-    if not ((predicted >= 0) & (predicted <= 1)).all():  # also NaN
-        raise ValueError(
-            f"{type(model).__name__}.predict_click returned values that are no probabilities."
-        )
-    return predicted
+    places = (
+        (row, pages.ranking, log.slot_position[pages.slot]),
+        (log.row, log.rows.list_[log.row], log.slot_position[log.slot]),
+    )
+    found = []
+    for rows, session, position in places:
+        roles = {"qid": log.rows["qid"][rows], "session": session, "position": position}
+        roles["doc"] = None if log.rows["doc"] is None else log.rows["doc"][rows]
+        predicted = model.predict_click(safe_indexing(log.X, rows), conditional=False, **roles)
+        found.append(np.asarray(predicted, dtype=float))
+        if not ((found[-1] >= 0) & (found[-1] <= 1)).all():  # also NaN
+            raise ValueError(
+                f"{type(model).__name__}.predict_click returned values that are no probabilities."
+            )
+    return found
 
 
 def _refuse_to_assume():
@@ -495,40 +614,42 @@ LEAST_QUERIES = 10
 _LEAST_MOVED = 0.01
 #: Standard errors by which pages must differ less than by the formula to refute it.
 _LEAST_WRONG = 2.6
-#: With a larger error, that test would not see that the order of documents does not matter at all.
-_BLIND = 0.5
+#: Exponent of the position by which examination must differ between values of a column, and its
+#: standard errors (many columns are tried), before they must not be taken together.
+_LEAST_STEEPER, _LEAST_Z = 0.25, 4.0
 #: Half-width of an interval, relative to the clicks, beyond which it does not hold, because the
 #: errors of the curve are not small.
 _WIDEST = 0.25
-_UNSETTLED = (
-    "what a position changes did not converge, because the clicks hardly determine it. Log more "
-    "sessions, or more random pages"
-)
 
 
 def doubt_of(
-    pages: Pages, due: Floats, method: str, support: float, effective: float, n_queries: float
+    log: LoggedPages,
+    parts: list[_Part],
+    method: str,
+    support: float,
+    effective: float,
+    n_queries: float,
 ) -> str:
     """Why the log has too little of what the rankings show."""
-    if not pages.log.rate.any():
+    if not log.rate.any():
         return "the log has no click"
-    new_places = support_of(pages, due, pages.cell()[1]) < _LEAST_SUPPORT
-    if new_places and (moved := pages.log.moved()) < _LEAST_MOVED:
+    cells = np.sum([support_of(p.pages, p.due, p.pages.cell()[1]) for p in parts], axis=0)
+    shares = [part.log.weight.sum() / log.weight.sum() for part in parts]
+    moved = sum(share * part.log.moved() for share, part in zip(shares, parts, strict=True))
+    if (cells[0] < _LEAST_SUPPORT * cells[1]).any() and moved < _LEAST_MOVED:
         return (
             f"documents stand at their usual position in {1 - moved:.1%} of the impressions, so "
             "that the log cannot test what another position changes, whatever propensities or "
             "models say. Log some pages with random swaps"
         )
-    if support < _LEAST_SUPPORT:
-        less = ", or use method='dr', which needs documents at any position"
+    if support < _LEAST_SUPPORT and method != "dr":  # which counts the rest from none to best
         return (
             f"the log can speak of {support:.0%} of what the ranking shows, or changes, of "
-            f"{_LEAST_SUPPORT:.0%} that are needed. Log more random pages"
-            f"{less if method == 'item-position' else ''}"
+            f"{_LEAST_SUPPORT:.0%} that are needed. Log more random pages, or use method='dr'"
         )
     for number, least, what in [
         (effective, _LEAST_CLICKS, "clicks"),
-        (n_queries, LEAST_QUERIES, "queries"),
+        (n_queries, LEAST_QUERIES, "queries" if log.cluster is None else "clusters of queries"),
     ]:
         if number < least:
             return (
@@ -538,32 +659,70 @@ def doubt_of(
     return ""
 
 
-def doubt_of_formula(table: ClickTable, gains: Floats, method: str) -> str:
-    """Why the formula cannot be believed, if whole pages get other clicks than it predicts."""
-    unsettled = "" if table.converged else _UNSETTLED
-    if method not in ("dr", "pbm"):
-        return unsettled
-    excess, error = table.excess(gains)
-    if _BLIND < error < np.inf:  # infinite for counts without pages
+def doubt_of_formula(log: LoggedPages, parts: list[_Part], method: str) -> str:
+    """Why the method cannot be believed, if the log itself contradicts it."""
+    if not all(part.table.converged for part in parts):
         return (
-            "the log is too small to test the formula on whole pages. Log more sessions, or more "
-            "random pages"
+            "what a position changes did not converge, because the clicks hardly determine it. "
+            "Log more sessions, or more random pages"
         )
-    if excess > -_LEAST_WRONG * error:  # a ranking that is worth more than predicted does no harm
-        return unsettled
-    return (
-        "the log contradicts the formula: between the pages of a query clicks differ by "
-        f"{max(1 + excess, 0):.0%} of what it predicts, as when users leave after one click. Use "
-        "method='item-position', or an experiment (plan_experiment, Interleaver)"
-    )
+    if method in ("pbm", "direct"):
+        moved = sum(part.moved() for part in parts)
+        error = log.error_per_page(moved) * log.query_pages.sum()
+        if abs(moved.sum()) > _LEAST_WRONG * error:
+            way = "more" if moved.sum() > 0 else "fewer"
+            return (
+                f"the log contradicts method={method!r}: documents that stand higher than usual "
+                f"get {way} clicks than it predicts (p = {p_value_of(moved.sum(), error, 1e9):.2g}"
+                "). Use method='dr'"
+            )
+    if method in ("dr", "pbm"):
+        for part in parts:
+            excess, error = part.table.excess(part.gains)
+            # A ranking that is worth more than predicted does no harm.
+            if excess <= -_LEAST_WRONG * error:
+                return (
+                    "the log contradicts the formula: between the pages of a query clicks differ "
+                    f"by {max(1 + excess, 0):.0%} of what it predicts. Use method="
+                    "'item-position', or an experiment (plan_experiment, Interleaver)"
+                )
+    return "" if log.context is not None else doubt_of_contexts(log, parts[0].table)
 
 
-def doubt_of_method(beyond: float, error: float, claimed: float | None, n_queries: float) -> str:
-    """Why the test of a method against "dr" forbids to believe it; ``claimed`` if it would win."""
+def doubt_of_contexts(log: LoggedPages, table: ClickTable) -> str:
+    """Why pages of different columns of the log must not be taken together.
+
+    With clicks y and their predictions p, the sum of (y - p) times the log of the position, for
+    the pages of one value of a column, is 0 if their users read as deep as all.
+    """
+    depth = np.log(log.slot_position)[log.slot]
+    p = log.weight * table.predict_logged()
+    clicks, query = log.weight * log.rate, log.slot_query[log.slot]
+    for name, codes in log.page_columns():
+        for code in range(codes.max() + 1):
+            inside = codes == code
+            away = np.where(inside, depth - depth[inside] @ p[inside] / p[inside].sum(), 0.0)
+            level = clicks[inside].sum() / p[inside].sum()
+            steeper = away @ (clicks - level * p) / (level * p @ away**2)
+            by_query = np.bincount(query, away * (clicks - level * p))
+            z = by_query.sum() / max(np.linalg.norm(by_query), TINY)
+            if abs(steeper) > _LEAST_STEEPER and abs(z) > _LEAST_Z:
+                return (
+                    f"users read to another depth where the column {name!r} has another value "
+                    f"(examination differs by position to the power of {steeper:+.2f}). Pass "
+                    f"context={name!r}"
+                )
+    return ""
+
+
+def doubt_of_method(
+    beyond: float, error: float, claimed: float | None, n_queries: float, method: str
+) -> str:
+    """Why two methods forbid to believe one; ``claimed`` if it would win."""
     if (p_value := p_value_of(beyond, error, n_queries)) < LEVEL:
         return (
-            f"the log contradicts what the method assumes (p = {p_value:.2g}): its estimate "
-            f"is {beyond:+.4g} per page off that of method='dr'. Use method='dr'"
+            f"method={method!r} and method='dr' disagree by {beyond:+.4g} per page (p = "
+            f"{p_value:.2g}), and the clicks of the log contradict neither. Log more random pages"
         )
     if claimed is not None and p_value_of(claimed, error, n_queries) >= LEVEL:
         return (
@@ -578,8 +737,7 @@ def p_value_of(value: float, error: float, n_queries: float) -> float:
     return float(2 * student.sf(abs(value) / error, n_queries - 1)) if error else float(value == 0)
 
 
-def support_of(pages: Pages, due: Floats, there: Bools) -> float:
-    """Share of the places, by their clicks, where the log is; of two rankings, the less."""
+def support_of(pages: Pages, due: Floats, there: Bools) -> tuple[Floats, Floats]:
+    """Clicks at the places where the log is, and at all, of each ranking."""
     clicks = due * pages.log.mean_by_position(pages.log.rate)[pages.slot]
-    covered, whole = (np.bincount(pages.ranking, sums) for sums in (clicks * there, clicks))
-    return float((covered / np.maximum(whole, TINY)).min())
+    return tuple(np.bincount(pages.ranking, sums) for sums in (clicks * there, clicks))
