@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import block_diag
 from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
@@ -18,7 +20,7 @@ from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, T
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
 from .._log._roles import column_names, is_frame, is_role, read_column, read_role
 from .._log._segments import TINY, as_array, encode, mix, pair_codes
-from .._models._solve import GroupedLogit, maximise, solve_scaled
+from .._models._solve import GroupedLogit, gram, maximise, solve_scaled
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
@@ -291,9 +293,10 @@ class Pages:
 #: Rounds of the curve and of what it takes for given. They have converged where the squared move
 #: of the curve in standard errors, and so that of any value, is as small as this.
 _ROUNDS, _MOVE = 100, 1e-3
-#: Widths of the walk of log b off its line where the position is e times as deep; the likeliest is
-#: taken. Variances of the line's slope, and of a place alone, and of what is free.
-_BENDS, _TILT, _NEAR, _ANY = (0.03, 0.1, 0.3, 1.0), 4.0, 1e-3, 1e4
+#: Widths of κ, and of the walk of log b off its line where the position is e times as deep; the
+#: likeliest are taken. Variances of the line's slope, of a place alone, and of what is free.
+_TRUSTS, _BENDS = (0.03, 0.3, 1.0), (0.03, 0.1, 0.3, 1.0)
+_TILT, _NEAR, _ANY = 4.0, 1e-3, 1e4
 _DIFFERENCE = 1e-4  # of numeric derivatives
 _ROUNDING = 1e-12  # of squared predictions
 _LEAST = 1e-3  # slope of a position at the start, relative deviation, or probability
@@ -305,19 +308,21 @@ _SHARES = (1e-2, 10.0)  # variance of qualities relative to their squared mean
 class _Curve(NamedTuple):
     """Examination, and click rates as on pages that nobody leaves sooner than usual."""
 
-    slope: Floats  # by place
+    logs: Floats  # log b by place, and κ
     rate: Floats  # by cell
 
 
 class ClickTable:
     r"""P(click) of a document at the position j is
 
-    .. math:: (b_j θ + δ) f / f_j
+    .. math:: (b_j d_j^{κ x} θ + δ) f / f_j
 
-    with its quality θ, the chance f that no click above ended the visit (:class:`Leaving`), whose
+    with its quality θ, the depth d of the position and x, the log of the quality as its clicks
+    tell it with a prior; the chance f that no click above ended the visit (:class:`Leaving`), whose
     mean at the position is :math:`f_j`, and a deviation δ of this document here, of variance
-    :math:`c_j^2 τ^2` with the click rate c of the position, relative to the best. f = 1 and τ = 0
-    is a position-based user; a large τ lets each document have click rates of its own at each
+    :math:`c_j^2 τ^2` with the click rate c of the position, relative to the best. f = 1
+    and κ = τ = 0 is a position-based user, κ > 0 one who trusts positions: at the top even bad
+    documents are clicked, so that clicks fall more slowly for good ones; a large τ lets each document have click rates of its own at each
     position.
 
     b is told by the moves of documents alone: by the positions at which the clicks of a document
@@ -351,7 +356,8 @@ class ClickTable:
         depth = np.bincount(self._slot_place, log.slot_pages * position)
         depth = np.log(depth / np.bincount(self._slot_place, log.slot_pages))
         self._depth = depth - depth[0]
-        self._curve = _Curve(rates, self._clicks / self._exposed)
+        self._curve = _Curve(np.append(np.log(rates), 0.0), self._clicks / self._exposed)
+        self._rich = np.zeros(len(usual))
         self._own, self._times = 0.0, 1.0  # τ², and how many times each click counts
         self.converged = self._fit()
         #: By place: the best P(click) of a document.
@@ -362,7 +368,11 @@ class ClickTable:
     @property
     def slope(self) -> Floats:
         """Click probability that the place of each slot gives, up to one factor."""
-        return self._curve.slope[self._slot_place]
+        return np.exp(self._curve.logs[self._slot_place])
+
+    def _slope(self, curve, pair, place):
+        """P(click) of pairs at places, relative to their quality."""
+        return np.exp(curve.logs[place] + curve.logs[-1] * self._depth[place] * self._rich[pair])
 
     def predict(
         self,
@@ -378,7 +388,7 @@ class ClickTable:
         """
         curve, place = curve or self._curve, self._slot_place[pages.slot]
         quality, (cell, there) = self._quality(curve), pages.cell()
-        formula = curve.slope[place] * quality[pages.pair]
+        formula = self._slope(curve, pages.pair, place) * quality[pages.pair]
         p = np.where(there, self._of_cells(curve, quality)[cell], formula)
         if unseen is not None:
             p = np.where(self.never_shown[pages.pair], unseen * self._best[place], p)
@@ -388,16 +398,16 @@ class ClickTable:
         """P(no click above ended the visit) at rows of pages, relative to the mean of the log."""
         if self._leaving is None:
             return np.ones(len(pages.slot))
-        relevance = self._leaving.relevance[pages.pair]
+        qualities = [table[pages.pair] for table in self._leaving[1:3]]
         if unseen is not None:
-            most = unseen * self._leaving.relevance.max()
-            relevance = np.where(self.never_shown[pages.pair], most, relevance)
+            never = self.never_shown[pages.pair]
+            qualities = [np.where(never, unseen, values) for values in qualities]
         place = self._slot_place[pages.slot]
         page = pages.ranking * len(self._log.query_pages) + self._log.slot_query[pages.slot]
         chance, mean = self._leaving.chance, self._mean_stay
         if leaves is not None:
             chance, (_, mean, _) = leaves, self._exposure(leaves)
-        return self._leaving.stay(relevance, place, page, chance) / mean[place]
+        return self._leaving.stay(*qualities, place, page, chance) / mean[place]
 
     def _exposure(self, leaves):
         """Impressions of each cell times their chance to be reached, relative to the mean of
@@ -409,8 +419,8 @@ class ClickTable:
         page, pair = log.rows.list_[log.row], log.pair[log.row]
         order = np.lexsort((log.slot, page))
         stay = np.empty(len(order))
-        relevance = self._leaving.relevance[pair[order]]
-        stay[order] = self._leaving.stay(relevance, place[order], page[order], leaves)
+        qualities = (table[pair[order]] for table in self._leaving[1:3])
+        stay[order] = self._leaving.stay(*qualities, place[order], page[order], leaves)
         mean = np.bincount(place, log.weight * stay) / np.bincount(place, log.weight)
         stay /= mean[place]
         return np.bincount(self._cell, log.weight * stay), mean, stay
@@ -418,7 +428,7 @@ class ClickTable:
     def predict_logged(self) -> Floats:
         """P(click) of each row of the log by the formula alone, without deviations."""
         quality = self._quality(self._curve, share=1.0)
-        p = self._curve.slope[self._place] * quality[self._pair]
+        p = self._slope(self._curve, self._pair, self._place) * quality[self._pair]
         return p[self._cell] * self._row_stay
 
     def errors(
@@ -431,12 +441,10 @@ class ClickTable:
         prior and by deviations that no clicks determine.
         """
         curve, total = self._curve, mass @ self.predict(pages)
-        slopes = np.empty(len(curve.slope))
-        for place in range(len(slopes)):
-            slope = curve.slope.copy()
-            slope[place] *= 1 + _DIFFERENCE
-            moved = mass @ self.predict(pages, curve=curve._replace(slope=slope))
-            slopes[place] = (moved - total) / _DIFFERENCE
+        slopes = np.empty(len(curve.logs))
+        for number, step in enumerate(_DIFFERENCE * np.eye(len(slopes))):
+            moved = mass @ self.predict(pages, curve=curve._replace(logs=curve.logs + step))
+            slopes[number] = (moved - total) / _DIFFERENCE
         effect = solve_scaled(self._information, slopes)
         scores = self._scores() @ effect
         by_query = np.bincount(self._log.pair_query, scores, len(self._log.query_pages))
@@ -456,13 +464,15 @@ class ClickTable:
         # What a click changes: the quality of its document, and the deviation of its cell.
         stay = mass * self._stay(pages)
         precision, _ = self._told(curve)
-        by_pair = np.bincount(pages.pair, stay * (1 - share) * curve.slope[place], len(precision))
-        weight = self._weight * curve.slope[self._place]
+        slope = self._slope(curve, pages.pair, place)
+        by_pair = np.bincount(pages.pair, stay * (1 - share) * slope, len(precision))
+        slope = self._slope(curve, self._pair, self._place)
+        weight = self._weight * slope
         spread = self._prior[1]
         moves = weight / (precision + _UNKNOWN / spread)[self._pair] * by_pair[self._pair]
         moves += np.bincount(cell[there], (stay * share)[there], len(moves))
         # Its own part of the prediction that it is compared with.
-        own = weight * curve.slope[self._place] / (precision + 1 / spread)[self._pair]
+        own = weight * slope / (precision + 1 / spread)[self._pair]
         own = self._own_share + (1 - self._own_share) * own
         chance = curve.rate - self._of_cells(curve, self._quality(curve, share=1.0))
         chance /= np.sqrt(np.maximum(1 - own, _LEAST))
@@ -512,15 +522,31 @@ class ClickTable:
                 clicks, offset=np.log(np.maximum(self._worth * self._exposed, TINY)[clicks.rows])
             )
             if widths is None:
-                self._climb(self._prior_precision(_BENDS[-1]))
-                widths = max(_BENDS, key=self._evidence)
-            move, converged = self._climb(self._prior_precision(widths))
+                self._climb(self._prior_precision(_TRUSTS[-1], _BENDS[-1]))
+                widths = max(product(_TRUSTS, _BENDS), key=self._evidence)
+            move, converged = self._climb(self._prior_precision(*widths))
             if converged and move @ self._information @ move < _MOVE:
                 return True
             self._set_prior()
+            self._set_leaving()
             self._noise = (self._noise + self._chance()) / 2  # else it may go to and fro
             self._own = self._deviation()
         return False
+
+    def _set_leaving(self):
+        """Let documents end visits as their moves tell their relevance, not where they stand."""
+        if self._leaving is None:
+            return
+        precision, told = self._told(self._curve)
+        slope = np.exp(self._curve.logs[:-1])
+        quality = np.where(self.never_shown, self._prior[0], told / np.maximum(precision, TINY))
+        relevance = np.clip(slope[0] * quality, 0, 1)
+        square = np.maximum(relevance**2 - slope[0] ** 2 / np.maximum(precision, TINY), 0)
+        look = np.minimum(slope / (slope[0] * self._mean_stay * self._leaving.kept), 1)
+        self._leaving = self._leaving._replace(relevance=relevance, square=square, look=look)
+        exposure = self._exposure(self._leaving.chance)
+        self._exposed, self._mean_stay, self._row_stay = exposure
+        self._curve = self._curve._replace(rate=self._clicks / self._exposed)
 
     @property
     def _worth(self):
@@ -529,47 +555,60 @@ class ClickTable:
 
     def _climb(self, precision):
         """Set the curve to the likeliest with this prior; how far it moved."""
-        moves, start = self._moves, np.log(self._curve.slope)
-        place = self._place[moves.rows]
+        moves, design, start = self._moves, self._design(), self._curve.logs
 
-        def objective(log_slope):
-            log_shares = moves.log_shares(log_slope[place])
-            shares, pull = np.exp(log_shares), precision @ log_slope
-            surplus = np.bincount(place, moves.clicks - moves.expected(shares), len(start))
-            known = moves.information(shares, place, len(start)).dense()
-            value = moves.clicks @ log_shares - log_slope @ pull / 2
-            return value, surplus - pull, known + precision
+        def objective(logs):
+            log_shares = moves.log_shares(design @ logs)
+            expected, pull = moves.expected(np.exp(log_shares)), precision @ logs
+            offsets = np.append(moves.starts, len(expected))
+            rows = np.arange(len(expected))
+            means = csr_array((np.exp(log_shares), rows, offsets)) @ design
+            known = gram(design, expected) - gram(means, moves.total)
+            value = moves.clicks @ log_shares - logs @ pull / 2
+            return value, design.T @ (moves.clicks - expected) - pull, known + precision
 
-        found = maximise(objective, start, longest=2.0)
+        found = maximise(objective, start, tol=_MOVE**2, longest=2.0)
         self._precision, self._information = precision, objective(found.at)[2]
-        self._curve = self._curve._replace(slope=np.exp(found.at))
+        self._curve = self._curve._replace(logs=found.at)
         return found.at - start, found.converged
 
-    def _evidence(self, bend):
-        """Log-likelihood of the width of the prior, by Laplace's approximation of the clicks'."""
-        clicks, at = self._information - self._precision, np.log(self._curve.slope)
-        slope, prior = self._information @ at, self._prior_precision(bend)
+    def _design(self):
+        """What the log P(click) of each row of the moves takes of the curve."""
+        place, pair = self._place[self._moves.rows], self._pair[self._moves.rows]
+        row, n = np.arange(len(place)), len(self._depth)
+        values = np.append(np.ones(len(place)), self._depth[place] * self._rich[pair])
+        columns = np.append(place, np.full(len(place), n))
+        return csr_array((values, (np.tile(row, 2), columns)), (len(place), n + 1))
+
+    def _evidence(self, widths):
+        """Log-likelihood of the widths of the prior, by Laplace's approximation of the clicks'."""
+        clicks, prior = self._information - self._precision, self._prior_precision(*widths)
+        slope = self._information @ self._curve.logs
         before, after = (np.linalg.slogdet(matrix)[1] for matrix in (prior, prior + clicks))
         return slope @ solve_scaled(prior + clicks, slope) + before - after
 
-    def _prior_precision(self, bend):
-        """Precision of log b: a straight line on the log of the position, and a random walk."""
+    def _prior_precision(self, trust, bend):
+        """Precision of log b, a straight line on the log of the position with a random walk, and
+        of κ."""
         n = len(self._depth)
         walk = np.minimum.outer(self._depth, self._depth) + _NEAR * np.eye(n)
         line = _ANY + _TILT * np.outer(self._depth, self._depth)
-        return np.linalg.inv(line + bend**2 * walk)
+        return block_diag(np.linalg.inv(line + bend**2 * walk), trust**-2)
 
     def _scores(self):
-        """Slopes of the log-likelihood of each pair in log b of each place."""
-        moves = self._moves
-        place, pair = self._place[moves.rows], self._pair[moves.rows]
-        shares = np.exp(moves.log_shares(np.log(self._curve.slope)[place]))
-        surplus = moves.clicks - moves.expected(shares)
-        return csr_array((surplus, (pair, place)), (len(self._usual), len(self._depth)))
+        """Slopes of the log-likelihood of each pair in the curve."""
+        moves, design = self._moves, self._design()
+        surplus = moves.clicks - moves.expected(
+            np.exp(moves.log_shares(design @ self._curve.logs))
+        )
+        pair = self._pair[moves.rows]
+        by_pair = csr_array((surplus, (pair, np.arange(len(pair)))), (len(self._usual), len(pair)))
+        return by_pair @ design
 
     def _set_prior(self):
         """Mean and variance of the quality of each pair, by where it usually stands."""
-        exposed = self._by_pair(self._exposed * self._curve.slope[self._place])
+        slope = self._slope(self._curve, self._pair, self._place)
+        exposed = self._by_pair(self._exposed * slope)
         clicks, n = self._by_pair(self._clicks), len(self._depth)
         by_usual = (np.bincount(self._usual, count, n) for count in (clicks, exposed))
         mean = np.maximum(np.divide(*(sums + TINY for sums in by_usual)), _LEAST)[self._usual]
@@ -578,20 +617,24 @@ class ClickTable:
         noise = 1 / (exposed[known] * mean[known])  # as of Poisson's clicks
         weight = 1 / (1 + noise) ** 2
         share = weight @ (beyond - noise) / weight.sum()
-        self._prior = mean, np.clip(share, *_SHARES) * mean**2
+        share = np.clip(share, *_SHARES)
+        self._prior = mean, share * mean**2
+        # Log quality given the number of clicks, relative to that of the mean click.
+        rich = np.log((1 / share + clicks) / (1 / (share * mean) + exposed))
+        self._rich = rich - clicks @ rich / max(clicks.sum(), TINY)
 
     def _by_pair(self, values):
         return np.bincount(self._pair, values, minlength=len(self._log.pair_query))
 
     def _told(self, curve):
         """Precision of each pair by its clicks, and times its quality."""
-        slope = curve.slope[self._place]
+        slope = self._slope(curve, self._pair, self._place)
         told = self._by_pair(self._weight * slope * curve.rate)
         return self._by_pair(self._weight * slope**2), told
 
     def _chance(self):
         """Variance of a click in each cell, by the prior; by its own clicks, weights would err."""
-        slope, (mean, spread) = self._curve.slope[self._place], self._prior
+        (mean, spread), slope = self._prior, self._slope(self._curve, self._pair, self._place)
         mean = np.clip(slope * mean[self._pair], _LEAST, 1 - _LEAST)
         varies = slope**2 * spread[self._pair]
         return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
@@ -602,7 +645,7 @@ class ClickTable:
         Counts without pages may be of repeated clicks: what is more at few impressions than at
         many is then chance, and not τ². So it is estimated how many times a click counts.
         """
-        pair, slope = self._pair, self._curve.slope[self._place]
+        pair, slope = self._pair, self._slope(self._curve, self._pair, self._place)
         (mean, spread), (precision, told) = self._prior, self._told(self._curve)
         own, rate = self._weight * slope, self._curve.rate
         left = np.maximum(precision[pair] - own * slope, 0) + 1 / spread[pair]
@@ -632,5 +675,5 @@ class ClickTable:
 
     def _of_cells(self, curve, quality):
         """P(click) of each cell below average documents."""
-        p = curve.slope[self._place] * quality[self._pair]
+        p = self._slope(curve, self._pair, self._place) * quality[self._pair]
         return p + self._own_share * (curve.rate - p)

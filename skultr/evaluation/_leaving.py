@@ -35,14 +35,18 @@ class Leaving(NamedTuple):
     """P(leave after a click), and the relevance and looks that it depends on."""
 
     chance: Floats  # λ_0 and λ_1
-    relevance: Floats  # of each pair
+    relevance: Floats  # of each pair, P(click) on top of a page
+    square: Floats  # of the relevance, without the chance of the clicks that tell it
     look: Floats  # of each place
+    kept: Floats  # P(gone on to each place if no click ends the visit)
     influence: Floats  # of each query on the chance
 
-    def stay(self, relevance: Floats, place: Ints, page: Ints, chance: Floats) -> Floats:
+    def stay(
+        self, relevance: Floats, square: Floats, place: Ints, page: Ints, chance: Floats
+    ) -> Floats:
         """P(no click above ended the visit) at each row of pages whose rows are sorted."""
-        (low, high), r = chance, relevance
-        leaves = np.log1p(-np.minimum(self.look[place] * r * (low * (1 - r) + high * r), 0.999))
+        leave = self.look[place] * (chance[0] * (relevance - square) + chance[1] * square)
+        leaves = np.log1p(-np.minimum(leave, 0.999))
         before = np.cumsum(leaves) - leaves
         starts = np.flatnonzero(np.diff(page, prepend=-1))
         return np.exp(before - np.repeat(before[starts], np.diff(starts, append=len(page))))
@@ -61,7 +65,9 @@ def fit_leaving(log: LoggedPages, place: Ints) -> Leaving | None:
         tables = fit.tables
     if not fit.converged:
         return None
-    return Leaving(tables["leave"], tables["relevance"], tables["look"], pages.influence(tables))
+    r, on = tables["relevance"], tables["on"]
+    kept = np.append(1.0, np.cumprod(on[:-1]))
+    return Leaving(tables["leave"], r, r**2, tables["look"], kept, pages.influence(tables))
 
 
 class _Pages:
