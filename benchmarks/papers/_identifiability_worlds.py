@@ -8,7 +8,6 @@ import pandas as pd
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.svm import LinearSVC
 
-from skultr.datasets import load_result_lists
 from skultr.simulation import (
     ContextualPositionBasedUser,
     PlackettLucePolicy,
@@ -64,7 +63,7 @@ def _published_log(folder, n_components, n_impressions, seed):
             f"there is no folder {part}. --sets expects the folder of the published sets, "
             "dataset_fully_simulation, which holds K=1, K=2, K=3 and K=4."
         )
-    X = load_result_lists(part)
+    X = _pages(part)
     relevance = relevance_probability(X["relevance"], max_grade=MAX_GRADE)
     examination = PositionBasedUser().examination_at(N_POSITIONS)
     probability = relevance * examination[X["position"] - 1]
@@ -75,6 +74,22 @@ def _published_log(folder, n_components, n_impressions, seed):
         click_probability=probability,
     )
     return X.assign(session=0, impressions=n_impressions), clicks, truth
+
+
+def _pages(folder):
+    """Rows of pages in the layout of the ULTRA toolbox: each line of ``train.init_list`` is a
+    query and its documents by position, a negative number pads; each line of ``train.labels`` is
+    the query and their grades."""
+    rows = []
+    with (folder / "train.init_list").open() as pages, (folder / "train.labels").open() as labels:
+        for page, grades in zip(pages, labels, strict=True):
+            (query, *docs), (same, *relevance) = map(int, page.split()), map(int, grades.split())
+            if query != same or len(docs) != len(relevance):
+                raise ValueError(f"{folder}: the page of query {query} has other grades.")
+            listed = enumerate(zip(docs, relevance, strict=True), start=1)
+            rows += [(query, doc, place, grade) for place, (doc, grade) in listed if doc >= 0]
+    X = pd.DataFrame(rows, columns=["qid", "doc", "position", "relevance"])
+    return X.assign(doc_scope="global")
 
 
 # --------------------------------------------------------------------------------------
