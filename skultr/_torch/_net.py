@@ -49,7 +49,6 @@ from ._networks import (
     n_outputs_of,
     outputs_of_rows,
     own_stream,
-    packed,
     row_parts,
     scoring_network,
     stream,
@@ -151,8 +150,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         state = super().__getstate__()
         if "net_" in vars(self) and getattr(self, "_learns_more_by", None) == "network":
             state["_module"] = self.net_.module_  # what partial_fit continues
-        modules = {name: each for name, each in state.items() if isinstance(each, nn.Module)}
-        return state | packed(modules)
+        return state
 
     def _network(self, features, n_out=1, *, constant=True):
         """The scaling and an untrained scoring network for these training documents.
