@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._shared_text import with_shared_text
-from .._log._estimator import if_fitted
+from .._log._estimator import if_fitted, steps_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,12 +189,3 @@ def fitted_value(estimator: Any, name: str) -> Any:
     if not hasattr(model, name) and hasattr(model, "fit"):
         check_is_fitted(model)
     return if_fitted(model, name)
-
-
-def steps_of(estimator: Any) -> list[Any]:
-    """The estimators inside a search and its pipelines; the model itself is last."""
-    if hasattr(estimator, "best_estimator_"):
-        return steps_of(estimator.best_estimator_)
-    if hasattr(estimator, "steps"):
-        return [inner for _, step in estimator.steps for inner in steps_of(step)]
-    return [estimator]

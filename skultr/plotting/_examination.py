@@ -14,8 +14,9 @@ from scipy.special import ndtri
 from sklearn.isotonic import isotonic_regression
 
 from .._base._typing import ArrayLike
+from .._log._estimator import steps_of
 from ..identifiability._bias_features import factor_labels
-from ._axes import TRUTH, Display, factor_text, fitted_value, method_colors, shades, steps_of
+from ._axes import TRUTH, Display, factor_text, fitted_value, method_colors, shades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,7 +24,7 @@ from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Bools, Floats, Table
 from .._log._cells import loss_scale
 from .._log._estimator import NotPickled
-from .._torch._lists import list_log_softmax, log_exposure
+from .._torch._lists import ScaledLoss, list_log_softmax, log_exposure
 from .._torch._net import NeuralEstimator
 from .._torch._networks import n_outputs_of, scoring_network, stream
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
@@ -525,7 +525,7 @@ class SelectionModule(nn.Module):
         return relevance, batch.pad(self.selection(batch.features).reshape(-1)), self.log_scale
 
 
-class _TermLoss(nn.Module):
+class _TermLoss(ScaledLoss):
     """Base of losses that are sums of terms, which it adds up until the epoch is recorded.
 
     ``terms`` returns four sums: the three of the likelihood, and the second one for gamma = 0. On
@@ -536,8 +536,8 @@ class _TermLoss(nn.Module):
     """
 
     def __init__(self, scale: float, shown: Bools, gamma: float = 0.0, selects: bool = True):
-        super().__init__()
-        self.scale, self.gamma, self.selects = scale, gamma, selects
+        super().__init__(scale)
+        self.gamma, self.selects = gamma, selects
         self.register_buffer("shown", torch.from_numpy(shown))  # by row of the log
         self.sums, self.n_lists, self.epochs = 0.0, 0, []
 
