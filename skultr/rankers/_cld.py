@@ -107,11 +107,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     clip : float in (0, 1], default=None
         Lower bound: smaller propensities are replaced by it.
     hidden_layer_sizes : sequence of int, default=(64, 32)
-        Hidden layers of the relevance model; empty for a linear one.
-    selection_hidden_layer_sizes : sequence of int, default=()
-        Hidden layers of the selection model; by default it is linear. A network learns what was
-        shown in the training queries by heart, and less about relevance remains to be explained
-        by selection.
+        Hidden layers of the relevance model; empty for a linear one. The selection model is
+        linear: a network learns what was shown in the training queries by heart, and less about
+        relevance remains to be explained by selection.
     alpha : float, default=0.001
         Penalty on squared coefficients, relative to the mean log-likelihood of a row; used by
         Newton's method. Without a penalty the coefficients of the selection model diverge if the
@@ -139,7 +137,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     intercept_ : float
     selection_coef_ : ndarray of shape (n_features,)
         Coefficient of each (scaled) feature, then of each indicator of missing values, in
-        the selection model, if that is linear.
+        the selection model.
     selection_intercept_ : float
     gamma_ : float
         The correlation used; 0 if every candidate was shown, and for the pairwise loss with a
@@ -200,7 +198,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
     Notes
     -----
-    *Parameters.* There are more than 23 parameters, because two models, of relevance and of
+    *Parameters.* There are 25 parameters, because two models, of relevance and of
     selection, are trained on clicks that are debiased first.
 
     *Rows.* Each (query, document) is one row. It is shown if any session showed it with a positive
@@ -289,7 +287,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     gamma: float | Literal["estimate"] = 0.2
     scale: float | Literal["estimate"] = "estimate"
     variant: Literal["default", "preference", "published"] = "default"
-    selection_hidden_layer_sizes: Sequence[int] = ()
     alpha: float = 0.001
 
     labels_ = NotPickled("a label for each document of the log")
@@ -301,11 +298,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         "gamma": [Interval(Real, -1, 1, closed="neither"), StrOptions({"estimate"})],
         "scale": [Interval(Real, 0, None, closed="neither"), StrOptions({"estimate"})],
         "variant": [StrOptions({"default", "preference", "published"})],
-        "selection_hidden_layer_sizes": ["array-like"],
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
     _learns_from_never_shown = True
-    _sizes_of_layers = ("hidden_layer_sizes", "selection_hidden_layer_sizes")
 
     def predict_selection(self, X: Table) -> Floats:
         """P(shown) of each row, by the selection model.
@@ -364,13 +359,11 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self._keep_coefficients()
 
     def _is_newton(self):
-        linear = not len(self.hidden_layer_sizes) and not len(self.selection_hidden_layer_sizes)
-        return self.loss == "pointwise" and linear and self.module is None
+        linear = not len(self.hidden_layer_sizes) and self.module is None
+        return self.loss == "pointwise" and linear
 
     def _selection_model(self, scaling, known, rows):
-        model = scoring_network(
-            n_outputs_of(scaling, known), hidden_layer_sizes=self.selection_hidden_layer_sizes
-        )
+        model = scoring_network(n_outputs_of(scaling, known))
         share = np.clip(np.average(rows.shown, weights=rows.weight), 1e-3, 1 - 1e-3)
         nn.init.constant_(model[-1].bias, ndtri(share))
         return model.to(self.device)
@@ -487,9 +480,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             center, spread = self._units
             self.coef_, intercept = _coefficients(self.network_[1][-1])
             self.coef_, self.intercept_ = spread * self.coef_, center + spread * intercept
-        if not len(self.selection_hidden_layer_sizes):
-            layer = self.selection_network_[1][-1]
-            self.selection_coef_, self.selection_intercept_ = _coefficients(layer)
+        layer = self.selection_network_[1][-1]
+        self.selection_coef_, self.selection_intercept_ = _coefficients(layer)
 
 
 #: A scale below this share of the deviation of the labels is taken for 0.
