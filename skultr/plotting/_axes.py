@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
-    from matplotlib.legend import Legend
-    from matplotlib.lines import Line2D
 
 
 #: Colour of the truth and other given values; estimates have the colours below.
@@ -156,14 +154,6 @@ def write_cells(ax: Axes, im: AxesImage, text_of: Callable[[Any], str], **style:
             style |= {"ha": "center", "va": "center", "color": "white" if dark else "black"}
             texts[row, column] = ax.text(column, row, text_of(value), **style)
     return texts
-
-
-def draw_legend(ax: Axes, lines: Sequence[Line2D]) -> Legend:
-    """A legend with the labels of lines as they are: ``$`` and a first ``_`` mean nothing."""
-    legend = ax.legend(lines, [" "] * len(lines), frameon=False)
-    for text, line in zip(legend.get_texts(), lines, strict=True):
-        text.set(text=line.get_label(), parse_math=False)
-    return legend
 
 
 def palette(n: int) -> list[str]:
