@@ -198,7 +198,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
 
     Notes
     -----
-    *Parameters.* There are 25 parameters, because two models, of relevance and of
+    *Parameters.* There are more than 23 parameters, because two models, of relevance and of
     selection, are trained on clicks that are debiased first.
 
     *Rows.* Each (query, document) is one row. It is shown if any session showed it with a positive
