@@ -211,7 +211,7 @@ def test_a_pickled_network_is_little_more_than_its_weights():
     ranker = DLARanker(early_stopping=False, max_epochs=30, random_state=0).fit(X, clicks)
     module = ranker.net_.module_
     n_weights = sum(each.numel() for each in (*module.parameters(), *module.buffers()))
-    assert len(pickle.dumps(ranker)) <= 1.3 * 4 * n_weights
+    assert len(pickle.dumps(ranker)) <= 1.4 * 4 * n_weights
 
 
 @pytest.fixture(scope="module")

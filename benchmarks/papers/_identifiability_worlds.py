@@ -8,7 +8,6 @@ import pandas as pd
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.svm import LinearSVC
 
-from skultr.datasets import load_result_lists
 from skultr.simulation import (
     ContextualPositionBasedUser,
     PlackettLucePolicy,
@@ -46,15 +45,92 @@ def log_of_components(n_components, n_impressions, settings, seed):
     """
     if settings.sets is not None:
         return _published_log(Path(settings.sets), n_components, n_impressions, seed)
-    X, clicks, truth = make_disconnected_log(
-        n_components,
-        n_impressions=n_impressions,
-        max_grade=MAX_GRADE,
-        grade_weights=GRADE_WEIGHTS,
-        n_links=N_LINKS,
-        random_state=seed,
+    X, _, truth = make_disconnected_log(
+        n_components, n_impressions=n_impressions, max_grade=MAX_GRADE, random_state=seed
     )
-    return X.assign(session=0), clicks, truth
+    return _as_published(X, truth, n_impressions, seed)
+
+
+def _as_published(X, truth, n_impressions, seed):
+    """The same positions and components, with the grades and few links of the published sets."""
+    seeds = np.random.RandomState(seed).randint(2**31 - 1, size=4)
+    grades_rng, pages_rng, clicks_rng = np.random.default_rng(seeds).spawn(3)
+    n_documents, n_pages = len(truth.relevance), X["qid"].nunique()
+    weights = np.array(GRADE_WEIGHTS)
+    grade = grades_rng.choice(len(weights), size=n_documents, p=weights / weights.sum())
+    relevance = relevance_probability(grade, max_grade=MAX_GRADE)
+    sizes = np.array([len(part) for part in truth.components])
+    shares, needed = _share(n_documents, sizes), sizes - 1
+    links = needed + _share(N_LINKS - needed.sum(), sizes)
+    documents = np.split(pages_rng.permutation(n_documents), np.cumsum(shares)[:-1])
+    pages = np.empty((n_pages, sizes.sum()), dtype=np.int64)
+    for part, own, n_links in zip(truth.components, documents, links, strict=True):
+        pages[:, np.array(part) - 1] = own[
+            _linked_pages(len(own), n_links, n_pages, part, pages_rng)
+        ]
+    doc = pages.ravel()
+    probability = (relevance[pages] * truth.examination).ravel()
+    truth = SimpleNamespace(
+        relevance_probability=pd.Series(relevance).rename_axis("doc"),
+        examination=truth.examination,
+        click_probability=probability,
+    )
+    clicks = clicks_rng.binomial(n_impressions, probability) / n_impressions
+    return X.assign(doc=doc, relevance=grade[doc], session=0), clicks, truth
+
+
+def _share(n_documents, sizes):
+    """Numbers per component, in proportion to its positions (largest remainders)."""
+    exact = n_documents * sizes / max(sizes.sum(), 1)
+    shares = np.floor(exact).astype(np.int64)
+    missing = n_documents - shares.sum()
+    shares[np.argsort(shares - exact, kind="stable")[:missing]] += 1
+    return shares
+
+
+def _linked_pages(n_documents, n_links, n_queries, part, rng):
+    """Codes of documents on pages of one component, (n_queries, len(part)): ``n_links`` documents
+    are shown once at two positions, all others about equally often at one."""
+    shown_at = _choose_positions(n_links, n_documents - n_links, len(part), rng)
+    columns = [_column(shown, n_links, n_queries, rng) for shown in shown_at]
+    return _without_meetings(np.column_stack(columns), rng)
+
+
+def _choose_positions(n_links, n_others, width, rng):
+    """Documents of each position, a list of arrays: about equally many at each."""
+    shown_at: list[list[int]] = [[] for _ in range(width)]
+    path = rng.permutation(width)
+    for document in range(n_links + n_others):
+        if document < min(n_links, width - 1):
+            # The first links form a path through all positions, which connects them.
+            places = path[document : document + 2]
+        else:
+            # Those with the fewest documents, ties at random.
+            order = np.lexsort((rng.random(width), [*map(len, shown_at)]))
+            places = order[: 2 if document < n_links else 1]
+        for place in places:
+            shown_at[place].append(document)
+    return [np.array(documents) for documents in shown_at]
+
+
+def _column(shown, n_links, n_queries, rng):
+    """What is shown at one position, (n_queries,): the links once, the others in turn."""
+    links, others = shown[shown < n_links], shown[shown >= n_links]
+    rest = np.resize(rng.permutation(others), n_queries - len(links))
+    return rng.permutation(np.concatenate([links, rest]))
+
+
+def _without_meetings(pages, rng):
+    """The same columns in another order, so that no page shows a document twice."""
+    while True:
+        order = np.sort(pages, axis=1)
+        meeting = np.flatnonzero((order[:, 1:] == order[:, :-1]).any(axis=1))
+        if not len(meeting):
+            return pages
+        for row in meeting:
+            other = rng.integers(len(pages))
+            column = rng.integers(pages.shape[1])
+            pages[[row, other], column] = pages[[other, row], column]
 
 
 def _published_log(folder, n_components, n_impressions, seed):
@@ -64,7 +140,7 @@ def _published_log(folder, n_components, n_impressions, seed):
             f"there is no folder {part}. --sets expects the folder of the published sets, "
             "dataset_fully_simulation, which holds K=1, K=2, K=3 and K=4."
         )
-    X = load_result_lists(part)
+    X = _pages(part)
     relevance = relevance_probability(X["relevance"], max_grade=MAX_GRADE)
     examination = PositionBasedUser().examination_at(N_POSITIONS)
     probability = relevance * examination[X["position"] - 1]
@@ -75,6 +151,22 @@ def _published_log(folder, n_components, n_impressions, seed):
         click_probability=probability,
     )
     return X.assign(session=0, impressions=n_impressions), clicks, truth
+
+
+def _pages(folder):
+    """Rows of pages in the layout of the ULTRA toolbox: each line of ``train.init_list`` is a
+    query and its documents by position, a negative number pads; each line of ``train.labels`` is
+    the query and their grades."""
+    rows = []
+    with (folder / "train.init_list").open() as pages, (folder / "train.labels").open() as labels:
+        for page, grades in zip(pages, labels, strict=True):
+            (query, *docs), (same, *relevance) = map(int, page.split()), map(int, grades.split())
+            if query != same or len(docs) != len(relevance):
+                raise ValueError(f"{folder}: the page of query {query} has other grades.")
+            listed = enumerate(zip(docs, relevance, strict=True), start=1)
+            rows += [(query, doc, place, grade) for place, (doc, grade) in listed if doc >= 0]
+    X = pd.DataFrame(rows, columns=["qid", "doc", "position", "relevance"])
+    return X.assign(doc_scope="global")
 
 
 # --------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 from sklearn import get_config
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import validate_data
 
 from .._base._progress import working
@@ -118,6 +120,18 @@ def forget(estimator: Any, keep: Collection[str] = ()) -> None:
     for name in [*vars(estimator)]:
         if name not in keep and not name.startswith(_OF_SCIKIT_LEARN):
             delattr(estimator, name)
+
+
+def steps_of(model: Any) -> list[Any]:
+    """Steps of nested pipelines and searches, in order; the model itself is last."""
+    if isinstance(model, Pipeline):
+        steps = [step for _, step in model.steps if step is not None and step != "passthrough"]
+        return [part for step in steps for part in steps_of(step)]
+    if hasattr(model, "best_estimator_"):
+        return steps_of(model.best_estimator_)
+    if hasattr(model, "scoring") and hasattr(model, "estimator"):
+        raise NotFittedError(f"{type(model).__name__} has no best_estimator_: fit it, with refit.")
+    return [model]
 
 
 # What a log is read as --------------------------------------------------------------------
@@ -366,6 +380,25 @@ class FrameOutput:
             X = pd.DataFrame(X, columns=self.get_feature_names_out(), copy=False)
         frame = nw.from_native(X, eager_only=True)
         return frame.to_pandas() if kind == "pandas" else frame.to_polars()
+
+
+class LearnsFromClicks(ReadsLogs):
+    """Mixin of estimators that learn from clicks: rankers and propensities."""
+
+    #: True if what is learned, or predicted, depends on the role ``user``.
+    _reads_users = False
+    #: Name of the column of X that holds the clicks, if ``y`` names one; it is not a feature.
+    _click_column = None
+    #: Why missing values of features are an error, if they are.
+    _refuses_missing: str | None = None
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = not self._refuses_missing
+        return tags
 
 
 # What pickles leave out: parts of the training log, which no prediction reads -------

@@ -20,7 +20,7 @@ from .._log._cells import loss_scale
 from .._log._segments import TINY
 from .._models._solve import GroupedLogit, maximise
 from .._models._tabular import fit_factors
-from ._lists import CLICK_ONLY, LOSSES, ListLoss, list_log_softmax, log_exposure
+from ._lists import CLICK_ONLY, LOSSES, ListLoss, ScaledLoss, list_log_softmax, log_exposure
 from ._networks import ListScores, stream
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class ExaminationModule(ListScores):
         return super().forward(batch), batch.pad(logits.index_select(0, batch.bias))
 
 
-class DualLoss(nn.Module):
+class DualLoss(ScaledLoss):
     r"""The dual learning objective (Ai et al. 2018) in its listwise form.
 
     .. math::
@@ -161,8 +161,7 @@ class DualLoss(nn.Module):
     """
 
     def __init__(self, scale: float, max_weight: float | None = None) -> None:
-        super().__init__()
-        self.scale = scale
+        super().__init__(scale)
         self.max_weight = max_weight
 
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
@@ -184,7 +183,7 @@ class DualLoss(nn.Module):
         return weights if self.max_weight is None else weights.clamp(max=self.max_weight)
 
 
-class TowersLoss(nn.Module):
+class TowersLoss(ScaledLoss):
     r"""Cross-entropy of clicks under two towers, weighted by impressions.
 
     .. math::
@@ -193,8 +192,7 @@ class TowersLoss(nn.Module):
     """
 
     def __init__(self, scale: float, link: Literal["product", "additive"] = "product") -> None:
-        super().__init__()
-        self.scale = scale
+        super().__init__(scale)
         self.link = link
 
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:

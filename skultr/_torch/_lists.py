@@ -172,13 +172,20 @@ def _tensor(column):
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-class ListLoss(nn.Module):
-    """The mean loss per list of a batch, times a constant."""
+class ScaledLoss(nn.Module):
+    """A mean loss per list of a batch, times ``scale``, which is the same for the whole log."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+
+class ListLoss(ScaledLoss):
+    """The mean of a loss of scores."""
 
     def __init__(self, loss: Loss, scale: float) -> None:
-        super().__init__()
+        super().__init__(scale)
         self.loss = loss
-        self.scale = scale
 
     def forward(self, scores: torch.Tensor, batch: ListBatch) -> torch.Tensor:
         """Loss (a scalar) of scores of shape (n_lists, width)."""

@@ -49,7 +49,6 @@ from ._networks import (
     n_outputs_of,
     outputs_of_rows,
     own_stream,
-    packed,
     row_parts,
     scoring_network,
     stream,
@@ -120,7 +119,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     _earlier = None
 
     #: Parameters that hold the sizes of hidden layers.
-    _sizes_of_layers = ("hidden_layer_sizes",)
 
     _parameter_constraints = {
         "hidden_layer_sizes": ["array-like"],
@@ -151,8 +149,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         state = super().__getstate__()
         if "net_" in vars(self) and getattr(self, "_learns_more_by", None) == "network":
             state["_module"] = self.net_.module_  # what partial_fit continues
-        modules = {name: each for name, each in state.items() if isinstance(each, nn.Module)}
-        return state | packed(modules)
+        return state
 
     def _network(self, features, n_out=1, *, constant=True):
         """The scaling and an untrained scoring network for these training documents.
@@ -197,13 +194,12 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
     def _check_settings(self):
         """Raise on settings that the declared constraints cannot describe."""
-        for name in self._sizes_of_layers:
-            sizes = getattr(self, name)
-            if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
-                raise ValueError(
-                    f"{name} must hold whole numbers of units from 1, got {sizes!r}. An empty "
-                    "tuple gives a linear network."
-                )
+        sizes = self.hidden_layer_sizes
+        if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
+            raise ValueError(
+                f"hidden_layer_sizes must hold whole numbers of units from 1, got {sizes!r}. An "
+                "empty tuple gives a linear network."
+            )
         if isinstance(self.optimizer, type) and not issubclass(
             self.optimizer, torch.optim.Optimizer
         ):

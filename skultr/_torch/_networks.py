@@ -1,5 +1,5 @@
 """Modules: the scoring network, and the scaling of its input; its random numbers, its outputs for
-each row, and its pickles.
+each row.
 
 A matrix product picks its kernel by the shapes of the matrices, and kernels round differently: in
 one large matrix the last bits of a row depend on the number of rows, on its place among them, and
@@ -10,14 +10,12 @@ place alike.
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -354,47 +352,3 @@ def _side_by_side(module, width, used):
     n_out = [plan[2] for plan in plans]
     total = None if None in n_out else sum(n_out)
     return [side_by_side], total, total
-
-
-Modules = TypeVar("Modules", bound=dict[str, nn.Module])
-
-#: Types of numbers that NumPy has, too.
-_DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
-
-
-def packed(modules: Modules) -> Modules:
-    """Copies of modules that only a pickle can use: their tensors are unpickled as they were.
-
-    Torch pickles 500 bytes beside each tensor, and storage that other tensors share.
-    """
-    tensors = [
-        tensor
-        for module in modules.values()
-        for tensor in chain(module.parameters(), module.buffers())
-    ]
-    return copy.deepcopy(
-        modules, {id(each): _Packed(each) if _is_plain(each) else each for each in tensors}
-    )
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    kind = type(tensor) in (torch.Tensor, nn.Parameter) and tensor.layout == torch.strided
-    return kind and tensor.device.type == "cpu" and tensor.dtype in _DTYPES
-
-
-class _Packed:
-    """A tensor that is pickled as an array."""
-
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-    def __reduce__(self):
-        kind = "parameter" if isinstance(self.tensor, nn.Parameter) else "buffer"
-        return _unpacked, (self.tensor.detach().numpy(), kind, self.tensor.requires_grad)
-
-
-def _unpacked(values: NDArray[Any], kind: str, requires_grad: bool) -> torch.Tensor:
-    tensor = torch.tensor(values)  # a copy: kernels may depend on how memory is aligned
-    if kind == "parameter":
-        return nn.Parameter(tensor, requires_grad=requires_grad)
-    return tensor.requires_grad_(requires_grad)

@@ -15,6 +15,7 @@ from torch import nn
 from .._base._sklearn import Interval, StrOptions
 from .._log._cells import loss_scale
 from .._torch._joint import fit_towers
+from .._torch._lists import ScaledLoss
 from .._torch._net import NeuralEstimator
 from ._cascade import ChainMixin, count_chain, start_attraction
 from ._em import WEAK, EMClickModel
@@ -226,12 +227,8 @@ class ChainModule(nn.Module):
         return batch.pad(outputs[:, 0]), batch.pad(outputs[:, 1]), torch.sigmoid(self.continuation)
 
 
-class ChainLoss(nn.Module):
+class ChainLoss(ScaledLoss):
     """Minus the log likelihood of the clicks of lists, a sum over rows given the clicks above."""
-
-    def __init__(self, scale):
-        super().__init__()
-        self.scale = scale
 
     def forward(self, outputs, batch):
         """Loss of a batch, given the output of :class:`ChainModule`."""

@@ -5,11 +5,10 @@ pair: the role columns ``qid``, ``doc`` and ``relevance``, then the features. :f
 finds the files of a published set.
 :func:`skultr.simulation.simulate_clicks` turns such a frame into a click log, and
 :func:`read_ubi` returns the click log of a search engine, with a report of how it was read.
-:func:`load_result_lists` reads pages of documents that have no features.
 """
 
-from ._letor import letor_splits, load_letor, load_result_lists
+from ._letor import letor_splits, load_letor
 from ._make import make_ltr
 from ._ubi import UBIReport, read_ubi
 
-__all__ = ["UBIReport", "letor_splits", "load_letor", "load_result_lists", "make_ltr", "read_ubi"]
+__all__ = ["UBIReport", "letor_splits", "load_letor", "make_ltr", "read_ubi"]

@@ -18,7 +18,7 @@ from .._log._cells import bipartite_components, factor_components
 from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._bias_features import MAX_NAMED, factor_labels, name_some
-from ._bridges import MAX_EXACT, articulation_documents, n_clique_edges, weak_links
+from ._bridges import MAX_EXACT, articulation_documents, weak_links
 from ._overlap import ENOUGH, information_of_log
 from ._plans import merged_codes
 
@@ -57,8 +57,6 @@ class IdentifiabilityGraph:
         Number of documents that were shown.
     n_pairs : int
         Number of distinct (document, factor) pairs.
-    n_edges : int
-        Number of pairs of factors that share a document. Computed at first access.
     n_components : int
         Number of components.
     is_connected : bool
@@ -186,11 +184,6 @@ class IdentifiabilityGraph:
         first = np.unique(factor_component, return_index=True)[1]
         number = np.argsort(np.lexsort((first, -impressions)))
         self.labels, self.document_labels = number[factor_component], number[doc_component]
-
-    @cached_property
-    def n_edges(self) -> int:
-        """Number of pairs of factors that share a document; the graph itself is never built."""
-        return n_clique_edges(self.pairs.doc, self.pairs.factor, self.labels)
 
     @cached_property
     def components(self) -> pd.DataFrame:
@@ -364,9 +357,7 @@ class IdentifiabilityGraph:
             }
         )
 
-    def weak_links(
-        self, n_links: int | None = None, *, random_state: RandomState = 0
-    ) -> pd.DataFrame:
+    def weak_links(self, n_links: int | None = None) -> pd.DataFrame:
         r"""Links of bias factors with standard errors of log examination ratios, weakest first.
 
         If each document has its own relevance and each factor its own examination, no unbiased
@@ -385,8 +376,6 @@ class IdentifiabilityGraph:
         ----------
         n_links : int, default=None
             Number of links; by default all, one fewer than there are factors.
-        random_state : int, RandomState instance or None, default=0
-            For the random projections of large graphs.
 
         Returns
         -------
@@ -398,6 +387,11 @@ class IdentifiabilityGraph:
             ``n_factors``, the number of factors on the smaller side when links are added strongest
             first.
 
+        Raises
+        ------
+        ValueError
+            Clicks link more than 2000 factors to one component.
+
         Notes
         -----
         *Bound.* The Fisher information of c clicks in n impressions about the log click rate is
@@ -408,16 +402,6 @@ class IdentifiabilityGraph:
 
         *Unknown clicks.* Impressions are used instead, as if every impression were clicked: the
         true standard errors are larger.
-
-        *Large graphs.* The result is exact for components of up to 2000 factors. For larger
-        components, resistances come from 64 random projections [1]_, with errors of about 9 % in
-        the standard errors, and only between the most clicked factor of each document and its
-        others.
-
-        References
-        ----------
-        .. [1] D. A. Spielman, N. Srivastava, "Graph sparsification by effective resistances",
-           SIAM Journal on Computing 40 (2011).
 
         Examples
         --------
@@ -435,7 +419,7 @@ class IdentifiabilityGraph:
         """
         if n_links is not None and (not isinstance(n_links, Integral) or n_links < 0):
             raise ValueError(f"n_links must be a whole number from 0 or None, got {n_links!r}.")
-        a, b, variance, n_smaller = self._links(random_state)
+        a, b, variance, n_smaller = self._links()
         rows = slice(None, n_links)
         names, error = self._factor_names(), np.sqrt(variance[rows])
         with np.errstate(over="ignore"):
@@ -450,13 +434,12 @@ class IdentifiabilityGraph:
             }
         )
 
-    def _links(self, random_state=0):
+    def _links(self):
         pairs = self.pairs
         conductance = n = pairs.impressions
         if pairs.clicks is not None:
             conductance = pairs.clicks * n / (n - pairs.clicks + 1.0)
-        rng = check_random_state(random_state)
-        return weak_links(pairs.doc, pairs.factor, conductance, self.n_factors, rng)
+        return weak_links(pairs.doc, pairs.factor, conductance, self.n_factors)
 
     def summary(self, overlap: FeatureOverlap | None = None) -> str:
         """The verdict in plain words, and what to do.

@@ -11,7 +11,6 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
@@ -19,12 +18,11 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import validate_parameter_constraints, validate_params
 from .._base._typing import ArrayLike, Column, Floats, Predictor, Table
-from .._log._reader import pairs_of_codes, read
+from .._log._reader import features_of, pairs_of_codes, read
 from .._log._roles import (
     FIT_ROLES,
     is_frame,
     is_role,
-    read_features,
     role_columns,
     without_columns,
 )
@@ -516,7 +514,4 @@ def _dense_features(X):
         frame = nw.from_native(X, eager_only=True)
         text = [name for name, dtype in frame.schema.items() if isinstance(dtype, nw.String)]
         X = without_columns(frame, {name for name in text if not is_role(name)}).to_native()
-    features = read_features(X, "anything")
-    if sparse.issparse(features):
-        features = features.toarray()
-    return np.asarray(features, dtype=np.float32)
+    return features_of(X)

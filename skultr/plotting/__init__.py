@@ -9,14 +9,12 @@ from ._axes import method_colors
 from ._examination import ExaminationDisplay
 from ._identifiability import IdentifiabilityDisplay, RankDisplay
 from ._relevance import (
-    ComparisonDisplay,
     DebiasednessDisplay,
     EmbeddingDisplay,
     RelevanceDisplay,
 )
 
 __all__ = [
-    "ComparisonDisplay",
     "DebiasednessDisplay",
     "EmbeddingDisplay",
     "ExaminationDisplay",

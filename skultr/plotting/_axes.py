@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,15 +11,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._shared_text import with_shared_text
-from .._log._estimator import if_fitted
+from .._log._estimator import if_fitted, steps_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
-    from matplotlib.legend import Legend
-    from matplotlib.lines import Line2D
 
 
 #: Colour of the truth and other given values; estimates have the colours below.
@@ -158,14 +156,6 @@ def write_cells(ax: Axes, im: AxesImage, text_of: Callable[[Any], str], **style:
     return texts
 
 
-def draw_legend(ax: Axes, lines: Sequence[Line2D]) -> Legend:
-    """A legend with the labels of lines as they are: ``$`` and a first ``_`` mean nothing."""
-    legend = ax.legend(lines, [" "] * len(lines), frameon=False)
-    for text, line in zip(legend.get_texts(), lines, strict=True):
-        text.set(text=line.get_label(), parse_math=False)
-    return legend
-
-
 def palette(n: int) -> list[str]:
     """``n`` colours; they repeat if there are fewer colours."""
     return [_OF_METHODS[_PALETTE[i % len(_PALETTE)]] for i in range(n)]
@@ -189,12 +179,3 @@ def fitted_value(estimator: Any, name: str) -> Any:
     if not hasattr(model, name) and hasattr(model, "fit"):
         check_is_fitted(model)
     return if_fitted(model, name)
-
-
-def steps_of(estimator: Any) -> list[Any]:
-    """The estimators inside a search and its pipelines; the model itself is last."""
-    if hasattr(estimator, "best_estimator_"):
-        return steps_of(estimator.best_estimator_)
-    if hasattr(estimator, "steps"):
-        return [inner for _, step in estimator.steps for inner in steps_of(step)]
-    return [estimator]

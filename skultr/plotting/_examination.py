@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri
-from sklearn.isotonic import isotonic_regression
 
 from .._base._typing import ArrayLike
+from .._log._estimator import steps_of
 from ..identifiability._bias_features import factor_labels
-from ._axes import TRUTH, Display, factor_text, fitted_value, method_colors, shades, steps_of
+from ._axes import TRUTH, Display, factor_text, fitted_value, method_colors, shades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,7 @@ class ExaminationDisplay(Display):
 
     {attributes}
     lines_ : dict of str to matplotlib.lines.Line2D
-        The curve (or points) of each model, or of each user if users have their own curves.
+        The curve of each model, or of each user if users have their own curves.
     truth_line_ : matplotlib.lines.Line2D, matplotlib.collections.LineCollection or None
 
     See Also
@@ -195,12 +195,11 @@ class ExaminationDisplay(Display):
         """Draw the display.
 
         With up to 60 bias factors, curves relative to the first factor that all models have in
-        common (click models determine examination up to one factor only). With more, points: the
-        estimates, scaled to the truth, against the truth; or, without a truth, the estimates in
-        decreasing order.
+        common (click models determine examination up to one factor only). With more, each curve
+        and the truth in decreasing order.
 
-        Each user has a line, coloured by the mean position examined. Up to 20 users are named at
-        the ends of their lines and have intervals.
+        Each user has a line, coloured by the mean position examined. Up to 20 users are named and
+        have intervals.
 
         Parameters
         ----------
@@ -221,19 +220,13 @@ class ExaminationDisplay(Display):
         first, *_ = self.tables.values()
         if is_of_users(first):
             self._plot_users(first, quantile)
-            if self.truth is not None:
-                self.ax_.legend(frameon=False)
             return self
         curves = {name: table["examination"] for name, table in self.tables.items()}
         if max(map(len, curves.values())) <= _MAX_CURVE:
             self._plot_curves(curves, quantile)
-        elif self.truth is not None:
-            self._plot_against_truth(curves)
         else:
             self._plot_sorted(curves)
-        for handle in self.ax_.legend(frameon=False).legend_handles:
-            # The markers of a cloud are too small and pale to be recognised in a legend.
-            handle.set(alpha=1, markersize=6)
+        self.ax_.legend(frameon=False)
         return self
 
     # Few bias factors -----------------------------------------------------------------
@@ -319,7 +312,7 @@ class ExaminationDisplay(Display):
         for user, color in zip(depth.index, colors, strict=True):
             curve = curves.loc[user]
             error = _errors(table.loc[user] if few else curve.to_frame(), curve.index)
-            style |= {"color": color, "bars": False}
+            style |= {"color": color, "bars": False, "label": str(user) if few else f"_{user}"}
             top = max(top, self._draw_curve(user, place, curve, error, quantile, **style))
         if self.truth is not None:
             truth = _scaled_to(table, self.truth.reindex(curves.index))
@@ -327,47 +320,16 @@ class ExaminationDisplay(Display):
             top = max(top, truth.to_numpy()[~truth.isna()].max())
         # The table has one scale for all users, so that the curve of a user need not start at 1.
         self._label_factors(place, curves.columns.min(), top)
-        if few:
-            _name_curves(self.ax_, curves.loc[depth.index], self.lines_)
+        if few or self.truth is not None:
+            self.ax_.legend(frameon=False, title=curves.index.name if few else None)
 
     # Many bias factors ----------------------------------------------------------------
-    def _plot_against_truth(self, curves):
-        colors = method_colors(curves)
-        ends = low, high = self.truth[self.truth > 0].min(), self.truth.max()
-        for name, curve in curves.items():
-            known, estimate = self.truth.align(curve, join="inner")
-            usable = (known > 0) & (estimate > 0)
-            known, estimate = known[usable], estimate[usable]
-            shift = np.log(known) - np.log(estimate)
-            # The median, because some factors are off by orders of magnitude.
-            estimate = estimate * np.exp(shift.median())
-            correlation = np.corrcoef(np.log(known), np.log(estimate))[0, 1]
-            label = f"{name} (correlation of logs {correlation:.2f})"
-            # Rasterised and transparent: 50,000 points overlap, and a PDF stays small.
-            style = {
-                "color": colors[name],
-                "alpha": float(np.clip(300 / len(known), 0.08, 0.7)),
-                "markersize": float(np.clip(60 / np.sqrt(len(known)), 1.0, 5.0)),
-                "markeredgewidth": 0,
-                "rasterized": True,
-            }
-            (self.lines_[name],) = self.ax_.plot(known, estimate, "o", label=label, **style)
-            low, high = min(low, estimate.quantile(0.001)), max(high, estimate.quantile(0.999))
-        (self.truth_line_,) = self.ax_.plot(ends, ends, **_TRUTH_LINE)
-        self.ax_.set(
-            xscale="log",
-            yscale="log",
-            xlabel="true examination",
-            ylabel="estimated examination, scaled to the truth",
-            ylim=(low / 1.3, high * 1.3),
-        )
-
     def _plot_sorted(self, curves):
-        colors = method_colors(curves)
-        for name, curve in curves.items():
-            falling = np.sort(curve.to_numpy(dtype=float))[::-1] / curve.max()
-            rank = np.arange(1, len(falling) + 1)
-            (self.lines_[name],) = self.ax_.plot(rank, falling, color=colors[name], label=name)
+        for name, color in method_colors(curves).items():
+            falling = _falling(curves[name])
+            (self.lines_[name],) = self.ax_.plot(*falling, color=color, label=name)
+        if self.truth is not None:
+            (self.truth_line_,) = self.ax_.plot(*_falling(self.truth), **_TRUTH_LINE)
         self.ax_.set(
             xscale="log",
             xlabel="bias factors, most examined first",
@@ -446,6 +408,11 @@ def _common_factors(curves):
     return common.sort_values()
 
 
+def _falling(curve):
+    """Ranks, and the curve in decreasing order, relative to its largest value."""
+    return np.arange(1, len(curve) + 1), np.sort(curve.to_numpy(dtype=float))[::-1] / curve.max()
+
+
 def _places(factors):
     """Coordinate of each factor: its value if factors are numbers, else 0, 1, 2, ..."""
     numbers = pd.api.types.is_numeric_dtype(factors)
@@ -460,8 +427,6 @@ def _errors(table, factors):
 
 #: Up to this number of users, curves have names and intervals.
 _MAX_NAMED = 20
-#: Smallest distance between names, as a share of the height of the axes.
-_NAME_HEIGHT = 0.047
 
 
 def is_of_users(table: pd.DataFrame) -> bool:
@@ -529,23 +494,3 @@ def _draw_truth(ax, truth, few):
     )
     ax.add_collection(lines)
     return lines
-
-
-def _name_curves(ax, curves, lines):
-    """Write the names right of the ends of the curves, in their order and without overlap."""
-    ends = curves.ffill(axis=1).iloc[:, -1].sort_values(kind="stable")
-    top = ax.get_ylim()[1]
-    # The heights closest to the ends that keep names apart are an isotonic regression.
-    steps = np.arange(len(ends)) * _NAME_HEIGHT * top
-    bounds = {"y_min": 0.0, "y_max": max(top - steps[-1], 0.0)}
-    heights = isotonic_regression(ends.to_numpy() - steps, **bounds) + steps
-    last, width = curves.columns.max(), np.ptp(curves.columns.to_numpy())
-    near, far = last + 0.015 * width, last + 0.06 * width
-    style = {"va": "center", "fontsize": 9}
-    for (user, end), height in zip(ends.items(), heights, strict=True):
-        color = lines[user].get_color()
-        ax.plot([near, far], [end, height], color=color, linewidth=0.7, clip_on=False)
-        ax.text(far + 0.01 * width, height, str(user), color=color, **style)
-    above = heights[-1] + 1.2 * _NAME_HEIGHT * top
-    ax.text(far + 0.01 * width, above, curves.index.name, **style)
-    ax.set_xlim(right=last + 0.05 * width)

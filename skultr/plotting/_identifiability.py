@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -27,14 +26,10 @@ if TYPE_CHECKING:
 
 #: Up to this number of bias factors, they are drawn one by one.
 _MAX_NODES = 60
-#: Up to the first number of components each has a bar. Of more, the second number of components
-#: has bars, and the others are grouped by number of factors.
-_MAX_OWN, _N_TOP = 8, 5
-_SIZE_CLASSES = (1, 2, 10, 100, 1_000, np.inf)
+#: So many components at most, the largest, have a bar, or a line of the legend.
+_MAX_OWN = 8
 #: A link is weak if the 95 % interval of the examination ratio spans at least this factor.
 _WEAK = 2.0
-#: Radius of a factor and width of a letter, in units of the distance of neighbouring factors.
-_RADIUS, _LETTER = 0.31, 0.22
 
 
 @dataclass(eq=False, repr=False)
@@ -42,9 +37,9 @@ class IdentifiabilityDisplay(Display):
     """Components of the bias factors of a click log; relevance needs a single one.
 
     Create it with :meth:`from_log` or :meth:`from_graph`. Up to 60 bias factors are drawn one by
-    one, each component as a ring, with lines between factors that share documents. More are drawn
-    as bars: the largest components, and the others grouped by size, with their shares of the
-    impressions and of the factors.
+    one on a circle, each component in a colour, with lines between factors that share documents.
+    More are drawn as bars: the eight largest components and all others together, with their
+    shares of the impressions and of the factors.
 
     Parameters
     ----------
@@ -162,7 +157,7 @@ class IdentifiabilityDisplay(Display):
         if n_factors > _MAX_NODES:
             self._plot_bars(ax)
         else:
-            self._plot_rings(ax, _Layout(np.asarray(self.labels), self.names))
+            self._plot_circle(ax)
         inches = self.ax_.get_position().width * self.figure_.get_figwidth()
         if inches < 0.085 * len(verdict):  # break the title before it reaches the next axes
             verdict = verdict.replace(": ", ":\n")
@@ -170,30 +165,43 @@ class IdentifiabilityDisplay(Display):
         return self
 
     # One by one -----------------------------------------------------------------------
-    def _plot_rings(self, ax, layout):
-        self._open(ax, layout.figure_size, hidden=("left", "right", "bottom", "top"))
+    def _plot_circle(self, ax):
+        self._open(ax, (6.4, 5.4), hidden=("left", "right", "bottom", "top"))
+        labels, lengths = np.asarray(self.labels), [len(_short(name)) for name in self.names]
+        # By component, clockwise from the top, with an empty place behind each component.
+        order = np.argsort(labels, kind="stable")
+        angles = np.empty(len(order))
+        turn = (np.arange(len(order)) + labels[order]) / (len(order) + labels.max() + 1)
+        angles[order] = np.pi / 2 - 2 * np.pi * turn
+        places = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        reach = 1.2 + 0.05 * max(lengths)  # room for the names
         self.ax_.set(xticks=[], yticks=[])
-        # The limits are adjusted, so that axes, title and notes keep their place.
-        self.ax_.update_datalim(np.transpose([layout.xlim, layout.ylim]))
+        self.ax_.update_datalim([(-reach, -reach), (reach, reach)])
         self.ax_.margins(0)
         self.ax_.set_aspect("equal", adjustable="datalim")
+        colors = np.array(palette(len(self.components)))[labels]
         notes = []
-        colors = np.array(palette(len(self.components)))[np.asarray(self.labels)]
-        if self._draw_links(layout, colors):
+        if self._draw_links(places, colors):
             notes.append("lines: shared documents (the more, the wider)")
-        if self._draw_weak_links(layout):
+        if self._draw_weak_links(places, labels):
             notes.append("dashed: ratio of examinations known only to within this factor (95 %)")
-        self._draw_factors(layout, colors)
-        if len(self.components) > 1:
-            notes.append("%: share of impressions")
-            style = {"ha": "center", "va": "top", "color": "0.35"}
-            style["fontsize"] = layout.font_size(self.ax_)
-            shares = self.components["impressions_share"]
-            for place, share in zip(layout.captions, shares, strict=True):
-                self.ax_.text(*place, _percent(share), **style)
         self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
+        self.points_ = self.ax_.scatter(*places.T, s=90, c=colors, edgecolors="white", zorder=3)
+        for name, angle in zip(self.names, angles, strict=True):
+            left = np.cos(angle) < -1e-9
+            style = {"ha": "right" if left else "left", "rotation_mode": "anchor"}
+            style["rotation"] = np.degrees(angle) + 180 * left
+            if max(lengths) <= 3:
+                style = {"ha": "center"}
+            place = 1.11 * np.array([np.cos(angle), np.sin(angle)])
+            self.ax_.text(*place, _short(name), va="center", fontsize=8, zorder=4, **style)
+        if len(self.components) > 1:
+            for i, share in enumerate(self.components["impressions_share"][:_MAX_OWN]):
+                style = {"color": palette(i + 1)[i], "label": f"{_percent(share)} of impressions"}
+                self.ax_.scatter([], [], s=60, **style)
+            self.ax_.legend(frameon=False, fontsize=8, loc="upper right")
 
-    def _draw_links(self, layout, colors):
+    def _draw_links(self, places, colors):
         """Lines between factors that share documents; returns whether there are any."""
         from matplotlib.collections import LineCollection
 
@@ -201,65 +209,29 @@ class IdentifiabilityDisplay(Display):
             return False
         a, b = (self.links[name].to_numpy() for name in ("factor_a", "factor_b"))
         strength = np.sqrt(self.links["n_documents"].to_numpy(dtype=float))
-        width = (0.02 + 0.09 * strength / strength.max()) * layout.points_per_unit(self.ax_)
-        lines = LineCollection(
-            np.stack([layout.places[a], layout.places[b]], axis=1),
-            colors=colors[a],
-            linewidths=width,
-            # Pale if many lines cross, so that their density remains visible.
-            alpha=float(np.clip(4 / np.sqrt(len(a)), 0.12, 0.5)),
-            zorder=1,
-        )
-        self.ax_.add_collection(lines)
+        # Pale if many lines cross, so that their density remains visible.
+        style = {"alpha": float(np.clip(4 / np.sqrt(len(a)), 0.12, 0.5)), "zorder": 1}
+        style |= {"colors": colors[a], "linewidths": 0.5 + 2.5 * strength / strength.max()}
+        self.ax_.add_collection(LineCollection(np.stack([places[a], places[b]], axis=1), **style))
         return True
 
-    def _draw_weak_links(self, layout):
+    def _draw_weak_links(self, places, labels):
         """Dashed lines with the uncertainty of the ratio; returns whether there are any."""
         if self.weak_links is None:
             return False
-        labels = np.asarray(self.labels)
         a, b = (self.weak_links[name].to_numpy(dtype=int) for name in ("factor_a", "factor_b"))
         error = self.weak_links["standard_error"].to_numpy(dtype=float)
         with np.errstate(over="ignore"):
             spread = np.exp(1.96 * error)
         weak = np.flatnonzero((labels[a] == labels[b]) & (spread >= _WEAK))
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
         for link in weak:
-            ends = layout.places[[a[link], b[link]]]
+            ends = places[[a[link], b[link]]]
             self.ax_.plot(*ends.T, linestyle=(0, (3, 2)), color="0.15", linewidth=1.5, zorder=2)
             text = f"×÷ {spread[link]:.2g}" if spread[link] < 100 else "unknown"
-            self._label_link(text, ends, layout.centers[labels[a[link]]], layout)
+            style = {"ha": "center", "va": "center", "fontsize": 8, "bbox": box, "zorder": 5}
+            self.ax_.text(*ends.mean(axis=0), text, **style)
         return bool(len(weak))
-
-    def _label_link(self, text, ends, center, layout):
-        """The uncertainty of a weak link: on the line, or beside it if it is too short."""
-        place, align = ends.mean(axis=0), "center"
-        outwards = place - center
-        if np.hypot(*np.ptp(ends, axis=0)) < 1.01:
-            distance = np.hypot(*outwards)
-            # The link of two factors runs through the center; there is room to its right.
-            outwards = outwards / distance if distance > 1e-9 else np.array([1.0, 0.0])
-            place = place + 0.3 * outwards
-            align = {1: "left", 0: "center", -1: "right"}[int(np.round(outwards[0]))]
-        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
-        size = layout.font_size(self.ax_)
-        self.ax_.text(*place, text, ha=align, va="center", fontsize=size, bbox=box, zorder=5)
-
-    def _draw_factors(self, layout, colors):
-        from matplotlib.collections import PatchCollection
-        from matplotlib.patches import Circle
-
-        discs = [Circle(place, _RADIUS) for place in layout.places]
-        style = {"facecolors": colors, "edgecolors": "white", "linewidths": 1.0, "zorder": 3}
-        self.ax_.add_collection(PatchCollection(discs, **style))
-        size = layout.font_size(self.ax_)
-        for name, place, angle in zip(self.names, layout.places, layout.angles, strict=True):
-            style = {"ha": "center", "color": "white", "fontweight": "bold"}
-            if layout.outside:
-                left = np.cos(angle) < -1e-9
-                place = place + 1.35 * _RADIUS * np.array([np.cos(angle), np.sin(angle)])
-                style = {"ha": "right" if left else "left", "rotation_mode": "anchor"}
-                style["rotation"] = np.degrees(angle) + 180 * left
-            self.ax_.text(*place, _short(name), va="center", fontsize=size, zorder=4, **style)
 
     # Many -----------------------------------------------------------------------------
     def _plot_bars(self, ax):
@@ -303,95 +275,14 @@ def _by_code(links, factors):
 
 
 def _bar_rows(components):
-    """Names and shares of the bars: the largest components, then groups of equal size."""
+    """Names and shares of the bars: the largest components, then all others."""
     table = components[["n_factors", "impressions_share"]].reset_index(drop=True)
     table["factors_share"] = table["n_factors"] / table["n_factors"].sum()
-    own = table.index < (_MAX_OWN if len(table) <= _MAX_OWN else _N_TOP)
-    if len(table) > _MAX_OWN:
-        # A component of one factor has no bar of its own unless it has 1 % of the impressions.
-        own &= (table["n_factors"] > 1) | (table["impressions_share"] >= 0.01)
-    names = table["n_factors"].map(lambda n: f"{n:,} factor{'s' * (n != 1)}")
-    names = [f"component {i}:\n{name}" for i, name in names[own].items()]
-    rows = [table[own].assign(name=names)]
-    for low, high in list(pairwise(_SIZE_CLASSES))[::-1]:
-        members = table[~own & table["n_factors"].between(low, high, inclusive="left")]
-        if len(members):
-            sizes = f"{low:,}" if high == low + 1 else f"{low:,} to {high - 1:,.0f}"
-            sizes = f"{low:,} or more" if high == np.inf else sizes
-            noun = ("other" if own.any() else "component") + "s" * (len(members) > 1)
-            name = f"{len(members):,} {noun} of\n{sizes} factor{'s' * (high != 2)}"
-            rows.append(members.sum().to_frame().T.assign(name=name))
-    return pd.concat(rows, ignore_index=True)
-
-
-class _Layout:
-    """Coordinates of the factors: each component is a ring, and rings are laid out in rows.
-
-    The unit is the distance between neighbours on a ring.
-    """
-
-    def __init__(self, labels, names):
-        length = np.array([len(_short(name)) for name in names])
-        self.outside = length.max() > 3  # longer names do not fit into a disc
-        sizes = np.bincount(labels)
-        # Neighbours on a ring have the distance 1.
-        radii = np.where(sizes == 1, 0.0, 0.5 / np.sin(np.pi / sizes))
-        reach = radii + _RADIUS + 0.25
-        if self.outside:
-            reach += pd.Series(_LETTER * length + 0.1).groupby(labels).max().to_numpy()
-        self.centers = _lay_out(2 * reach, caption := 0.75)
-        # Clockwise from the top.
-        turn = pd.Series(labels).groupby(labels).cumcount().to_numpy() / sizes[labels]
-        self.angles = np.where(sizes[labels] > 1, np.pi / 2 - 2 * np.pi * turn, 0.0)
-        ring = np.stack([np.cos(self.angles), np.sin(self.angles)], axis=1)
-        self.places = self.centers[labels] + radii[labels, None] * ring
-        # Captions of one row are on one line, below the largest ring of the row.
-        depth = pd.Series(reach).groupby(self.centers[:, 1]).transform("max").to_numpy()
-        self.captions = self.centers - np.outer(depth - 0.1, [0, 1])
-        low, high = (self.centers.T - reach).min(axis=1), (self.centers.T + reach).max(axis=1)
-        low[1] -= caption
-        # A minimum size, or a few factors would be drawn as huge discs.
-        room = np.maximum(np.array([5.0, 2.5]) - (high - low), 0) / 2
-        self.xlim, self.ylim = zip(low - room, high + room, strict=True)
-
-    @property
-    def figure_size(self):
-        """Width and height of a new figure in inches."""
-        width, height = np.ptp(self.xlim), np.ptp(self.ylim)
-        scale = min(0.55, 10 / width, 6.5 / height)
-        return max(5.6, scale * width), max(2.4, scale * height + 0.8)
-
-    def points_per_unit(self, ax):
-        """Points per unit of length, before the layout shrinks the axes."""
-        size = ax.get_position().size * ax.figure.get_size_inches() * 72
-        return float(min(size / [np.ptp(self.xlim), np.ptp(self.ylim)]))
-
-    def font_size(self, ax):
-        """Font size in points at which names fit."""
-        return float(np.clip(0.38 * self.points_per_unit(ax), 3.5, 11))
-
-
-def _lay_out(sizes, caption):
-    """Centers of squares of the given sizes in rows, for the most compact layout found."""
-
-    def waste(centers):
-        width, height = np.ptp(centers, axis=0) + sizes.max() + [0, caption]
-        return max(width / 10, height / 6)
-
-    numbers = np.arange(len(sizes))
-    layouts = [_in_rows(sizes, caption, np.array_split(numbers, n + 1)) for n in numbers]
-    return min(layouts, key=waste)
-
-
-def _in_rows(sizes, caption, rows):
-    """Centers of squares in centered rows, each with a caption below."""
-    centers, top = np.empty((len(sizes), 2)), 0.0
-    for row in rows:
-        edges, height = np.cumsum(sizes[row]), sizes[row].max()
-        centers[row, 0] = edges - sizes[row] / 2 - edges[-1] / 2
-        centers[row, 1] = top - height / 2
-        top -= height + caption
-    return centers
+    own, rest = table[:_MAX_OWN], table[_MAX_OWN:]
+    sizes = own["n_factors"].items()
+    names = [f"component {i}:\n{n:,} factor{'s' * (n != 1)}" for i, n in sizes]
+    others = rest.sum().to_frame().T.assign(name=f"{len(rest):,} others")
+    return pd.concat([own.assign(name=names), others[: len(rest)]], ignore_index=True)
 
 
 def _short(name):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -30,10 +29,8 @@ from ..metrics._scorers import model_and_input
 from ._axes import (
     TRUTH,
     Display,
-    draw_legend,
     factor_text,
     fitted_value,
-    palette,
     shades,
     write_cells,
 )
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
-    from matplotlib.container import ErrorbarContainer
     from matplotlib.lines import Line2D
     from matplotlib.text import Annotation
 
@@ -195,7 +191,6 @@ class RelevanceDisplay(Display):
         ax: Axes | None = None,
         *,
         display_labels: Sequence[str] | None = None,
-        include_values: bool = True,
         cmap: str | Colormap = "Blues",
     ) -> Self:
         """Draw the display.
@@ -205,8 +200,6 @@ class RelevanceDisplay(Display):
         {ax}
         display_labels : array-like of shape (n_levels,), default=None
             Names of the levels, such as grades; by default the relevance of each level.
-        include_values : bool, default=True
-            Whether to write the shares into the cells, in percent of the row.
         cmap : str or matplotlib colormap, default="Blues"
 
         {display}
@@ -215,10 +208,8 @@ class RelevanceDisplay(Display):
         total = self.confusion_matrix.sum(axis=1, keepdims=True)
         share = self.confusion_matrix / np.maximum(total, 1)
         self.im_ = self.ax_.imshow(share, cmap=cmap, vmin=0, vmax=1)
-        self.text_: NDArray[np.object_] | None = None
-        if include_values:
-            size = 9 if len(share) <= 8 else 6
-            self.text_ = write_cells(self.ax_, self.im_, _percent, fontsize=size)
+        size = 9 if len(share) <= 8 else 6
+        self.text_ = write_cells(self.ax_, self.im_, _percent, fontsize=size)
         names = [f"{level:.3g}" for level in self.levels]
         for axis in (self.ax_.xaxis, self.ax_.yaxis):
             axis.set_ticks(range(len(names)), names if display_labels is None else display_labels)
@@ -588,119 +579,7 @@ def _embedding_model(estimator, X):
     return model, X
 
 
-# Models to choose from -----------------------------------------------------------------
-@dataclass(eq=False, repr=False)
-class ComparisonDisplay(Display):
-    """Differences between rankers on annotated queries.
-
-    Left: the mean difference of each comparison with its interval, filled where rankers differ
-    and hollow where the queries cannot tell. Right: the differences of all queries, from the
-    largest loss to the largest gain. Create it with :meth:`from_result`.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame of shape (n_comparisons, 14)
-    per_query : pandas.DataFrame of shape (n_queries, n_rankers)
-    metric : str
-        As in :class:`~skultr.evaluation.RankerComparison`.
-
-    Attributes
-    ----------
-    axes_ : ndarray of shape (2,) of matplotlib.axes.Axes
-    figure_ : matplotlib.figure.Figure
-    intervals_ : list of matplotlib.container.ErrorbarContainer
-        One per comparison.
-    lines_ : list of matplotlib.lines.Line2D
-        The differences of all queries, one line per comparison.
-
-    See Also
-    --------
-    skultr.evaluation.compare_rankers : Makes the result.
-
-    Examples
-    --------
-    >>> from skultr.datasets import make_ltr
-    >>> from skultr.evaluation import compare_rankers
-    >>> from skultr.plotting import ComparisonDisplay
-    >>> X = make_ltr(n_queries=50, random_state=0)
-    >>> rankers = {"old": X["feature_000"], "new": X["feature_000"] + X["relevance"]}
-    >>> display = ComparisonDisplay.from_result(compare_rankers(rankers, X, random_state=0))
-    >>> [label.get_text() for label in display.axes_[0].get_yticklabels()]
-    ['new - old']
-    """
-
-    table: pd.DataFrame
-    per_query: pd.DataFrame
-    metric: str
-
-    @classmethod
-    def from_result(cls, result: Any, *, axes: Any = None) -> Self:
-        """Draw the result of a comparison.
-
-        Parameters
-        ----------
-        result : RankerComparison
-            The result of :func:`~skultr.evaluation.compare_rankers`.
-        {axes}
-
-        {display}
-
-        Raises
-        ------
-        TypeError
-            If it is not such a result.
-        """
-        if not hasattr(result, "table") or not hasattr(result, "per_query"):
-            raise TypeError(
-                f"result is a {type(result).__name__}; expected the result of compare_rankers."
-            )
-        return cls(result.table, result.per_query, result.metric).plot(axes)
-
-    def plot(self, axes: Any = None) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        axes : sequence of two matplotlib axes, default=None
-            For the means and the queries; by default, axes of a new figure.
-
-        {display}
-        """
-        n_rows, ranks = len(self.table), np.arange(1, len(self.per_query) + 1)
-        self._open_two(axes, (10.0, 2.2 + 0.4 * n_rows), "the means and the queries")
-        left, right = self.axes_
-        self.intervals_: list[ErrorbarContainer] = []
-        self.lines_: list[Line2D] = []
-        for place, row in enumerate(self.table.itertuples()):
-            color, name = palette(n_rows)[place], f"{row.ranker} - {row.baseline}"
-            self.intervals_.append(_draw_interval(left, place, row, color))
-            difference = np.sort(self.per_query[row.ranker] - self.per_query[row.baseline])
-            style = {"color": color, "drawstyle": "steps-mid", "label": name}
-            self.lines_ += right.plot(ranks, difference, **style)
-        left.axvline(0, color="0.6", linewidth=0.8, zorder=0)
-        left.set_yticks(
-            range(n_rows), [line.get_label() for line in self.lines_], parse_math=False
-        )
-        left.set_ylim(n_rows - 0.5, -0.5)
-        left.set_xlabel(f"difference in {self.metric}, mean", parse_math=False)
-        right.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-        right.set_xlabel("queries, from the largest loss")
-        right.set_ylabel(f"difference in {self.metric}", parse_math=False)
-        draw_legend(right, self.lines_)
-        for ax in self.axes_:
-            ax.spines[["top", "right"]].set_visible(False)
-        return self
-
-
-def _draw_interval(ax: Axes, place: int, row: Any, color: Any) -> ErrorbarContainer:
-    error = None
-    if np.isfinite(row.lower):
-        error = [[row.difference - row.lower], [row.upper - row.difference]]
-    face = "white" if row.verdict == "cannot tell" else color
-    style = {"color": color, "markerfacecolor": face, "capsize": 3}
-    return ax.errorbar([row.difference], [place], xerr=error, fmt="o", **style)
-
-
+# Debiasedness -------------------------------------------------------------------------
 #: A line has at most so many points, and each is the mean of at least so many documents.
 _N_POINTS, _FEWEST = 8, 10
 

@@ -14,7 +14,7 @@ from .._log._cells import bias_values
 from .._log._counted import CellCount, check_given
 from .._log._dataset import ClickDataset
 from .._log._documents import FeatureTable
-from .._log._estimator import ReadsLogs, afresh, names_of
+from .._log._estimator import LearnsFromClicks, afresh, names_of
 from .._log._reader import clicks_of
 from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 
@@ -26,7 +26,7 @@ LEAST = 1e-6
 QUANTILE = 1.959964
 
 
-class BasePropensity(ReadsLogs, BaseEstimator):
+class BasePropensity(LearnsFromClicks, BaseEstimator):
     """Estimators of the probability that a row was examined, from a click log.
 
     Subclasses write ``_fit(X, y, sample_weight, roles)`` and ``_predict(X, values, shown,
@@ -34,12 +34,6 @@ class BasePropensity(ReadsLogs, BaseEstimator):
     bias factor of every row.
     """
 
-    #: Name of the column of clicks if ``fit`` took them from X: it is not a feature.
-    _click_column = None
-    #: Whether ``predict`` depends on the role ``user``.
-    _reads_users = False
-    #: Why missing values of features are an error, if they are.
-    _refuses_missing: str | None = None
     #: True if more is read than clicks and impressions of documents by bias factor.
     _reads_rows = False
 
@@ -167,14 +161,6 @@ class BasePropensity(ReadsLogs, BaseEstimator):
         propensity = np.zeros(len(values))
         propensity[shown] = self._predict(X, values, shown, {"user": user})
         return propensity
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.positive_only = True
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = not self._refuses_missing
-        return tags
 
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""

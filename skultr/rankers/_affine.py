@@ -24,7 +24,7 @@ from .._log._cells import (
 )
 from .._log._segments import TINY
 from .._models._solve import maximise, warn_unless_converged
-from .._torch._lists import ListLoss, softmax_loss
+from .._torch._lists import ListLoss, ScaledLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..exceptions import ClickDataWarning, warn_user
@@ -312,20 +312,11 @@ class AffineModule(ListScores):
         )
 
 
-class AffineLoss(nn.Module):
+class AffineLoss(ScaledLoss):
     r"""Cross-entropy of clicks under the affine model, weighted by impressions.
 
     .. math:: P(c = 1) = \beta\,(1 - \sigma(g)) + (\alpha + \beta)\,\sigma(g).
-
-    Parameters
-    ----------
-    scale : float
-        Constant factor of the loss, the same for the whole log.
     """
-
-    def __init__(self, scale: float) -> None:
-        super().__init__()
-        self.scale = scale
 
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance logits, low, high), each of shape (n_lists, width)."""

@@ -24,7 +24,7 @@ from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Bools, Floats, Table
 from .._log._cells import loss_scale
 from .._log._estimator import NotPickled
-from .._torch._lists import list_log_softmax, log_exposure
+from .._torch._lists import ScaledLoss, list_log_softmax, log_exposure
 from .._torch._net import NeuralEstimator
 from .._torch._networks import n_outputs_of, scoring_network, stream
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
@@ -107,11 +107,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     clip : float in (0, 1], default=None
         Lower bound: smaller propensities are replaced by it.
     hidden_layer_sizes : sequence of int, default=(64, 32)
-        Hidden layers of the relevance model; empty for a linear one.
-    selection_hidden_layer_sizes : sequence of int, default=()
-        Hidden layers of the selection model; by default it is linear. A network learns what was
-        shown in the training queries by heart, and less about relevance remains to be explained
-        by selection.
+        Hidden layers of the relevance model; empty for a linear one. The selection model is
+        linear: a network learns what was shown in the training queries by heart, and less about
+        relevance remains to be explained by selection.
     alpha : float, default=0.001
         Penalty on squared coefficients, relative to the mean log-likelihood of a row; used by
         Newton's method. Without a penalty the coefficients of the selection model diverge if the
@@ -139,7 +137,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     intercept_ : float
     selection_coef_ : ndarray of shape (n_features,)
         Coefficient of each (scaled) feature, then of each indicator of missing values, in
-        the selection model, if that is linear.
+        the selection model.
     selection_intercept_ : float
     gamma_ : float
         The correlation used; 0 if every candidate was shown, and for the pairwise loss with a
@@ -289,7 +287,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     gamma: float | Literal["estimate"] = 0.2
     scale: float | Literal["estimate"] = "estimate"
     variant: Literal["default", "preference", "published"] = "default"
-    selection_hidden_layer_sizes: Sequence[int] = ()
     alpha: float = 0.001
 
     labels_ = NotPickled("a label for each document of the log")
@@ -301,11 +298,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         "gamma": [Interval(Real, -1, 1, closed="neither"), StrOptions({"estimate"})],
         "scale": [Interval(Real, 0, None, closed="neither"), StrOptions({"estimate"})],
         "variant": [StrOptions({"default", "preference", "published"})],
-        "selection_hidden_layer_sizes": ["array-like"],
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
     _learns_from_never_shown = True
-    _sizes_of_layers = ("hidden_layer_sizes", "selection_hidden_layer_sizes")
 
     def predict_selection(self, X: Table) -> Floats:
         """P(shown) of each row, by the selection model.
@@ -364,13 +359,11 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self._keep_coefficients()
 
     def _is_newton(self):
-        linear = not len(self.hidden_layer_sizes) and not len(self.selection_hidden_layer_sizes)
-        return self.loss == "pointwise" and linear and self.module is None
+        linear = not len(self.hidden_layer_sizes) and self.module is None
+        return self.loss == "pointwise" and linear
 
     def _selection_model(self, scaling, known, rows):
-        model = scoring_network(
-            n_outputs_of(scaling, known), hidden_layer_sizes=self.selection_hidden_layer_sizes
-        )
+        model = scoring_network(n_outputs_of(scaling, known))
         share = np.clip(np.average(rows.shown, weights=rows.weight), 1e-3, 1 - 1e-3)
         nn.init.constant_(model[-1].bias, ndtri(share))
         return model.to(self.device)
@@ -487,9 +480,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             center, spread = self._units
             self.coef_, intercept = _coefficients(self.network_[1][-1])
             self.coef_, self.intercept_ = spread * self.coef_, center + spread * intercept
-        if not len(self.selection_hidden_layer_sizes):
-            layer = self.selection_network_[1][-1]
-            self.selection_coef_, self.selection_intercept_ = _coefficients(layer)
+        layer = self.selection_network_[1][-1]
+        self.selection_coef_, self.selection_intercept_ = _coefficients(layer)
 
 
 #: A scale below this share of the deviation of the labels is taken for 0.
@@ -525,7 +517,7 @@ class SelectionModule(nn.Module):
         return relevance, batch.pad(self.selection(batch.features).reshape(-1)), self.log_scale
 
 
-class _TermLoss(nn.Module):
+class _TermLoss(ScaledLoss):
     """Base of losses that are sums of terms, which it adds up until the epoch is recorded.
 
     ``terms`` returns four sums: the three of the likelihood, and the second one for gamma = 0. On
@@ -536,8 +528,8 @@ class _TermLoss(nn.Module):
     """
 
     def __init__(self, scale: float, shown: Bools, gamma: float = 0.0, selects: bool = True):
-        super().__init__()
-        self.scale, self.gamma, self.selects = scale, gamma, selects
+        super().__init__(scale)
+        self.gamma, self.selects = gamma, selects
         self.register_buffer("shown", torch.from_numpy(shown))  # by row of the log
         self.sums, self.n_lists, self.epochs = 0.0, 0, []
 

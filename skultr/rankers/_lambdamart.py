@@ -19,17 +19,15 @@ from .._base._threads import threads_of
 from .._base._typing import Floats, Ints, RandomState
 from .._log._segments import TINY
 from ..exceptions import ClickDataWarning, warn_user
-from ..propensity._source import document_labels, examples_of
+from ..propensity._source import examples_of
 from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
-from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages
+from ._propensity_ranker import PropensityRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
 
-#: LightGBM's labels are whole numbers: click rates are given in steps of 1 / 1000.
-_RATE_STEPS = 1000
 #: Documents with clicks per leaf of a tree, and the least and the largest number of leaves.
 _DOCUMENTS_PER_LEAF, _LEAVES = 2_500, (4, 31)
 
@@ -43,8 +41,7 @@ class LambdaMARTRanker(PropensityRanker):
     and queries may have any length; LightGBM's own ranking objectives allow neither. Time and
     memory are linear in the number of distinct (query, document) pairs, not in that of sessions.
 
-    Assumes that the propensities are correct up to a common scale. With ``debiasing="lightgbm"``
-    it assumes instead that position shifts the *score* of a document.
+    Assumes that the propensities are correct up to a common scale.
 
     Parameters
     ----------
@@ -58,16 +55,14 @@ class LambdaMARTRanker(PropensityRanker):
     clip : float in (0, 1], default=None
         Lower bound: smaller propensities are replaced by it. This reduces the variance, and adds
         bias.
-    debiasing : {"user-aware", "ips", "lightgbm", "none"}, default="user-aware"
+    debiasing : {"user-aware", "ips", "none"}, default="user-aware"
         ``"user-aware"`` divides the clicks of a document by its mean propensity in the query,
         over users and positions, as :class:`UserAwareIPSRanker` does. ``"ips"`` divides each
-        click by the propensity of its own row; the variance is the same or larger. ``"lightgbm"``
-        is LightGBM's own debiasing, which estimates one bias per bias factor together with the
-        trees; it is provided for comparison. ``"none"`` does not correct the clicks.
+        click by the propensity of its own row; the variance is the same or larger. ``"none"``
+        does not correct the clicks.
     loss : {"softmax", "lambda"}, default="softmax"
         Listwise, the likelihood of which documents of a query were clicked; or pairwise, where a
-        pair is weighted by the change of DCG when it is exchanged. See Notes. LightGBM's
-        debiasing has a loss of its own.
+        pair is weighted by the change of DCG when it is exchanged. See Notes.
     n_estimators : int, default=300
         Maximum number of trees.
     learning_rate : float, default=0.05
@@ -81,15 +76,12 @@ class LambdaMARTRanker(PropensityRanker):
         L2 penalty on the values of the leaves, in units of clicks: leaves with fewer clicks are
         shrunk strongly.
     truncation_level : int, default=30
-        The lambda loss, and LightGBM's debiasing, only use pairs in which at least one document
-        has a rank up to this number.
-    position_bias_regularization : float, default=0.0
-        L2 penalty on the biases of LightGBM's debiasing.
+        The lambda loss only uses pairs in which at least one document has a rank up to this
+        number.
     traffic_exponent : float in [0, 1], default=0.5
         A query weighs as much as its number of impressions to this power.
     early_stopping : bool, default=True
         Hold out queries, and stop when the softmax loss of their debiased labels no longer falls.
-        LightGBM's debiasing has no debiased labels, and always trains all trees.
     validation_fraction : float in (0, 1), default=0.1
         Share of the queries held out.
     n_iter_no_change : int, default=20
@@ -142,8 +134,7 @@ class LambdaMARTRanker(PropensityRanker):
     UnstableWeightsWarning
         If a few clicks carry half of the weight.
     ClickDataWarning
-        If there are too few queries to hold any out; with ``debiasing="lightgbm"``, if most
-        clicks fell on pages of one row.
+        If there are too few queries to hold any out.
 
     See Also
     --------
@@ -176,12 +167,6 @@ class LambdaMARTRanker(PropensityRanker):
     category that was not in the log counts as missing. Text that is not declared as categories is
     an error.
 
-    *LightGBM's debiasing* is given the distinct lists, weighted by their impressions, with click
-    rates rounded to 1 / 1000, and at most 10,000 documents per list. LightGBM itself would take
-    single sessions. With these, nDCG@10 was equal if the order of results varied, and 0.018
-    higher if every query had one order and 20 sessions (5 seeds); the other kinds of debiasing
-    were better than both.
-
     References
     ----------
     Burges (2010). From RankNet to LambdaRank to LambdaMART: an overview. MSR-TR-2010-82.
@@ -201,7 +186,7 @@ class LambdaMARTRanker(PropensityRanker):
     (1000,)
     """
 
-    debiasing: Literal["user-aware", "ips", "lightgbm", "none"] = "user-aware"
+    debiasing: Literal["user-aware", "ips", "none"] = "user-aware"
     loss: Literal["softmax", "lambda"] = "softmax"
     n_estimators: int = 300
     learning_rate: float = 0.05
@@ -209,7 +194,6 @@ class LambdaMARTRanker(PropensityRanker):
     min_child_samples: int = 20
     reg_lambda: float = 50.0
     truncation_level: int = 30
-    position_bias_regularization: float = 0.0
     traffic_exponent: float = 0.5
     early_stopping: bool = True
     validation_fraction: float = 0.1
@@ -220,7 +204,7 @@ class LambdaMARTRanker(PropensityRanker):
 
     _parameter_constraints = {
         **PropensityRanker._parameter_constraints,
-        "debiasing": [StrOptions({"user-aware", "ips", "lightgbm", "none"})],
+        "debiasing": [StrOptions({"user-aware", "ips", "none"})],
         "loss": [StrOptions({"softmax", "lambda"})],
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -228,7 +212,6 @@ class LambdaMARTRanker(PropensityRanker):
         "min_child_samples": [Interval(Integral, 1, None, closed="left")],
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "truncation_level": [Interval(Integral, 1, None, closed="left")],
-        "position_bias_regularization": [Interval(Real, 0, None, closed="left")],
         "traffic_exponent": [Interval(Real, 0, 1, closed="both")],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -249,12 +232,7 @@ class LambdaMARTRanker(PropensityRanker):
 
     @property
     def _uses_propensities(self):
-        return self.debiasing in ("user-aware", "ips")
-
-    @property
-    def _refuses_outcomes(self):
-        own = "learns the bias of positions from its labels (debiasing='lightgbm')"
-        return own if self.debiasing == "lightgbm" else None
+        return self.debiasing != "none"
 
     @property
     def _averages(self):
@@ -263,21 +241,16 @@ class LambdaMARTRanker(PropensityRanker):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         settings, losses, callbacks, held_out = self._settings(random), {}, [], {}
-        if self.debiasing == "lightgbm":
-            warn_about_one_row_pages(log, "debiasing='lightgbm'", "debiasing='user-aware'")
-            settings["num_leaves"] = self._leaves(document_labels(log).label)
-            train = _listed(log.tempered(self.traffic_exponent), booster_columns(self))
-        else:
-            documents = self._documents(log)
-            settings["num_leaves"] = self._leaves(documents.label)
-            rows = self._held_out(documents, random)
-            train = documents.take(~rows)
-            if rows.any():
-                held_out = {"valid_sets": [documents.take(rows, train)], "feval": _held_out_loss}
-                callbacks = [
-                    lgb.early_stopping(self.n_iter_no_change, verbose=False),
-                    lgb.record_evaluation(losses),
-                ]
+        documents = self._documents(log)
+        settings["num_leaves"] = self._leaves(documents.label)
+        rows = self._held_out(documents, random)
+        train = documents.take(~rows)
+        if rows.any():
+            held_out = {"valid_sets": [documents.take(rows, train)], "feval": _held_out_loss}
+            callbacks = [
+                lgb.early_stopping(self.n_iter_no_change, verbose=False),
+                lgb.record_evaluation(losses),
+            ]
         callbacks.insert(0, _report_rounds(self, task))
         booster = lgb.train(settings, train, self.n_estimators, callbacks=callbacks, **held_out)
         self.booster_ = booster  # after early stopping it holds only the best trees
@@ -311,17 +284,9 @@ class LambdaMARTRanker(PropensityRanker):
                 f"lgbm_params holds {taken}, which the ranker sets itself. Use its parameters "
                 "loss, debiasing and n_estimators instead."
             )
-        if self.debiasing == "lightgbm":
-            objective = {
-                "objective": "lambdarank",
-                "label_gain": np.arange(_RATE_STEPS + 1) / _RATE_STEPS,
-                "lambdarank_truncation_level": self.truncation_level,
-                "lambdarank_position_bias_regularization": self.position_bias_regularization,
-            }
-        else:
-            softmax = self.loss == "softmax"
-            loss = SoftmaxObjective() if softmax else LambdaObjective(self.truncation_level)
-            objective = {"objective": partial(_derivatives, loss), "metric": "None"}
+        softmax = self.loss == "softmax"
+        loss = SoftmaxObjective() if softmax else LambdaObjective(self.truncation_level)
+        objective = {"objective": partial(_derivatives, loss), "metric": "None"}
         return {**own, **given, **objective}
 
     def _leaves(self, labels):
@@ -399,24 +364,6 @@ def _derivatives(loss, scores, data):
 
 def _held_out_loss(scores, data):
     return "softmax", _derivatives(SoftmaxObjective().loss, scores, data), False
-
-
-def _listed(log, columns):
-    """The distinct lists with their click rates, as a dataset for LightGBM's debiasing."""
-    sizes = np.diff(log.offsets)
-    if sizes.max() > 10_000:
-        raise ValueError(
-            f"debiasing='lightgbm' takes lists of at most 10,000 documents, and one of the log "
-            f"has {sizes.max():,d}. Use debiasing='user-aware' or 'ips'."
-        )
-    return lgb.Dataset(
-        log.features[log.version],
-        np.rint(log.click_rate * _RATE_STEPS),
-        weight=log.weight,
-        group=sizes,
-        position=log.bias,
-        **columns,
-    )
 
 
 def _report_rounds(estimator, task):

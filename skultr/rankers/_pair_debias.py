@@ -13,7 +13,7 @@ from torch import nn
 from .._base._sklearn import Interval
 from .._log._cells import examination_table, loss_scale
 from .._log._segments import pair_codes, rectangles
-from .._torch._lists import ListLoss, loss_by_row, propensity_ratio_loss, sum_of_pairs
+from .._torch._lists import ListLoss, ScaledLoss, loss_by_row, propensity_ratio_loss, sum_of_pairs
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..identifiability._graph import warn_unless_identifiable
@@ -269,16 +269,12 @@ class PairDebiasModule(ListScores):
         self.ratios.copy_(torch.where(known, ratios.clamp(min=_LEAST_RATIO), self.ratios))
 
 
-class PairDebiasLoss(nn.Module):
+class PairDebiasLoss(ScaledLoss):
     r"""Logistic loss of pairs, weighted by :math:`1 / (t^+_i t^-_j)`.
 
     On validation lists it is the weighted mean loss per pair, because the sum would change with
     the ratios.
     """
-
-    def __init__(self, scale: float) -> None:
-        super().__init__()
-        self.scale = scale
 
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (scores, ratios by click, ratios by missing click)."""

@@ -25,8 +25,8 @@ from .._log._documents import FeatureTable
 from .._log._estimator import (
     LEFT_OUT,
     FitTask,
+    LearnsFromClicks,
     NotPickled,
-    ReadsLogs,
     afresh,
     forget,
     unless_it_fails,
@@ -59,8 +59,6 @@ from ..metrics._ranking import ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags
-
     from .._log._clicklog import ClickLog
     from .._log._roles import Takes
 
@@ -83,15 +81,13 @@ def _learns_more(ranker):
     return True
 
 
-class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
+class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
     estimate them in ``_propensities``.
     """
 
-    #: True if lists served to different users must not be merged.
-    _reads_users = False
     #: True if candidates that were never shown change the model; otherwise they must not.
     _learns_from_never_shown = False
 
@@ -114,9 +110,6 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
     _click_log = None
 
     _feature_table = NotPickled("the features that were passed as documents=")
-
-    #: Name of the column of X that holds the clicks, if ``y`` names one; it is not a feature.
-    _click_column = None
 
     # Requested by default, so that GridSearchCV routes roles without set_fit_request.
     __metadata_request__fit = dict.fromkeys(
@@ -411,14 +404,6 @@ class BaseRanker(AddsLogs, ReadsLogs, CallbackSupportMixin, BaseEstimator):
             )
             return np.nan
         return float(np.average(value[counted], weights=weights[counted]))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.positive_only = True
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = not self._refuses_missing
-        return tags
 
     @property
     def _takes(self) -> Takes:

@@ -20,11 +20,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import validate_params
-from .._log._estimator import SlimPickles
+from .._log._estimator import SlimPickles, steps_of
 from .._log._faults import IDS
 from ..exceptions import warn_user
 from ..rankers._ranker import BaseRanker
-from ._served_model import steps_of
 
 _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
 _PACKAGES = ("skultr", "numpy", "scikit-learn", "torch", "lightgbm")

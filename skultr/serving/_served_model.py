@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._typing import Floats
+from .._log._estimator import steps_of
 from .._log._roles import FeatureOffsets
 from ..identifiability._repair import IdentifiabilityRepair
 from ..preprocessing import OnFeatures
@@ -68,18 +68,6 @@ def served_model(
     names = _engine_names(steps[0] if steps else final, feature_names)
     transformers = tuple(part for step in steps for part in parts_of(step.transformer_))
     return ServedModel(names, transformers, final._offsets, final)
-
-
-def steps_of(model: Any) -> list[Any]:
-    """Steps of nested pipelines and searches, in order."""
-    if isinstance(model, Pipeline):
-        steps = [step for _, step in model.steps if step is not None and step != "passthrough"]
-        return [part for step in steps for part in steps_of(step)]
-    if hasattr(model, "best_estimator_"):
-        return steps_of(model.best_estimator_)
-    if hasattr(model, "scoring") and hasattr(model, "estimator"):
-        raise NotFittedError(f"{type(model).__name__} has no best_estimator_: fit it, with refit.")
-    return [model]
 
 
 def _check_step(step):

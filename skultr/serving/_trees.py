@@ -24,7 +24,8 @@ from sklearn.preprocessing import (
 )
 
 from .._base._typing import Floats, Ints
-from ._served_model import ServedModel, parts_of, steps_of
+from .._log._estimator import steps_of
+from ._served_model import ServedModel, parts_of
 
 #: Objectives whose predictions are the sum of the trees.
 _AS_IS = {

@@ -16,7 +16,7 @@ from .._base._typing import Ints, RandomState
 from .._log._cells import factor_components
 from .._models._browsing import pbm_click_probability
 from ._generate import SimulatedLog
-from ._users import PositionBasedUser, as_floats, relevance_probability
+from ._users import PositionBasedUser, relevance_probability
 
 #: The components of ten positions in the study of Chen et al. (2024, figure 5).
 _OF_THE_PAPER = {
@@ -37,8 +37,6 @@ _MAX_DEALS = 1_000
         "components": ["array-like", None],
         "n_impressions": [Interval(Integral, 1, 2**53, closed="both"), None],
         "max_grade": [Interval(Integral, 1, 1_000, closed="both")],
-        "grade_weights": ["array-like", None],
-        "n_links": [Interval(Integral, 0, None, closed="left"), None],
         "random_state": ["random_state"],
     },
     prefer_skip_nested_validation=True,
@@ -54,8 +52,6 @@ def make_disconnected_log(
     examination: ArrayLike = "eye-tracking",
     noise: float = 0.1,
     max_grade: int = 4,
-    grade_weights: ArrayLike | None = None,
-    n_links: int | None = None,
     random_state: RandomState = None,
 ) -> SimulatedLog:
     """A click log whose positions have the given number of connected components.
@@ -94,15 +90,7 @@ default='eye-tracking'
     noise : float in [0, 1], default=0.1
         Probability that an examined document of grade 0 is found relevant.
     max_grade : int, default=4
-        Grades are 0, ..., ``max_grade``; see :func:`relevance_probability`.
-    grade_weights : array-like of shape (max_grade + 1,), default=None
-        Relative frequency of each grade, from 0; uniform by default. The sets that the paper
-        published hold few documents of high grade, about .39, .34, .22, .04 and .01.
-    n_links : int, default=None
-        Number of documents shown at two positions, over all components; all others stay at one
-        position, however often they are shown. By default documents return at any position of
-        their component, so that most of those that recur are links. A component of m positions
-        needs m - 1. Few links make examination uncertain, as in the published sets.
+        Grades are 0, ..., ``max_grade``, equally frequent; see :func:`relevance_probability`.
     random_state : int, RandomState instance or None, default=None
         Pass an int to get the same log in every call. Grades, pages and clicks have separate
         random streams: with the same int, another ``n_impressions`` gives the same pages, and
@@ -158,10 +146,10 @@ default='eye-tracking'
     seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
     grades_rng, pages_rng, clicks_rng = np.random.default_rng(seeds).spawn(3)
 
-    grade = _draw_grades(n_documents, max_grade, grade_weights, grades_rng)
+    grade = grades_rng.integers(max_grade + 1, size=n_documents)
     relevance = relevance_probability(grade, noise=noise, max_grade=max_grade)
     curve = PositionBasedUser(examination).examination_at(sum(map(len, components)))
-    doc = _fill_pages(components, n_documents, n_queries, n_links, pages_rng)
+    doc = _fill_pages(components, n_documents, n_queries, pages_rng)
     probability = pbm_click_probability(relevance[doc], curve).ravel()
     truth = Bunch(
         relevance_probability=pd.Series(relevance, name="relevance_probability").rename_axis(
@@ -185,19 +173,6 @@ default='eye-tracking'
     if n_impressions is None:
         return SimulatedLog(X, probability.copy(), truth)
     return SimulatedLog(X, clicks_rng.binomial(n_impressions, probability) / n_impressions, truth)
-
-
-def _draw_grades(n_documents, max_grade, weights, rng):
-    if weights is None:
-        return rng.integers(max_grade + 1, size=n_documents)
-    share = as_floats(weights)
-    valid = share.shape == (max_grade + 1,) and ((share >= 0) & (share < np.inf)).all()
-    if not (valid and share.any()):
-        raise ValueError(
-            f"grade_weights must hold a finite weight of at least 0 for each of the "
-            f"{max_grade + 1} grades 0, ..., max_grade={max_grade}, not all 0; got {weights!r}."
-        )
-    return rng.choice(max_grade + 1, size=n_documents, p=share / share.sum())
 
 
 # Components ---------------------------------------------------------------------------
@@ -231,44 +206,23 @@ def _check_components(components):
 
 
 # Pages --------------------------------------------------------------------------------
-def _fill_pages(components, n_documents, n_queries, n_links, rng):
+def _fill_pages(components, n_documents, n_queries, rng):
     """Documents on the pages, (n_queries, n_positions), with exactly the given components."""
     sizes = np.array([len(part) for part in components])
     shares = _share(n_documents, sizes)
-    links = [None] * len(sizes) if n_links is None else _share_links(n_links, sizes)
     for part, n_own in zip(components, shares, strict=True):
         _check_room(part, int(n_own), n_queries, n_documents)
     # Shuffled, so that ids and their order do not depend on the component.
     documents = np.split(rng.permutation(n_documents), np.cumsum(shares)[:-1])
     pages = np.empty((n_queries, sizes.sum()), dtype=np.int64)
-    for part, own, n_own_links in zip(components, documents, links, strict=True):
-        if n_own_links is None:
-            codes = _connected_pages(len(own), n_queries, part, rng)
-        else:
-            codes = _linked_pages(len(own), n_own_links, n_queries, part, rng)
-        pages[:, np.array(part) - 1] = own[codes]
+    for part, own in zip(components, documents, strict=True):
+        pages[:, np.array(part) - 1] = own[_connected_pages(len(own), n_queries, part, rng)]
     return pages
-
-
-def _share_links(n_links, sizes):
-    """Number of linking documents per component: as many as it needs, the rest in proportion."""
-    needed = sizes - 1
-    if n_links < needed.sum():
-        raise ValueError(
-            f"n_links={n_links} documents cannot link the positions of the components: at least "
-            f"{needed.sum()} are needed, one less than the positions of each. Pass more links."
-        )
-    if n_links and not needed.any():
-        raise ValueError(
-            f"n_links={n_links}, but every component has one position, and nothing to link. Pass "
-            "n_links=0."
-        )
-    return needed + _share(n_links - needed.sum(), np.where(sizes > 1, sizes, 0))
 
 
 def _share(n_documents, sizes):
     """Number of documents per component, in proportion to its positions (largest remainders)."""
-    exact = n_documents * sizes / max(sizes.sum(), 1)
+    exact = n_documents * sizes / sizes.sum()
     shares = np.floor(exact).astype(np.int64)
     missing = n_documents - shares.sum()
     shares[np.argsort(shares - exact, kind="stable")[:missing]] += 1
@@ -328,66 +282,3 @@ def _deal(n_documents, n_queries, width, rng):
     pages = np.concatenate(decks)[:n_slots].reshape(n_queries, width)
     # Shuffled, because the first pages hold the first deck.
     return rng.permutation(pages)
-
-
-#: Rounds at most in which documents that meet themselves on a page are moved to other pages.
-_MAX_ROUNDS = 100
-
-
-def _linked_pages(n_documents, n_links, n_queries, part, rng):
-    """Codes of documents on pages of one component, (n_queries, len(part)): ``n_links`` documents
-    are shown once at two positions, all others about equally often at one; a ValueError if
-    impossible."""
-    width = len(part)
-    n_others = n_documents - n_links
-    if n_others < width or n_documents + n_links > n_queries * width:
-        raise ValueError(
-            f"The component of positions {', '.join(map(str, part))} has {n_documents} documents, "
-            f"of which {n_links} link its positions, for {n_queries * width} slots. At least one "
-            f"document per position must be no link, and all documents with the second showing of "
-            "the links must fit. Pass fewer links, other n_documents or more queries."
-        )
-    shown_at = _choose_positions(n_links, n_others, width, rng)
-    columns = [_column(shown, n_links, n_queries, rng) for shown in shown_at]
-    return _without_meetings(np.column_stack(columns), rng)
-
-
-def _choose_positions(n_links, n_others, width, rng):
-    """Documents of each position, a list of arrays: about equally many at each."""
-    shown_at: list[list[int]] = [[] for _ in range(width)]
-    path = rng.permutation(width)
-    for document in range(n_links + n_others):
-        if document < min(n_links, width - 1):
-            # The first links form a path through all positions, which connects them.
-            places = path[document : document + 2]
-        else:
-            # Those with the fewest documents, ties at random.
-            order = np.lexsort((rng.random(width), [*map(len, shown_at)]))
-            places = order[: 2 if document < n_links else 1]
-        for place in places:
-            shown_at[place].append(document)
-    return [np.array(documents) for documents in shown_at]
-
-
-def _column(shown, n_links, n_queries, rng):
-    """What is shown at one position, (n_queries,): the links once, the others in turn."""
-    links, others = shown[shown < n_links], shown[shown >= n_links]
-    rest = np.resize(rng.permutation(others), n_queries - len(links))
-    return rng.permutation(np.concatenate([links, rest]))
-
-
-def _without_meetings(pages, rng):
-    """The same columns in another order, so that no page shows a document twice."""
-    for _ in range(_MAX_ROUNDS):
-        order = np.sort(pages, axis=1)
-        meeting = np.flatnonzero((order[:, 1:] == order[:, :-1]).any(axis=1))
-        if not len(meeting):
-            return pages
-        for row in meeting:
-            other = rng.integers(len(pages))
-            column = rng.integers(pages.shape[1])
-            pages[[row, other], column] = pages[[other, row], column]
-    raise ValueError(
-        f"In {_MAX_ROUNDS} rounds no order of {len(pages)} pages was found in which no page shows "
-        "a document twice. Pass fewer links or more queries."
-    )

@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 from lightgbm import LGBMRanker
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils import check_random_state
 
-from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
+from .._base._sklearn import HasMethods, Interval, StrOptions, seeded_clone, validate_params
 from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad, sort_in_segment
@@ -102,8 +102,7 @@ def production_scores(
     features = read_features(documents)
     chosen = _draw_training_queries(query, relevance, fraction, random_state)
     rows = np.flatnonzero(np.isin(query, chosen))
-    learner = _production_estimator(estimator, len(rows))
-    _seed(learner, random_state)
+    learner = seeded_clone(_production_estimator(estimator, len(rows)), random_state)
     _fit_estimator(learner, features, relevance, query, rows)
     scored = features if candidates is None else read_features(candidates)
     return np.asarray(learner.predict(scored), dtype=np.float64)
@@ -278,7 +277,7 @@ def _production_estimator(estimator, n_rows):
         return LGBMRanker(
             n_estimators=100, num_leaves=31, learning_rate=0.1, n_jobs=1, verbosity=-1
         )
-    return clone(estimator)
+    return estimator
 
 
 def _fit_estimator(estimator, features, relevance, query, rows):
@@ -288,13 +287,6 @@ def _fit_estimator(estimator, features, relevance, query, rows):
     rows = rows[np.argsort(query[rows], kind="stable")]  # LightGBM wants queries in one block
     group = np.diff(offsets_from_sorted(query[rows]))
     estimator.fit(features.iloc[rows], relevance[rows].astype(int), group=group)
-
-
-def _seed(estimator, random_state):
-    """Set every ``random_state`` that is None, also inside a pipeline."""
-    for name, value in sorted(estimator.get_params().items()):
-        if name.split("__")[-1] == "random_state" and value is None:
-            estimator.set_params(**{name: random_state.randint(2**31 - 1)})
 
 
 # Policies -----------------------------------------------------------------------------

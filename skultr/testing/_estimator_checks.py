@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import pickle
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -232,36 +233,6 @@ class ContractOfFit(EstimatorContract):
         compare = assert_array_equal if exact else self.assert_close
         compare(found, self.expected, message)
 
-    def check_row_order(self) -> None:
-        order = np.random.default_rng(1).permutation(len(self.log))
-        self.assert_same(
-            self.refit(self.log.iloc[order], self.clicks[order]),
-            f"shuffled rows gave another {self.fit_gives}",
-            exact=self.is_exact,
-        )
-
-    def check_relabelled_ids(self) -> None:
-        found = self.fit(_relabelled(self.log), self.clicks).predict(_relabelled(self.reference))
-        self.assert_same(found, f"other ids gave another {self.fit_gives}")
-
-    def check_annotation_is_not_read(self) -> None:
-        other = self.log.assign(relevance=self.log["relevance"].to_numpy()[::-1])
-        self.assert_same(self.refit(other), "fit read the annotation 'relevance'", exact=True)
-
-    def check_keywords_win(self) -> None:
-        wrong = self.log.assign(impressions=1 + 10 * (self.log["doc"] % 2))
-        self.assert_same(
-            self.refit(wrong, impressions=np.ones(len(wrong))),
-            "a keyword does not win over the column of its name",
-        )
-
-    def check_same_seed(self) -> None:
-        self.assert_same(
-            self.refit(self.log),
-            f"two fits with the same random_state gave different {self.values}",
-            exact=True,
-        )
-
     def check_pickle(self) -> None:
         fitted, expected = self.fitted, self.fitted.predict(self.log)
         for other, message in (
@@ -301,6 +272,55 @@ class ContractOfFit(EstimatorContract):
                 self.refit(table, rate, **{name: counts}),
                 f"the keyword {name!r} is not the column 'impressions'",
             )
+
+
+#: Checks of :class:`ContractOfFit`: what must predict the same as the fit to the log as it is,
+#: what is wrong if it differs, and whether every bit counts (None: where ``is_exact``).
+_SAME: dict[str, tuple[Callable[[Any], NDArray[Any]], str, bool | None]] = {
+    "check_row_order": (
+        lambda own: own.refit(
+            own.log.iloc[order := np.random.default_rng(1).permutation(len(own.log))],
+            own.clicks[order],
+        ),
+        "shuffled rows gave another {0.fit_gives}",
+        None,
+    ),
+    "check_relabelled_ids": (
+        lambda own: own.fit(_relabelled(own.log), own.clicks).predict(_relabelled(own.reference)),
+        "other ids gave another {0.fit_gives}",
+        False,
+    ),
+    "check_annotation_is_not_read": (
+        lambda own: own.refit(own.log.assign(relevance=own.log["relevance"].to_numpy()[::-1])),
+        "fit read the annotation 'relevance'",
+        True,
+    ),
+    "check_keywords_win": (
+        lambda own: own.refit(
+            own.log.assign(impressions=1 + 10 * (own.log["doc"] % 2)),
+            impressions=np.ones(len(own.log)),
+        ),
+        "a keyword does not win over the column of its name",
+        False,
+    ),
+    "check_same_seed": (
+        lambda own: own.refit(own.log),
+        "two fits with the same random_state gave different {0.values}",
+        True,
+    ),
+}
+
+
+def _same(found, message, exact):
+    def check(self):
+        is_exact = self.is_exact if exact is None else exact
+        self.assert_same(found(self), message.format(self), exact=is_exact)
+
+    return check
+
+
+for _name, _row in _SAME.items():
+    setattr(ContractOfFit, _name, _same(*_row))
 
 
 class RankerContract(ContractOfFit):
@@ -404,11 +424,6 @@ class RankerContract(ContractOfFit):
             told = "it matters how often the log repeats a candidate that was never shown"
         self.assert_same(self.refit(self.log[kept], self.clicks[kept]), told)
 
-    def check_annotation_is_not_read(self) -> None:
-        n_features = self.fitted.n_features_in_
-        assert n_features == len(self.features), "role columns count as features"
-        super().check_annotation_is_not_read()
-
     def check_impressions(self) -> None:
         counts = self.log.assign(click=self.clicks, impressions=1.0).groupby("doc", as_index=False)
         table = self.documents.merge(counts[["click", "impressions"]].sum(), on="doc")
@@ -460,6 +475,8 @@ class RankerContract(ContractOfFit):
         assert scores.shape == (len(self.log),), "expected one score per row"
 
     def check_serving_frame(self) -> None:
+        n_features = self.fitted.n_features_in_
+        assert n_features == len(self.features), "role columns count as features"
         expected = self.fitted.predict(self.log)
         frame = self.log[["qid", *feature_columns(self.log)]]
         unknown = frame.assign(position=99, user="unknown")

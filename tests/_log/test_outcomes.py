@@ -189,7 +189,6 @@ def test_ensembles_weigh_members_by_the_outcome(X, log):
         DistilledRanker(),
         RankAggRanker(),
         TwoTowerRanker(link="additive"),
-        LambdaMARTRanker(debiasing="lightgbm"),
     ],
     ids=repr,
 )

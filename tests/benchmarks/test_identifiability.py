@@ -60,6 +60,12 @@ def test_an_exhibit_from_end_to_end(tmp_path):
 def test_made_logs_have_k_components(K):
     X, _, truth = log_of_components(K, 1_000, settings(), 0)
     assert IdentifiabilityGraph.from_log(X).n_components == K
+    # As in the published sets, 250 documents link positions, and no page shows one twice.
+    n_positions = X.groupby("doc")["position"].nunique()
+    assert n_positions.value_counts().to_dict() == {1: 9_750, 2: 250}
+    assert not X.duplicated(["qid", "doc"]).any()
+    share = X.groupby("doc")["relevance"].first().value_counts(normalize=True)
+    assert share[[0, 1, 2]].to_numpy() == pytest.approx([0.39, 0.34, 0.22], abs=0.02)
     # The published program divides by 2^5 - 1: grade 4 is at .1 + .9 * 15 / 31.
     highest = truth.relevance_probability[X.loc[X["relevance"] == 4, "doc"]]
     assert highest.to_numpy() == pytest.approx(0.1 + 0.9 * 15 / 31)

@@ -1,6 +1,5 @@
-"""Bridges against removal one by one; edges of the clique graph against networkx."""
+"""Bridges against removal one by one."""
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,6 @@ from skultr.identifiability import IdentifiabilityGraph
 from skultr.identifiability._bridges import (
     articulation_documents,
     documents_with_other_factors,
-    n_clique_edges,
 )
 
 logs = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 12)), min_size=1, max_size=30)
@@ -21,15 +19,6 @@ def read(rows):
     doc, factor = np.array(rows).T
     graph = IdentifiabilityGraph(doc, factor)
     return graph.pairs.doc, graph.pairs.factor, graph.labels
-
-
-def clique_graph(doc, factor, n_factors):
-    graph = nx.Graph()
-    graph.add_nodes_from(range(n_factors))
-    for x in np.unique(doc):
-        members = factor[doc == x].tolist()
-        graph.add_edges_from((a, b) for a in members for b in members if a < b)
-    return graph
 
 
 def removed_one_by_one(doc, factor, labels):
@@ -53,30 +42,6 @@ def test_bridges_are_the_documents_whose_loss_disconnects(rows):
     assert (np.diff(documents) > 0).all()
 
 
-@settings(max_examples=200, deadline=None)
-@given(logs)
-def test_edges_of_the_clique_graph(rows):
-    doc, factor, labels = read(rows)
-    expected = clique_graph(doc, factor, len(labels)).number_of_edges()
-    assert n_clique_edges(doc, factor, labels) == expected
-
-
-def test_edges_in_many_blocks(monkeypatch):
-    monkeypatch.setattr("skultr.identifiability._bridges._BLOCK", 50)
-    rng = np.random.default_rng(0)
-    doc, factor, labels = read(
-        np.column_stack([rng.integers(200, size=900), rng.integers(80, size=900)])
-    )
-    expected = clique_graph(doc, factor, len(labels)).number_of_edges()
-    assert n_clique_edges(doc, factor, labels) == expected
-
-
-def test_a_document_under_every_factor_costs_nothing():
-    n = 200_000
-    factor = np.arange(n)
-    assert n_clique_edges(np.zeros(n, int), factor, np.zeros(n, int)) == n * (n - 1) // 2
-
-
 def test_bridges_of_a_long_chain():
     n = 200_000
     doc = np.repeat(np.arange(n), 2)
@@ -96,7 +61,6 @@ def test_bridges_of_a_star_and_of_nothing():
     assert n_parts.tolist() == [1000]
     alone = np.arange(3)
     assert not len(articulation_documents(alone, alone, alone)[0])
-    assert n_clique_edges(alone, alone, alone) == 0
 
 
 def test_equal_sets_of_factors_are_found_once():

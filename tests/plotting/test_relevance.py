@@ -51,9 +51,8 @@ def test_levels_that_nothing_reaches_and_tiny_shares():
 
 def test_drawn_again_with_other_names():
     _, ax = pyplot.subplots()
-    display = RelevanceDisplay.from_predictions([0, 1], [0, 1], ax=ax, include_values=False)
+    display = RelevanceDisplay.from_predictions([0, 1], [0, 1], ax=ax)
     assert display.ax_ is ax
-    assert display.text_ is None
     again = display.plot(display_labels=["bad", "good"], cmap="Reds")
     assert again is display
     assert display.ax_ is not ax

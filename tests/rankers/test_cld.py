@@ -222,9 +222,7 @@ def test_variants_without_gamma_say_so(form, gamma):
     assert not hasattr(ranker, "gamma_interval_")
 
 
-@pytest.mark.parametrize(
-    "settings", [{"loss": "pairwise"}, {"selection_hidden_layer_sizes": (4,)}], ids=str
-)
+@pytest.mark.parametrize("settings", [{"loss": "pairwise"}, {"hidden_layer_sizes": (4,)}], ids=str)
 def test_selection_in_the_middle_of_a_training(settings):
     """Callbacks see the selection of the epoch, not that of an earlier fit."""
     _, log, clicks, curve = top_k_log(n_queries=20, n_sessions=500)
@@ -248,11 +246,11 @@ def test_nothing_of_an_earlier_fit_is_left():
     settings = {"propensity": curve, "max_epochs": 2, "random_state": 0}
     ranker = CLDRanker(loss="pairwise", hidden_layer_sizes=(4,), **settings).fit(log, clicks)
     earlier = ranker.selection_network_
-    ranker.set_params(selection_hidden_layer_sizes=(0,))
-    with pytest.raises(ValueError, match="selection_hidden_layer_sizes must hold"):
+    ranker.set_params(hidden_layer_sizes=(0,))
+    with pytest.raises(ValueError, match="hidden_layer_sizes must hold"):
         ranker.fit(log, clicks)
     assert getattr(ranker, "selection_network_", None) is not earlier
-    ranker.set_params(loss="pointwise", hidden_layer_sizes=(), selection_hidden_layer_sizes=())
+    ranker.set_params(loss="pointwise", hidden_layer_sizes=())
     assert set(vars(ranker.fit(log, clicks))) == set(vars(clone(ranker).fit(log, clicks)))
 
 
@@ -358,15 +356,10 @@ def test_default_propensity_is_assumed_with_a_warning():
         CLDRanker(**QUICK).fit(log, clicks)
 
 
-def test_selection_hidden_layers_and_search():
+def test_linear_models_and_search():
     _, log, clicks, curve = top_k_log(n_queries=40)
-    ranker = CLDRanker(
-        selection_hidden_layer_sizes=(8,), propensity=curve, max_epochs=3, random_state=0, **LINEAR
-    ).fit(log, clicks)
-    assert not hasattr(ranker, "selection_coef_")
-    assert ranker.coef_.shape == (15,)
-    ranker.set_params(selection_hidden_layer_sizes=()).fit(log, clicks)
-    assert ranker.selection_coef_.shape == (15,)
+    ranker = CLDRanker(propensity=curve, **LINEAR).fit(log, clicks)
+    assert ranker.coef_.shape == ranker.selection_coef_.shape == (15,)
     assert not hasattr(ranker, "net_")
     _, log, clicks, curve = top_k_log(n_queries=40)
     documents = make_ltr(40, n_features=15, random_state=0)

@@ -63,16 +63,6 @@ def test_debiased_labels_order_documents_by_relevance(debiasing, loss):
     assert naive.feature_importances_[1] > 3 * ranker.feature_importances_[1]
 
 
-def test_lightgbms_own_debiasing_is_there_for_comparison():
-    documents, log, rate = _world()
-    own = _quick(debiasing="lightgbm").fit(log, rate)
-    naive = _quick(debiasing="none", loss="lambda").fit(log, rate)
-    assert _concordance(own, documents) > _concordance(naive, documents) + 0.05
-    assert not hasattr(own, "examination_")
-    pulled = _quick(debiasing="lightgbm", position_bias_regularization=1e6).fit(log, rate)
-    assert _concordance(pulled, documents) < _concordance(own, documents) - 0.05
-
-
 def test_examination_of_one_is_no_debiasing():
     _, log, rate = _world()
     for debiasing in ("user-aware", "ips"):
@@ -152,7 +142,7 @@ def test_leaves_follow_the_documents_with_clicks(monkeypatch):
     n_clicked = log["doc"][rate > 0].nunique()
     assert _quick().fit(log, rate).num_leaves_ == 4
     monkeypatch.setattr("skultr.rankers._lambdamart._DOCUMENTS_PER_LEAF", 40)
-    for debiasing in ("user-aware", "none", "lightgbm"):
+    for debiasing in ("user-aware", "none"):
         ranker = _quick(debiasing=debiasing).fit(log, rate)
         assert ranker.num_leaves_ == n_clicked // 40 > 4
         sizes = [tree["num_leaves"] for tree in ranker.booster_.dump_model()["tree_info"]]
@@ -201,8 +191,7 @@ def test_propensities_by_an_estimator_or_assumed():
     both = log.assign(propensity=1.0)
     with pytest.raises(ValueError, match="two answers to one question"):
         _quick().fit(both, rate)
-    for debiasing in ("none", "lightgbm"):  # which use none, and so cannot contradict it
-        _quick(debiasing=debiasing).fit(both, rate)
+    _quick(debiasing="none").fit(both, rate)  # it uses none, and so cannot contradict it
 
 
 def test_stops_when_held_out_queries_no_longer_gain():
@@ -232,7 +221,7 @@ def test_one_query_cannot_be_held_out():
 
 
 @pytest.mark.parametrize("early_stopping", [True, False])
-@pytest.mark.parametrize("debiasing", ["user-aware", "lightgbm"])
+@pytest.mark.parametrize("debiasing", ["user-aware", "none"])
 def test_no_clicks_teach_nothing(debiasing, early_stopping):
     log = _world(n_queries=20)[1]
     ranker = _quick(debiasing=debiasing, early_stopping=early_stopping)
@@ -251,11 +240,6 @@ def test_a_query_longer_than_lightgbm_allows(loss):
     relevance = expit(X["f0"].to_numpy())
     ranker = _quick(loss=loss, n_estimators=20).fit(X, relevance * CURVE[X["position"] - 1])
     assert np.corrcoef(ranker.predict(X), X["f0"])[0, 1] > 0.8
-    long = X.assign(session=0, position=1 + np.arange(n_rows))
-    with pytest.raises(
-        ValueError, match="at most 10,000 documents, and one of the log has 12,000"
-    ):
-        _quick(debiasing="lightgbm").fit(long, relevance)
 
 
 def test_further_parameters_of_lightgbm():
@@ -267,7 +251,7 @@ def test_further_parameters_of_lightgbm():
             _quick(lgbm_params={name: 1}).fit(log, rate)
 
 
-@pytest.mark.parametrize("debiasing", ["user-aware", "lightgbm"])
+@pytest.mark.parametrize("debiasing", ["user-aware", "none"])
 def test_same_seed_same_model(debiasing):
     _, log, rate = _world()
     sampled = _quick(

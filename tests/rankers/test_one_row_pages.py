@@ -14,7 +14,6 @@ from skultr.rankers import (
     DLARanker,
     EnsembleRanker,
     IPSRanker,
-    LambdaMARTRanker,
     NaiveRanker,
     PairDebiasRanker,
     PRSRanker,
@@ -121,7 +120,6 @@ PAIRWISE = [
     (NaiveRanker(loss="lambda"), "loss='softmax'"),
     (PRSRanker(), "IPSRanker"),
     (PairDebiasRanker(), "DLARanker"),
-    (LambdaMARTRanker(debiasing="lightgbm", n_estimators=2), "debiasing='user-aware'"),
 ]
 
 

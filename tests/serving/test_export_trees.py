@@ -90,7 +90,6 @@ def _after(*transformers, ranker=LAMBDAMART):
 MODELS = {
     "lambdamart": LAMBDAMART,
     "all_trees": clone(LAMBDAMART).set_params(early_stopping=False, loss="lambda"),
-    "lightgbm_debiasing": clone(LAMBDAMART).set_params(debiasing="lightgbm"),
     "naive_ranker": NaiveRanker(estimator=LGBMRanker(**TREES), random_state=0),
     "naive_huber": NaiveRanker(estimator=LGBMRegressor(**TREES, objective="huber")),
     "ips": IPSRanker(propensity=EYE_TRACKING, estimator=LGBMRegressor(**TREES), random_state=0),

@@ -166,58 +166,11 @@ def test_smallest_worlds():
         ({"components": [1, 2]}, "must hold the positions of each component"),
         ({"components": [[1.5, 2]]}, "must hold the positions of each component"),
         ({"components": 3}, "components"),
-        ({"grade_weights": [1, 1]}, "each of the 5 grades"),
-        ({"grade_weights": [1, 1, 1, 1, -1]}, "each of the 5 grades"),
-        ({"grade_weights": [0] * 5}, "not all 0"),
-        ({"grade_weights": [1, 1, 1, 1, np.inf]}, "a finite weight"),
-        ({"grade_weights": [1, 1, 1, 1, np.nan]}, "a finite weight"),
-        ({"grade_weights": list("abcde")}, "each of the 5 grades"),
-        ({"n_links": 7}, "n_links=7 documents cannot link .* at least 8"),
-        ({"n_links": 10_000}, "of which 4000 link its positions, for 4600 slots"),
     ],
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_disconnected_log(**arguments)
-
-
-def test_grades_by_their_weights():
-    weights = np.array([39, 34, 22, 4, 1])
-    grade = make_disconnected_log(2, grade_weights=weights, random_state=0).truth.relevance
-    share = np.bincount(grade) / 10_000
-    error = np.sqrt(weights / 100 * (1 - weights / 100) / 10_000)
-    assert (np.abs(share - weights / 100) < 5 * error).all()
-
-
-@pytest.mark.parametrize(("n_components", "n_links"), [(1, 9), (2, 8), (3, 40), (4, 500)])
-def test_as_many_links_as_asked_for(n_components, n_links):
-    X, _, truth = make_disconnected_log(n_components, n_links=n_links, random_state=0)
-    n_positions = X.groupby("doc")["position"].nunique()
-    assert (n_positions == 2).sum() == n_links
-    assert (n_positions <= 2).all()
-    assert components_of(X) == sorted(truth.components)
-    assert set(X["doc"]) == set(range(10_000))
-    assert not X.duplicated(["qid", "doc"]).any()
-    assert (X["doc"].value_counts() <= 2).all()
-
-
-def test_links_in_a_small_world():
-    X, _, _ = make_disconnected_log(
-        1, n_positions=3, n_documents=6, n_queries=4, n_links=3, random_state=0
-    )
-    assert X.groupby("doc")["position"].nunique().tolist().count(2) == 3
-    assert not X.duplicated(["qid", "doc"]).any()
-
-
-def test_a_component_of_one_position_has_no_links():
-    X, _, _ = make_disconnected_log(
-        components=[[1], [2]], n_documents=10, n_queries=9, n_links=0, random_state=0
-    )
-    assert (X.groupby("doc")["position"].nunique() == 1).all()
-    with pytest.raises(ValueError, match="n_links=3, but every component has one position"):
-        make_disconnected_log(
-            components=[[1], [2]], n_documents=10, n_queries=9, n_links=3, random_state=0
-        )
 
 
 def test_positions_that_never_hang_together(monkeypatch):
