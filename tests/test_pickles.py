@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skultr.click_models._model import BaseClickModel
 from skultr.identifiability import IdentifiabilityRepair
 from skultr.plotting import RelevanceDisplay
 from skultr.preprocessing import OnFeatures
@@ -27,7 +26,6 @@ from skultr.rankers import (
     NaiveRanker,
     UserAwareIPSRanker,
 )
-from skultr.rankers._ranker import BaseRanker
 
 from ._discovery import (
     ENSEMBLE_MEMBERS,
@@ -85,13 +83,13 @@ def _ids_of_model(estimator):
     """Roles whose ids are the model itself: it predicts for them alone."""
     if estimator.get_params().get("user") is not None:
         return {"user"}
-    by_id = isinstance(estimator, BaseClickModel) or _is_table(estimator)
+    by_id = hasattr(estimator, "sample") or _is_table(estimator)
     return {"query", "document"} if by_id else set()
 
 
 def _is_table(estimator):
     embeds = estimator.get_params().get("relevance") == "embedding"
-    return embeds and isinstance(estimator, BaseRanker)
+    return embeds and hasattr(estimator, "rank")
 
 
 def _tables():
@@ -125,7 +123,7 @@ def _predictions(estimator):
     X = _of(estimator, _log(60)[0])
     names = ("predict", "transform")
     found = {name: getattr(estimator, name)(X) for name in names if hasattr(estimator, name)}
-    if isinstance(estimator, BaseClickModel):
+    if hasattr(estimator, "sample"):
         found["predict_click"] = estimator.predict_click(X, conditional=False)
     return found
 

@@ -53,14 +53,6 @@ def test_bridges_are_the_documents_whose_loss_disconnects(rows):
     assert (np.diff(documents) > 0).all()
 
 
-@settings(max_examples=200, deadline=None)
-@given(logs)
-def test_edges_of_the_clique_graph(rows):
-    doc, factor, labels = read(rows)
-    expected = clique_graph(doc, factor, len(labels)).number_of_edges()
-    assert n_clique_edges(doc, factor, labels) == expected
-
-
 def test_edges_in_many_blocks(monkeypatch):
     monkeypatch.setattr("skultr.identifiability._bridges._BLOCK", 50)
     rng = np.random.default_rng(0)

@@ -218,12 +218,6 @@ def test_predictions_are_the_curve_with_the_best_factor_at_one():
     assert turned.examination_.loc[1, "examination"] == 1.0
 
 
-def test_rows_that_were_not_shown_have_propensity_zero():
-    X, clicks = _log()
-    estimator = InterventionHarvesting(n_bootstrap=0).fit(X, clicks)
-    assert estimator.predict(X.head(2).assign(position=[1.0, np.nan])).tolist() == [1.0, 0.0]
-
-
 def test_positions_that_no_one_saw_are_an_error():
     X, clicks = _log()
     estimator = InterventionHarvesting(n_bootstrap=0).fit(X, clicks)

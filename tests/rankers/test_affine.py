@@ -1,11 +1,8 @@
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from scipy.special import expit
-from sklearn.base import clone
 
 from skultr._torch._joint import TowersLoss
 from skultr._torch._lists import ListDataset
@@ -290,15 +287,6 @@ def test_click_probability_of_rows_that_were_not_shown_is_0():
         ValueError, match="bias factor that was not in the training log, such as 9"
     ):
         ranker.predict_click(log.assign(position=9))
-
-
-def test_same_seed_and_pickle_give_the_same_ranker():
-    log, clicks = random_lists()
-    ranker = AffineRanker(max_epochs=3, random_state=0)
-    first, second = (clone(ranker).fit(log, clicks) for _ in range(2))
-    np.testing.assert_array_equal(first.predict(log), second.predict(log))
-    again = pickle.loads(pickle.dumps(first))
-    np.testing.assert_array_equal(again.predict_click(log), first.predict_click(log))
 
 
 def test_factor_that_was_never_clicked_ruins_nothing():

@@ -1,4 +1,3 @@
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -266,12 +265,6 @@ def test_query_weights_by_id(documents):
     assert abs((queries == "q3").mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4_000)
     ids = np.unique(named["qid"])  # the truth is in their sorted order
     np.testing.assert_allclose(truth.query_weights[:, ids == "q3"], 0.75)
-
-
-def test_pickle_keeps_the_users(documents):
-    users = UserPopulation(5, random_state=3)
-    one, two = simulate(documents, users), simulate(documents, pickle.loads(pickle.dumps(users)))
-    pd.testing.assert_frame_equal(one.X, two.X)
 
 
 def test_careless_population(documents):
