@@ -82,12 +82,6 @@ def test_rows_that_were_not_shown_have_no_exposure():
     assert ((row_factor < 0) == X["position"].isna()).all()
 
 
-def test_a_log_of_which_nothing_was_shown_is_refused():
-    X, clicks = _log(5)
-    with pytest.raises(ValueError, match="No row was shown: every position is missing"):
-        read_cells(X.assign(position=np.nan), 0 * clicks)
-
-
 def test_a_document_of_two_queries_is_two_units():
     X = pd.DataFrame({"qid": [1, 2], "doc": "a", "position": [1, 2]})
     cells, _ = read_cells(X, np.ones(2))

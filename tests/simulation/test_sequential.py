@@ -129,6 +129,13 @@ def test_clicks_have_the_frequencies_of_the_enumeration(story):
 # --------------------------------------------------------------------------------------
 # Short lists, and lists of nothing
 # --------------------------------------------------------------------------------------
+def test_nothing_is_clicked_at_empty_places():
+    sequential = (DBNUser, CascadeUser, DCMUser, CCMUser, UBMUser, CarouselUser, MixtureDBNUser)
+    for user in (kind() for kind in sequential):
+        empty = [-1.0 if user.marks_empty else 0.0] * 6
+        assert not user.click_probability(np.append(RELEVANCE, empty)[None])[0, 4:].any()
+
+
 def test_who_reads_up_begins_with_the_last_document_shown():
     user = MixtureDBNUser(0.5, 0.0, top_down=0.0)
     p = user.click_probability(np.array([[1.0, 1.0, -1.0], [1.0, 1.0, 0.0]]))
