@@ -149,9 +149,7 @@ def test_no_clicks(scorer):
 def test_clicks_on_rows_that_were_not_shown_do_not_count(scorer):
     X, rate = world()
     scorer = scorer(propensity=EXAMINATION)
-    with pytest.warns(
-        ClickDataWarning, match="40 rows have a click .*, first in row 3"
-    ):
+    with pytest.warns(ClickDataWarning, match="40 rows have a click .*, first in row 3"):
         found = scorer(Linear(), X, np.where(X["position"].isna(), 1.0, rate))
     assert_allclose(found, scorer(Linear(), X, rate))
 
