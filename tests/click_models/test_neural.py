@@ -83,6 +83,17 @@ def test_unconditional_is_the_sum_over_patterns(fitted, small):
     np.testing.assert_allclose(found[0], p[0, 0], atol=1e-12)
 
 
+def test_a_list_does_not_depend_on_lists_beside_it(fitted, small):
+    _, X, clicks, _ = small
+    some = X["session"].isin([3, 17]).to_numpy()
+    short = X["session"].isin([5]).to_numpy() & (X["position"] <= 2).to_numpy()
+    mixed = some | short
+    for conditional in (True, False):
+        whole = fitted.predict_click(X, clicks, conditional=conditional)
+        part = fitted.predict_click(X[mixed], clicks[mixed], conditional=conditional)
+        np.testing.assert_allclose(part, whole[mixed], atol=1e-12)
+
+
 @pytest.mark.parametrize("relevance", ["embedding", "network"])
 def test_relevance_of_ncm_is_the_click_of_a_list_of_one(small, relevance):
     documents, X, clicks, _ = small
