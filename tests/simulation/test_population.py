@@ -9,7 +9,6 @@ from skultr.simulation import (
     PositionBasedUser,
     UniformPolicy,
     UserPopulation,
-    _generate,
     simulate_clicks,
 )
 from skultr.simulation._users import draw_sessions
@@ -246,14 +245,6 @@ def test_marginal_click_rate_by_position_is_the_mean_curve(documents):
     o = truth.examination
     error = (rate["mean"] - o)[1:] / np.sqrt(o * (1 - o) / rate["size"])[1:]
     assert np.abs(error).max() < 4.5
-
-
-def test_chunks_leave_no_seam(documents, monkeypatch):
-    whole = simulate(documents, UserPopulation(), 1_000)
-    monkeypatch.setattr(_generate, "_CHUNK", 64)
-    parts = simulate(documents, UserPopulation(), 1_000)
-    pd.testing.assert_frame_equal(parts.X, whole.X)
-    np.testing.assert_array_equal(parts.clicks, whole.clicks)
 
 
 def test_query_weights_by_id(documents):
