@@ -4,7 +4,7 @@ A verdict is computed. *Reproduced*: every claim holds, and every published figu
 exhibit's tolerance of ours, or within our interval if that is no wider than three of it.
 *In shape*: every claim holds. *Shown*: the paper claims nothing about it. *Not reproduced*: some
 claim does not hold, and the verdict names it and the reason, where one is known.
-*Incomplete*: some runs failed, and the claims wait for them.
+*Incomplete*: some runs are missing, and the claims wait for them.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ._machine import describe_machine
+
 __all__ = ["Claim", "Exhibit", "report"]
 
 OURS, PUBLISHED = "#1f77b4", "#d62728"
@@ -31,7 +33,8 @@ class Claim:
     """A sentence of the paper, and how our rows decide it.
 
     ``holds(means, rows)`` gets the mean of each metric (a frame with the metrics as columns and
-    the ``by`` columns as index) and all rows. ``why`` says why it fails here, if that is known.
+    the ``by`` columns as index) and all rows; None: they cannot tell. ``why`` says why it fails
+    here, if that is known.
     """
 
     says: str
@@ -84,12 +87,12 @@ class Exhibit:
         return self.name.replace(" ", "_")
 
 
-def report(page, exhibits, rows, failed, out, options):
+def report(page, exhibits, rows, missing, out, options):
     """Write ``EXHIBIT.csv`` and ``EXHIBIT.png`` for each, and ``verdicts.csv``; print them all.
 
-    ``rows`` and ``failed`` hold the rows of each study and how many of its runs failed.
+    ``rows`` and ``missing`` hold the rows of each study and how many of its runs have none.
     """
-    verdicts = []
+    verdicts, machine = [], describe_machine()
     for exhibit in exhibits:
         found = rows[exhibit.study.name]
         if found.empty:
@@ -101,10 +104,10 @@ def report(page, exhibits, rows, failed, out, options):
         figure = _draw(exhibit, found, table)
         figure.savefig(out / f"{exhibit.file}.png", dpi=120, bbox_inches="tight")
         plt.close(figure)
-        verdict = judge(exhibit, found, table, failed[exhibit.study.name])
+        verdict = judge(exhibit, found, table, missing[exhibit.study.name])
         command = _command(page, exhibit, options)
         runs = int(rows[exhibit.study.name]["seed"].nunique())
-        verdicts.append({**verdict, "runs": runs, "command": command})
+        verdicts.append({**verdict, "runs": runs, "command": command, "machine": machine})
         _print(exhibit, table, verdict)
     _write_verdicts(verdicts, out / "verdicts.csv", [exhibit.name for exhibit in page.exhibits])
     print(f"\nTables, figures and verdicts: {out}")
@@ -189,22 +192,24 @@ def _marks(exhibit, long, table):
 # --------------------------------------------------------------------------------------
 # Verdicts
 # --------------------------------------------------------------------------------------
-def judge(exhibit, rows, table, n_failed=0):
+def judge(exhibit, rows, table, n_missing=0):
     """Exhibit, title, verdict and its reason."""
     said = {"exhibit": exhibit.name, "title": exhibit.title}
-    if n_failed:
-        runs = "1 run" if n_failed == 1 else f"{n_failed} runs"
-        why = f"{runs} failed; the same command does them again"
+    if n_missing:
+        runs = "1 run is" if n_missing == 1 else f"{n_missing} runs are"
+        why = f"{runs} missing: failed, or left out by --cell"
         return {**said, "verdict": "incomplete", "why": why, "holds": "", "claims": ""}
     means = table.pivot_table("ours", list(exhibit.by), "metric", observed=True, sort=False)
-    failed = [claim for claim in exhibit.claims if not claim.holds(means, rows)]
+    answers = [(claim, claim.holds(means, rows)) for claim in exhibit.claims]
+    held = [claim.says for claim, answer in answers if answer]
+    failed = [claim for claim, answer in answers if answer is not None and not answer]
     if failed:
-        verdict = {"verdict": "not reproduced", "why": f"Does not hold: {_reasons(failed)}"}
+        why = ". ".join(filter(None, [f"Does not hold: {_reasons(failed)}", exhibit.note]))
+        verdict = {"verdict": "not reproduced", "why": why}
     elif _agrees(exhibit, table):
         verdict = {"verdict": "reproduced", "why": exhibit.note}
     else:
-        verdict = {"verdict": "in shape" if exhibit.claims else "shown", "why": exhibit.note}
-    held = [claim.says for claim in exhibit.claims if claim not in failed]
+        verdict = {"verdict": "in shape" if held else "shown", "why": exhibit.note}
     counted = f"{len(held)} of {len(exhibit.claims)}"
     return {**said, **verdict, "holds": "; ".join(held), "claims": counted}
 
@@ -235,7 +240,7 @@ def _write_verdicts(verdicts, path, order):
     """Verdicts of this call replace those of the same exhibits; the others stay."""
     new = pd.DataFrame(verdicts)
     if path.exists():
-        old = pd.read_csv(path).fillna("")
+        old = pd.read_csv(path, keep_default_na=False)
         new = pd.concat([old[~old["exhibit"].isin(new.get("exhibit", []))], new])
     if len(new):
         place = new["exhibit"].map({name: i for i, name in enumerate(order)})

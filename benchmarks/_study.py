@@ -14,9 +14,10 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 # Runs are done side by side: each of them takes one core.
@@ -24,6 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pandas as pd
 from joblib import Parallel, delayed, parallel_config
+from joblib.externals.loky import get_reusable_executor
 from tqdm import tqdm
 
 import skultr
@@ -42,6 +44,7 @@ class Settings:
     """
 
     quick: bool = False
+    tiny: bool = False
     runs: int | None = None
     sessions: int | None = None
     queries: int | None = None
@@ -49,8 +52,10 @@ class Settings:
     sets: str | None = None
     log: str | None = None
 
-    def size(self, *, quick, full):
-        """The one of the two that the user asked for."""
+    def size(self, *, quick, full, tiny=None):
+        """The one of the three that the user asked for; without ``tiny`` that is ``quick``."""
+        if self.tiny:
+            return quick if tiny is None else tiny
         return quick if self.quick else full
 
     def n_sessions(self, *, quick, full):
@@ -65,7 +70,9 @@ class Study:
     ``cells(settings)`` gives the settings of the runs: dicts of numbers and text. ``run(cell,
     settings, seed)`` does one run and returns or yields its rows: dicts of text (what the row is)
     and numbers (the metrics); ``cell`` itself is added to each row. ``hours`` is how long the full
-    size takes on two cores. ``alone``: each run has a new process, whose memory is its own.
+    size takes on two cores. ``alone``: each run has a new process, whose memory is its own, and no
+    other beside it unless ``--jobs`` says so. ``again``: what is asked for is measured again, as
+    rows of times do not stand for those of changed code.
     """
 
     name: str
@@ -75,6 +82,7 @@ class Study:
     full_runs: int = 5
     hours: float = 0.0
     alone: bool = False
+    again: bool = False
 
     def jobs(self, settings):
         """One dict for each run: what the run is, and so also the key of its line."""
@@ -158,19 +166,20 @@ def main(page, argv=None):
         return _list(page)
     names = Settings.__dataclass_fields__
     settings = Settings(**{name: getattr(args, name) for name in names})
+    exhibits, jobs = _jobs_of(exhibits, settings, args.cell)
     out = make_folder(args.out / page.name)
     studies = {exhibit.study.name: exhibit.study for exhibit in exhibits}
-    jobs = {name: _jobs_of(study, exhibits, settings) for name, study in studies.items()}
     _say_how_long(studies, jobs, settings)
-    rows, failed = {}, {}
+    rows, missing, failed = {}, {}, 0
     try:
         for name, study in studies.items():
-            rows[name], failed[name] = _rows_of(study, jobs[name], out, args.jobs)
+            rows[name], missing[name], errors = _rows_of(study, jobs[name], out, args)
+            failed += errors
     except KeyboardInterrupt:
         print("\nStopped. The same command goes on where it was.", file=sys.stderr)
         return 130
-    report(page, exhibits, rows, failed, out, _options(settings))
-    return 1 if any(failed.values()) else 0
+    report(page, exhibits, rows, missing, out, _options(settings))
+    return 1 if failed else 0
 
 
 # --------------------------------------------------------------------------------------
@@ -181,8 +190,10 @@ def _arguments(page, argv):
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these exhibits")
     parser.add_argument("--table", nargs="+", default=[], metavar="N", help="these tables")
     parser.add_argument("--figure", nargs="+", default=[], metavar="N", help="these figures")
+    parser.add_argument("--cell", nargs="+", metavar="TEXT", help="run cells that say this alone")
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
     parser.add_argument("--quick", action="store_true", help="small sizes: minutes, not hours")
+    parser.add_argument("--tiny", action="store_true", help="does it run? Numbers say nothing")
     parser.add_argument("--runs", type=_positive, help="runs of each cell, with seeds 0, 1, ...")
     parser.add_argument("--sessions", type=_positive, help="sessions of each log")
     parser.add_argument("--queries", type=_positive, help="training queries, at most")
@@ -190,7 +201,9 @@ def _arguments(page, argv):
     parser.add_argument("--sets", help="a folder of the identifiability paper's published sets")
     parser.add_argument("--log", help="a click log of your own (Parquet, CSV)")
     parser.add_argument("--out", type=Path, default=Path("paper_results"), help="a folder")
-    parser.add_argument("--jobs", type=_positive, default=2, help="runs side by side (2)")
+    parser.add_argument(
+        "--jobs", type=_positive, help="runs side by side (2; 1 where time or memory is measured)"
+    )
     args = parser.parse_args(argv)
     for option in ("letor", "sets", "log"):
         path = getattr(args, option)
@@ -215,12 +228,9 @@ def make_folder(path):
 
 def _options(settings):
     """The options that gave these rows, as text for the table of verdicts."""
-    given = {"quick": settings.quick, "runs": settings.runs, "sessions": settings.sessions}
-    given |= {"queries": settings.queries, "letor": settings.letor, "sets": settings.sets}
-    given |= {"log": settings.log}
     paths = ("letor", "sets", "log")
     parts = []
-    for name, value in given.items():
+    for name, value in vars(settings).items():
         if value:
             text = "PATH" if name in paths else str(value)
             parts.append(f"--{name}" if value is True else f"--{name} {text}")
@@ -242,7 +252,7 @@ def _list(page):
 
 
 def _say_how_long(studies, jobs, settings):
-    if not settings.quick:
+    if not (settings.quick or settings.tiny):
         all_jobs = {name: len(study.jobs(settings)) for name, study in studies.items()}
         hours = sum(
             study.hours * len(jobs[name]) / all_jobs[name] for name, study in studies.items()
@@ -257,23 +267,35 @@ def _duration(hours):
 # --------------------------------------------------------------------------------------
 # Runs
 # --------------------------------------------------------------------------------------
-def _jobs_of(study, exhibits, settings):
-    """The runs of a study that at least one of the exhibits shows."""
-    asked = [exhibit.cells for exhibit in exhibits if exhibit.study.name == study.name]
-    return [
-        job
-        for job in study.jobs(settings)
-        if any(cells is None or cells(job["cell"]) for cells in asked)
-    ]
+def _jobs_of(exhibits, settings, asked):
+    """Exhibits with runs that were asked for, and the runs of each study that they show."""
+    jobs = {}
+    for exhibit in exhibits:
+        every = exhibit.study.jobs(settings)
+        shown = [job for job in every if exhibit.cells is None or exhibit.cells(job["cell"])]
+        known = jobs.setdefault(exhibit.study.name, [])
+        known += [job for job in shown if job not in known]
+    kept = [e for e in exhibits if any(_says(job, asked) for job in jobs[e.study.name])]
+    if not kept:
+        raise SystemExit(f"--cell: no cell says {' or '.join(asked)}; --list says what there is")
+    return kept, jobs
 
 
-def _rows_of(study, jobs, out, n_jobs):
-    """Rows of these runs of a study as a frame, and how many runs failed."""
+def _says(job, asked):
+    """Whether ``--cell`` asks for this run."""
+    return asked is None or bool({str(value) for value in job["cell"].values()} & {*asked})
+
+
+def _rows_of(study, jobs, out, args):
+    """Rows of these runs of a study as a frame, how many have none, and how many failed now."""
     path = out / f"{study.name.replace(' ', '_')}.jsonl"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     done = _finished(text)
-    left = [job for job in jobs if _key(job) not in done]
-    work = (_alone if study.alone else _side_by_side)(study.run, left, n_jobs)
+    left = [job for job in jobs if _says(job, args.cell)]
+    left = [job for job in left if study.again or _key(job) not in done]
+    for job in left:
+        done.pop(_key(job), None)
+    work = (_alone if study.alone else _side_by_side)(study.run, left, args.jobs)
     failed = 0
     with path.open("a", encoding="utf-8") as file:
         if text and not text.endswith("\n"):
@@ -289,23 +311,42 @@ def _rows_of(study, jobs, out, n_jobs):
             file.write(json.dumps({"job": job, "rows": rows}) + "\n")
             file.flush()
     kept = [row for job in jobs for row in done.get(_key(job), ())]
-    return pd.DataFrame(kept), failed
+    return pd.DataFrame(kept), sum(_key(job) not in done for job in jobs), failed
 
 
 def _side_by_side(run, jobs, n_jobs):
     """What `_run` finds, in processes that do one run after the other."""
     # Two threads of a worker that wait for each other on a busy machine cost ten times the time.
     with parallel_config("loky", inner_max_num_threads=1):
-        pool = Parallel(min(n_jobs, max(1, len(jobs))), return_as="generator_unordered")
+        pool = Parallel(min(n_jobs or 2, max(1, len(jobs))), return_as="generator_unordered")
     return pool(delayed(_run)(run, job) for job in jobs)
 
 
 def _alone(run, jobs, n_jobs):
-    """The same, with a new process for each run."""
+    """The same, with a new process for each run; one that dies ends no other."""
+    with ThreadPool(n_jobs or 1) as pool:
+        yield from pool.imap_unordered(partial(_fresh, run), jobs)
+
+
+def _fresh(run, job):
+    """What `_run` finds in a process of its own."""
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(n_jobs, spawn, max_tasks_per_child=1) as pool:
-        for done in as_completed([pool.submit(_run, run, job) for job in jobs]):
-            yield done.result()
+    receiver, sender = spawn.Pipe(duplex=False)
+    process = spawn.Process(target=_send, args=(sender, run, job))
+    process.start()
+    sender.close()
+    try:
+        found = receiver.recv()
+    except EOFError:
+        found = None
+    process.join()
+    return found or (job, [], f"its process ended with exit code {process.exitcode}")
+
+
+def _send(sender, run, job):
+    sender.send(_run(run, job))
+    # Workers that a run started would keep its process for another five minutes.
+    get_reusable_executor().shutdown(kill_workers=True)
 
 
 def _run(run, job):

@@ -147,6 +147,14 @@ FAULTS = {
         "contains NaN or infinity: found nan in 1 row",
         CLICKED,
     ),
+    "click infinite": (_click(3, np.inf), ValueError, "infinity: found inf in 1 row", CLICKED),
+    "impressions infinite": (_cell("impressions", 3, np.inf), ValueError, FINITE, COUNTED),
+    "nothing shown": (
+        lambda X, y: (X.assign(position=np.nan), 0 * y),
+        ValueError,
+        "No row was shown: every position is missing",
+        COUNTED - {"CMIPScorer"},
+    ),
     "click -1": (_click(3, -1.0), ValueError, "holds negative values: found -1 in 1 row", CLICKED),
     "click 2": (
         _click(3, 2.0),

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skultr.command._run import main
+from skultr.__main__ import main
 from skultr.serving import load_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "7_engines"))

@@ -78,7 +78,6 @@ def test_who_learns_from_candidates():
 @pytest.mark.parametrize(
     "ranker",
     [
-        *(r for r in public_rankers() if type(r).__name__ not in LEARN_FROM_CANDIDATES),
         RankAggRanker([("naive", NaiveRanker(estimator=Ridge())), ("ips", IPSRanker())][:1]),
         NaiveRanker(loss="bce"),
         NaiveRanker(estimator=Ridge()),

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 import sklearn
 from sklearn.callback import ProgressBar
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skultr import CMIPScorer, DLARanker, IdentifiabilityRepair
+from skultr import DLARanker, IdentifiabilityRepair
 from skultr.metrics import RankingScorer
 from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
@@ -61,18 +61,6 @@ def test_search_over_a_frame(world, convert, routing):
 
 
 # Folds of so few documents have grades of less than twenty, which are merged.
-@pytest.mark.filterwarnings("ignore:.*documents.*:skultr.exceptions.ClickDataWarning")
-@pytest.mark.parametrize("scoring", [RankingScorer(), CMIPScorer(estimator="knn")])
-def test_every_frame_gives_the_same_search(world, scoring):
-    _, log, clicks = world
-    scores = [
-        _search().set_params(scoring=scoring).fit(frame, clicks).cv_results_["mean_test_score"]
-        for frame in (log, pl.from_pandas(log), pa.Table.from_pandas(log))
-    ]
-    np.testing.assert_allclose(scores[0], scores[1])
-    np.testing.assert_allclose(scores[0], scores[2])
-
-
 def test_arrays_with_keywords_and_routing(world):
     log, clicks = world[1].drop(columns="device"), world[2]
     features = [name for name in log if name.startswith("feature")]
@@ -91,22 +79,6 @@ def test_arrays_with_keywords_and_routing(world):
     np.testing.assert_allclose(
         by_array.cv_results_["mean_test_score"], by_frame.cv_results_["mean_test_score"]
     )
-
-
-def test_several_scorers_and_cross_validation(world):
-    log, clicks = world[1].drop(columns="device"), world[2]
-    ranker = DLARanker(learning_rate=0.01, max_epochs=2, random_state=0)
-    search = GridSearchCV(
-        ranker,
-        {"learning_rate": [0.01]},
-        cv=QueryKFold(3),
-        scoring={"ndcg": RankingScorer(k=5), "mrr": RankingScorer("rr", k=None)},
-        refit="ndcg",
-        error_score="raise",
-    ).fit(log, clicks)
-    assert {"mean_test_ndcg", "mean_test_mrr"} <= set(search.cv_results_)
-    values = cross_val_score(ranker, log, clicks, cv=QueryKFold(3), scoring=RankingScorer(k=5))
-    np.testing.assert_allclose(values.mean(), search.cv_results_["mean_test_ndcg"][0])
 
 
 def test_progress_bar_nests_under_the_search(world, capsys):

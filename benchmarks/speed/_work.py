@@ -1,15 +1,15 @@
-"""What a work is, the three sizes it is run at, where all works are, and how one is measured."""
+"""What a work is, and how the ratios and the memory of one are measured."""
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 
-from .._study import grown
+import numpy as np
 
-#: Modules of this folder with a tuple ``WORKS``, in the order of the page.
-TOPICS = ("serving", "training", "logs", "estimation", "evaluation", "searches")
+from .._study import Settings, grown
 
 #: Calls shorter than this are repeated within their turn, and their median counts.
 TURN = 0.02
@@ -17,30 +17,7 @@ MOST_CALLS = 100
 CLOCKS = {"CPU time": time.process_time, "wall time": time.perf_counter}
 #: Name of our own contender; all others are peers.
 OURS = "skultr"
-
-
-@dataclass(frozen=True)
-class Size:
-    """``size(tiny=20, quick=1_000, full=10_000)`` is the one of the three that was asked for.
-
-    Contenders take turns for about ``seconds`` in all, and at least ``rounds`` times.
-    ``processes`` is how often memory is measured where it is what the work is about.
-    """
-
-    name: str
-    seconds: float
-    rounds: int
-    processes: int
-
-    def __call__(self, *, tiny, quick, full):
-        return {"tiny": tiny, "quick": quick, "full": full}[self.name]
-
-
-SIZES = {
-    "tiny": Size("tiny", seconds=0.02, rounds=2, processes=1),
-    "quick": Size("quick", seconds=1.5, rounds=3, processes=1),
-    "full": Size("full", seconds=8.0, rounds=5, processes=3),
-}
+TINY = Settings(tiny=True)
 
 
 class Seconds(float):
@@ -53,66 +30,67 @@ class Work:
 
     ``contenders(size)`` makes the data and returns one function without arguments for each of
     ``skultr`` and the peers, which ``goals`` names with the largest ratio of ours to theirs (None:
-    no goal is set). ``unit`` is what the ratio compares: ``CPU time``, ``wall time`` or ``memory``
-    (what the process grows by in the call). Works in CPU time run on one thread. ``memory`` says
-    whether the memory of both is measured as well; ``memory_goal`` is its largest ratio. ``note``
-    is for readers: what the peer does not do, or why a goal is not met.
+    no goal is set); ``size(tiny=20, quick=1_000, full=10_000)`` is the one that was asked for.
+    ``unit`` is what the ratio compares: ``CPU time``, ``wall time`` or ``memory`` (by what the
+    process grows in the call). Works in CPU time run on one thread. ``memory`` says whether the
+    memory of both is measured as well; ``memory_goal`` is its largest ratio. ``note`` is for
+    readers: what the peer does not do, or why a goal is not met.
     """
 
     name: str
     title: str
-    contenders: Callable[[Size], Mapping[str, Callable[[], object]]]
+    contenders: Callable[[Callable], Mapping[str, Callable[[], object]]]
     goals: Mapping[str, float | None]
     unit: str = "CPU time"
     memory: bool = True
     memory_goal: float | None = None
     note: str = ""
-    topic: str = field(init=False)
-
-    def __post_init__(self):
-        object.__setattr__(self, "topic", self.name.split("/")[0])
 
 
-def works(topics=TOPICS):
-    """Works in the order of the page."""
-    return [work for topic in topics for work in import_module(f".{topic}", __package__).WORKS]
+def measure(cell, settings, seed):
+    """Rows of the study: times of a work beside its peers, or the memory of one contender."""
+    topic = import_module(f".{cell['work'].split('/')[0]}", __package__)
+    (work,) = (work for work in topic.WORKS if work.name == cell["work"])
+    if cell["measure"] != "time":
+        return [{"bytes": growth(work, settings, cell["measure"])}]
+    if work.unit == "wall time":
+        _take_all_threads()
+    found = {peer: np.quantile(r, [0.25, 0.5, 0.75]) for peer, r in ratios(work, settings).items()}
+    return [
+        {"peer": peer, "ratio": b, "lower": a, "upper": c} for peer, (a, b, c) in found.items()
+    ]
 
 
-def find(name):
-    """The work of that name; other topics are not imported."""
-    (work,) = (work for work in works([name.split("/")[0]]) if work.name == name)
-    return work
+def _take_all_threads():
+    """Undo the limit of a study's processes: this work is about the whole machine."""
+    import torch
+
+    for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
+        os.environ.pop(name, None)
+    torch.set_num_threads(os.cpu_count() or 1)
 
 
-# --------------------------------------------------------------------------------------
-# Measuring
-# --------------------------------------------------------------------------------------
-def ratios(work, size):
-    """Ratios of ours to each peer, one per round: {peer: [ratio, ...]}, and median seconds.
+def ratios(work, settings):
+    """Ratios of ours to each peer, one per round: {peer: [ratio, ...]}.
 
     The first calls, which import and compile, are made at the smallest size.
     """
-    for contender in work.contenders(SIZES["tiny"]).values():
+    for contender in work.contenders(TINY.size).values():
         contender()
-    contenders = work.contenders(size)
+    contenders = work.contenders(settings.size)
     clock = CLOCKS[work.unit]
+    least = settings.size(tiny=0.02, quick=1.5, full=8.0)
+    rounds = settings.size(tiny=2, quick=3, full=5)
     seconds = {name: [] for name in contenders}
     start = time.perf_counter()
-    while not _enough(seconds[OURS], size, start):
+    while len(seconds[OURS]) < rounds or time.perf_counter() - start < least:
         for name, contender in contenders.items():
             seconds[name].append(_turn(contender, clock))
-    peers = [name for name in contenders if name != OURS]
     return {
-        "ratios": {
-            peer: [a / b for a, b in zip(seconds[OURS], seconds[peer], strict=True)]
-            for peer in peers
-        },
-        "seconds": {name: statistics.median(values) for name, values in seconds.items()},
+        peer: [a / b for a, b in zip(seconds[OURS], seconds[peer], strict=True)]
+        for peer in contenders
+        if peer != OURS
     }
-
-
-def _enough(rounds, size, start):
-    return len(rounds) >= size.rounds and time.perf_counter() - start > size.seconds
 
 
 def _turn(contender, clock):
@@ -130,7 +108,7 @@ def _call(contender, clock):
     return float(result) if isinstance(result, Seconds) else elapsed
 
 
-def growth(work, size, name):
+def growth(work, settings, name):
     """Bytes by which the peak of this process grows in one call."""
-    work.contenders(SIZES["tiny"])[name]()
-    return grown(work.contenders(size)[name])
+    work.contenders(TINY.size)[name]()
+    return grown(work.contenders(settings.size)[name])

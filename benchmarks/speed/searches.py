@@ -61,7 +61,7 @@ def alone(size):
 WORKS = (
     Work(
         "searches/two-workers",
-        "GridSearchCV, n_jobs=2",
+        "GridSearchCV, n_jobs=2, wall time",
         workers,
         {ONE: 0.625},
         unit="wall time",

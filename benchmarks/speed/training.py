@@ -222,14 +222,14 @@ WORKS = (
     Work("training/trees", "LambdaMARTRanker, 50 trees", trees, {"bare LightGBM": None}),
     Work(
         "training/memory-naive",
-        "what a fit adds, NaiveRanker",
+        "memory that a fit adds, NaiveRanker",
         fit_memory(NaiveRanker, max_epochs=1, early_stopping=False),
         {FRAME: 1.5},
         unit="memory",
     ),
     Work(
         "training/memory-trees",
-        "what a fit adds, LambdaMARTRanker",
+        "memory that a fit adds, LambdaMARTRanker",
         fit_memory(LambdaMARTRanker, n_estimators=2, early_stopping=False),
         {FRAME: 1.5},
         unit="memory",

@@ -1,6 +1,6 @@
 """Directives that show what ``make benchmarks`` wrote: ``ratios TOPIC`` and ``machine``.
 
-Both read ``docs/benchmarks``, so that no page has a ratio that was typed by hand.
+Both read ``docs/benchmarks/speed``, so that no page has a ratio that was typed by hand.
 """
 
 import csv
@@ -9,7 +9,7 @@ from pathlib import Path
 from paper_results import list_row, parsed
 from sphinx.util.docutils import SphinxDirective
 
-RESULTS = Path(__file__).parents[1] / "benchmarks"
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "speed"
 HEADER = ["Work", "Peer", "Ratio (quartiles)", "Memory", "Goal", "Met"]
 
 
@@ -20,50 +20,58 @@ def read(name):
 
 
 class Ratios(SphinxDirective):
-    """``.. ratios:: TOPIC``: the table of a topic, and the notes of its works."""
+    """``.. ratios:: TOPIC``: figure and table of a topic, and what its verdict says."""
 
     required_arguments = 1
 
     def run(self):
-        self.env.note_dependency(str(RESULTS / "ratios.csv"))
-        rows = [row for row in read("ratios") if row["topic"] == self.arguments[0]]
-        if not rows:
-            return parsed(self, ["Not measured on this machine."])
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 38 26 18 8 12 6", ""]
+        (topic,) = self.arguments
+        self.env.note_dependency(str(RESULTS / f"{topic}.csv"))
+        self.env.note_dependency(str(RESULTS / "verdicts.csv"))
+        (verdict,) = (row for row in read("verdicts") if row["exhibit"] == topic)
+        lines = [f".. image:: benchmarks/speed/{topic}.png"]
+        lines += [f"   :alt: {verdict['title']}: ratios, quartiles and goals, on a log scale.", ""]
+        lines += [".. list-table::", "   :header-rows: 1", "   :widths: 38 26 18 8 12 6", ""]
         lines += list_row(HEADER)
-        for row in rows:
-            lines += list_row(_cells(row))
-        notes = {row["title"]: row["note"] for row in rows if row["note"]}
-        lines += ["", *(f"- {title}: {note}." for title, note in notes.items()), ""]
-        return parsed(self, lines)
+        found = {}
+        for row in read(topic):
+            found.setdefault((row["title"], row["peer"]), {})[row["metric"]] = row
+        for pair, measured in found.items():
+            lines += list_row([*pair, *_cells(measured)])
+        return parsed(self, [*lines, "", verdict["why"], ""])
 
 
 class Machine(SphinxDirective):
     """``.. machine::``: where the ratios come from."""
 
     def run(self):
-        self.env.note_dependency(str(RESULTS / "machine.csv"))
-        lines = [".. list-table::", ""]
-        for row in read("machine"):
-            lines += list_row([row["what"], row["value"]])
+        self.env.note_dependency(str(RESULTS / "verdicts.csv"))
+        topics = {}
+        for row in read("verdicts"):
+            topics.setdefault(row["machine"], []).append(row["exhibit"])
+        lines = [f"- {', '.join(names)}: {machine}" for machine, names in topics.items()]
         return parsed(self, lines)
 
 
-def _cells(row):
-    """The cells of one work and peer."""
-    ratio = f"{_short(row['ratio'])} ({_short(row['lower'])} to {_short(row['upper'])})"
-    ratio += " of memory" if row["unit"] == "memory" else ""
-    ratio += " of wall time" if row["unit"] == "wall time" else ""
-    goal = _short(row["goal"])
-    goal += f", memory {_short(row['memory_goal'])}" if row["memory_goal"] else ""
-    met = "**no**" if row["met"] == "no" else row["met"]
-    return [row["title"], row["peer"], ratio, _short(row["memory"]), goal, met]
+def _cells(measured):
+    """The numbers of one work and peer: ratio, memory, goals, and whether they are met."""
+    ratio = _short(measured["ratio"]["ours"])
+    if "lower" in measured:
+        ratio += f" ({_short(measured['lower']['ours'])} to {_short(measured['upper']['ours'])})"
+    memory = _short(measured["memory"]["ours"]) if "memory" in measured else ""
+    asked = [row for row in measured.values() if row["published"]]
+    goal = ", ".join(
+        f"memory {_short(row['published'])}"
+        if row["metric"] == "memory"
+        else _short(row["published"])
+        for row in asked
+    )
+    met = all(float(row["ours"]) <= float(row["published"]) for row in asked)
+    return [ratio, memory, goal, ("yes" if met else "**no**") if asked else ""]
 
 
 def _short(text):
-    """Two decimals below 10, one below 100; nothing for nothing."""
-    if not text:
-        return ""
+    """Two decimals below 10, one below 100."""
     number = float(text)
     digits = 2 if number < 10 else 1 if number < 100 else 0
     return f"{number:.{digits}f}"

@@ -1,3 +1,5 @@
+"""Formulas of users, also given clicks; what users click on is tested in tests/simulation."""
+
 from itertools import product
 
 import numpy as np
@@ -8,47 +10,11 @@ from skultr._models._browsing import (
     TIANGONG_CLICK_MATRIX,
     chain_click_probability,
     contextual_examination,
-    draw_chain_clicks,
-    draw_ubm_clicks,
     matrix_click_probability,
     pbm_click_probability,
-    power_law_examination,
-    trust_affine,
-    trust_click_probability,
     ubm_click_probability,
     ubm_conditional_click_probability,
 )
-
-
-def enumerate_click_patterns(relevance, examination):
-    """P(click pattern) of a list, by summing over what was examined and found relevant."""
-    n = len(relevance)
-    table = {}
-    for examined in product((0, 1), repeat=n):
-        for relevant in product((0, 1), repeat=n):
-            probability = 1.0
-            for k in range(n):
-                probability *= examination[k] if examined[k] else 1 - examination[k]
-                probability *= relevance[k] if relevant[k] else 1 - relevance[k]
-            clicks = tuple(e * r for e, r in zip(examined, relevant, strict=True))
-            table[clicks] = table.get(clicks, 0.0) + probability
-    return table
-
-
-def test_pbm_is_the_marginal_of_the_enumerated_events():
-    relevance, examination = np.array([0.1, 0.52, 1.0]), np.array([0.68, 0.61, 0.48])
-    table = enumerate_click_patterns(relevance, examination)
-    clicks = np.array(list(table))
-    marginal = np.array(list(table.values())) @ clicks
-    np.testing.assert_allclose(pbm_click_probability(relevance, examination), marginal)
-
-
-def test_pbm_clicks_are_independent_within_a_list():
-    relevance, examination = np.array([0.3, 0.6, 0.9]), np.array([0.9, 0.5, 0.2])
-    p = pbm_click_probability(relevance, examination)
-    for clicks, probability in enumerate_click_patterns(relevance, examination).items():
-        c = np.array(clicks)
-        assert np.prod(np.where(c, p, 1 - p)) == pytest.approx(probability)
 
 
 def test_pbm_broadcasts_over_sessions():
@@ -59,69 +25,10 @@ def test_pbm_broadcasts_over_sessions():
     )
 
 
-@pytest.mark.parametrize("eta", [0.0, 0.5, 1.0, 2.5])
-def test_power_law(eta):
-    curve = power_law_examination(7, eta)
-    assert curve[0] == 1
-    np.testing.assert_allclose(curve, [(1 / k) ** eta for k in range(1, 8)])
-
-
 def test_eye_tracking_falls_over_ten_positions():
     assert len(EYE_TRACKING) == 10
     assert all(np.diff(EYE_TRACKING) < 0)
     assert 0 < min(EYE_TRACKING) < max(EYE_TRACKING) < 1
-
-
-# --------------------------------------------------------------------------------------
-# Trust bias
-# --------------------------------------------------------------------------------------
-def enumerate_trust_patterns(relevance, examination, positive, negative):
-    """P(click pattern) of a list, by summing over what was examined, relevant, and clicked."""
-    n = len(relevance)
-    table = {}
-    for events in product(product((0, 1), repeat=3), repeat=n):
-        probability = 1.0
-        for k, (examined, relevant, clicked) in enumerate(events):
-            probability *= examination[k] if examined else 1 - examination[k]
-            probability *= relevance[k] if relevant else 1 - relevance[k]
-            chance = examined * (positive[k] if relevant else negative[k])
-            probability *= chance if clicked else 1 - chance
-        clicks = tuple(clicked for _, _, clicked in events)
-        table[clicks] = table.get(clicks, 0.0) + probability
-    return table
-
-
-TRUST = (
-    np.array([0.68, 0.61, 0.48]),
-    np.array([0.98, 0.97, 0.6]),
-    np.array([0.65, 0.325, 0.0]),
-)
-
-
-def test_trust_clicks_are_the_enumerated_events():
-    relevance = np.array([0.1, 0.52, 1.0])
-    p = trust_click_probability(relevance, *TRUST)
-    table = enumerate_trust_patterns(relevance, *TRUST)
-    assert sum(table.values()) == pytest.approx(1)
-    for clicks, probability in table.items():
-        c = np.array(clicks)
-        assert np.prod(np.where(c, p, 1 - p)) == pytest.approx(probability)
-
-
-def test_trust_affine_gives_the_rates_of_the_worst_and_the_best():
-    alpha, beta = trust_affine(*TRUST)
-    for relevance in (np.zeros(3), np.ones(3)):
-        table = enumerate_trust_patterns(relevance, *TRUST)
-        marginal = np.array(list(table.values())) @ np.array(list(table))
-        np.testing.assert_allclose(alpha * relevance + beta, marginal)
-
-
-def test_without_trust_bias_the_model_is_position_based():
-    relevance, examination = np.random.default_rng(0).random((50, 4)), np.array([0.9, 0.7, 0.3, 0])
-    np.testing.assert_array_equal(
-        trust_click_probability(relevance, examination, np.ones(4), np.zeros(4)),
-        pbm_click_probability(relevance, examination),
-    )
 
 
 # --------------------------------------------------------------------------------------
@@ -132,15 +39,6 @@ def test_matrix_by_hand():
     grade = np.array([[0, 1], [2, 2], [1, -1], [-1, -1]])
     expected = [[matrix[g, k] if g >= 0 else 0.0 for k, g in enumerate(row)] for row in grade]
     np.testing.assert_array_equal(matrix_click_probability(grade, matrix), expected)
-
-
-def test_matrix_of_rank_one_is_position_based():
-    relevance, examination = np.array([0.1, 0.52, 1.0]), np.array([0.68, 0.61])
-    grade = np.array(list(product(range(3), repeat=2)))
-    np.testing.assert_allclose(
-        matrix_click_probability(grade, np.outer(relevance, examination)),
-        pbm_click_probability(relevance[grade], examination),
-    )
 
 
 def test_tiangong_has_the_published_singular_values():
@@ -223,33 +121,6 @@ def test_ubm_is_the_enumerated_events():
     chance = ubm_conditional_click_probability(relevance, PAIRS, patterns > 0)
     product_ = np.where(patterns, chance, 1 - chance).prod(axis=1)
     np.testing.assert_allclose(product_, probability, atol=1e-12)
-
-
-def test_ubm_without_memory_is_the_pbm():
-    examination = np.array([0.9, 0.6, 0.4, 0.3])
-    pairs = np.tile(examination[:, None], (1, 4))
-    expected = pbm_click_probability(ATTRACTION[None], examination)
-    np.testing.assert_allclose(ubm_click_probability(ATTRACTION[None], pairs), expected)
-    clicks = np.array([[True, False, True, False]])
-    chance = ubm_conditional_click_probability(ATTRACTION[None], pairs, clicks)
-    np.testing.assert_allclose(chance, expected)
-
-
-def test_draws_follow_the_formula():
-    rng = np.random.default_rng(0)
-    attraction = np.tile(ATTRACTION, (40_000, 1))
-    for user, chances in CHAINS.items():
-        patterns, probability = chain_patterns(ATTRACTION, *chances)
-        _compare(draw_chain_clicks(attraction, *chances, rng), patterns, probability, user)
-    patterns, probability = ubm_patterns(ATTRACTION, PAIRS)
-    _compare(draw_ubm_clicks(attraction, PAIRS, rng), patterns, probability, "UBM")
-
-
-def _compare(clicks, patterns, probability, user):
-    code = 2 ** np.arange(4)
-    drawn = np.bincount(clicks @ code, minlength=16)[patterns @ code] / len(clicks)
-    error = 4.5 * np.sqrt(probability * (1 - probability) / len(clicks)) + 1e-12
-    assert (np.abs(drawn - probability) <= error).all(), user
 
 
 def test_position_that_nobody_examines_stays_so_in_any_context():

@@ -13,7 +13,7 @@ from skultr._torch._lists import ListDataset
 LINKS = ["product", "additive"]
 
 
-class _Batch:
+class Batch:
     """Two lists of three and two rows; the last place of the second is padding."""
 
     mask = torch.tensor([[True, True, True], [True, True, False]])
@@ -46,31 +46,31 @@ def _probability(link, g, h):
 def test_value_by_enumeration_of_impressions(link):
     g, h = _logits()
     expected = 0.0
-    for place in zip(*np.nonzero(_Batch.mask.numpy()), strict=True):
+    for place in zip(*np.nonzero(Batch.mask.numpy()), strict=True):
         p = _probability(link, g[place].item(), h[place].item())
-        clicks, weight = _Batch.clicks[place].item(), _Batch.weight[place].item()
+        clicks, weight = Batch.clicks[place].item(), Batch.weight[place].item()
         expected -= clicks * np.log(p) + (weight - clicks) * np.log(1 - p)
-    loss = TowersLoss(3.0, link)((g, h), _Batch())
+    loss = TowersLoss(3.0, link)((g, h), Batch())
     assert loss.item() == pytest.approx(expected * 3.0 / 2)
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_gradient_is_right(link):
     loss = TowersLoss(1.0, link)
-    assert torch.autograd.gradcheck(lambda g, h: loss((g, h), _Batch()), _logits())
+    assert torch.autograd.gradcheck(lambda g, h: loss((g, h), Batch()), _logits())
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_padding_is_not_seen(link):
     g, h = _logits()
     loss = TowersLoss(1.0, link)
-    expected = loss((g, h), _Batch())
-    dirty = [x.detach().masked_fill(~_Batch.mask, 1e3).requires_grad_() for x in (g, h)]
-    found = loss(dirty, _Batch())
+    expected = loss((g, h), Batch())
+    dirty = [x.detach().masked_fill(~Batch.mask, 1e3).requires_grad_() for x in (g, h)]
+    found = loss(dirty, Batch())
     torch.testing.assert_close(found, expected)
     found.backward()
     for x in dirty:
-        assert (x.grad[~_Batch.mask] == 0).all()
+        assert (x.grad[~Batch.mask] == 0).all()
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -81,7 +81,7 @@ def test_extreme_logits_keep_loss_and_gradient_finite(link, scale):
             torch.full((2, 3), sign * scale, dtype=torch.float64).requires_grad_()
             for sign in signs
         )
-        loss = TowersLoss(1.0, link)((g, h), _Batch())
+        loss = TowersLoss(1.0, link)((g, h), Batch())
         loss.backward()
         assert torch.isfinite(loss)
         assert torch.isfinite(g.grad).all()
@@ -91,15 +91,15 @@ def test_extreme_logits_keep_loss_and_gradient_finite(link, scale):
 def test_miss_has_no_cancellation_where_both_parts_are_certain():
     """1 - σ(40)² is 8.5e-18, which the naive form in float64 rounds to 0."""
     g = h = torch.full((2, 3), 40.0, dtype=torch.float64)
-    batch = _Batch()
-    batch.clicks, batch.weight = 0 * _Batch.clicks, _Batch.mask.double()
+    batch = Batch()
+    batch.clicks, batch.weight = 0 * Batch.clicks, Batch.mask.double()
     loss = TowersLoss(1.0, "product")((g, h), batch).item()
     assert loss == pytest.approx(-5 * np.log(2 * np.exp(-40.0)) / 2)
 
 
 def test_gradient_is_that_of_the_expected_likelihood():
     """Fisher's identity: one gradient step is a step of EM with expectations of its own."""
-    (g, h), batch = _logits(1), _Batch()
+    (g, h), batch = _logits(1), Batch()
     TowersLoss(1.0, "product")((g, h), batch).backward()
     r, o = torch.sigmoid(g.detach()), torch.sigmoid(h.detach())
     joint = {(e, k): (o if e else 1 - o) * (r if k else 1 - r) for e in (0, 1) for k in (0, 1)}
@@ -117,7 +117,7 @@ def test_table_of_examination_is_learned_where_it_shall_be(trained):
     module = ExaminationModule(
         torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(2, 1)), 3, trained=trained
     )
-    batch = _Batch()
+    batch = Batch()
     batch.features, batch.bias = torch.ones(5, 2), torch.tensor([0, 1, 2, 0, 1])
     batch.pad = lambda x: x.new_zeros(2, 3).masked_scatter(batch.mask, x)
     relevance, examination = module(batch)

@@ -1,4 +1,4 @@
-"""`make benchmarks`: each work runs, its files say what they should, and the page shows them."""
+"""`make benchmarks`: each work runs, its ratios and claims are arithmetic, the page shows them."""
 
 import csv
 import platform
@@ -12,20 +12,21 @@ import pandas as pd
 import pytest
 from joblib import parallel_config
 
-from benchmarks import speed
-from benchmarks.speed import _report, _work
-from benchmarks.speed._work import OURS, SIZES, Seconds, Work
+from benchmarks._machine import PACKAGES, describe_machine
+from benchmarks._study import Settings, main
+from benchmarks.speed import PAGE
+from benchmarks.speed._page import TOPICS, exhibit, works
+from benchmarks.speed._work import OURS, TINY, Seconds, Work, growth, ratios
 
 DOCS = Path(__file__).parents[2] / "docs"
-RESULTS = DOCS / "benchmarks"
-WORKS = _work.works()
+RESULTS = DOCS / "benchmarks" / "speed"
+WORKS = [work for topic in TOPICS for work in works(topic)]
 
 
-def test_names_tell_works_apart():
-    names = [work.name for work in WORKS]
-    assert len(set(names)) == len(names)
-    assert {work.topic for work in WORKS} == set(_work.TOPICS)
-    assert all(_work.find(work.name).title == work.title for work in WORKS)
+def test_names_tell_works_and_their_topics():
+    assert len({work.name for work in WORKS}) == len(WORKS)
+    assert len({work.title for work in WORKS}) == len(WORKS)
+    assert all(work.name.startswith(f"{topic}/") for topic in TOPICS for work in works(topic))
 
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
@@ -33,7 +34,7 @@ def test_all_contenders_run(work):
     # Workers of a search are threads here: processes take long to start.
     with warnings.catch_warnings(), parallel_config("threading"):
         warnings.simplefilter("ignore")
-        contenders = work.contenders(SIZES["tiny"])
+        contenders = work.contenders(TINY.size)
         assert list(contenders) == [OURS, *work.goals]
         for contender in contenders.values():
             contender()
@@ -49,100 +50,119 @@ def test_contenders_take_turns_and_may_time_themselves():
             "b": lambda: calls.append("b") or Seconds(6),
         }
 
-    work = Work("topic/work", "", contenders, {"a": None, "b": None})
-    found = _work.ratios(work, SIZES["tiny"])
+    found = ratios(Work("topic/work", "", contenders, {"a": None, "b": None}), TINY)
     assert calls[:6] == [OURS, "a", "b"] * 2
-    assert set(found["ratios"]["a"]) == {1.5}
-    assert set(found["ratios"]["b"]) == {0.5}
+    assert set(found["a"]) == {1.5}
+    assert set(found["b"]) == {0.5}
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone tells")
 def test_growth_is_that_of_the_call():
     work = Work("topic/work", "", lambda size: {OURS: lambda: bytearray(64 << 20)}, {})
-    assert _work.growth(work, SIZES["tiny"], OURS) == pytest.approx(64 << 20, rel=0.2)
+    assert growth(work, TINY, OURS) == pytest.approx(64 << 20, rel=0.2)
+
+
+# --------------------------------------------------------------------------------------
+# The exhibit
+# --------------------------------------------------------------------------------------
+def _rows(memory, work="a/work"):
+    """Rows of one work: a ratio of 2, and MiB of ours and the peer."""
+    times = [{"measure": "time", "peer": "peer", "ratio": 2.0, "lower": 1.5, "upper": 5.5}]
+    grown = [{"measure": name, "bytes": n << 20} for name, n in memory.items()]
+    return pd.DataFrame([{"work": work, "seed": 0, **row} for row in times + grown])
+
+
+def _answers(shown, rows):
+    kept = shown.keep(rows)
+    means = kept.set_index(["title", "peer"]).drop(columns="seed").astype(float)
+    return kept, [claim.holds(means, kept) for claim in shown.claims]
 
 
 @pytest.mark.parametrize(
-    ("goal", "memory_goal", "met"),
-    [(None, None, ""), (2.0, None, "yes"), (1.9, None, "no"), (2.0, 2.9, "no"), (2.0, 3.0, "yes")],
+    ("goal", "memory_goal", "expected"),
+    [
+        (None, None, []),
+        (2.0, None, [True]),
+        (1.9, None, [False]),
+        (2.0, 2.9, [True, False]),
+        (2.0, 3.0, [True, True]),
+    ],
 )
-def test_a_goal_is_met_in_time_and_memory(goal, memory_goal, met):
-    work = Work("topic/work", "title", None, {"peer": goal}, memory_goal=memory_goal)
-    grown = {OURS: 300 << 20, "peer": 100 << 20}
-    row = _report.row(work, "peer", [1.0, 2.0, 9.0], grown, SIZES["tiny"])
-    assert [row[name] for name in ("ratio", "lower", "upper", "memory")] == [2.0, 1.5, 5.5, 3.0]
-    assert row["met"] == met
+def test_goals_are_claims_about_time_and_memory(goal, memory_goal, expected):
+    work = Work("a/work", "title", None, {"peer": goal}, memory_goal=memory_goal)
+    kept, answers = _answers(exhibit("a", "A", [work]), _rows({OURS: 300, "peer": 100}))
+    numbers = ["ratio", "lower", "upper", "memory"]
+    assert kept[numbers].to_numpy().tolist() == [[2.0, 1.5, 5.5, 3.0]]
+    assert answers == expected
 
 
-def test_little_memory_has_no_ratio():
-    work = Work("topic/work", "title", None, {"peer": None})
-    row = _report.row(work, "peer", [1.0], {OURS: 300 << 20, "peer": 1 << 20}, SIZES["tiny"])
-    assert pd.isna(row["memory"])
+@pytest.mark.parametrize("memory", [{OURS: 300, "peer": 1}, {}])
+def test_little_memory_has_no_ratio_and_answers_no_claim(memory):
+    work = Work("a/work", "title", None, {"peer": None}, memory_goal=1.0)
+    kept, answers = _answers(exhibit("a", "A", [work]), _rows(memory))
+    assert kept["memory"].isna().all()
+    assert answers == [None]
 
 
-def test_rows_of_other_works_stay_unless_the_machine_changed(tmp_path):
-    first, second = (Work(f"a/{n}", n, None, {"peer": 2.0}) for n in ("first", "second"))
-
-    def written(work, ratio):
-        row = _report.row(work, "peer", [ratio], {}, SIZES["tiny"])
-        _report.write([row], tmp_path, [first, second])
-        table = pd.read_csv(tmp_path / "ratios.csv")
-        return list(zip(table["title"], table["ratio"], table["met"], strict=True))
-
-    assert written(second, 1.0) == [("second", 1.0, "yes")]
-    assert written(first, 2.0) == [("first", 2.0, "yes"), ("second", 1.0, "yes")]
-    second = Work("a/second", "new title", None, {"peer": 0.5})
-    assert written(first, 3.0) == [("first", 3.0, "no"), ("new title", 1.0, "no")]
-    machine = pd.read_csv(tmp_path / "machine.csv")
-    machine.assign(value="other").to_csv(tmp_path / "machine.csv", index=False)
-    assert written(first, 4.0) == [("first", 4.0, "no")]
+def test_memory_may_be_what_a_work_is_about():
+    work = Work("a/work", "title", None, {"peer": 1.0}, unit="memory")
+    shown = exhibit("a", "A", [work])
+    kept, answers = _answers(shown, _rows({OURS: 3, "peer": 1}))
+    assert kept["ratio"].tolist() == [3.0]
+    assert answers == [False]
+    cells = shown.study.cells(Settings(quick=True))
+    assert [cell["measure"] for cell in cells] == [OURS, "peer"]
 
 
-def test_a_work_that_fails_stops_no_other(tmp_path, capsys, monkeypatch):
-    real = speed._ask
-
-    def ask(work, what, size):
-        if work.name == "evaluation/ndcg":
-            raise subprocess.CalledProcessError(-6, "work", stderr="Aborted\n")
-        return real(work, what, size)
-
-    monkeypatch.setattr(speed, "_ask", ask)
-    names = ["evaluation/ndcg", "evaluation/cmip"]
-    assert speed.main(["--tiny", "--only", *names, "--out", str(tmp_path)]) == 1
-    said = capsys.readouterr()
-    assert "evaluation/ndcg" in said.out
-    assert "FAILED: Aborted" in said.out
-    assert said.err == "failed: evaluation/ndcg\n"
-    table = pd.read_csv(tmp_path / "ratios.csv")
-    assert table.columns.tolist() == _report.COLUMNS
-    assert table["work"].tolist() == ["evaluation/cmip"]
-    assert (tmp_path / "ratios.png").stat().st_size > 10_000
+def test_memory_is_measured_where_it_has_a_goal_and_at_full_size():
+    settings = [Settings(quick=True), Settings()]
+    for goal, memory, expected in [
+        (None, True, [1, 3]),
+        (1.0, True, [3, 3]),
+        (None, False, [1, 1]),
+    ]:
+        work = Work("a/work", "", None, {"peer": None}, memory=memory, memory_goal=goal)
+        cells = exhibit("a", "A", [work]).study.cells
+        assert [len(cells(asked)) for asked in settings] == expected
 
 
-def test_unknown_names_are_refused():
-    with pytest.raises(SystemExit, match="there is no serving/aray"):
-        speed.main(["--only", "serving/aray"])
+def test_works_are_measured_again_and_rows_of_others_stay(tmp_path):
+    options = ["--tiny", "--out", str(tmp_path), "--cell"]
+    assert main(PAGE, [*options, "evaluation/cmip"]) == 0
+    table = pd.read_csv(tmp_path / "speed" / "evaluation.csv")
+    assert table["title"].unique().tolist() == ["cmip_score, nearest neighbours"]
+    assert pd.read_csv(tmp_path / "speed" / "verdicts.csv")["verdict"].tolist() == ["incomplete"]
+    assert main(PAGE, [*options, "evaluation/ndcg"]) == 0
+    again = pd.read_csv(tmp_path / "speed" / "evaluation.csv")
+    assert again["title"].nunique() == 2
+    assert again.tail(3)["ours"].tolist() == table["ours"].tolist()
+    assert (tmp_path / "speed" / "evaluation.png").stat().st_size > 10_000
+    assert main(PAGE, [*options, "evaluation/cmip"]) == 0
+    assert len((tmp_path / "speed" / "evaluation.jsonl").read_text().splitlines()) == 3
 
 
 # --------------------------------------------------------------------------------------
 # The page
 # --------------------------------------------------------------------------------------
-def _rows(name):
+def _read(name):
     with (RESULTS / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def test_the_page_shows_every_topic_and_no_work_that_is_gone():
     text = (DOCS / "benchmarks.rst").read_text(encoding="utf-8")
-    assert re.findall(r"^\.\. ratios:: (\w+)$", text, re.MULTILINE) == list(_work.TOPICS)
-    rows = {(row["work"], row["peer"], row["title"]) for row in _rows("ratios")}
-    assert rows <= {(work.name, peer, work.title) for work in WORKS for peer in work.goals}
+    assert re.findall(r"^\.\. ratios:: (\w+)$", text, re.MULTILINE) == list(TOPICS)
+    for topic in TOPICS:
+        rows = {(row["title"], row["peer"]) for row in _read(topic)}
+        assert rows <= {(work.title, peer) for work in works(topic) for peer in work.goals}
 
 
 def test_the_machine_is_described_without_its_name():
-    values = {row["what"]: row["value"] for row in _rows("machine")}
-    assert {"processor", "cores", "memory", "system", "Python", *_report.PACKAGES} <= set(values)
-    assert not [value for value in values.values() if "/" in value or value == platform.node()]
+    for text in (describe_machine(), *(row["machine"] for row in _read("verdicts"))):
+        assert all(f", {package} " in text for package in PACKAGES)
+        assert re.search(r"\d+ cores, .*\d+ GiB, \w+ \w+, Python 3", text)
+        assert "/" not in text
+        assert platform.node() not in text.split(", ")
 
 
 def test_the_page_builds(tmp_path):
@@ -154,10 +174,10 @@ def test_the_page_builds(tmp_path):
         "extensions = ['speed_results']\nroot_doc = 'benchmarks'\n"
     )
     (source / "benchmarks.rst").write_text((DOCS / "benchmarks.rst").read_text())
-    (source / "benchmarks").symlink_to(RESULTS)
+    (source / "benchmarks").symlink_to(DOCS / "benchmarks")
     build = [sys.executable, "-m", "sphinx", "-qWb", "text", str(source), str(tmp_path / "out")]
     subprocess.run(build, check=True)
-    text = (tmp_path / "out" / "benchmarks.txt").read_text()
-    words = set(text.split())
-    assert all(word in words for row in _rows("ratios") for word in row["title"].split())
-    assert _rows("machine")[0]["value"] in text
+    words = set((tmp_path / "out" / "benchmarks.txt").read_text().split())
+    shown = [row["title"] for topic in TOPICS for row in _read(topic)]
+    shown += [row["machine"] for row in _read("verdicts")]
+    assert not {word for text in shown for word in text.split()} - words

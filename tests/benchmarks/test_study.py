@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 from dataclasses import replace
 
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 import skultr
 from benchmarks import _study
 from benchmarks._exhibit import _draw, summarize
-from benchmarks._study import Claim, Exhibit, Page, Study, main
+from benchmarks._study import Claim, Exhibit, Page, Settings, Study, grid, main
 
 CALLS = []
 
@@ -19,15 +20,18 @@ def run(cell, settings, seed):
     CALLS.append((cell["k"], seed))
     if cell["k"] == 13:
         raise ValueError("a bad cell")
+    if cell["k"] == 14:
+        os._exit(6)
     return [{"method": name, "score": cell["k"] + gain + 0.001 * seed} for name, gain in GAINS]
 
 
 GAINS = (("A", 0.0), ("B", 0.1))
 
 
-def paper(holds=lambda means, rows: True, cells=(1, 2), **exhibit):
+def paper(holds=lambda means, rows: True, cells=(1, 2), alone=False, again=False, **exhibit):
     CALLS.clear()
-    study = Study("study", run, cells=lambda settings: [{"k": k} for k in cells])
+    cells = grid(k=cells)
+    study = Study("study", run, cells=cells, alone=alone, again=again)
     exhibits = (
         Exhibit(
             "table 1",
@@ -166,10 +170,47 @@ def test_a_failed_run_leaves_the_others(tmp_path, capsys):
     assert pd.read_csv(tmp_path / "demo" / "table_1.csv")["k"].eq(1).all()
 
 
+def test_a_process_that_dies_ends_no_other(tmp_path, capsys):
+    assert call(tmp_path, "--runs", "1", cells=(1, 14, 2), alone=True) == 1
+    assert "its process ended with exit code 6" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "demo" / "table_1.csv")["k"].tolist() == [1, 1, 2, 2]
+
+
+def test_cells_that_are_asked_for_run_alone(tmp_path):
+    assert call(tmp_path, "--runs", "1", "--cell", "2") == 0
+    assert CALLS == [(2, 0)]
+    assert verdict(tmp_path) == ("incomplete", "1 run is missing: failed, or left out by --cell")
+    with pytest.raises(SystemExit, match="no cell says 3"):
+        call(tmp_path, "--cell", "3")
+
+
+def test_a_study_may_be_measured_again(tmp_path):
+    for _ in range(2):
+        call(tmp_path, "--runs", "1", again=True)
+        assert len(CALLS) == 2
+    assert pd.read_csv(tmp_path / "demo" / "table_1.csv")["runs"].eq(1).all()
+
+
+def test_a_claim_that_rows_cannot_tell_neither_holds_nor_fails(tmp_path):
+    call(tmp_path, holds=lambda means, rows: None)
+    table = pd.read_csv(tmp_path / "demo" / "verdicts.csv")
+    assert table.loc[0, ["verdict", "claims"]].tolist() == ["shown", "0 of 1"]
+
+
+def test_tiny_is_quick_where_nothing_is_smaller():
+    sizes = {"quick": 2, "full": 3}
+    asked = [Settings(), Settings(quick=True), Settings(tiny=True)]
+    assert [one.size(**sizes) for one in asked] == [3, 2, 2]
+    assert [one.size(tiny=1, **sizes) for one in asked] == [3, 2, 1]
+
+
 def test_claims_wait_for_failed_runs(tmp_path):
     """This one would raise: the row that it names is not there."""
     call(tmp_path, cells=(1, 13), reference=(13, "A"), holds=lambda means, rows: means.loc[13])
-    assert verdict(tmp_path) == ("incomplete", "3 runs failed; the same command does them again")
+    assert verdict(tmp_path) == (
+        "incomplete",
+        "3 runs are missing: failed, or left out by --cell",
+    )
 
 
 def test_an_exhibit_that_is_asked_for_twice_is_shown_once(tmp_path):

@@ -335,17 +335,6 @@ def test_wrong_priors(prior, served):
 
 
 # Samples and scores ------------------------------------------------------------------------
-@pytest.mark.parametrize("cls", MODELS)
-def test_samples_follow_predict_click(cls, served):
-    model = cls().fit(served.frame, served.clicks_for(cls))
-    sampled = model.sample(served.frame, random_state=0)
-    np.testing.assert_array_equal(sampled, model.sample(served.frame, random_state=0))
-    chance = model.predict_click(served.frame, conditional=False)
-    position = served.frame["position"]
-    drawn = pd.Series(sampled).groupby(position).mean()
-    np.testing.assert_allclose(drawn, pd.Series(chance).groupby(position).mean(), atol=0.015)
-
-
 def test_score_is_minus_perplexity_and_prefers_the_user_s_own_model():
     train, test = Served(20_000), Served(20_000, seed=0)
     clicks, held_out = train.clicks_for(DBNModel), test.clicks_for(DBNModel)

@@ -16,10 +16,10 @@ from skultr.simulation import (
     UniformPolicy,
     simulate_clicks,
 )
+from skultr.testing import check_click_model
 
 MODELS = [NCMModel, CACMModel]
 BOTH = pytest.mark.parametrize("model_class", MODELS)
-KINDS = pytest.mark.parametrize("relevance", ["embedding", "network"])
 
 
 def log_of(user, n_sessions, n_queries=4, n_documents=6, seed=0, **params):
@@ -63,10 +63,11 @@ def one_list(X):
 # --------------------------------------------------------------------------------------
 # Probabilities
 # --------------------------------------------------------------------------------------
-def test_patterns_of_a_list_have_probability_one(fitted, small):
-    _, lists, patterns = one_list(small[1])
-    p = fitted.predict_click(lists, patterns.ravel()).reshape(patterns.shape)
-    assert np.prod(np.where(patterns, p, 1 - p), axis=1).sum() == pytest.approx(1, abs=1e-12)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("model_class", MODELS)
+def test_networks_of_relevance_keep_the_contract(model_class):
+    """With one number per document, ``tests/test_common.py`` asks the same."""
+    check_click_model(model_class(relevance="network"))
 
 
 def test_unconditional_is_the_sum_over_patterns(fitted, small):
@@ -82,29 +83,6 @@ def test_unconditional_is_the_sum_over_patterns(fitted, small):
     np.testing.assert_allclose(found[0], p[0, 0], atol=1e-12)
 
 
-def test_samples_come_as_often_as_predicted(fitted, small):
-    first, lists, patterns = one_list(small[1])
-    p = fitted.predict_click(lists, patterns.ravel()).reshape(patterns.shape)
-    chance = np.prod(np.where(patterns, p, 1 - p), axis=1)
-    n = 4_000
-    many = pd.concat([first] * n, ignore_index=True).assign(session=np.repeat(np.arange(n), 4))
-    drawn = fitted.sample(many, random_state=0).reshape(n, 4)
-    rate = np.bincount(drawn @ (8, 4, 2, 1), minlength=16) / n
-    assert np.abs((rate - chance) / np.sqrt(chance * (1 - chance) / n)).max() < 4
-    np.testing.assert_array_equal(drawn, fitted.sample(many, random_state=0).reshape(n, 4))
-
-
-def test_a_click_does_not_reach_up(fitted, small):
-    _, X, clicks, _ = small
-    p = fitted.predict_click(X, clicks).reshape(-1, 4)
-    for k in range(4):
-        other = clicks.reshape(-1, 4).copy()
-        other[:, k] = 1 - other[:, k]
-        changed = fitted.predict_click(X, other.ravel()).reshape(-1, 4)
-        np.testing.assert_allclose(changed[:, : k + 1], p[:, : k + 1], atol=1e-12)
-        assert k == 3 or np.abs(changed[:, k + 1] - p[:, k + 1]).max() > 1e-6
-
-
 def test_a_list_does_not_depend_on_lists_beside_it(fitted, small):
     _, X, clicks, _ = small
     some = X["session"].isin([3, 17]).to_numpy()
@@ -114,13 +92,6 @@ def test_a_list_does_not_depend_on_lists_beside_it(fitted, small):
         whole = fitted.predict_click(X, clicks, conditional=conditional)
         part = fitted.predict_click(X[mixed], clicks[mixed], conditional=conditional)
         np.testing.assert_allclose(part, whole[mixed], atol=1e-12)
-
-
-def test_order_of_rows_does_not_matter(fitted, small):
-    _, X, clicks, _ = small
-    order = np.random.default_rng(0).permutation(len(X))
-    expected = fitted.predict_click(X, clicks)[order]
-    np.testing.assert_allclose(fitted.predict_click(X.iloc[order], clicks[order]), expected)
 
 
 @pytest.mark.parametrize("relevance", ["embedding", "network"])
@@ -211,17 +182,6 @@ def test_losses_of_training_and_held_out_sessions_compare(model_class):
 # --------------------------------------------------------------------------------------
 # What comes in
 # --------------------------------------------------------------------------------------
-@KINDS
-@BOTH
-def test_same_seed_same_model(small, model_class, relevance):
-    _, X, clicks, _ = small
-    one, two = (quick(model_class, relevance=relevance).fit(X, clicks) for _ in range(2))
-    np.testing.assert_array_equal(one.predict(X), two.predict(X))
-    np.testing.assert_array_equal(
-        one.predict_click(X, conditional=False), two.predict_click(X, conditional=False)
-    )
-
-
 @BOTH
 def test_log_without_features(small, model_class):
     _, X, clicks, _ = small

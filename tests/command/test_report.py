@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from skultr import describe_log
-from skultr.command._run import main
+from skultr.__main__ import main
 
 
 @pytest.fixture(scope="module")

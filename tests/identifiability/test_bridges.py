@@ -1,84 +1,61 @@
-"""Bridges against removal one by one."""
+"""Bridges against removal one by one; edges of the clique graph against networkx."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skultr._log._cells import factor_components
 from skultr.identifiability import IdentifiabilityGraph
-from skultr.identifiability._bridges import (
-    articulation_documents,
-    documents_with_other_factors,
-)
 
 logs = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 12)), min_size=1, max_size=30)
 
 
-def read(rows):
-    doc, factor = np.array(rows).T
+def bridges(doc, factor):
+    """Document -> number of parts without it."""
+    table = IdentifiabilityGraph(doc, factor).bridges()
+    return dict(zip(table["doc"], table["n_parts"], strict=True))
+
+
+def removed_one_by_one(doc, factor):
     graph = IdentifiabilityGraph(doc, factor)
-    return graph.pairs.doc, graph.pairs.factor, graph.labels
-
-
-def removed_one_by_one(doc, factor, labels):
-    n_components = labels.max() + 1
     parts = {}
     for x in np.unique(doc).tolist():
         rest = doc != x
-        n = factor_components(doc[rest], factor[rest], len(labels))[0]
-        if n > n_components:
-            parts[x] = n - n_components + 1
+        n = graph.n_factors
+        if rest.any():
+            left = IdentifiabilityGraph(doc[rest], factor[rest])
+            n += left.n_components - left.n_factors  # factors of x alone are parts of their own
+        if n > graph.n_components:
+            parts[x] = n - graph.n_components + 1
     return parts
 
 
 @settings(max_examples=200, deadline=None)
 @given(logs)
 def test_bridges_are_the_documents_whose_loss_disconnects(rows):
-    doc, factor, labels = read(rows)
-    documents, n_parts = articulation_documents(doc, factor, labels)
-    found = dict(zip(documents.tolist(), n_parts.tolist(), strict=True))
-    assert found == removed_one_by_one(doc, factor, labels)
-    assert (np.diff(documents) > 0).all()
+    doc, factor = np.array(rows).T
+    assert bridges(doc, factor) == removed_one_by_one(doc, factor)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_larger_random_logs(seed):
+    rng = np.random.default_rng(seed)
+    doc, factor = rng.integers(400, size=700), rng.integers(300, size=700)
+    found = bridges(doc, factor)
+    assert len(found) > 20
+    assert found == removed_one_by_one(doc, factor)
 
 
 def test_bridges_of_a_long_chain():
     n = 200_000
     doc = np.repeat(np.arange(n), 2)
     factor = np.column_stack([np.arange(n), np.arange(1, n + 1)]).ravel()
-    documents, n_parts = articulation_documents(doc, factor, np.zeros(n + 1, int))
-    assert len(documents) == n
-    assert (n_parts == 2).all()
+    found = bridges(doc, factor)
+    assert len(found) == n
+    assert set(found.values()) == {2}
     # Closed to a ring, it needs no document.
-    doc, factor = np.append(doc, [n, n]), np.append(factor, [0, n])
-    assert not len(articulation_documents(doc, factor, np.zeros(n + 1, int))[0])
+    assert not bridges(np.append(doc, [n, n]), np.append(factor, [0, n]))
 
 
-def test_bridges_of_a_star_and_of_nothing():
-    doc, factor = np.zeros(1000, int), np.arange(1000)
-    documents, n_parts = articulation_documents(doc, factor, np.zeros(1000, int))
-    assert documents.tolist() == [0]
-    assert n_parts.tolist() == [1000]
-    alone = np.arange(3)
-    assert not len(articulation_documents(alone, alone, alone)[0])
-
-
-def test_equal_sets_of_factors_are_found_once():
-    doc = np.array([0, 0, 1, 2, 2, 3, 3, 3, 4, 4])
-    factor = np.array([0, 2, 1, 0, 2, 0, 1, 2, 1, 2])
-    kept, new_doc, new_factor, twice = documents_with_other_factors(doc, factor)
-    assert kept.tolist() == [0, 3, 4]
-    assert new_doc.tolist() == [0, 0, 1, 1, 1, 2, 2]
-    assert new_factor.tolist() == [0, 2, 0, 1, 2, 1, 2]
-    assert twice.tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_larger_random_logs(seed):
-    rng = np.random.default_rng(seed)
-    rows = np.column_stack([rng.integers(400, size=700), rng.integers(300, size=700)])
-    doc, factor, labels = read(rows)
-    documents, n_parts = articulation_documents(doc, factor, labels)
-    found = dict(zip(documents.tolist(), n_parts.tolist(), strict=True))
-    assert len(found) > 20
-    assert found == removed_one_by_one(doc, factor, labels)
+def test_bridges_of_a_star():
+    assert bridges(np.zeros(1000, int), np.arange(1000)) == {0: 1000}

@@ -1,6 +1,5 @@
 """The graph against networkx and against identifiability itself; every engine; bad input."""
 
-import pickle
 import warnings
 
 import duckdb
@@ -14,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skultr import aggregate_clicks
-from skultr._log._cells import factor_components
-from skultr._log._pairs import read_pairs
 from skultr.exceptions import ClickDataWarning
 from skultr.identifiability import IdentifiabilityGraph
 from skultr.simulation import SimulatedLog
@@ -125,6 +122,11 @@ def synchronous_dask():
         yield
 
 
+def pairs_of(log, **arguments):
+    """Counts of each document under each factor."""
+    return IdentifiabilityGraph.from_log(log, **arguments).pairs
+
+
 def make_log(seed=0, n_rows=300):
     rng = np.random.default_rng(seed)
     position = rng.integers(1, 6, n_rows).astype(float)
@@ -159,7 +161,7 @@ def test_engines_agree(engine, bias):
     shown = log[log["position"].notna() & (log["impressions"] > 0)]
     columns = ["position"] if bias is None else [bias] if isinstance(bias, str) else bias
     counts = shown.groupby(["doc", *columns])[["impressions", "click"]].sum()
-    pairs = read_pairs(ENGINES[engine](log), bias=bias)
+    pairs = pairs_of(ENGINES[engine](log), bias=bias)
     np.testing.assert_array_equal(pairs.impressions, counts["impressions"])
     np.testing.assert_array_equal(pairs.clicks, counts["click"])
     values = counts.index.to_frame(index=False)
@@ -175,7 +177,7 @@ def test_engines_agree(engine, bias):
 def test_arrays_are_the_frame():
     log = make_log()
     log = log[log["position"].notna()]
-    frame = read_pairs(log, bias=["position", "device"])
+    frame = pairs_of(log, bias=["position", "device"])
     arrays = {"impressions": log["impressions"], "clicks": log["click"]}
     graph = IdentifiabilityGraph(log["doc"], log[["position", "device"]], **arrays)
     assert_same_pairs(
@@ -191,9 +193,9 @@ def test_arrays_are_the_frame():
 
 def test_order_of_rows_and_repeated_rows_do_not_matter():
     log = make_log()
-    expected = read_pairs(log, bias=["position", "device"])
-    assert_same_pairs(read_pairs(log.sort_values("click"), bias=["position", "device"]), expected)
-    twice = read_pairs(pd.concat([log, log]), bias=["position", "device"])
+    expected = pairs_of(log, bias=["position", "device"])
+    assert_same_pairs(pairs_of(log.sort_values("click"), bias=["position", "device"]), expected)
+    twice = pairs_of(pd.concat([log, log]), bias=["position", "device"])
     np.testing.assert_array_equal(twice.impressions, 2 * expected.impressions)
 
 
@@ -201,16 +203,16 @@ def test_order_of_rows_and_repeated_rows_do_not_matter():
 def test_clicks_as_an_array_are_rates(engine):
     log = make_log()
     rate = log["click"] / log["impressions"].clip(lower=1)
-    expected = read_pairs(log)
+    expected = pairs_of(log)
     frame = ENGINES[engine](log.drop(columns="click"))
     for values in (rate, rate.to_numpy(), rate.tolist(), pl.Series(rate.to_numpy())):
-        np.testing.assert_allclose(read_pairs(frame, click=values).clicks, expected.clicks)
-    assert read_pairs(frame).clicks is None
+        np.testing.assert_allclose(pairs_of(frame, click=values).clicks, expected.clicks)
+    assert pairs_of(frame).clicks is None
     shown = log["position"].notna() & (log["impressions"] > 0)
-    thirds = read_pairs(frame, click=np.where(shown, 1 / 3, 0))
+    thirds = pairs_of(frame, click=np.where(shown, 1 / 3, 0))
     np.testing.assert_allclose(thirds.clicks, expected.impressions / 3)
     with pytest.warns(ClickDataWarning, match="read as graded relevance"):
-        grades = read_pairs(frame, click=4 * rate)
+        grades = pairs_of(frame, click=4 * rate)
     np.testing.assert_allclose(grades.clicks, expected.clicks / rate.max())
 
 
@@ -220,8 +222,8 @@ def test_equal_features_are_one_document(engine):
     number = log["doc"].str[1:].astype(int)
     features = log.drop(columns="doc").assign(f=number // 10, g=number % 10, qid="q")
     frame = ENGINES[engine](features.drop(columns=["phone", "slot"]))
-    pairs = read_pairs(frame, bias=["position", "device"])
-    expected = read_pairs(log, bias=["position", "device"])
+    pairs = pairs_of(frame, bias=["position", "device"])
+    expected = pairs_of(log, bias=["position", "device"])
     assert pairs.doc_ids is None
     assert (len(pairs.doc), pairs.n_docs) == (len(expected.doc), expected.n_docs)
     # Documents are numbered by hash; through their rows they are those of the ids.
@@ -235,7 +237,7 @@ def test_equal_features_are_one_document(engine):
 
 def test_features_may_have_names_that_are_no_strings():
     log = pd.DataFrame([[1.0, 2.0, 1], [1.0, 2.0, 2], [3.0, 2.0, 2]], columns=[0, 1, "position"])
-    pairs = read_pairs(log)
+    pairs = pairs_of(log)
     assert (pairs.n_docs, len(pairs.doc), pairs.n_factors) == (2, 3, 2)
 
 
@@ -244,9 +246,9 @@ def test_a_simulated_log():
     log = log[log["position"].notna()].assign(qid="q")
     log["session"] = np.arange(len(log))
     rate = (log["click"] / log["impressions"].clip(lower=1)).to_numpy()
-    expected = read_pairs(log)
+    expected = pairs_of(log)
     frame = log[["qid", "session", "doc", "position", "impressions"]]
-    simulated = read_pairs(SimulatedLog(frame, rate, None))
+    simulated = pairs_of(SimulatedLog(frame, rate, None))
     np.testing.assert_allclose(simulated.clicks, expected.clicks)
     np.testing.assert_array_equal(simulated.factor, expected.factor)
 
@@ -263,7 +265,7 @@ def test_an_aggregated_log_has_the_same_graph():
         }
     )
     X, rate = aggregate_clicks(log)
-    found, expected = read_pairs(X, click=rate), read_pairs(log)
+    found, expected = pairs_of(X, click=rate), pairs_of(log)
     for name in ("doc", "factor", "impressions"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
     np.testing.assert_allclose(found.clicks, expected.clicks)
@@ -389,7 +391,8 @@ def test_connection_probability_of_uniform_logs(n_docs, n_factors, n_samples):
     n_logs, connected = 1_000, 0
     for _ in range(n_logs):
         doc, factor = rng.integers(n_docs, size=n_samples), rng.integers(n_factors, size=n_samples)
-        connected += factor_components(doc, factor, n_factors)[0] == 1
+        graph = IdentifiabilityGraph(doc, factor)
+        connected += graph.is_connected and graph.n_factors == n_factors
     # Links that one document makes are not independent; here the formula is within 5 points.
     expected = everything(n_docs, n_factors).connection_probability(n_samples)
     assert connected / n_logs == pytest.approx(expected, abs=0.05)
@@ -493,13 +496,6 @@ def test_html_and_repr():
     assert "barely" in IdentifiabilityGraph(doc, position, **counts)._repr_html_()
 
 
-def test_pickle():
-    graph = IdentifiabilityGraph(["a", "b", "b"], [1, 1, 2])
-    copy = pickle.loads(pickle.dumps(graph))
-    assert copy.labels.tolist() == graph.labels.tolist()
-    assert copy.summary() == graph.summary()
-
-
 # --------------------------------------------------------------------------------------
 # Bad input
 # --------------------------------------------------------------------------------------
@@ -546,30 +542,30 @@ def test_bad_columns(engine, change, arguments, message):
     if log["device"].isna().all():
         log["device"] = ["x", None]
     with pytest.raises(ValueError, match=message):
-        read_pairs(ENGINES[engine](log), **arguments)
+        pairs_of(ENGINES[engine](log), **arguments)
 
 
 def test_bad_logs():
     log = pd.DataFrame({"position": [1, 2], "qid": [1, 1]})
     with pytest.raises(ValueError, match="neither a column 'doc' nor feature columns"):
-        read_pairs(log)
+        pairs_of(log)
     with pytest.raises(ValueError, match=r"lacks the columns \['doc'\]"):
-        read_pairs(pl.from_pandas(log).lazy())
+        pairs_of(pl.from_pandas(log).lazy())
     log["doc"] = ["a", "b"]
     with pytest.raises(ValueError, match="click is an array and X is a lazy frame"):
-        read_pairs(pl.from_pandas(log).lazy(), click=[0, 1])
+        pairs_of(pl.from_pandas(log).lazy(), click=[0, 1])
     with pytest.raises(ValueError, match="X has 2 rows and y has 3"):
-        read_pairs(log, click=[0, 1, 1])
+        pairs_of(log, click=[0, 1, 1])
     with pytest.raises(ValueError, match="click holds negative values: found -1 in 1 row"):
-        read_pairs(log, click=[0, -1])
+        pairs_of(log, click=[0, -1])
     with pytest.raises(ValueError, match=r"lacks the columns \['position'\]"):
-        read_pairs(log[["qid", "doc"]])
+        pairs_of(log[["qid", "doc"]])
     with pytest.raises(ValueError, match="X has no rows"):
-        read_pairs(log.iloc[:0])
+        pairs_of(log.iloc[:0])
     with pytest.raises(TypeError, match="expected a frame"):
-        read_pairs(np.zeros((2, 2)))
+        pairs_of(np.zeros((2, 2)))
     with pytest.warns(ClickDataWarning, match="looks like a click rate"):
-        read_pairs(log.assign(impressions=10, click=0.5))
+        pairs_of(log.assign(impressions=10, click=0.5))
 
 
 @pytest.mark.parametrize(
@@ -619,7 +615,7 @@ def test_an_id_under_another_query_is_another_document(engine, name):
     assert shared.pairs.doc_ids.names == ["doc"]
     assert shared.bridges()["doc"].tolist() == []
     with pytest.raises(ValueError, match="doc_scope holds"):
-        read_pairs(ENGINES[engine](log.assign(doc_scope=["global", "query"] * 2)))
+        pairs_of(ENGINES[engine](log.assign(doc_scope=["global", "query"] * 2)))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -660,8 +656,8 @@ def test_columns_of_differing_dictionaries():
     )
     assert table["doc"].num_chunks == 3
     for frame in (table, duckdb.from_arrow(table), pl.from_arrow(table)):
-        found = read_pairs(frame, bias=["position", "device"])
-        assert_same_pairs(found, read_pairs(log, bias=["position", "device"]))
+        found = pairs_of(frame, bias=["position", "device"])
+        assert_same_pairs(found, pairs_of(log, bias=["position", "device"]))
 
 
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series])

@@ -180,12 +180,6 @@ def test_impressions_are_repeated_sessions():
 
 
 # Where propensities come from ----------------------------------------------------------------
-def test_repr():
-    assert repr(IPSScorer("arp", propensity="column")) == (
-        "IPSScorer('arp', k=10, propensity='column', clip=None, normalize=False)"
-    )
-
-
 # Bad input ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("options", "message"),

@@ -1,7 +1,5 @@
 """What scorers of held-out clicks are given: propensities, frames, arrays, searches, faults."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -120,21 +118,12 @@ def test_metadata_is_routed_without_a_request(scorer):
         assert_allclose(arrays[name], frames[name])
 
 
-def test_pickle(scorer):
-    X, rate = world()
-    scorer = scorer(propensity=EXAMINATION)
-    loaded = pickle.loads(pickle.dumps(scorer))
-    assert loaded(Linear(), X, rate) == scorer(Linear(), X, rate)
-
-
 # Bad input ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda X: X.drop(columns="qid"), "no column 'qid'"),
         (lambda X: X.drop(columns="position"), "no column 'position'"),
-        (lambda X: X.assign(position=1.0), "Two rows of one list stand at position 1"),
-        (lambda X: X.assign(position=np.nan), "No row was shown: every position is missing"),
         (lambda X: X.assign(propensity=0.5), "two answers to one question"),
         (
             lambda X: X.assign(bm25=X["bm25"].where(X["bm25"] < 1)),
@@ -148,21 +137,19 @@ def test_logs_that_are_none(scorer, change, message):
         scorer(propensity=EXAMINATION)(Linear(), change(X), rate)
 
 
-def test_no_clicks_and_no_y(scorer):
+def test_no_clicks(scorer):
     X, _ = world()
     scorer = scorer(propensity=EXAMINATION)
     with pytest.warns(ClickDataWarning, match="The log has no click: whatever is learned"):
         estimate = scorer.estimate(Linear(), X, np.zeros(len(X)))
     assert np.isnan(estimate.value)
     assert estimate.n_clicks == 0
-    with pytest.raises(ValueError, match="y is None"):
-        scorer(Linear(), X, None)
 
 
 def test_clicks_on_rows_that_were_not_shown_do_not_count(scorer):
     X, rate = world()
     scorer = scorer(propensity=EXAMINATION)
-    with pytest.warns(ClickDataWarning, match="40 rows have a click but no position"):
+    with pytest.warns(ClickDataWarning, match="40 rows have a click .*, first in row 3"):
         found = scorer(Linear(), X, np.where(X["position"].isna(), 1.0, rate))
     assert_allclose(found, scorer(Linear(), X, rate))
 

@@ -8,7 +8,15 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.model_selection import GridSearchCV, cross_validate
 
-from skultr.metrics import RankingScorer, err_score, ndcg_score
+from skultr.metrics import (
+    ClickLikelihoodScorer,
+    CMIPScorer,
+    IPSScorer,
+    PerplexityScorer,
+    RankingScorer,
+    err_score,
+    ndcg_score,
+)
 from skultr.model_selection import QueryKFold
 
 from .._worlds import Linear
@@ -114,13 +122,31 @@ def test_several_scorers_in_two_processes(frame):
     assert_allclose(found["test_ndcg"], folds)
 
 
-def test_pickle_clone_repr(frame):
-    scorer = RankingScorer("ndcg", k=3, gain="linear")
-    assert repr(scorer) == "RankingScorer('ndcg', k=3, gain='linear')"
-    search = sklearn.clone(GridSearchCV(Linear(), {"factor": [1]}, scoring=scorer))
-    for copy in (pickle.loads(pickle.dumps(scorer)), search.scoring):
-        assert repr(copy) == repr(scorer)
-        assert copy(Linear(), frame) == scorer(Linear(), frame)
+@pytest.mark.parametrize(
+    ("scorer", "text"),
+    [
+        (RankingScorer(k=3, gain="linear"), "RankingScorer('ndcg', k=3, gain='linear')"),
+        (
+            CMIPScorer(logging="mean", estimator="knn", n_repeats=2, random_state=1),
+            "CMIPScorer(logging='mean', estimator='knn', n_repeats=2, random_state=1)",
+        ),
+        (PerplexityScorer(), "PerplexityScorer(conditional=True)"),
+        (
+            IPSScorer("arp", propensity="column"),
+            "IPSScorer('arp', k=10, propensity='column', clip=None, normalize=False)",
+        ),
+        (
+            ClickLikelihoodScorer(propensity="column"),
+            "ClickLikelihoodScorer(propensity='column', scale='fit')",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_repr_and_copies_of_all_scorers(scorer, text):
+    search = sklearn.clone(GridSearchCV(Linear(), {}, scoring=scorer))
+    for copy in (scorer, pickle.loads(pickle.dumps(scorer)), search.scoring):
+        assert repr(copy) == text
+        assert vars(copy) == vars(scorer)
 
 
 @pytest.mark.parametrize(

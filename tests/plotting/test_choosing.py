@@ -90,15 +90,6 @@ def test_from_estimator_takes_each_annotated_document_once_at_its_mean_position(
     assert_allclose(display.cmip, -scorer(Column("score"), X))
 
 
-def test_rows_that_were_not_shown_are_left_out():
-    X = log()
-    X["position"] = X["position"].astype(float).where(X["doc"] != 4)
-    X.loc[X["doc"] == 5, "impressions"] = 0
-    display = DebiasednessDisplay.from_estimator(Column("score"), X, cmip_estimator="knn")
-    assert len(display.documents) == 73
-    assert np.isfinite(display.documents.to_numpy()).all()
-
-
 def test_a_column_for_the_logging_policy():
     X = log().assign(production=lambda X: -(X["doc"] % 7.0))
     display = DebiasednessDisplay.from_estimator(
@@ -108,34 +99,6 @@ def test_a_column_for_the_logging_policy():
     assert set(display.documents["logged"]) == set(-np.arange(7.0))
     scorer = CMIPScorer(logging="production", estimator="knn")
     assert display.cmip == -scorer(Column("score"), X)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"position": 0}, "position"),
-        ({"impressions": -1}, "impressions"),
-        ({"impressions": np.nan}, "impressions"),
-    ],
-)
-def test_what_the_scorer_refuses(change, message):
-    for call in (
-        lambda X: CMIPScorer(estimator="knn")(Column("score"), X),
-        lambda X: DebiasednessDisplay.from_estimator(Column("score"), X, cmip_estimator="knn"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call(log().assign(**change))
-
-
-def test_polars_gives_the_same():
-    polars = pytest.importorskip("polars")
-    X = log()
-    one = DebiasednessDisplay.from_estimator(Column("score"), X, cmip_estimator="knn")
-    other = DebiasednessDisplay.from_estimator(
-        Column("score"), polars.from_pandas(X), cmip_estimator="knn"
-    )
-    assert_allclose(one.documents, other.documents)
-    assert one.cmip == other.cmip
 
 
 def test_drawn_again_with_other_names():

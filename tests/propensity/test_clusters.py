@@ -135,11 +135,6 @@ def test_works_before_a_ranker(log):
         np.testing.assert_array_equal(loaded.predict(X), scores)
 
 
-def test_repeats_with_a_seed(log, clusters):
-    again = clone(clusters).fit(*log)
-    pd.testing.assert_series_equal(again.labels_, clusters.labels_)
-
-
 def test_a_pickle_holds_no_users(log, clusters):
     X = log[0].head(8)
     loaded = pickle.loads(pickle.dumps(clusters))

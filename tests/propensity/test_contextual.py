@@ -1,5 +1,3 @@
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -156,17 +154,6 @@ def test_bootstrap_only_adds_errors(log):
     assert drawn.n_iter_ == 5
 
 
-def test_aggregated_log_is_the_raw_one(log, fitted):
-    X, clicks = log
-    keys = ["qid", "doc", "position", *CONTEXT]
-    cells = X.assign(click=clicks).groupby(keys, as_index=False)["click"].agg(["mean", "size"])
-    cells = cells.rename(columns={"size": "impressions"}).assign(session=np.arange(len(cells)))
-    again = clone(fitted).fit(cells.drop(columns="mean"), cells["mean"])
-    np.testing.assert_allclose(
-        again.examination_["examination"], fitted.examination_["examination"], rtol=1e-3
-    )
-
-
 def test_frames_and_arrays_agree(log):
     X, clicks = log
     roles = ["qid", "session", "doc", "position"]
@@ -210,24 +197,11 @@ def test_context_is_no_feature_of_a_ranker(log):
     assert ranker.predict(serving).shape == (len(X),)
 
 
-def test_same_seed_and_pickle(log, fitted):
-    X = log[0].head(100)
-    again = clone(fitted).fit(*log)
-    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
-    loaded = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
-
-
 def test_callbacks_see_the_epochs(log, capsys):
     pytest.importorskip("rich")
     propensity = ContextualPropensity(context=CONTEXT, **{**FAST, "max_epochs": 2})
     propensity.set_params(n_bootstrap=2).set_callbacks(ProgressBar()).fit(*log)
     assert "ContextualPropensity" in capsys.readouterr().out
-
-
-def test_unshown_rows_have_no_chance(log, fitted):
-    X = log[0].head(3).assign(position=[1.0, np.nan, 3.0])
-    assert (fitted.predict(X) > 0).tolist() == [True, False, True]
 
 
 # What the log does not say ----------------------------------------------------------------

@@ -82,12 +82,6 @@ def test_rows_that_were_not_shown_have_no_exposure():
     assert ((row_factor < 0) == X["position"].isna()).all()
 
 
-def test_a_log_of_which_nothing_was_shown_is_refused():
-    X, clicks = _log(5)
-    with pytest.raises(ValueError, match="No row was shown: every position is missing"):
-        read_cells(X.assign(position=np.nan), 0 * clicks)
-
-
 def test_a_document_of_two_queries_is_two_units():
     X = pd.DataFrame({"qid": [1, 2], "doc": "a", "position": [1, 2]})
     cells, _ = read_cells(X, np.ones(2))
@@ -216,12 +210,6 @@ def test_predictions_are_the_curve_with_the_best_factor_at_one():
     turned = InterventionHarvesting(n_bootstrap=0).fit(later, clicks)
     np.testing.assert_allclose(turned.predict(later), curve[X["position"]], rtol=1e-6)
     assert turned.examination_.loc[1, "examination"] == 1.0
-
-
-def test_rows_that_were_not_shown_have_propensity_zero():
-    X, clicks = _log()
-    estimator = InterventionHarvesting(n_bootstrap=0).fit(X, clicks)
-    assert estimator.predict(X.head(2).assign(position=[1.0, np.nan])).tolist() == [1.0, 0.0]
 
 
 def test_positions_that_no_one_saw_are_an_error():

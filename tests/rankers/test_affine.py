@@ -1,11 +1,8 @@
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from scipy.special import expit
-from sklearn.base import clone
 
 from skultr._torch._joint import TowersLoss
 from skultr._torch._lists import ListDataset
@@ -13,21 +10,11 @@ from skultr.exceptions import ClickDataWarning
 from skultr.rankers import AffineRanker
 from skultr.rankers._affine import AffineLoss, AffineModule, TrustStep, fit_trust
 
+from .._torch.test_joint import Batch
 from .._worlds import random_lists
 
 ALPHA = np.array([0.4, 0.3, 0.1])
 BETA = np.array([0.4, 0.1, 0.02])
-
-
-class _Batch:
-    """Two lists of three and two rows; the last place of the second is padding."""
-
-    mask = torch.tensor([[True, True, True], [True, True, False]])
-    weight = torch.tensor([[4.0, 3.0, 7.0], [1.0, 2.0, 0.0]], dtype=torch.float64)
-    clicks = torch.tensor([[1.0, 0.0, 7.0], [0.5, 2.0, 0.0]], dtype=torch.float64)
-
-    def __len__(self):
-        return 2
 
 
 def _logits(seed=0):
@@ -38,7 +25,7 @@ def _logits(seed=0):
 def _table(*values):
     """A probability a row, 0 at padding, as the module gives it."""
     values = torch.tensor(values, dtype=torch.float64).expand(2, 3)
-    return torch.where(_Batch.mask, values, 0.0)
+    return torch.where(Batch.mask, values, 0.0)
 
 
 LOW, HIGH = _table(0.3, 0.1, 0.02), _table(0.8, 0.5, 0.1)
@@ -69,26 +56,26 @@ def _table_ranker(**params):
 def test_value_by_enumeration_of_impressions():
     g = _logits()
     expected = 0.0
-    for place in zip(*np.nonzero(_Batch.mask.numpy()), strict=True):
+    for place in zip(*np.nonzero(Batch.mask.numpy()), strict=True):
         relevance = expit(g[place].item())
         p = (HIGH - LOW)[place].item() * relevance + LOW[place].item()
-        clicks, weight = _Batch.clicks[place].item(), _Batch.weight[place].item()
+        clicks, weight = Batch.clicks[place].item(), Batch.weight[place].item()
         expected -= clicks * np.log(p) + (weight - clicks) * np.log(1 - p)
-    assert AffineLoss(3.0)((g, LOW, HIGH), _Batch()).item() == pytest.approx(expected * 3 / 2)
+    assert AffineLoss(3.0)((g, LOW, HIGH), Batch()).item() == pytest.approx(expected * 3 / 2)
 
 
 def test_gradient_is_right():
     loss = AffineLoss(1.0)
-    assert torch.autograd.gradcheck(lambda g: loss((g, LOW, HIGH), _Batch()), _logits())
+    assert torch.autograd.gradcheck(lambda g: loss((g, LOW, HIGH), Batch()), _logits())
 
 
 def test_without_trust_it_is_the_position_based_model():
     """Value and gradient are those of regression-EM."""
     ours, theirs = _logits(), _logits()
-    loss = AffineLoss(1.0)((ours, 0 * LOW, HIGH), _Batch())
+    loss = AffineLoss(1.0)((ours, 0 * LOW, HIGH), Batch())
     loss.backward()
-    examination = torch.where(_Batch.mask, torch.logit(HIGH.clamp(min=1e-3)), 0.0)
-    other = TowersLoss(1.0)((theirs, examination), _Batch())
+    examination = torch.where(Batch.mask, torch.logit(HIGH.clamp(min=1e-3)), 0.0)
+    other = TowersLoss(1.0)((theirs, examination), Batch())
     other.backward()
     torch.testing.assert_close(loss, other)
     torch.testing.assert_close(ours.grad, theirs.grad)
@@ -96,18 +83,18 @@ def test_without_trust_it_is_the_position_based_model():
 
 def test_padding_is_not_seen():
     g = _logits()
-    expected = AffineLoss(1.0)((g, LOW, HIGH), _Batch())
-    dirty = g.detach().masked_fill(~_Batch.mask, 1e3).requires_grad_()
-    found = AffineLoss(1.0)((dirty, LOW, HIGH), _Batch())
+    expected = AffineLoss(1.0)((g, LOW, HIGH), Batch())
+    dirty = g.detach().masked_fill(~Batch.mask, 1e3).requires_grad_()
+    found = AffineLoss(1.0)((dirty, LOW, HIGH), Batch())
     torch.testing.assert_close(found, expected)
     found.backward()
-    assert (dirty.grad[~_Batch.mask] == 0).all()
+    assert (dirty.grad[~Batch.mask] == 0).all()
 
 
 @pytest.mark.parametrize("extreme", [-1e3, 0.0, 1e3])
 def test_certain_network_keeps_loss_and_gradient_finite(extreme):
     g = torch.full((2, 3), extreme, dtype=torch.float64).requires_grad_()
-    loss = AffineLoss(1.0)((g, LOW, HIGH), _Batch())
+    loss = AffineLoss(1.0)((g, LOW, HIGH), Batch())
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(g.grad).all()
@@ -290,15 +277,6 @@ def test_click_probability_of_rows_that_were_not_shown_is_0():
         ValueError, match="bias factor that was not in the training log, such as 9"
     ):
         ranker.predict_click(log.assign(position=9))
-
-
-def test_same_seed_and_pickle_give_the_same_ranker():
-    log, clicks = random_lists()
-    ranker = AffineRanker(max_epochs=3, random_state=0)
-    first, second = (clone(ranker).fit(log, clicks) for _ in range(2))
-    np.testing.assert_array_equal(first.predict(log), second.predict(log))
-    again = pickle.loads(pickle.dumps(first))
-    np.testing.assert_array_equal(again.predict_click(log), first.predict_click(log))
 
 
 def test_factor_that_was_never_clicked_ruins_nothing():

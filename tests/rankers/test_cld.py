@@ -19,7 +19,6 @@ from skultr.exceptions import (
 from skultr.metrics import RankingScorer, ndcg_score
 from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
-from skultr.propensity import PowerLawPropensity
 from skultr.rankers import (
     HeckmanRanker,
     IPSRanker,
@@ -384,15 +383,6 @@ def test_heckman_recovers_a_tobit_world():
     np.testing.assert_allclose(debiased.coef_, ranker.coef_)
     assert "examination_" in vars(debiased)
     assert "examination_" not in vars(ranker)
-
-
-def test_heckman_keeps_nothing_of_a_fit_that_debiased():
-    _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
-    ranker = HeckmanRanker(debias=True, propensity=PowerLawPropensity(eta=1.0), **QUICK)
-    ranker.fit(log, clicks)
-    assert ranker.propensity_.eta == 1.0
-    ranker.set_params(debias=False).fit(log, clicks)
-    assert set(vars(ranker)) == set(vars(clone(ranker).fit(log, clicks)))
 
 
 def test_heckman_says_when_the_first_step_did_not_converge(monkeypatch):

@@ -1,7 +1,5 @@
 """What rankers with an embedding, and their predictions of clicks, promise."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -364,14 +362,6 @@ def _documents():
 
 
 # As an estimator ------------------------------------------------------------------------
-@embeddings
-def test_pickle_keeps_predictions(ranker):
-    log, rate, _ = _world_of(ranker)
-    ranker = clone(ranker).fit(log, rate)
-    again = pickle.loads(pickle.dumps(ranker))
-    np.testing.assert_array_equal(again.predict_click(log), ranker.predict_click(log))
-
-
 @embeddings
 def test_weights_that_are_zero_leave_rows_out(ranker):
     log, rate, _ = _world_of(ranker)

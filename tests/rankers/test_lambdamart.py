@@ -11,7 +11,7 @@ from sklearn.callback import ProgressBar
 
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity
-from skultr.rankers._lambdamart import LambdaMARTRanker
+from skultr.rankers import LambdaMARTRanker
 
 from .._worlds import small_log
 

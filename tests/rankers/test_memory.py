@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 
-from skultr._log._roles import read_features
 from skultr.rankers import (
     DLARanker,
     NaiveRanker,
@@ -15,7 +14,7 @@ from skultr.rankers import (
     TwoTowerRanker,
 )
 
-from .._worlds import random_lists
+from .._worlds import FEATURES, random_lists
 
 RANKERS = [NaiveRanker, DLARanker, RegressionEMRanker, TwoTowerRanker, PairDebiasRanker]
 
@@ -23,7 +22,7 @@ RANKERS = [NaiveRanker, DLARanker, RegressionEMRanker, TwoTowerRanker, PairDebia
 def world():
     log, clicks = random_lists(n_sessions=300, n_queries=20)
     roles = {name: log[name] for name in ("qid", "session", "doc", "position")}
-    return log, clicks, read_features(log).to_numpy().copy(), roles
+    return log, clicks, log[FEATURES].to_numpy().copy(), roles
 
 
 @pytest.mark.parametrize("ranker", RANKERS)

@@ -118,16 +118,6 @@ def test_a_table_goes_on_after_fit(estimator, days, both):
     np.testing.assert_array_equal(*scores)
 
 
-def test_pickles_hold_only_counts_of_partial_fit(days):
-    fitted, begun = DCTRModel().fit(*days[0]), DCTRModel().partial_fit(*days[0])
-    loaded = [pickle.loads(pickle.dumps(each)) for each in (fitted, begun)]
-    with pytest.raises(ValueError, match="Start with partial_fit"):
-        loaded[0].partial_fit(*days[1])
-    loaded[1].partial_fit(*days[1])
-    expected = begun.partial_fit(*days[1]).documents_
-    pd.testing.assert_frame_equal(loaded[1].documents_, expected)
-
-
 def test_documents_without_ids_add_up_by_their_features(days, both):
     days, both = ([(X.drop(columns="doc"), y) for X, y in logs] for logs in (days, [both]))
     whole = DCTRModel().fit(*both[0])
@@ -166,14 +156,6 @@ def test_networks_train_on(ranker, days):
     scores = [each.predict(X[FEATURES]) for each in (before, ranker, quick(ranker).fit(*more))]
     assert np.corrcoef(scores[0], scores[1])[0, 1] > 0.95
     assert np.isfinite(scores[1]).all()
-
-
-def test_the_first_partial_fit_is_fit(days):
-    scores = [
-        getattr(quick(DLARanker()), method)(*days[0]).predict(days[0][0])
-        for method in ("fit", "partial_fit")
-    ]
-    np.testing.assert_array_equal(*scores)
 
 
 @pytest.mark.parametrize("name", ["auto", "network"])

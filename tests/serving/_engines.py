@@ -11,8 +11,20 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
 F32 = np.float32
+#: Marks of files that fit small models of every kind.
+QUIET = [
+    pytest.mark.filterwarnings(f"ignore::{kind}")
+    for kind in (
+        "scipy.linalg.LinAlgWarning",
+        "skultr.exceptions.AssumptionWarning",
+        "skultr.exceptions.ClickDataWarning",
+        "skultr.exceptions.NotIdentifiableWarning",
+        "skultr.exceptions.UnstableWeightsWarning",
+    )
+]
 #: What the parsers of the plugins take as it is, without a sigmoid.
 _PLAIN_OBJECTIVES = {"binary:logitraw", "rank:ndcg", "rank:map", "rank:pairwise", "reg:linear"}
 

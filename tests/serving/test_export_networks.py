@@ -36,20 +36,12 @@ from skultr.serving import export_model
 from skultr.simulation import PlackettLucePolicy, simulate_clicks
 
 from .._discovery import public_rankers
+from ._engines import QUIET
 
 pytest.importorskip("onnx", reason="needs skultr[serving]")
 runtime = pytest.importorskip("onnxruntime", reason="judges the exported models")
 
-pytestmark = [
-    pytest.mark.filterwarnings(f"ignore::{kind}")
-    for kind in (
-        "scipy.linalg.LinAlgWarning",
-        "skultr.exceptions.AssumptionWarning",
-        "skultr.exceptions.ClickDataWarning",
-        "skultr.exceptions.NotIdentifiableWarning",
-        "skultr.exceptions.UnstableWeightsWarning",
-    )
-]
+pytestmark = QUIET
 
 NAMES = [f"feature_{i:03d}" for i in range(6)]
 EXTREMES = np.array(

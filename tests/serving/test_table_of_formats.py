@@ -14,18 +14,10 @@ from skultr.serving import export_model
 from skultr.simulation import EYE_TRACKING, PlackettLucePolicy, simulate_clicks
 
 from .._discovery import public_rankers
+from ._engines import QUIET
 
 pytest.importorskip("onnx", reason="needs skultr[serving]")
-pytestmark = [
-    pytest.mark.filterwarnings(f"ignore::{kind}")
-    for kind in (
-        "scipy.linalg.LinAlgWarning",
-        "skultr.exceptions.AssumptionWarning",
-        "skultr.exceptions.ClickDataWarning",
-        "skultr.exceptions.NotIdentifiableWarning",
-        "skultr.exceptions.UnstableWeightsWarning",
-    )
-]
+pytestmark = QUIET
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies" / "engines.rst"
 #: The formats that the page calls trees.

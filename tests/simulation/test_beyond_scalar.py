@@ -17,7 +17,6 @@ from skultr.simulation import (
     TrustBiasUser,
     UniformPolicy,
     User,
-    _generate,
     simulate_clicks,
 )
 
@@ -73,14 +72,6 @@ def test_same_sessions_as_another_user(documents, user, policy, seed):
     lean, same, _ = simulate_clicks(documents, user=user, features=False, **shared)
     pd.testing.assert_frame_equal(lean, X[lean.columns])
     np.testing.assert_array_equal(same, clicks)
-
-
-@pytest.mark.parametrize("user", USERS)
-def test_chunks_leave_no_seam(documents, user, monkeypatch):
-    whole = simulate_clicks(documents, n_sessions=1_000, user=user, random_state=0)
-    monkeypatch.setattr(_generate, "_CHUNK", 64)
-    parts = simulate_clicks(documents, n_sessions=1_000, user=user, random_state=0)
-    np.testing.assert_array_equal(parts.clicks, whole.clicks)
 
 
 # --------------------------------------------------------------------------------------

@@ -6,12 +6,15 @@ import pytest
 
 from skultr.datasets import make_ltr
 from skultr.simulation import (
+    ClickMatrixUser,
     ContextualPositionBasedUser,
     DeterministicPolicy,
     PlackettLucePolicy,
     Policy,
     PositionBasedUser,
+    TrustBiasUser,
     UniformPolicy,
+    UserPopulation,
     _generate,
     production_scores,
     relevance_probability,
@@ -212,14 +215,6 @@ def test_queries_are_uniform_by_default(documents):
     X, _, _ = simulate_clicks(documents, n_sessions=60_000, features=False, random_state=0)
     counts = X.groupby("session")["qid"].first().value_counts()
     assert np.abs(counts - 1_000).max() < 5 * np.sqrt(1_000)
-
-
-def test_chunks_leave_no_seam(documents, monkeypatch):
-    whole = simulate_clicks(documents, n_sessions=1_000, random_state=0)
-    monkeypatch.setattr(_generate, "_CHUNK", 64)
-    parts = simulate_clicks(documents, n_sessions=1_000, random_state=0)
-    pd.testing.assert_frame_equal(parts.X, whole.X)
-    np.testing.assert_array_equal(parts.clicks, whole.clicks)
 
 
 class FixedPolicy(Policy):
@@ -433,9 +428,19 @@ def test_click_rates_match_the_truth_in_each_context(assign):
     assert 0.4 < np.mean(error**2) < 2.0
 
 
-@pytest.mark.parametrize("assign", ["impression", "document"])
-def test_chunks_leave_no_seam_between_contexts(documents, assign, monkeypatch):
-    user = contextual(assign)
+@pytest.mark.parametrize(
+    "user",
+    [
+        PositionBasedUser(),
+        contextual("impression"),
+        contextual("document"),
+        UserPopulation(),
+        TrustBiasUser(),
+        ClickMatrixUser(),
+    ],
+    ids=lambda user: type(user).__name__,
+)
+def test_chunks_leave_no_seam(documents, user, monkeypatch):
     whole = simulate_clicks(documents, n_sessions=1_000, user=user, random_state=0)
     monkeypatch.setattr(_generate, "_CHUNK", 64)
     parts = simulate_clicks(documents, n_sessions=1_000, user=user, random_state=0)

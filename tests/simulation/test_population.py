@@ -1,4 +1,3 @@
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -10,7 +9,6 @@ from skultr.simulation import (
     PositionBasedUser,
     UniformPolicy,
     UserPopulation,
-    _generate,
     simulate_clicks,
 )
 from skultr.simulation._users import draw_sessions
@@ -249,14 +247,6 @@ def test_marginal_click_rate_by_position_is_the_mean_curve(documents):
     assert np.abs(error).max() < 4.5
 
 
-def test_chunks_leave_no_seam(documents, monkeypatch):
-    whole = simulate(documents, UserPopulation(), 1_000)
-    monkeypatch.setattr(_generate, "_CHUNK", 64)
-    parts = simulate(documents, UserPopulation(), 1_000)
-    pd.testing.assert_frame_equal(parts.X, whole.X)
-    np.testing.assert_array_equal(parts.clicks, whole.clicks)
-
-
 def test_query_weights_by_id(documents):
     named = documents.assign(qid="q" + documents["qid"].astype(str))
     weights = dict.fromkeys(named["qid"], 0.0) | {"q3": 3.0, "q11": 1.0}
@@ -266,12 +256,6 @@ def test_query_weights_by_id(documents):
     assert abs((queries == "q3").mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4_000)
     ids = np.unique(named["qid"])  # the truth is in their sorted order
     np.testing.assert_allclose(truth.query_weights[:, ids == "q3"], 0.75)
-
-
-def test_pickle_keeps_the_users(documents):
-    users = UserPopulation(5, random_state=3)
-    one, two = simulate(documents, users), simulate(documents, pickle.loads(pickle.dumps(users)))
-    pd.testing.assert_frame_equal(one.X, two.X)
 
 
 def test_careless_population(documents):
