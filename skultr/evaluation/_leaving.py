@@ -21,7 +21,7 @@ from .._models._hidden_events import fit_em
 from .._models._solve import gram
 
 if TYPE_CHECKING:
-    from ._click_table import LoggedPages
+    from ._logged_pages import LoggedPages
 
 #: Rounds of the prior of relevance, and steps of EM in each; its gain per page where it ends.
 _ROUNDS, _MAX_ITER, _TOL = 3, 500, 1e-5

@@ -20,7 +20,8 @@ from .._log._segments import TINY
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._scorers import Scorer
 from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
-from ._click_table import ROLES, ClickTable, LoggedPages, Pages
+from ._click_table import ClickTable
+from ._logged_pages import ROLES, LoggedPages, Pages
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from skultr.evaluation._click_table import LoggedPages
 from skultr.evaluation._leaving import _events, fit_leaving
+from skultr.evaluation._logged_pages import LoggedPages
 from skultr.simulation import (
     CascadeUser,
     DBNUser,

@@ -1,0 +1,283 @@
+"""The pages of a log, and those of other rankings of its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
+from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
+from .._log._roles import column_names, is_frame, is_role, read_column, read_role
+from .._log._segments import TINY, as_array, encode, mix, pair_codes
+from ..exceptions import python_value
+from ..metrics._scorers import predict_within
+from ..propensity._source import RowsOfLog
+
+#: What a log may pass as keywords.
+ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
+
+#: Scores of one document may differ by this part, as those of float32 in batches do.
+_SAME = 1e-5
+
+#: Values of a column that may be a context, at most; and rows that are looked at first.
+_MOST_CONTEXTS, _HEAD = 10, 1_000
+
+
+class LoggedPages(RowsOfLog):
+    """The shown rows of a log. A slot is a position of a query, a pair a document of a query.
+
+    ``pair`` is that of each row of X, ``slot``, ``weight`` (impressions) and ``rate`` (clicks per
+    impression) are those of each row that was shown, and ``slot_pages`` the pages of the query
+    that had the position of the slot. ``roles`` are those passed as keywords.
+    """
+
+    def __init__(
+        self,
+        X: Table,
+        y: Column | str | None,
+        sample_weight: Column | None,
+        roles: Mapping[str, Any],
+        caller: str,
+        *,
+        context: Column | str | None = None,
+        cluster: Column | str | None = None,
+    ) -> None:
+        unknown = sorted({*roles} - {*ROLES})
+        if unknown:
+            raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {ROLES}.")
+        X, y, _ = take_clicks(X, y, caller)
+        super().__init__(X, y, sample_weight, dict.fromkeys(ROLES) | dict(roles))
+        if read_role(X, "bias", None) is not None:
+            raise ValueError(
+                f"X has a column 'bias', and {caller} does not know which bias factors another "
+                "ranking would have; expected a log whose bias is its position. Drop the column."
+            )
+        reads = ["qid", "doc", "position", "impressions", "doc_scope"]
+        if read_role(X, "session", self.roles["session"]) is not None:
+            reads.append("session")  # without, rows may be counts of several pages
+        need = {
+            "qid": "to rank the documents of a query",
+            "position": "to compare where rankings put them",
+        }
+        self.rows = rows = read(
+            X, y, sample_weight, self.roles, reads=reads, need=need, caller=caller
+        )
+        document = rows.documents().code
+        self.pair, self.pair_query, _ = pairs_of_codes(
+            rows.query, document, int(document.max()) + 1
+        )
+        self.inside = np.ones(rows.n_rows, dtype=bool)
+        self.context = self._codes(context, "context", rows.list_, "result page")
+        cluster = self._codes(cluster, "cluster", rows.query, "query")
+        first = first_rows(rows.query, len(rows.query_ids))
+        self.cluster = None if cluster is None else cluster[first]
+        self._show(np.flatnonzero(rows.shown))
+
+    def _codes(self, values, name, group, group_name):
+        """Codes of a column of X or an array by row, which has one value in each group."""
+        if values is None:
+            return None
+        values = read_column(self.X, values) if isinstance(values, str) else as_array(values)
+        missing = pd.isna(values)
+        if values.shape != (len(group),) or missing.any():
+            raise ValueError(
+                f"{name} has the shape {values.shape} and {missing.sum()} missing values; "
+                f"expected one value per row of X, that is ({len(group)},), and none missing."
+            )
+        codes, _ = encode(values)
+        shown = np.flatnonzero(self.rows.shown)
+        first = first_rows(group[shown], int(group.max()) + 1)
+        differs = codes[shown] != codes[shown[first[group[shown]]]]
+        if differs.any():
+            row = int(shown[differs.argmax()])
+            raise ValueError(
+                f"{name} differs within one {group_name} (such as in row {row}); expected one "
+                f"value per {group_name}."
+            )
+        return codes
+
+    def _show(self, row):
+        """Keep these rows as what was shown."""
+        rows = self.rows
+        self.row, self.weight, self.rate = row, rows.weight[row], rows.rate[row]
+        position, positions = encode(rows.position[row])
+        self.slot, self.slot_query, place = pairs_of_codes(
+            rows.query[row], position, len(positions)
+        )
+        self.slot_position = positions[place]
+        self.slot_pages = np.bincount(self.slot, self.weight)
+
+    def parts(self) -> list[LoggedPages]:
+        """The pages of each context, with the queries, pairs and rows of X of the whole log."""
+        if self.context is None:
+            return [self]
+        parts = []
+        for code in np.unique(self.context[self.row]):
+            part = copy(self)
+            for name in ("query_pages", "shown_cells", "has_pages"):
+                part.__dict__.pop(name, None)
+            part.inside = self.context == code
+            part._show(self.row[part.inside[self.row]])
+            parts.append(part)
+        return parts
+
+    @cached_property
+    def query_pages(self) -> Floats:
+        """Pages of each query."""
+        pages = np.zeros(len(self.rows.query_ids))
+        np.maximum.at(pages, self.slot_query, self.slot_pages)
+        return pages
+
+    @cached_property
+    def shown_cells(self) -> tuple[Ints, Ints]:
+        """Sorted keys of the pairs at slots that the log has, and the cell of each shown row."""
+        cell, keys = encode(self.key(self.pair[self.row], self.slot))
+        return keys, cell
+
+    @cached_property
+    def has_pages(self) -> bool:
+        """True if rows of one list are one page, not counts of several."""
+        seen = pair_codes(self.rows.list_[self.row], self.slot, len(self.slot_query))
+        return len(np.unique(seen)) == len(seen)
+
+    def page_columns(self) -> Iterator[tuple[str, Ints]]:
+        """Columns without a role that have few values, one per page: their codes by shown row."""
+        page = self.rows.list_[self.row]
+        first = first_rows(page, int(page.max()) + 1)
+        for name in column_names(self.X) if self.has_pages and is_frame(self.X) else []:
+            if is_role(name):
+                continue
+            values = read_column(self.X, name)[self.row]
+            # Most features differ within one of the first pages.
+            if all((values[:n] == values[first[page[:n]]]).all() for n in (_HEAD, None)):
+                codes, few = encode(values)
+                if 2 <= len(few) <= _MOST_CONTEXTS:
+                    yield name, codes
+
+    def key(self, pair: Ints, slot: Ints) -> Ints:
+        """One number per pair at a slot."""
+        return pair_codes(pair, slot, len(self.slot_query))
+
+    def mean_by_position(self, values: Floats) -> Floats:
+        """Mean of values of shown rows over the impressions at the position of each slot."""
+        place, _ = encode(self.slot_position)
+        total, weight = (
+            np.bincount(place[self.slot], self.weight * factor) for factor in (values, 1.0)
+        )
+        return (total / weight)[place]
+
+    def per_page(self, by_query: Floats) -> float:
+        """Mean per page of sums over the pages of each query."""
+        return float(by_query.sum() / self.query_pages.sum())
+
+    def error_per_page(self, residual: Floats, variance: float = 0.0) -> float:
+        """Standard error of a mean per page, from residuals of queries and a further variance.
+
+        Both are those of sums over pages. Queries of one cluster are one.
+        """
+        held = np.count_nonzero(self.query_pages)
+        if self.cluster is not None:
+            residual = np.bincount(self.cluster, residual)
+            held = len(np.unique(self.cluster[self.query_pages > 0]))
+        n = max(held, 2)  # of one, no error is told
+        variance += n / (n - 1) * (residual**2).sum()
+        return float(np.sqrt(variance) / self.query_pages.sum())
+
+    def n_equal(self, weight: Floats) -> float:
+        """Number of queries, or clusters, of equal weight that are worth as much (Kish)."""
+        if self.cluster is not None:
+            weight = np.bincount(self.cluster, weight)
+        return float(weight.sum() ** 2 / max((weight**2).sum(), TINY))
+
+    def moved(self) -> float:
+        """Share of impressions at which a document was not at its usual position."""
+        keys, cell = self.shown_cells
+        shown = np.bincount(cell, self.weight)
+        usual = np.zeros(len(self.pair_query))
+        np.maximum.at(usual, keys // len(self.slot_query), shown)
+        return float(1 - usual.sum() / shown.sum())
+
+    def scores_of(self, scores: Predictor | ArrayLike, name: str) -> Floats:
+        """Scores of the rows of X, after their checks."""
+        if isinstance(scores, type):
+            raise TypeError(f"{name} is the class {scores.__name__}; expected a fitted ranker.")
+        if hasattr(scores, "predict"):
+            scores = predict_within(scores, self.X, self.rows["qid"], self.rows["doc"])
+        scores = as_array(scores)
+        n_rows, kind = self.rows.n_rows, scores.dtype.kind
+        missing = int(np.isnan(scores).sum()) if kind == "f" else 0
+        if scores.shape != (n_rows,) or kind not in "biuf" or missing:
+            raise ValueError(
+                f"{name} has the shape {scores.shape}, type {scores.dtype} and NaN in {missing} "
+                f"rows; expected one number per row of X, that is ({n_rows},), and no NaN."
+            )
+        return scores.astype(float)
+
+    def rank_by(self, scores: Predictor | ArrayLike, k: int | None, name: str) -> Pages:
+        """The pages on which the documents of each query stand by falling score."""
+        scores = self.scores_of(scores, name)
+        # Rows of this context come first: a ranking may depend on it.
+        order = np.argsort(~self.inside, kind="stable")
+        score = scores[order[first_rows(self.pair[order], len(self.pair_query))]]
+        first = score[self.pair]
+        differs = self.inside & ~np.isclose(scores, first, rtol=_SAME, atol=0)
+        if differs.any():
+            row = int(np.argmax(differs))
+            raise ValueError(
+                f"{name} has different scores for one document of the query "
+                f"{python_value(self.rows['qid'][row])!r}, such as {first[row]:g} and "
+                f"{scores[row]:g} in row {row}; expected one score per query and document. For "
+                "rankings that depend on the device or the user's group, pass it as context=."
+            )
+        # Equal scores: an order that depends on the document only, not on where the log put it.
+        chance = mix(np.arange(len(score), dtype=np.uint64))
+        pair = np.lexsort((chance, -score, self.pair_query))
+        query = self.pair_query[pair]
+        rank = np.arange(len(pair)) - np.searchsorted(query, query)
+        slot = np.searchsorted(self.slot_query, query) + rank
+        fits = slot < np.searchsorted(self.slot_query, query, side="right")
+        if k is not None:
+            fits[fits] = self.slot_position[slot[fits]] <= k
+        return Pages(self, pair[fits], slot[fits], np.zeros(fits.sum(), dtype=int))
+
+
+@dataclass(frozen=True, eq=False)
+class Pages:
+    """Pairs at slots: the pages of ranking 0, or of the rankings 0 and 1 one after the other."""
+
+    log: LoggedPages
+    pair: Ints
+    slot: Ints
+    ranking: Ints
+
+    @property
+    def key(self) -> Ints:
+        """One number per pair at a slot."""
+        return self.log.key(self.pair, self.slot)
+
+    def by_query(self, values: Floats) -> Floats:
+        """Sums of values of rows over each query."""
+        query = self.log.slot_query[self.slot]
+        return np.bincount(query, values, minlength=len(self.log.query_pages))
+
+    def changed(self, other: Pages) -> Bools:
+        """True at rows of these pages, and then of another ranking's, that the other lacks."""
+        return np.concatenate([~np.isin(self.key, other.key), ~np.isin(other.key, self.key)])
+
+    def and_of(self, other: Pages) -> Pages:
+        """These pages, and those of another ranking as number 1."""
+        names = ("pair", "slot")
+        joined = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in names)
+        return Pages(self.log, *joined, np.repeat([0, 1], [len(self.slot), len(other.slot)]))
+
+    def cell(self) -> tuple[Ints, Bools]:
+        """Cell of the log of each row, and whether there is one."""
+        keys, _ = self.log.shown_cells
+        place = np.minimum(np.searchsorted(keys, self.key), len(keys) - 1)
+        return place, keys[place] == self.key
