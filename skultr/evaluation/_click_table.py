@@ -19,7 +19,7 @@ from ._logged_pages import LoggedPages, Pages
 
 #: Rounds of the curve and of what it takes for given. They have converged where the squared move
 #: of the curve in standard errors, and so that of any value, is as small as this.
-_ROUNDS, _MOVE = 100, 1e-3
+_ROUNDS, _MOVE = 100, 2.5e-3
 #: Widths of κ, and of the walk of log b off its line where the position is e times as deep; the
 #: likeliest are taken. Variances of the line's slope, of a place alone, and of what is free.
 _TRUSTS, _BENDS = (0.03, 0.3, 1.0), (0.03, 0.1, 0.3, 1.0)
@@ -29,7 +29,8 @@ _ROUNDING = 1e-12  # of squared predictions
 _LEAST = 1e-3  # slope of a position at the start, relative deviation, or probability
 _SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
 _UNKNOWN = 1e-9  # share of the prior in predictions: of documents that the log never had
-_SHARES = (1e-2, 10.0)  # variance of qualities relative to their squared mean
+_POOLED = 20  # documents that the variance of all is worth
+_SHARES = (1e-2, 10.0)  # of the variance of qualities, relative to their squared mean
 
 
 class _Curve(NamedTuple):
@@ -72,9 +73,9 @@ class ClickTable:
         leaves = self._leaving and self._leaving.chance
         self._clicks = np.bincount(self._cell, log.weight * log.rate)
         self._exposed, self._mean_stay, self._row_stay = self._exposure(leaves)
-        shown = self._by_pair(np.bincount(self._cell, log.weight))
-        self.never_shown = shown == 0
-        usual = self._by_pair(self._exposed * self._place) / np.maximum(shown, TINY)
+        shown = np.bincount(self._cell, log.weight)
+        usual = self._by_pair(shown * self._place) / np.maximum(self._by_pair(shown), TINY)
+        self.never_shown = self._by_pair(shown) == 0
         #: Of each pair; what was never shown is like what stands last.
         self._usual = np.rint(np.where(self.never_shown, usual.max(), usual)).astype(int)
         rates = np.bincount(self._place, self._clicks) / np.bincount(self._place, self._exposed)
@@ -86,6 +87,7 @@ class ClickTable:
         self._curve = _Curve(np.append(np.log(rates), 0.0), self._clicks / self._exposed)
         self._rich = np.zeros(len(usual))
         self._own, self._times = 0.0, 1.0  # τ², and how many times each click counts
+        self._share = np.full(len(rates), 0.3)  # by usual place: variance of qualities relative to their squared mean
         self.converged = self._fit()
         #: By place: the best P(click) of a document.
         likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
@@ -236,10 +238,12 @@ class ClickTable:
     # Fit ----------------------------------------------------------------------------------------
     def _fit(self):
         """Fit the curve, and what it takes for given, in turns; whether they converged."""
-        widths = None
+        widths, self._gain = None, 1.0
         self._set_prior()
         self._noise = self._chance()
-        for _ in range(_ROUNDS):
+        for number in range(_ROUNDS):
+            # What is taken for given moves by a share, or it may go to and fro.
+            self._gain = 1 / (2 + number / 8)
             deviation = self._own * self._scale[self._place]
             self._weight = 1 / (self._times * self._noise / self._exposed + deviation)
             clicks = GroupedLogit.from_rows(self._pair, self._worth * self._clicks)
@@ -256,8 +260,8 @@ class ClickTable:
                 return True
             self._set_prior()
             self._set_leaving()
-            self._noise = (self._noise + self._chance()) / 2  # else it may go to and fro
-            self._own = self._deviation()
+            self._noise += self._gain * (self._chance() - self._noise)
+            self._own += self._gain * (self._deviation() - self._own)
         return False
 
     def _set_leaving(self):
@@ -343,12 +347,18 @@ class ClickTable:
         beyond = (clicks[known] / exposed[known] / mean[known] - 1) ** 2
         noise = 1 / (exposed[known] * mean[known])  # as of Poisson's clicks
         weight = 1 / (1 + noise) ** 2
-        share = weight @ (beyond - noise) / weight.sum()
-        share = np.clip(share, *_SHARES)
+        # By usual place, shrunk to all.
+        all_, sums = weight @ (beyond - noise) / weight.sum(), []
+        for count in (weight * (beyond - noise), weight):
+            sums.append(np.bincount(self._usual[known], count, n))
+        share = (sums[0] + _POOLED * all_) / (sums[1] + _POOLED)
+        self._share *= (np.clip(share, *_SHARES) / self._share) ** self._gain
+        share = self._share[self._usual]
         self._prior = mean, share * mean**2
         # Log quality given the number of clicks, relative to that of the mean click.
         rich = np.log((1 / share + clicks) / (1 / (share * mean) + exposed))
-        self._rich = rich - clicks @ rich / max(clicks.sum(), TINY)
+        rich -= clicks @ rich / max(clicks.sum(), TINY)
+        self._rich += self._gain * (rich - self._rich)
 
     def _by_pair(self, values):
         return np.bincount(self._pair, values, minlength=len(self._log.pair_query))

@@ -18,8 +18,8 @@ from ..propensity._harvesting import SwapModel, cheapest_shares, layouts, moves_
 from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
-from ._logged_pages import LoggedPages, Pages
 from ._interleaving import Interleaver, interleaving_outcome
+from ._logged_pages import LoggedPages, Pages
 from ._policy_value import LEAST_QUERIES
 
 if TYPE_CHECKING:
