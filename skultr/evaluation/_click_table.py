@@ -87,8 +87,9 @@ class ClickTable:
         self._curve = _Curve(np.append(np.log(rates), 0.0), self._clicks / self._exposed)
         self._rich = np.zeros(len(usual))
         self._own, self._times = 0.0, 1.0  # τ², and how many times each click counts
-        self._share = np.full(len(rates), 0.3)  # by usual place: variance of qualities relative to their squared mean
-        self.converged = self._fit()
+        # By usual place: the variance of qualities, relative to their squared mean.
+        self._share = np.full(len(rates), 0.3)
+        self.converged = self._fit() and self._fit_without_trust()
         #: By place: the best P(click) of a document.
         likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
         self._best = np.zeros(len(rates))
@@ -190,6 +191,8 @@ class ClickTable:
         place = self._slot_place[pages.slot]
         deviation = (1 - share) * self._own * self._scale[place]
         variance = float(effect @ self._precision @ effect + mass**2 @ deviation)
+        # Trust that is hardly known bends what is told of good and bad documents.
+        variance += (mass @ self.predict(pages, curve=self._trustless) - total) ** 2
         # What a click changes: the quality of its document, and the deviation of its cell.
         stay = mass * self._stay(pages)
         precision, _ = self._told(curve)
@@ -238,7 +241,7 @@ class ClickTable:
     # Fit ----------------------------------------------------------------------------------------
     def _fit(self):
         """Fit the curve, and what it takes for given, in turns; whether they converged."""
-        widths, self._gain = None, 1.0
+        self._widths, self._gain = None, 1.0
         self._set_prior()
         self._noise = self._chance()
         for number in range(_ROUNDS):
@@ -252,10 +255,10 @@ class ClickTable:
             self._moves = replace(
                 clicks, offset=np.log(np.maximum(self._worth * self._exposed, TINY)[clicks.rows])
             )
-            if widths is None:
+            if self._widths is None:
                 self._climb(self._prior_precision(_TRUSTS[-1], _BENDS[-1]))
-                widths = max(product(_TRUSTS, _BENDS), key=self._evidence)
-            move, converged = self._climb(self._prior_precision(*widths))
+                self._widths = max(product(_TRUSTS, _BENDS), key=self._evidence)
+            move, converged = self._climb(self._prior_precision(*self._widths))
             if converged and move @ self._information @ move < _MOVE:
                 return True
             self._set_prior()
@@ -263,6 +266,14 @@ class ClickTable:
             self._noise += self._gain * (self._chance() - self._noise)
             self._own += self._gain * (self._deviation() - self._own)
         return False
+
+    def _fit_without_trust(self):
+        """Fit the likeliest curve of users who trust no position beside the one that was found."""
+        curve, precision, information = self._curve, self._precision, self._information
+        self._climb(self._prior_precision(_TRUSTS[0] / 100, self._widths[1]))
+        self._trustless, self._curve = self._curve, curve
+        self._precision, self._information = precision, information
+        return True
 
     def _set_leaving(self):
         """Let documents end visits as their moves tell their relevance, not where they stand."""
