@@ -18,14 +18,15 @@ from ._leaving import fit_leaving
 from ._logged_pages import LoggedPages, Pages
 
 #: Rounds of the curve and of what it takes for given. They have converged where the squared move
-#: of the curve in standard errors, and so that of any value, is as small as this.
-_ROUNDS, _MOVE = 100, 2.5e-3
+#: of the curve in standard errors, and so that of any value, is as small as this, and the mean
+#: share of a residual that is a deviation moves by as little as that.
+_ROUNDS, _MOVE, _STILL = 100, 2.5e-3, 1e-3
 #: Widths of κ, and of the walk of log b off its line where the position is e times as deep; the
 #: likeliest are taken. Variances of the line's slope, of a place alone, and of what is free.
 _TRUSTS, _BENDS = (0.03, 0.3, 1.0), (0.03, 0.1, 0.3, 1.0)
 _TILT, _NEAR, _ANY = 4.0, 1e-3, 1e4
 _DIFFERENCE = 1e-4  # of numeric derivatives
-_ROUNDING = 1e-12  # of squared predictions
+_ALIKE = 1e-6  # share of squared predictions by which pages of a query must differ
 _LEAST = 1e-3  # slope of a position at the start, relative deviation, or probability
 _SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
 _UNKNOWN = 1e-9  # share of the prior in predictions: of documents that the log never had
@@ -233,7 +234,7 @@ class ClickTable:
         n_pages = np.maximum(np.bincount(query), 1)
         told, more = (sums - (np.bincount(query, sums) / n_pages)[query] for sums in (told, more))
         squares, products = (np.bincount(query, told * sums) for sums in (told, more))
-        if squares.sum() <= _ROUNDING * (weight @ p**2):
+        if squares.sum() <= _ALIKE * (weight @ p**2):
             return 0.0, np.inf
         slope = products.sum() / squares.sum()
         return float(slope), float(np.linalg.norm(products - slope * squares) / squares.sum())
@@ -244,6 +245,7 @@ class ClickTable:
         self._widths, self._gain = None, 1.0
         self._set_prior()
         self._noise = self._chance()
+        shares = np.zeros(len(self._pair))
         for number in range(_ROUNDS):
             # What is taken for given moves by a share, or it may go to and fro.
             self._gain = 1 / (2 + number / 8)
@@ -252,15 +254,16 @@ class ClickTable:
             clicks = GroupedLogit.from_rows(self._pair, self._worth * self._clicks)
             if not clicks.n_clicks:
                 return False
-            self._moves = replace(
-                clicks, offset=np.log(np.maximum(self._worth * self._exposed, TINY)[clicks.rows])
-            )
+            offset = np.log(np.maximum(self._worth * self._exposed, TINY)[clicks.rows])
+            self._moves = replace(clicks, offset=offset)
             if self._widths is None:
                 self._climb(self._prior_precision(_TRUSTS[-1], _BENDS[-1]))
                 self._widths = max(product(_TRUSTS, _BENDS), key=self._evidence)
             move, converged = self._climb(self._prior_precision(*self._widths))
-            if converged and move @ self._information @ move < _MOVE:
+            still = np.average(np.abs(self._own_share - shares), weights=self._exposed) < _STILL
+            if number and converged and still and move @ self._information @ move < _MOVE:
                 return True
+            shares = self._own_share
             self._set_prior()
             self._set_leaving()
             self._noise += self._gain * (self._chance() - self._noise)

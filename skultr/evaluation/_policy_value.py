@@ -462,7 +462,7 @@ def _judge(log, parts, method, options):
         beyond = by_query - total(lambda part: part.by_query(part.table.predict(part.pages)))
         off = log.per_page(beyond)
         test_error = log.error_per_page(beyond - off * log.query_pages - curve, variance)
-        seen = abs(off) > _ROUNDING * per_page
+        seen = abs(off) > _ROUNDING * per_page and all(part.table.converged for part in parts)
         claimed = gained if wins else None
         doubt = seen and doubt_of_method(off, test_error, claimed, n_queries, method)
     if doubt:
@@ -676,7 +676,7 @@ def doubt_of(
 
 def doubt_of_formula(log: LoggedPages, parts: list[_Part], method: str) -> str:
     """Why the method cannot be believed, if the log itself contradicts it."""
-    if not all(part.table.converged for part in parts):
+    if method == "dr" and not all(part.table.converged for part in parts):
         return (
             "what a position changes did not converge, because the clicks hardly determine it. "
             "Log more sessions, or more random pages"

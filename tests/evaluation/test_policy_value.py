@@ -85,7 +85,8 @@ def options(method, relevance, factor=1.0):
 @pytest.fixture
 def untested(monkeypatch):
     """Estimates also where the log contradicts the method."""
-    monkeypatch.setattr(_policy_value, "doubt_of_method", lambda *_: "")
+    for name in ("doubt_of_method", "doubt_of_formula"):
+        monkeypatch.setattr(_policy_value, name, lambda *_: "")
 
 
 # Right where the assumption holds ---------------------------------------------------------------
@@ -225,7 +226,7 @@ def test_dr_finds_trust():
     assert_allclose(found.value, clicks[0] - clicks[1], atol=0.003)
     assert "counts without sessions" in found.verdict.lower()
     pbm = policy_value(X, y, of_rows(relevance, X), method="pbm", propensity=EXAMINATION)
-    cannot_tell(pbm, "the log contradicts what the method assumes")
+    cannot_tell(pbm, "the log contradicts method='pbm'")
 
 
 @pytest.fixture(scope="module")
@@ -244,13 +245,12 @@ def cascade():
     return X.drop(columns="relevance"), clicks, X["relevance"]
 
 
-def test_users_who_stop_contradict_the_formula(cascade):
+def test_users_who_stop_click_as_often_in_any_order(cascade):
     # Whoever reads all and stops at a click clicks as often in any order of the same documents.
     X, clicks, grade = cascade
     found = policy_difference(X, clicks, grade, X["other"])
-    cannot_tell(found, "between the pages of a query clicks differ by")
-    item_position = policy_difference(X, clicks, grade, X["other"], method="item-position")
-    cannot_tell(item_position, "the log contradicts")
+    assert found.verdict.startswith("no difference seen")
+    assert found.interval[0] < 0 < found.interval[1]
     pbm = {"method": "pbm", "propensity": [1, 0.6, 0.4, 0.3, 0.25]}
     cannot_tell(policy_difference(X, clicks, grade, X["other"], **pbm), "the log contradicts")
     counted = policy_difference(X.drop(columns="session"), clicks, grade, X["other"])
@@ -445,6 +445,7 @@ def test_a_model_is_fitted_where_it_is_not():
 
 
 @pytest.mark.usefixtures("untested")
+@pytest.mark.usefixtures("untested")
 def test_a_page_counts_as_a_whole_for_sequential_users():
     # The difference of two rankings that change one place only also lies below that place.
     X, _ = raw_log()
@@ -532,7 +533,7 @@ def test_rankings_without_overlap():
     cannot_tell(found, "the log can speak of")
     swapped = np.array([2, 0, 3, 1])[X["doc"]]
     difference = policy_difference(X, y, -X["doc"], -swapped)
-    cannot_tell(difference, "90%")
+    cannot_tell(difference, "that the log never showed, so that a gets from -")
     assert 0 < difference.support < 0.9
     X, relevance = world(orders=[np.array([0, 1, 2, 3]), np.array([1, 0, 3, 2])])
     y, moved = chance(X, relevance), of_rows(np.tile([0, 3, 1, 2], (40, 1)), X)
