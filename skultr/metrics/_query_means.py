@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.stats import norm
 
 from .._base._progress import progress
-from .._base._typing import Floats
+from .._base._typing import Floats, Ints
 from .._log._segments import TINY
 
 #: Cells (resamples times queries) computed at a time.
@@ -138,3 +138,16 @@ def ratio_interval(lead: Floats, size: Floats, z: float, unknown: float) -> tupl
     c = lead.sum() ** 2 - z**2 * (lead**2).sum()
     half = np.sqrt(max(b**2 - a * c, 0.0))
     return (b - half) / a, (b + half) / a
+
+
+def ratio_of_sums(numerator: Floats, denominator: Floats, query: Ints) -> tuple[float, float]:
+    """The ratio v of two sums, and its standard error sqrt(n / (n - 1) Σ_q e_q²) / Σ denominator
+    with e_q = Σ_{rows of q} (numerator - v denominator) over n queries; NaN for one."""
+    total = denominator.sum()
+    value = numerator.sum() / total
+    residual = np.bincount(query, numerator - value * denominator)
+    n_queries = len(residual)
+    if n_queries < 2:
+        return float(value), np.nan
+    variance = n_queries / (n_queries - 1) * (residual**2).sum() / total**2
+    return float(value), float(np.sqrt(variance))
