@@ -14,8 +14,23 @@ from sklearn.utils import check_random_state
 
 from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import Column, Floats, Predictor, RandomState, Table
-from .._log._roles import column_names, count_rows, is_frame, read_column, without_column
-from ..metrics._query_means import bootstrap, detectable, holm_adjusted, sign_flips
+from .._log._faults import count_of
+from .._log._roles import (
+    column_names,
+    count_rows,
+    is_frame,
+    is_role,
+    read_column,
+    without_column,
+)
+from ..metrics._query_means import (
+    bootstrap,
+    by_cluster,
+    cluster_of,
+    detectable,
+    holm_adjusted,
+    sign_flips,
+)
 from ..metrics._ranking import RANKING_METRICS
 from ..metrics._scorers import AnnotatedDocuments, metric_by_query
 
@@ -41,6 +56,8 @@ class RankerComparison:
         Name of the metric, such as "ndcg@10".
     n_undefined : int
         Number of queries left out, where it is undefined, as nDCG without a relevant document.
+    n_clusters : int or None
+        Number of clusters of the other queries; None without ``cluster``.
     """
 
     table: pd.DataFrame
@@ -48,6 +65,7 @@ class RankerComparison:
     per_query: pd.DataFrame
     metric: str
     n_undefined: int
+    n_clusters: int | None = None
 
     def __repr__(self) -> str:
         decided, verdicts = (self.table["verdict"] != "cannot tell").sum(), len(self.table)
@@ -59,15 +77,20 @@ class RankerComparison:
     def summary(self) -> str:
         """Which ranker is better, and what these queries cannot tell, in plain words."""
         head = f"{self.metric} by query. Queries: {len(self.per_query)}"
+        counted = len(self.per_query), "queries"
+        if self.n_clusters:
+            counted = self.n_clusters, "clusters"
+            head += f" in {count_of(self.n_clusters, 'cluster')}"
         if self.n_undefined:
             head += f" (and {self.n_undefined} where it is undefined, left out)"
-        return "\n".join([head, *map(_in_words, self.table.itertuples())])
+        return "\n".join([head, *(_in_words(row, *counted) for row in self.table.itertuples())])
 
 
 @validate_params(
     {
         "rankers": [Mapping],
         "baseline": [str, None],
+        "cluster": [str, "array-like", None],
         "metric": [StrOptions(set(RANKING_METRICS)), callable],
         "k": [Interval(Integral, 1, None, closed="left"), None],
         "confidence_level": [Interval(Real, 0, 1, closed="neither")],
@@ -84,6 +107,7 @@ def compare_rankers(
     metric: str | Callable[[Floats, Floats], float] = "ndcg",
     k: int | None = 10,
     baseline: str | None = None,
+    cluster: Column | str | None = None,
     confidence_level: float = 0.95,
     n_resamples: int = 9999,
     random_state: RandomState = None,
@@ -114,6 +138,10 @@ def compare_rankers(
         Ranks that count, None for all. Not used by a callable.
     baseline : str, default=None
         The ranker that all others are compared with; by default all pairs, which finds less.
+    cluster : array-like of shape (n_rows,) or str, default=None
+        What was drawn independently, if not each query: the need that several queries paraphrase,
+        the user who asked them; or its column of X, which rankers do not see. Equal in all rows of
+        a query.
     confidence_level : float, default=0.95
         Of each interval; a finding needs ``p_adjusted`` up to 1 minus this level.
     n_resamples : int, default=9999
@@ -132,8 +160,8 @@ def compare_rankers(
     ------
     ValueError
         If there are fewer than two rankers, ``baseline`` is none of them, a role is missing or
-        invalid, scores are NaN or differ within a document, a value is infinite, or no
-        query has one.
+        invalid, ``cluster`` is missing or differs within a query, scores are NaN or differ within
+        a document, a value is infinite, or no query has one.
 
     Notes
     -----
@@ -173,7 +201,7 @@ def compare_rankers(
             f"{len(pairs)} comparisons needs; expected at least {np.ceil(1 / level):.0f}."
         )
     value, name_of_metric = metric_by_query(metric, k, options)
-    documents = _documents(rankers, X, y, qid, doc)
+    documents, group = _documents(rankers, X, y, qid, doc, cluster)
     scores = {name: documents.scores(ranker, repr(name)) for name, ranker in rankers.items()}
     values = pd.DataFrame({name: value(documents, score) for name, score in scores.items()})
     if np.isinf(values).any(axis=None):
@@ -187,15 +215,19 @@ def compare_rankers(
             f"{name_of_metric} is undefined in all {len(values)} queries, as without a relevant "
             "document; expected a value in some. Check the annotation, or pass no_relevant=0."
         )
+    if group is not None:
+        group = group[values.notna().all(axis=1)]
     rng = check_random_state(random_state)
-    lower, upper = bootstrap(per_query.to_numpy(), confidence_level, n_resamples, rng)
+    _, linear = by_cluster(per_query.to_numpy(), group)
+    lower, upper = bootstrap(linear, confidence_level, n_resamples, rng)
     means = {"value": per_query.mean(), "lower": lower, "upper": upper}
     return RankerComparison(
-        table=_compare(per_query, pairs, confidence_level, n_resamples, rng),
+        table=_compare(per_query, group, pairs, confidence_level, n_resamples, rng),
         values=pd.DataFrame(means).rename_axis("ranker"),
         per_query=per_query,
         metric=name_of_metric,
         n_undefined=len(values) - len(per_query),
+        n_clusters=None if group is None else len(np.unique(group)),
     )
 
 
@@ -210,7 +242,8 @@ def _pairs(names, baseline):
     return [(name, baseline) for name in names if name != baseline]
 
 
-def _documents(rankers, X, y, qid, doc):
+def _documents(rankers, X, y, qid, doc, cluster):
+    """Annotated documents, and the cluster of each of their queries, or None."""
     any_model = any(hasattr(ranker, "predict") for ranker in rankers.values())
     if X is None:
         if any_model or y is None or isinstance(y, str):
@@ -219,23 +252,30 @@ def _documents(rankers, X, y, qid, doc):
     columns = column_names(X) if is_frame(X) else []
     if y is None and "relevance" not in columns:
         raise ValueError("There is no annotation; expected y, or a column 'relevance' of X.")
+    rows = X
     if isinstance(y, str):
         y, X = read_column(X, y), without_column(X, y)
+    if isinstance(cluster, str) and cluster in columns and not is_role(cluster):
+        X = without_column(X, cluster)
     if not any_model and doc is None and "doc" not in columns:
         doc = np.arange(count_rows(X))
     roles = {"qid": qid, "doc": doc, "relevance": y}
-    return AnnotatedDocuments(X, roles, caller="compare_rankers")
+    documents = AnnotatedDocuments(X, roles, caller="compare_rankers")
+    if cluster is None:
+        return documents, None
+    query = documents.read.query
+    return documents, cluster_of(rows, cluster, query, "query")[np.unique(query[documents.rows])]
 
 
-def _compare(per_query, pairs, level, n_resamples, rng):
+def _compare(per_query, group, pairs, level, n_resamples, rng):
     """The table of a comparison; see RankerComparison."""
     names, baselines = map(list, zip(*pairs, strict=True))
     a, b = per_query[names].to_numpy(), per_query[baselines].to_numpy()
     is_tie = np.isclose(a, b, rtol=1e-12, atol=0)  # equal up to rounding
     difference = np.where(is_tie, 0.0, a - b)
-    mean = difference.mean(axis=0)
-    lower, upper = bootstrap(difference, level, n_resamples, rng)
-    p_value = sign_flips(difference, n_resamples, rng)
+    mean, (sums, linear) = difference.mean(axis=0), by_cluster(difference, group)
+    lower, upper = bootstrap(linear, level, n_resamples, rng)
+    p_value = sign_flips(sums, n_resamples, rng)
     p_adjusted = holm_adjusted(p_value)
     is_sure = (p_adjusted <= 1 - level) & ~((lower <= 0) & (upper >= 0))
     return pd.DataFrame(pairs, columns=["ranker", "baseline"]).assign(
@@ -245,7 +285,7 @@ def _compare(per_query, pairs, level, n_resamples, rng):
         upper=upper,
         p_value=p_value,
         p_adjusted=p_adjusted,
-        detectable=detectable(difference, (1 - level) / len(pairs), power=0.8),
+        detectable=detectable(sums, (1 - level) / len(pairs), power=0.8),
         n_queries=len(difference),
         wins=(difference > 0).sum(axis=0),
         ties=is_tie.sum(axis=0),
@@ -254,7 +294,8 @@ def _compare(per_query, pairs, level, n_resamples, rng):
     )
 
 
-def _in_words(row):
+def _in_words(row, n, unit):
+    """One comparison; ``n`` is the number of what was drawn independently."""
     found = f"{row.ranker} - {row.baseline}: {row.difference:+.4f}"
     if np.isfinite(row.lower):
         found += f" [{row.lower:+.4f}, {row.upper:+.4f}]"
@@ -262,9 +303,9 @@ def _in_words(row):
     if row.verdict != "cannot tell":
         return f"{found} {row.ranker} is {row.verdict}."
     if np.isnan(row.detectable):
-        return f"{found} Cannot tell: too few queries differ."
-    found += f" Cannot tell: so many queries would show {row.detectable:.2g}"
+        return f"{found} Cannot tell: too few {unit} differ."
+    found += f" Cannot tell: so many {unit} would show {row.detectable:.2g}"
     if 0 < abs(row.difference) < row.detectable:
-        needed = float(f"{row.n_queries * (row.detectable / row.difference) ** 2:.2g}")
+        needed = float(f"{n * (row.detectable / row.difference) ** 2:.2g}")
         found += f"; to show {abs(row.difference):.2g} takes about {needed:,.0f}"
     return f"{found}."

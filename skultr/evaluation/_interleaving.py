@@ -21,6 +21,7 @@ from .._log._roles import read_column, read_role
 from .._log._segments import TINY, as_array, encode, offsets_from_sorted, pad, rank_in_segment
 from ..exceptions import python_value
 from ..metrics._query_means import (
+    cluster_of,
     holm_adjusted,
     least_squared_size,
     p_value_of_lead,
@@ -333,7 +334,7 @@ _PROBABILITY = [Interval(Real, 0, 1, closed="neither")]
 
 @validate_params(
     {
-        "cluster": [str],
+        "cluster": [str, "array-like"],
         "effect": [Interval(Real, 0, 0.5, closed="neither"), None],
         "confidence_level": _PROBABILITY,
         "power": _PROBABILITY,
@@ -345,7 +346,7 @@ def interleaving_outcome(
     X: Frame,
     y: Column | str,
     *,
-    cluster: str = "qid",
+    cluster: Column | str = "qid",
     effect: float | None = None,
     confidence_level: float = 0.95,
     power: float = 0.8,
@@ -359,10 +360,10 @@ def interleaving_outcome(
         Log of an :class:`Interleaver`: roles ``qid``, ``session``, ``position``, ``team``.
     y : array-like of shape (n_rows,) or str
         Click (0 or 1), or the name of the column of X that holds it.
-    cluster : str, default="qid"
-        Column of what was drawn independently. By query, the result holds for other queries, too:
-        between rankers that are equal over all queries it found a winner in 1 to 6 % of our
-        simulations. ``"session"`` asks about the queries of this log alone, and found one in 4 to
+    cluster : str or array-like of shape (n_rows,), default="qid"
+        Column of what was drawn independently, or its values. By query, the result holds for
+        other queries, too: between rankers that are equal over all queries it found a winner in 1
+        to 6 % of our simulations. ``"session"`` asks about the queries of this log alone, and found one in 4 to
         28 %, with traffic 1 / rank (60 queries) in 12 to 55 %.
     effect : float in (0, 0.5), default=None
         Distance of ``preference`` from 0.5 that would matter, for ``sessions_needed``; by default
@@ -383,8 +384,8 @@ def interleaving_outcome(
     ------
     ValueError
         If a role is missing, ``team`` is no text of one :class:`Interleaver`, a row stands for
-        several impressions, a list has two rows at one position or two clusters, or a click is
-        neither 0 nor 1.
+        several impressions, a list has two rows at one position, two clusters or none, or a click
+        is neither 0 nor 1.
 
     Notes
     -----
@@ -436,14 +437,14 @@ def interleaving_outcome(
         best = np.append(credit[first[1:] - 1], credit[-1:], axis=0).min(axis=1)
         credit = (credit <= best[clicked, None]) * 1.0
         credit -= credit.min(axis=1, keepdims=True)
-    n_sessions = np.bincount(group[np.unique(session, return_index=True)[1]])
-    cluster_of, level, pairs = group[row[first]], 1 - confidence_level, []
+    n_sessions = np.bincount(group)
+    level, pairs = 1 - confidence_level, []
     couples = [*combinations(range(len(names)), 2)]
     for a, b in couples:
         won_a, won_b = _winners(clicked, credit[:, a], credit[:, b], len(active))
         clicks = np.bincount(clicked, credit[:, b] - credit[:, a], len(active))
         sums = (won_b - won_a, won_b + won_a, clicks)
-        sums = [np.bincount(cluster_of, values, len(n_sessions)) for values in sums]
+        sums = [np.bincount(group[active], values, len(n_sessions)) for values in sums]
         found = _compare(*sums, n_sessions, level, sequential)
         found["sessions_needed"] = _needed(
             *sums[:2], n_sessions, level / len(couples), effect, power, sequential
@@ -457,7 +458,7 @@ def interleaving_outcome(
 
 
 def _read(X, y, cluster):
-    """Codes of the session and of the cluster of each row, after the checks of the log."""
+    """Session of each row and cluster of each session, after the checks of the log."""
     roles = {role: read_role(X, role) for role in ("qid", "session", "position", "team")}
     for role, values in roles.items():
         if values is None or pd.isna(values).any():
@@ -479,13 +480,7 @@ def _read(X, y, cluster):
             "A session and query have two rows at one position; expected one list each. Logs of "
             "several calls of interleave all count sessions from 0: make their ids differ."
         )
-    group = pd.factorize(read_column(X, cluster), use_na_sentinel=False)[0]
-    if (group[np.unique(session, return_index=True)[1]][session] != group).any():
-        raise ValueError(
-            f"The column {cluster!r} of cluster={cluster!r} has several values in one list; "
-            "expected one, such as the query, the session or the user."
-        )
-    return session, group
+    return session, cluster_of(X, cluster, session, "list")
 
 
 def _winners(session, credit_a, credit_b, n):

@@ -18,8 +18,9 @@ from .._base._progress import progress
 from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import Column, Floats, Ints, RandomState
 from .._log._faults import count_of
-from .._log._segments import offsets_from_counts, offsets_from_sorted
+from .._log._segments import TINY, as_array, encode, offsets_from_counts, offsets_from_sorted
 from ..exceptions import ClickDataWarning, warn_user
+from ._query_means import ratio_of_sums
 from ._ranking import flat_columns, refuse_where
 
 CMIPEstimator: TypeAlias = Literal["classifier", "knn", "published"]
@@ -107,6 +108,7 @@ def cmip_score(
     n_repeats: int = ...,
     n_permutations: int = ...,
     random_state: RandomState = ...,
+    qid: Column | None = ...,
     return_result: Literal[False] = ...,
 ) -> float: ...
 @overload
@@ -119,6 +121,7 @@ def cmip_score(
     n_repeats: int = ...,
     n_permutations: int = ...,
     random_state: RandomState = ...,
+    qid: Column | None = ...,
     return_result: Literal[True],
 ) -> CMIPResult: ...
 @validate_params(
@@ -141,6 +144,7 @@ def cmip_score(
     n_repeats: int = 5,
     n_permutations: int = 199,
     random_state: RandomState = None,
+    qid: Column | None = None,
     return_result: bool = False,
 ) -> float | CMIPResult:
     r"""Conditional mutual information of scores with the logging policy, given relevance.
@@ -273,6 +277,7 @@ def cmip_score(
     True
     """
     pred, logging, relevance = _check_documents(y_pred=y_pred, y_logging=y_logging, y_true=y_true)
+    query = np.arange(len(relevance)) if qid is None else _queries(relevance, qid)
     if len(np.unique(relevance)) == len(relevance):
         raise ValueError(
             f"No two of the {len(relevance)} documents share a grade of y_true; expected grades "
@@ -282,8 +287,8 @@ def cmip_score(
     rng = check_random_state(random_state)
     _warn_about_constants(pred, logging)
     # Sorted, so that the value does not depend on the order of the rows.
-    order = np.lexsort((logging, pred, relevance))
-    pred, logging, relevance = pred[order], logging[order], relevance[order]
+    order = np.lexsort((query, logging, pred, relevance))
+    pred, logging, relevance, query = (each[order] for each in (pred, logging, relevance, query))
     grades = _Grades(relevance)
     # By the documents alone, so that all candidates of a search have the same one.
     estimator = _estimator_for(estimator, grades)
@@ -291,13 +296,15 @@ def cmip_score(
         value, error = _published_information(pred, logging, relevance, n_repeats, rng), np.nan
     else:
         grades.warn_about_small()
-        value, error = _value(pred, logging, grades, estimator, n_repeats, rng, return_result)
+        value, error = _value(
+            pred, logging, grades, query, estimator, n_repeats, rng, return_result
+        )
     if not return_result:
         return value
     return CMIPResult(
         value=value,
         standard_error=error,
-        p_value=_permutation_p_value(pred, logging, grades.code, n_permutations, rng),
+        p_value=_permutation_p_value(pred, logging, grades.code, query, n_permutations, rng),
         n_per_grade=pd.Series(grades.counts, pd.Index(grades.names, name="grade"), name="n"),
         n_together=0 if estimator == "published" else grades.n_together,
         n_left_out=0 if estimator == "published" else grades.n_left_out,
@@ -307,38 +314,39 @@ def cmip_score(
 
 
 # Values -------------------------------------------------------------------------------
-def _value(pred, logging, grades, estimator, n_repeats, rng, with_error):
+def _value(pred, logging, grades, query, estimator, n_repeats, rng, with_error):
     """Mean information of the documents that are compared, and its standard error."""
     rows = grades.compared
     pred, logging, grade = pred[rows], logging[rows], grades.code_by_size[rows]
     varies = _rows_that_vary(pred, logging, grade)
     if not varies.any():
         return 0.0, 0.0
+    # Those that do not vary stand last: their terms are 0.
+    query = np.concatenate([query[rows][varies], query[rows][~varies]])
     grade = grade[varies]
     documents = pred[varies], logging[varies], grade, np.minimum(grade, grades.n_large)
     if estimator == "knn":
         terms = knn_information(*documents, n_repeats, rng)
-        return _mean_and_error(terms, len(rows), KNN_ERROR_FACTOR)
+        return _mean_and_error(terms, query, KNN_ERROR_FACTOR)
     terms, added = _classifier_information(*documents, n_repeats, rng)
-    value, error = _mean_and_error(terms, len(rows))
+    value, error = _mean_and_error(terms, query)
     if not with_error:
         return value, error
     # Bias is no variance between documents. Half of the correction for training is in doubt, and
     # so is all that neighbours clearly find and the classifier does not.
     near, near_error = _mean_and_error(
-        knn_information(*documents, n_repeats, rng), len(rows), KNN_ERROR_FACTOR
+        knn_information(*documents, n_repeats, rng), query, KNN_ERROR_FACTOR
     )
     missed = near - value if near - value > 2 * near_error else 0.0
     correction = added.sum() / len(rows)
     return value, float(np.sqrt(error**2 + (correction / 2) ** 2 + missed**2))
 
 
-def _mean_and_error(terms, n_documents, factor=1.0):
+def _mean_and_error(terms, query, factor=1.0):
     """Mean of the terms, those of further documents being 0, and its standard error."""
-    information = np.zeros(n_documents)
-    information[: len(terms)] = terms
-    error = factor * information.std(ddof=1) / np.sqrt(n_documents)
-    return float(information.mean()), float(error)
+    information = np.append(terms, np.zeros(len(query) - len(terms)))
+    value, error = ratio_of_sums(information, np.ones(len(query)), pd.factorize(query)[0])
+    return value, factor * error
 
 
 # Grades -------------------------------------------------------------------------------
@@ -382,46 +390,68 @@ class _Grades:
 
 
 # Permutations -------------------------------------------------------------------------
-def _permutation_p_value(pred, logging, grade, n_permutations, rng):
+def _permutation_p_value(pred, logging, grade, query, n_permutations, rng):
     """Grades are true ones, never merged: what differs between them is no dependence."""
+    order = np.lexsort((grade, query))
+    pred, logging, grade, query = (each[order] for each in (pred, logging, grade, query))
+    x, y = (_ranks_within(values, grade, query) for values in (pred, logging))
     # One table of all documents has more power if grades behave alike, tables by grade if not.
     # Small tables take few values, and would tie without the correlation.
-    tables = [_table(pred, logging, grade, table) for table in (np.zeros_like(grade), grade)]
-    x, y = (_centered_ranks(values, grade) for values in (pred, logging))
-    order = np.arange(len(grade))
+    tables = [_table(x, y, grade, table) for table in (np.zeros_like(grade), grade)]
 
-    def statistic():
+    def statistic(order):
         """Mutual information in tables, up to constants, and of normal variables."""
         counts = [np.bincount(row * _MAX_BINS + column[order]) for row, column in tables]
         correlation = np.clip(x @ y[order], -1 + 1e-9, 1 - 1e-9)
         normal = -0.5 * len(order) * np.log1p(-(correlation**2))
         return sum(xlogy(n, n).sum() for n in counts) + normal
 
-    observed = statistic()
-    n_as_large = 0
-    for _ in progress(range(n_permutations), "CMIP: permutation"):
-        for part in _grade_slices(grade):
-            rng.shuffle(order[part])
-        # Equal tables must tie in spite of the rounding of their sums.
-        n_as_large += statistic() >= observed * (1 - 1e-12)
+    # Equal tables must tie in spite of the rounding of their sums.
+    least = statistic(np.arange(len(grade))) * (1 - 1e-12)
+    orders = progress(
+        _permutations(grade, query, n_permutations, rng), "CMIP: permutation", n_permutations
+    )
+    n_as_large = sum(statistic(order) >= least for order in orders)
     return float((1 + n_as_large) / (1 + n_permutations))
 
 
-def _table(pred, logging, grade, table):
+def _permutations(grade, query, n_permutations, rng):
+    """Orders of documents, sorted by query and grade: within these, and of whole queries among
+    those with the same grades."""
+    first = offsets_from_sorted(query)
+    grades = pd.Series([part.tobytes() for part in np.split(grade, first[1:-1])], dtype=object)
+    alike = pd.factorize(grades)[0]
+    sorted_, other = np.argsort(alike, kind="stable"), np.empty_like(alike)
+    cell, place = query * (grade.max() + 1) + grade, np.arange(len(grade))
+    for _ in range(n_permutations):
+        within = np.lexsort((rng.random_sample(len(cell)), cell))
+        other[sorted_] = np.lexsort((rng.random_sample(len(alike)), alike))
+        yield within[place + (first[other] - first[:-1])[query]]
+
+
+def _ranks_within(values, grade, query):
+    """Ranks within the grade, of mean 0 and length 1, without the means of queries as far as these
+    differ by more than chance (one minus the inverse of the F statistic)."""
+    rank = _mean_ranks(values, grade) / (np.bincount(grade)[grade] + 1) - 0.5
+    n_documents = np.bincount(query)
+    mean = (np.bincount(query, rank) / n_documents)[query]
+    between, n_free = (mean**2).sum() / max(len(n_documents) - 1, 1), len(rank) - len(n_documents)
+    if n_free and between:
+        within = ((rank - mean) ** 2).sum() / n_free
+        rank = rank - max(0.0, 1 - within / between) * mean
+    rank = np.round(rank, 12)  # equal up to rounding
+    return rank / max(np.linalg.norm(rank), TINY)
+
+
+def _table(x, y, grade, table):
     """Row and column of each document by its ranks in its grade; tables have separate rows."""
     n_documents = np.bincount(table)[table]
     n_bins = np.clip(np.cbrt(n_documents + 0.5).astype(int), 2, _MAX_BINS)
     row, column = (
         ((_mean_ranks(values, grade) - 0.5) / np.bincount(grade)[grade] * n_bins).astype(int)
-        for values in (pred, logging)
+        for values in (x, y)
     )
     return row + table * _MAX_BINS, column
-
-
-def _centered_ranks(values, grade):
-    """Ranks within the grade, of mean 0 and length 1."""
-    rank = _mean_ranks(values, grade) / (np.bincount(grade)[grade] + 1) - 0.5
-    return rank / max(np.linalg.norm(rank), np.finfo(float).tiny)
 
 
 # Checks -------------------------------------------------------------------------------
@@ -436,6 +466,13 @@ def _check_documents(**given):
             values,
         )
     return columns
+
+
+def _queries(relevance, qid):
+    """Code of the query of each document."""
+    qid = flat_columns(unit="document", y_true=relevance, qid=as_array(qid))[1]
+    refuse_where(pd.isna(qid), "qid is missing", "expected the query of every document.")
+    return encode(qid)[0]
 
 
 def _warn_about_constants(pred, logging):

@@ -17,7 +17,6 @@ from .._base._typing import (
     Column,
     Estimator,
     Floats,
-    Ints,
     Predictor,
     Scope,
     Table,
@@ -31,6 +30,7 @@ from .._log._segments import encode, offsets_from_sorted, sort_in_segment
 from .._models._solve import GroupedLogit
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
+from ._query_means import ratio_of_sums
 from ._ranking import average_runs, refuse_where
 from ._scorers import Scorer, describes_a_scorer, one_per_row, predict_within
 
@@ -579,19 +579,6 @@ class HeldOut(RowsOfLog):
             "probability per position, or an estimator such as "
             "skultr.propensity.RegressionEMPropensity()."
         )
-
-
-def ratio_of_sums(numerator: Floats, denominator: Floats, query: Ints) -> tuple[float, float]:
-    """The ratio v of two sums, and its standard error sqrt(n / (n - 1) Σ_q e_q²) / Σ denominator
-    with e_q = Σ_{rows of q} (numerator - v denominator) over n queries; NaN for one."""
-    total = denominator.sum()
-    value = numerator.sum() / total
-    residual = np.bincount(query, numerator - value * denominator)
-    n_queries = len(residual)
-    if n_queries < 2:
-        return float(value), np.nan
-    variance = n_queries / (n_queries - 1) * (residual**2).sum() / total**2
-    return float(value), float(np.sqrt(variance))
 
 
 def _warn_about_cut_lists(list_, position):

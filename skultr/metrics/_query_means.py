@@ -1,22 +1,52 @@
 """Means over queries, and ratios of sums over clusters: intervals, tests, what they could detect.
 
-Arrays of means have one row per query and one column per mean; ``lead`` and ``size`` are the sums
-of each cluster, whose ratio is asked for."""
+Arrays of means have one row per query (or cluster of queries) and one column per mean; ``lead``
+and ``size`` are the sums of each cluster, whose ratio is asked for."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 from scipy.stats import norm
 
 from .._base._progress import progress
-from .._base._typing import Floats
+from .._base._typing import Column, Floats, Ints, Table
+from .._log._roles import read_column, read_role
 from .._log._segments import TINY
+from ._ranking import refuse_where
 
 #: Cells (resamples times queries) computed at a time.
 _CELLS = 2**21
 #: Columns whose standard error is a smaller share of their largest value are constant.
 _ROUNDING = 1e-12
+
+
+def cluster_of(X: Table, cluster: Column | str, unit: Ints, name: str) -> Ints:
+    """Code of the cluster of each unit (query, list), from a column of X or values by row."""
+    is_name = isinstance(cluster, str)
+    values = read_column(X, cluster) if is_name else read_role(X, "cluster", cluster)
+    code = pd.factorize(values)[0]
+    group = code[np.unique(unit, return_index=True)[1]]
+    refuse_where(
+        (code < 0) | (group[unit] != code),
+        f"{f'cluster={cluster!r}' if is_name else 'cluster'} is missing or has several values in "
+        f"one {name}",
+        f"expected one value in all rows of a {name}. Give gaps ids of their own, and clusters "
+        f"that share a {name} one id.",
+    )
+    return group
+
+
+def by_cluster(values: Floats, cluster: Ints | None) -> tuple[Floats, Floats]:
+    """Values of clusters with the mean of the rows: sums over the mean size, whose signs are
+    flipped, and those whose standard error is that of the ratio of sums to sizes."""
+    if cluster is None:
+        return values, values
+    sums = pd.DataFrame(values).groupby(cluster).sum().to_numpy()
+    share, mean = len(sums) / len(values), values.mean(axis=0)
+    size = np.unique(cluster, return_counts=True)[1][:, None]
+    return share * sums, mean + share * (sums - size * mean)
 
 
 def bootstrap(
@@ -138,3 +168,16 @@ def ratio_interval(lead: Floats, size: Floats, z: float, unknown: float) -> tupl
     c = lead.sum() ** 2 - z**2 * (lead**2).sum()
     half = np.sqrt(max(b**2 - a * c, 0.0))
     return (b - half) / a, (b + half) / a
+
+
+def ratio_of_sums(numerator: Floats, denominator: Floats, query: Ints) -> tuple[float, float]:
+    """The ratio v of two sums, and its standard error sqrt(n / (n - 1) Σ_q e_q²) / Σ denominator
+    with e_q = Σ_{rows of q} (numerator - v denominator) over n queries; NaN for one."""
+    total = denominator.sum()
+    value = numerator.sum() / total
+    residual = np.bincount(query, numerator - value * denominator)
+    n_queries = len(residual)
+    if n_queries < 2:
+        return float(value), np.nan
+    variance = n_queries / (n_queries - 1) * (residual**2).sum() / total**2
+    return float(value), float(np.sqrt(variance))
