@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -301,15 +302,26 @@ def _plan_swaps(log, model, half_width, sessions):
 
 def _plan_rankings(log, model, a, b, half_width, sessions):
     test = RankingTest(log, model, a, b)
-    _refuse_if_known(test.half_widths(np.zeros_like(test.noise))[1], half_width)
-    even = test.even_sessions(half_width)
-    for limit in [sessions] if sessions else [even / 2, even]:
-        pages = test.cheapest_pages(limit, half_width)
-        expected, promised = test.half_widths(pages, limit)
-        if promised <= half_width:
-            break
-    else:
-        _refuse(half_width, limit, "an A/B test", even)
+
+    def reaches(pages, sessions):
+        return test.half_widths(pages, sessions)[1] <= half_width
+
+    each = test.share[:, None] / [2, 2]
+    if not reaches(1e12 * each, 1e12):
+        least, _ = test.half_widths(1e12 * each, 1e12)
+        raise ValueError(
+            f"No experiment reaches half_width={half_width:g}, because queries differ too "
+            f"much: the least is {least:.3g}. Pass a larger half_width, or a log with more "
+            "queries."
+        )
+    even = _least(lambda n: reaches(n * each, n), 1, 1e12)
+    shortest = _least(lambda n: reaches(test.designs(n)(_HIGH), n), even / 1e3, even)
+    limit = sessions or (even / 2 if shortest <= even / 2 else even)
+    if limit < shortest:
+        _refuse(half_width, limit, "the shortest", shortest)
+    design = test.designs(limit)
+    pages = design(_least(lambda price: reaches(design(price), limit), 1 / _HIGH, _HIGH))
+    expected, promised = test.half_widths(pages, limit)
     lost, whole = (pages * test.lost).sum(axis=0), model.clicks(np.eye(len(model.examination)))
     designs = {
         "this plan": (limit, lost.sum() / limit),
@@ -384,17 +396,17 @@ def _refuse(half_width, sessions, design, needed):
     )
 
 
-#: Standard deviations of the reported half-width that a plan adds to the expected one. Their
-#: formula leaves out errors of the log about how much queries differ: 2.3 reached it in 85 %.
-_ASSURANCE = 4.0
-#: Least pages of a query whose rankings the log does not have.
-_LEAST_PAGES = 4
 #: Expected share of clicks of pages that are not seen; policy_difference cannot tell above 0.1.
-_MOST_UNSEEN = 0.02
-#: In place of 0 in a denominator.
-_NO_PAGE = 1e-6
-#: Least cost of a page, as a share of the mean clicks of a page: the log's costs are uncertain.
-_LEAST_COST = 0.1
+_MOST_UNSEEN = 0.05
+#: Parts of the pages of a query that get ranking a, and b.
+_PARTS = np.array([0, 1, 2, 4, 8, 12, 16, 20, 24, 28, 32]) / 32
+_SPLITS = np.array([(a, b) for a in _PARTS for b in _PARTS if a + b <= 1])
+#: Cost of a page of the experiment, as a share of its clicks: those as before win ties.
+_LEAST_COST = 1e-3
+#: Price of variance, relative to that of clicks, at which clicks do not count.
+_HIGH = 1e6
+#: Experiments that are simulated, and numbers that this may take.
+_EXPERIMENTS, _DRAWS = 1_000, 2_000_000
 #: Interleaved sessions that are simulated.
 _SIMULATED = 20_000
 
@@ -402,101 +414,109 @@ _SIMULATED = 20_000
 class RankingTest:
     r"""What pages with each ranking tell of the difference.
 
-    With P(click) c at the changed places and a share t of the traffic, a query adds
-    :math:`t^2 \sum c (1 - c) / (E + n)` to the variance; E are the pages of the log that tell as
-    much as n of the experiment.
+    At a changed place that the log showed s times and the experiment n times, the click rate has
+    the variance c (1 - c) / (s + n).
     """
 
     def __init__(self, log: LoggedPages, model: SwapModel, a: Pages, b: Pages) -> None:
-        both, n = a.and_of(b), len(model.pages)
+        both, self._n = a.and_of(b), len(model.pages)
         changed = a.changed(b)
         if not changed.any():
             raise ValueError(
                 "scores_a and scores_b rank all documents in the same order: there is no "
                 "difference to plan for. Pass two different rankings."
             )
-
-        def by_ranking(values):
-            key = log.slot_query[both.slot] * 2 + both.ranking
-            return np.bincount(key, values, minlength=2 * n).reshape(n, 2)
-
+        #: Of each row of pages: query and ranking.
+        self._key = log.slot_query[both.slot] * 2 + both.ranking
         place = log.slot_position[both.slot].astype(int) - 1
-        clicks = np.minimum(model.relevance[both.pair] * model.examination[place], 1)
-        noise = clicks * (1 - clicks) * changed
-        alone = by_ranking(noise / np.maximum(model.shown[both.pair, place], TINY))
-        weight = (1 - 2 * both.ranking) * changed * model.examination[place]
-        weight = np.bincount(both.pair, weight, minlength=len(model.query))
-        share, changes = model.pages / model.sessions, by_ranking(changed).sum(axis=1)
-        by_query = np.bincount(model.query, weight * model.relevance, minlength=n)
-        spread = (by_query - share @ by_query) ** 2
-        spread += np.bincount(model.query, weight**2 * model.doubt, minlength=n)
+        examination = model.examination[place]
+        clicks = np.minimum(model.relevance[both.pair] * examination, 1)
+        self._noise = clicks * (1 - clicks) * changed
+        self._shown = model.shown[both.pair, place]
+        self._sign = (1 - 2 * both.ranking) * changed
+        cell, there = both.cell()
+        _, row_cell = log.shown_cells
+        rate = np.bincount(row_cell, log.weight * log.rate) / np.bincount(row_cell, log.weight)
+        self._due, self._beyond = clicks, (rate[cell] - clicks) * there
+        self._pair, self._doubt = both.pair, model.doubt
+        self._moved, self._query = self._sign * examination, model.query
         logged = model.relevance * (model.shown @ model.examination)
-        logged = np.bincount(model.query, logged, minlength=n)
-        n_queries = (share @ changes) ** 2 / ((share * changes) ** 2).sum()
+        logged = np.bincount(model.query, logged, minlength=self._n)
+        self.share, changes = model.pages / model.sessions, self._sums(changed).sum(axis=1)
+        n_queries = (self.share @ changes) ** 2 / ((self.share * changes) ** 2).sum()
         if n_queries < LEAST_QUERIES:
             raise ValueError(
                 f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, "
                 f"and policy_difference needs {LEAST_QUERIES}. Pass a log with more queries."
             )
-        #: Of each query: share in the traffic, and pages in the log.
-        self.share, self.n_logged = share, np.maximum(model.pages, TINY)
-        #: By query and ranking: clicks per page, clicks of a page of the log minus those, sum of
-        #: c (1 - c), and E.
-        self.clicks, self.noise = by_ranking(clicks), by_ranking(noise)
-        self.lost = (logged / self.n_logged)[:, None] - self.clicks
-        self.logged = self.noise / np.maximum(alone, TINY)
-        self.difference = float(share @ by_query)
-        #: Squared distance of the difference of each query from their mean.
-        self.spread = spread * n / (n - 1)
-        self.quantile = student.ppf(0.975, n_queries - 1)
+        self._logged, self._n_logged = model.sessions, np.maximum(model.pages, TINY)
+        #: By query and ranking: clicks of a page of the log minus those of a page of the ranking.
+        self.lost = (logged / self._n_logged)[:, None] - self._sums(clicks)
+        self.clicks = logged.sum() / model.sessions
+        self.difference = float(self.share @ self._by_query(self._sign * clicks))
+        self._quantile = student.ppf(0.975, n_queries - 1)
+        n_draws = int(np.clip(_DRAWS / self._n, 100, _EXPERIMENTS))
+        self._draws = np.random.default_rng(0).standard_normal((n_draws, self._n))
+
+    def _sums(self, values):
+        return np.bincount(self._key, values, minlength=2 * self._n).reshape(-1, 2)
+
+    def _by_query(self, values):
+        return self._sums(values).sum(axis=1)
+
+    def _added(self, pages, sessions):
+        """Times that so many sessions show each row: with pages of its ranking, and the others."""
+        rest = np.maximum(sessions * self.share - pages.sum(axis=1), 0) / self._n_logged
+        return pages.ravel()[self._key] + rest[self._key // 2] * self._shown
 
     def half_widths(self, pages: Floats, sessions: float = 0.0) -> tuple[float, float]:
-        """Expected, and the one that 95 % of experiments reach, after the log and the experiment.
+        """Mean, and 95 % quantile, of what simulated experiments report together with the log.
 
         ``pages`` are those with each ranking; in the rest of so many ``sessions`` the pages are as
         in the log.
         """
-        rest = np.maximum(sessions * self.share - pages.sum(axis=1), 0)
-        pages = pages + self.logged * (1 + rest / self.n_logged)[:, None]
-        chance = (self.noise / np.maximum(pages, _NO_PAGE)).sum(axis=1)
-        variance = (self.share**2 * (self.spread + chance)).sum()
-        variance_error = (self.share**4 * (4 * self.spread * chance + 2 * chance**2)).sum()
-        half = self.quantile * np.sqrt(variance)
-        due = self.share[:, None] * self.noise
-        if ((due * np.exp(-pages)).sum(axis=0) > _MOST_UNSEEN * due.sum(axis=0)).any():
-            return half, np.inf
-        return half, half * (1 + _ASSURANCE * np.sqrt(variance_error) / variance / 2)
+        added = self._added(pages, sessions)
+        total = np.maximum(self._shown + added, 1)
+        new, due = added / total, self.share[self._key // 2] * self._noise
+        mean = self._by_query(self._sign * (self._due + (1 - new) * self._beyond))
+        doubt = np.bincount(self._pair, self._moved * new, minlength=len(self._doubt)) ** 2
+        variance = self._by_query(self._noise * new / total)
+        variance += np.bincount(self._query, doubt * self._doubt, minlength=self._n)
+        drawn = mean + np.sqrt(variance) * self._draws
+        drawn -= (drawn @ self.share)[:, None]
+        # Shares of queries in the traffic vary, too.
+        squares = self.share**2 + self.share * sessions / (sessions + self._logged) ** 2
+        half = self._quantile * np.sqrt(drawn**2 @ squares * self._n / (self._n - 1))
+        unseen = due * np.exp(-self._shown - added)
+        if (self._ranked(unseen) > _MOST_UNSEEN * self._ranked(due)).any():
+            return half.mean(), np.inf
+        return half.mean(), np.quantile(half, 0.95)
 
-    def cheapest_pages(self, sessions: float, half_width: float) -> Floats:
-        """Pages with each ranking that tell the difference for the fewest clicks, or tell most."""
-        most = sessions * self.share[:, None] * (self.noise > 0)
-        least = np.minimum(most, _LEAST_PAGES) * (self.logged < _LEAST_PAGES)
-        cost = np.maximum(self.lost, _LEAST_COST * self.clicks.mean())
-        usual = self.share[:, None] * np.sqrt(self.noise / cost)  # the best are in proportion
-        high = ((most + self.logged) / np.maximum(usual, TINY))[self.noise > 0].max()
-        tried = []
-        for price in np.geomspace(high / 1e5, high, 300):
-            pages = np.clip(price * usual - self.logged, least, most)
-            fits = most.max(axis=1) / np.maximum(pages.sum(axis=1), TINY)
-            tried.append(pages * np.minimum(1, fits)[:, None])
-        reached = np.array([self.half_widths(pages, sessions)[1] for pages in tried])
-        enough = reached <= half_width
-        return tried[enough.argmax() if enough.any() else reached.argmin()]
+    def _ranked(self, values):
+        return self._sums(values).sum(axis=0)
 
-    def even_sessions(self, half_width: float) -> float:
-        """Sessions of an A/B test, read together with the log."""
-        each, (low, high) = self.share[:, None] / [2, 2], (1.0, 1e12)
-        if (least := self.half_widths(high * each)[1]) > half_width:
-            raise ValueError(
-                f"No experiment reaches half_width={half_width:g}, because queries differ too "
-                f"much: the least is {least:.3g}. Pass a larger half_width, or a log with more "
-                "queries."
-            )
-        for _ in range(60):
-            middle = np.sqrt(low * high)
-            enough = self.half_widths(middle * each)[1] <= half_width
-            low, high = (low, middle) if enough else (middle, high)
-        return high
+    def designs(self, sessions: float) -> Callable[[float], Floats]:
+        """Pages with each ranking that lose the fewest clicks, by the price of variance."""
+        most = sessions * self.share[:, None]
+        splits = most * _SPLITS[:, None]
+        chance = [
+            self._by_query(self._noise / np.maximum(self._shown + self._added(pages, sessions), 1))
+            for pages in splits
+        ]
+        variance = self.share**2 * chance
+        cost = ((self.lost + _LEAST_COST * self.clicks) * splits).sum(axis=2)
+        cost /= sessions * self.clicks
+        variance /= variance.mean(axis=0).sum()
+        query = np.arange(self._n)
+        return lambda price: splits[(cost + price * variance).argmin(axis=0), query]
+
+
+def _least(reaches, low, high):
+    """The smallest number between two, to 1 %, that reaches; the higher one if none does."""
+    while high > 1.01 * low:
+        middle = np.sqrt(low * high)
+        low, high = (low, middle) if reaches(middle) else (middle, high)
+    return high
 
 
 def interleaved(log, model, a, b, certainty):
