@@ -511,15 +511,19 @@ class SwapModel:
         usual = np.column_stack([shown, shown.sum(axis=1) == 0]) @ mean
         usual /= np.maximum(shown.sum(axis=1), 1)
         clicked, due = clicks.sum(axis=1), shown @ examination * usual
-        spread = ((clicked - due) ** 2 - due).sum() / (due**2).sum()
+        noise = due - shown @ examination**2 * usual**2
+        # Documents count as much as they tell.
+        weight = 1 / np.maximum(noise + due**2 / 2, TINY)
+        spread = (weight * ((clicked - due) ** 2 - noise)).sum() / (weight * due**2).sum()
         shape = 1 / np.clip(spread, 1e-3, 10)
         relevance = usual * (clicked + shape) / (due + shape)
+        doubt = relevance * usual / (due + shape) * (1 - (due - noise) / (due + shape))
         return cls(
             query=query,
             pages=pages,
             shown=shown,
             relevance=np.minimum(relevance, 1),
-            doubt=relevance * usual / (due + shape),
+            doubt=doubt,
             examination=examination,
             error=error,
             source=source,
