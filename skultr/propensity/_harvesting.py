@@ -472,14 +472,18 @@ def _pairs(n):
 _PRIOR = 2 / 3, 1 / 6
 #: Quantile of a 95 % interval.
 _QUANTILE = 1.96
-#: Standard deviations of the reported half-width between the expected and the promised one.
-_ASSURANCE = 2.5
+#: Experiments that are simulated for the promised half-widths.
+_EXPERIMENTS = 1_000
 #: Below so many effective documents errors are those of Poisson clicks, as in ``Curves``.
 _LEAST_DOCS = 30
 
 
 class Precision(NamedTuple):
-    """Expected half-width of each position, and the one that 95 % of experiments reach."""
+    """Expected half-width of each position, and those that 95 % of experiments reach.
+
+    The largest of the latter is the 95 % quantile of the largest half-width of simulated
+    experiments; the others are as many standard deviations above the expected ones.
+    """
 
     expected: Floats
     promised: Floats
@@ -569,13 +573,19 @@ class SwapModel:
             poisson += clicks[:, k] @ influence
         variance, n_docs = by_doc.sum(axis=0), clicks.sum(axis=0) ** 2 / (clicks**2).sum(axis=0)
         enough = np.minimum(n_docs, n_docs[0]) >= _LEAST_DOCS
-        # Relative variance of the reported half-width: that of the sandwich, and that of
-        # examination, whose estimates from the log and from the whole share the log's information.
-        spread = (by_doc**2).sum(axis=0) / np.maximum(variance**2, TINY) / 2 * enough
+        told = by_doc / np.maximum(variance, TINY) * enough
         variance = np.where(enough, variance, poisson)
-        spread += np.abs(self.error**2 - variance) / 2
         expected = _QUANTILE * o * np.sqrt(variance)
-        return Precision(expected, expected * (1 + _ASSURANCE * np.sqrt(spread)))
+        # The reported half-width varies with the sandwich, and as the root of examination, whose
+        # estimates from the log and from the whole share the log's information.
+        change = np.sqrt(np.abs(self.error**2 - variance) / np.maximum(np.diag(inverse), TINY)) / 2
+        covariance = told.T @ told / 2 + inverse * np.outer(change, change)
+        root = np.linalg.cholesky(covariance[1:, 1:])
+        normal = np.random.default_rng(0).standard_normal((_EXPERIMENTS, len(root)))
+        widest = (expected[1:] * (1 + normal @ root.T)).max(axis=1)
+        deviation = expected * np.sqrt(np.diag(covariance))
+        away = (np.quantile(widest, 0.95) - expected[1:]) / deviation[1:]
+        return Precision(expected, expected + away.min() * deviation)
 
 
 def _estimated(shown, clicks, query):
