@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,12 +15,19 @@ from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._base._typing import ArrayLike, Column, Estimator, Floats, Predictor, Table
 from .._log._roles import read_role
 from .._log._segments import TINY, pair_codes
-from ..propensity._harvesting import SwapModel, cheapest_shares, layouts, moves_of, sessions_for
+from ..propensity._harvesting import (
+    ENDLESS,
+    SwapModel,
+    cheapest_shares,
+    layouts,
+    least,
+    moves_of,
+    sessions_for,
+)
 from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
 from ._click_table import LoggedPages, Pages
-from ._interleaving import Interleaver, interleaving_outcome
 from ._policy_value import LEAST_QUERIES
 
 if TYPE_CHECKING:
@@ -29,6 +36,11 @@ if TYPE_CHECKING:
 #: Layouts with a smaller share of the pages are left out.
 _LEAST_SHARE = 1e-6
 _UNIFORM = "uniform swaps with the first position"
+#: Longest experiments that are tried, in sessions of the uniform one.
+_LIMITS = 0.5, 0.6, 0.8, 1
+#: Sessions beyond the fewest that leave a choice between designs.
+_SLACK = 1.1
+_EVEN = "A/B test, half of the pages each"
 #: Formats of columns in a summary.
 _FORMATS = {
     "queries": ",.0f",
@@ -63,6 +75,8 @@ class ExperimentPlan:
     alternatives : DataFrame
         This plan and other designs for the same half-width (index ``design``), those that lose
         fewest clicks first: ``sessions``, ``clicks_lost`` and ``clicks_lost_share``.
+    verdict : str
+        What the usual experiment takes, and whether any is needed.
     assumption : str
         Where the examination comes from with which the plan was made.
     """
@@ -74,6 +88,7 @@ class ExperimentPlan:
     shares: pd.DataFrame
     precision: pd.DataFrame
     alternatives: pd.DataFrame
+    verdict: str
     assumption: str
     _layouts: list[Layout] | None = field(repr=False)  # of each action; None for rankings
 
@@ -88,7 +103,7 @@ class ExperimentPlan:
         change = "gain" if self.clicks_lost < 0 else "lose"
         words = (
             f"{self.sessions:,.0f} sessions, which {change} {abs(self.clicks_lost):,.0f} clicks "
-            f"({abs(self.clicks_lost_share):.2%}). {self.assumption}"
+            f"({abs(self.clicks_lost_share):.2%}). {self.verdict} {self.assumption}"
         )
         return "\n\n".join([words, *map(_text, (self.actions, self.precision, self.alternatives))])
 
@@ -185,8 +200,8 @@ def plan_experiment(
         Positions 1 to k take part; None for all.
     sessions : float, default=None
         Longest experiment, in sessions of all queries. By default half of what uniform swaps with
-        the first position (for a difference: an A/B test) need for the same half-width, or all
-        if half do not suffice. Longer experiments lose fewer clicks.
+        the first position (for a difference: an A/B test) need for the same half-width, or as
+        many as are needed, up to all. Longer experiments lose fewer clicks.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Examination to plan with, as for :class:`~skultr.metrics.IPSScorer`. By default that of
         the log; see Notes.
@@ -199,11 +214,12 @@ def plan_experiment(
     Returns
     -------
     plan : ExperimentPlan
+        Of 0 sessions if the log alone gives the half-width.
 
     Raises
     ------
     ValueError
-        If the log alone or no experiment of so many sessions reaches the half-width, positions
+        If no experiment of so many sessions reaches the half-width, positions
         are not 1, 2, ..., one has no click, the rankings are missing or equal, or a role is
         missing.
 
@@ -220,8 +236,14 @@ def plan_experiment(
 
     *Shares* :math:`x_l` of the pages with layout l minimise :math:`\sum_l x_l \text{cost}_l`
     subject to the half-width at each position, which is predicted from the expected clicks of
-    each document. Promised half-widths add 2.5 standard deviations of the reported one (4 for a
-    difference).
+    each document.
+
+    *Promises* are 95 % quantiles of what simulated experiments report, in which relevance and
+    examination vary as far as the log does not know them. PROMISES
+    A difference has the half-width that queries leave, however long the experiment is: where a
+    few queries have most of the traffic, plans near it are long and may miss. At each place where
+    two rankings differ a page shows one document, so that no design is much shorter than an A/B
+    test that is read together with the log, unless the log has one of the rankings.
 
     Examples
     --------
@@ -255,8 +277,14 @@ def plan_experiment(
 def _plan_swaps(log, model, half_width, sessions):
     K = len(model.examination)
     unmoved, layout = np.eye(K), layouts(K)
-    _refuse_if_known(model.precision(unmoved, 0).promised.max(), half_width)
-    whole = model.clicks(unmoved)
+
+    def numbers(reached):
+        position = pd.RangeIndex(1, K + 1, name="position")
+        return pd.DataFrame({"estimate": model.examination, **reached._asdict()}, position)
+
+    known, whole = model.precision(unmoved, 0), model.clicks(unmoved)
+    if known.expected.max() <= half_width:
+        return _no_plan(log, model, [], numbers(known), [])
 
     def needed_and_lost(shares, served):
         moves = moves_of(shares, served, K)
@@ -272,7 +300,7 @@ def _plan_swaps(log, model, half_width, sessions):
         for name, layouts in others.items()
     }
     even, _ = designs[_UNIFORM]
-    for limit in [sessions] if sessions else [even / 2, even]:
+    for limit in [sessions] if sessions else [part * even for part in _LIMITS]:
         shares = cheapest_shares(model, layout, half_width, limit)
         if shares is not None:
             break
@@ -283,7 +311,6 @@ def _plan_swaps(log, model, half_width, sessions):
     kept = np.flatnonzero(shares > _LEAST_SHARE)
     served = [layout[number] for number in kept]
     alone = np.array([model.clicks(moves_of([1.0], [each], K)) for each in served])
-    reached = model.precision(moves_of(shares, layout, K), needed)
     return _plan(
         log,
         model,
@@ -292,70 +319,100 @@ def _plan_swaps(log, model, half_width, sessions):
         names=[_name(each, K) for each in served],
         pages=needed * shares[kept] * (model.pages / model.sessions)[:, None],
         lost=needed * shares[kept] * (whole - alone),
-        precision=pd.DataFrame(
-            {"estimate": model.examination, **reached._asdict()},
-            index=pd.RangeIndex(1, K + 1, name="position"),
-        ),
+        usual=_UNIFORM,
+        precision=numbers(model.precision(moves_of(shares, layout, K), needed)),
         _layouts=served,
     )
 
 
 def _plan_rankings(log, model, a, b, half_width, sessions):
-    test = RankingTest(log, model, a, b)
+    test, names = RankingTest(log, model, a, b), ["ranking a", "ranking b"]
+
+    def numbers(pages, sessions):
+        row = [test.difference, *test.half_widths(pages, sessions)]
+        return pd.DataFrame([row], ["a minus b"], ["estimate", "expected", "promised"])
 
     def reaches(pages, sessions):
         return test.half_widths(pages, sessions)[1] <= half_width
 
     each = test.share[:, None] / [2, 2]
-    if not reaches(1e12 * each, 1e12):
-        least, _ = test.half_widths(1e12 * each, 1e12)
+    if reaches(0 * each, 0):
+        return _no_plan(log, model, names, numbers(0 * each, 0), None)
+    if not reaches(ENDLESS * each, ENDLESS):
+        left, _ = test.half_widths(ENDLESS * each, ENDLESS)
         raise ValueError(
             f"No experiment reaches half_width={half_width:g}, because queries differ too "
-            f"much: the least is {least:.3g}. Pass a larger half_width, or a log with more "
-            "queries."
+            f"much: about {left:.3g} is left however long it is. Pass a larger half_width, or "
+            "a log with more queries."
         )
-    even = _least(lambda n: reaches(n * each, n), 1, 1e12)
-    shortest = _least(lambda n: reaches(test.designs(n)(_HIGH), n), even / 1e3, even)
-    limit = sessions or (even / 2 if shortest <= even / 2 else even)
+    even = least(lambda n: reaches(n * each, n), 1, ENDLESS)
+    shortest = least(lambda n: reaches(test.designs(n)(_HIGH), n), even / 10, even)
+    limit = sessions or min(even, max(even / 2, _SLACK * shortest))
     if limit < shortest:
         _refuse(half_width, limit, "the shortest", shortest)
     design = test.designs(limit)
-    pages = design(_least(lambda price: reaches(design(price), limit), 1 / _HIGH, _HIGH))
-    expected, promised = test.half_widths(pages, limit)
-    lost, whole = (pages * test.lost).sum(axis=0), model.clicks(np.eye(len(model.examination)))
-    designs = {
-        "this plan": (limit, lost.sum() / limit),
-        "A/B test, half of the pages each": (even, (test.share @ test.lost).mean()),
-    }
-    certainty = abs(test.difference) / (half_width / 1.96)
-    if found := interleaved(log, model, a, b, certainty):
-        designs["interleaving, the winner as sure"] = found[0], whole - found[1]
-    precision = {"estimate": test.difference, "expected": expected, "promised": promised}
+    pages = design(least(lambda price: reaches(design(price), limit), 1 / _HIGH, _HIGH))
+    lost = (pages * test.lost).sum(axis=0)
+    lost_evenly = (test.share @ test.lost).mean()
+    note = (
+        f" No plan takes fewer than {shortest:,.0f}, because a page shows one document at each "
+        "place where the rankings differ."
+    )
     return _plan(
         log,
         model,
-        designs,
-        whole,
-        names=["ranking a", "ranking b"],
+        {
+            "this plan": (limit, lost.sum() / limit),
+            _EVEN: (even, lost_evenly),
+            "A/B test, read without the log": (test.alone(half_width), lost_evenly),
+        },
+        test.clicks,
+        names=names,
         pages=pages,
         lost=lost,
-        precision=pd.DataFrame(precision, index=["a minus b"]),
+        usual=_EVEN,
+        note=note,
+        precision=numbers(pages, limit),
         _layouts=None,
     )
 
 
-def _plan(log, model, designs, whole, *, names, pages, lost, **rest):
+def _no_plan(log, model, names, precision, layouts):
+    """The plan where the log suffices."""
+    none = np.zeros((len(model.pages), len(names)))
+    plan = _plan(
+        log,
+        model,
+        {"this plan": (0.0, 0.0)},
+        1.0,
+        names=names,
+        pages=none,
+        lost=none.sum(axis=0),
+        usual="this plan",
+        precision=precision,
+        _layouts=layouts,
+    )
+    reached = precision["expected"].max()
+    alone = f"No experiment is needed: the log alone gives the half-width {reached:.3g}."
+    return replace(plan, verdict=alone)
+
+
+def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **rest):
     """The plan from (sessions, clicks lost per page) of designs, and its pages by query."""
     table = pd.DataFrame(designs, index=["sessions", "clicks_lost"]).T
     table["clicks_lost_share"] = table["clicks_lost"] / whole
     table["clicks_lost"] *= table["sessions"]
-    plan, sessions = table.loc["this plan"], pages.sum(axis=0)
+    plan, sessions, other = table.loc["this plan"], pages.sum(axis=0), table.loc[usual]
+    verdict = (
+        f"The same half-width by {usual}: {other['sessions']:,.0f} sessions, "
+        f"{other['clicks_lost']:z,.0f} clicks lost.{note}"
+    )
     by_query = model.pages[:, None] * plan["sessions"] / model.sessions
     actions = pd.DataFrame(
         {
             "queries": (pages > 0).sum(axis=0),
             "sessions": sessions,
-            "share": sessions / plan["sessions"],
+            "share": sessions / max(plan["sessions"], 1),
             "clicks_lost": lost,
         },
         index=pd.Index(names, name="action"),
@@ -370,6 +427,7 @@ def _plan(log, model, designs, whole, *, names, pages, lost, **rest):
         actions,
         shares,
         alternatives=table.rename_axis("design").sort_values("clicks_lost"),
+        verdict=verdict,
         assumption=model.source,
         **rest,
     )
@@ -379,14 +437,6 @@ def _name(pairs, n_positions):
     if pairs == SHUFFLE:
         return f"shuffle 1 to {n_positions}"
     return "swap " + ", ".join(f"{i + 1}-{j + 1}" for i, j in pairs)
-
-
-def _refuse_if_known(reached, half_width):
-    if reached <= half_width:
-        raise ValueError(
-            f"The log alone gives the half-width {reached:.3g}, and half_width={half_width:g} was "
-            "asked for: no experiment is needed. Read the log, or pass a smaller half_width."
-        )
 
 
 def _refuse(half_width, sessions, design, needed):
@@ -407,8 +457,6 @@ _LEAST_COST = 1e-3
 _HIGH = 1e6
 #: Experiments that are simulated, and numbers that this may take.
 _EXPERIMENTS, _DRAWS = 1_000, 2_000_000
-#: Interleaved sessions that are simulated.
-_SIMULATED = 20_000
 
 
 class RankingTest:
@@ -426,34 +474,33 @@ class RankingTest:
                 "scores_a and scores_b rank all documents in the same order: there is no "
                 "difference to plan for. Pass two different rankings."
             )
+        self._model, self._pair = model, both.pair
         #: Of each row of pages: query and ranking.
         self._key = log.slot_query[both.slot] * 2 + both.ranking
         place = log.slot_position[both.slot].astype(int) - 1
-        examination = model.examination[place]
-        clicks = np.minimum(model.relevance[both.pair] * examination, 1)
-        self._noise = clicks * (1 - clicks) * changed
+        self._due = np.minimum(model.relevance[both.pair] * model.examination[place], 1)
+        self._noise = self._due * (1 - self._due) * changed
         self._shown = model.shown[both.pair, place]
         self._sign = (1 - 2 * both.ranking) * changed
+        self._moved = self._sign * model.examination[place]
         cell, there = both.cell()
         _, row_cell = log.shown_cells
         rate = np.bincount(row_cell, log.weight * log.rate) / np.bincount(row_cell, log.weight)
-        self._due, self._beyond = clicks, (rate[cell] - clicks) * there
-        self._pair, self._doubt = both.pair, model.doubt
-        self._moved, self._query = self._sign * examination, model.query
-        logged = model.relevance * (model.shown @ model.examination)
-        logged = np.bincount(model.query, logged, minlength=self._n)
-        self.share, changes = model.pages / model.sessions, self._sums(changed).sum(axis=1)
+        self._beyond = (rate[cell] - self._due) * there
+        self.share, changes = model.pages / model.sessions, self._by_query(changed)
         n_queries = (self.share @ changes) ** 2 / ((self.share * changes) ** 2).sum()
         if n_queries < LEAST_QUERIES:
             raise ValueError(
                 f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, "
                 f"and policy_difference needs {LEAST_QUERIES}. Pass a log with more queries."
             )
-        self._logged, self._n_logged = model.sessions, np.maximum(model.pages, TINY)
+        logged = model.relevance * (model.shown @ model.examination)
+        logged = np.bincount(model.query, logged, minlength=self._n)
+        self._n_logged = np.maximum(model.pages, TINY)
         #: By query and ranking: clicks of a page of the log minus those of a page of the ranking.
-        self.lost = (logged / self._n_logged)[:, None] - self._sums(clicks)
+        self.lost = (logged / self._n_logged)[:, None] - self._sums(self._due)
         self.clicks = logged.sum() / model.sessions
-        self.difference = float(self.share @ self._by_query(self._sign * clicks))
+        self.difference = float(self.share @ self._by_query(self._sign * self._due))
         self._quantile = student.ppf(0.975, n_queries - 1)
         n_draws = int(np.clip(_DRAWS / self._n, 100, _EXPERIMENTS))
         self._draws = np.random.default_rng(0).standard_normal((n_draws, self._n))
@@ -479,21 +526,24 @@ class RankingTest:
         total = np.maximum(self._shown + added, 1)
         new, due = added / total, self.share[self._key // 2] * self._noise
         mean = self._by_query(self._sign * (self._due + (1 - new) * self._beyond))
-        doubt = np.bincount(self._pair, self._moved * new, minlength=len(self._doubt)) ** 2
-        variance = self._by_query(self._noise * new / total)
-        variance += np.bincount(self._query, doubt * self._doubt, minlength=self._n)
+        model, variance = self._model, self._by_query(self._noise * new / total)
+        doubt = np.bincount(self._pair, self._moved * new, minlength=len(model.doubt)) ** 2
+        variance += np.bincount(model.query, doubt * model.doubt, minlength=self._n)
         drawn = mean + np.sqrt(variance) * self._draws
         drawn -= (drawn @ self.share)[:, None]
         # Shares of queries in the traffic vary, too.
-        squares = self.share**2 + self.share * sessions / (sessions + self._logged) ** 2
+        squares = self.share**2 + self.share * sessions / (sessions + model.sessions) ** 2
         half = self._quantile * np.sqrt(drawn**2 @ squares * self._n / (self._n - 1))
         unseen = due * np.exp(-self._shown - added)
-        if (self._ranked(unseen) > _MOST_UNSEEN * self._ranked(due)).any():
+        if (self._sums(unseen - _MOST_UNSEEN * due).sum(axis=0) > 0).any():
             return half.mean(), np.inf
         return half.mean(), np.quantile(half, 0.95)
 
-    def _ranked(self, values):
-        return self._sums(values).sum(axis=0)
+    def alone(self, half_width: float) -> float:
+        """Sessions of an A/B test whose mean clicks per page are compared."""
+        clicks, chance = self._sums(self._due), self._sums(self._due * (1 - self._due))
+        variance = self.share @ (chance + (clicks - self.share @ clicks) ** 2)
+        return 2 * variance.sum() * (1.96 / half_width) ** 2
 
     def designs(self, sessions: float) -> Callable[[float], Floats]:
         """Pages with each ranking that lose the fewest clicks, by the price of variance."""
@@ -509,38 +559,6 @@ class RankingTest:
         variance /= variance.mean(axis=0).sum()
         query = np.arange(self._n)
         return lambda price: splits[(cost + price * variance).argmin(axis=0), query]
-
-
-def _least(reaches, low, high):
-    """The smallest number between two, to 1 %, that reaches; the higher one if none does."""
-    while high > 1.01 * low:
-        middle = np.sqrt(low * high)
-        low, high = (low, middle) if reaches(middle) else (middle, high)
-    return high
-
-
-def interleaved(log, model, a, b, certainty):
-    """Sessions of team-draft lists that find a winner as surely, and their clicks per page.
-
-    ``certainty`` is the difference in standard errors. None if 20,000 simulated sessions see none.
-    """
-    rng, n_pairs = np.random.default_rng(0), len(model.query)
-    X = pd.DataFrame({"qid": model.query, "doc": np.arange(n_pairs)})
-    scores = {"a": np.full(n_pairs, np.nan), "b": np.full(n_pairs, np.nan)}
-    for values, pages in zip(scores.values(), (a, b), strict=True):
-        values[pages.pair] = -log.slot_position[pages.slot]
-    held = model.pages[model.query] > 0
-    asked = rng.choice(len(model.pages), _SIMULATED, p=model.pages / model.sessions)
-    lists = Interleaver(n_positions=len(model.examination), random_state=0).interleave(
-        X[held], {name: values[held] for name, values in scores.items()}, asked
-    )
-    chance = model.relevance[lists["doc"]] * model.examination[lists["position"] - 1]
-    found = interleaving_outcome(lists, rng.random(len(lists)) < chance, cluster="session")
-    row = found.pairs.iloc[0]
-    seen = abs(row["preference"] - 0.5) / max((row["upper"] - row["lower"]) / 2 / 1.96, TINY)
-    if seen < 2:
-        return None
-    return _SIMULATED * (certainty / seen) ** 2, chance.sum() / _SIMULATED
 
 
 def read_model(log, k, propensity):

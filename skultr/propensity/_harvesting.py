@@ -4,6 +4,7 @@ the swaps that would tell it."""
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal, NamedTuple
@@ -11,7 +12,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
-from sklearn.exceptions import ConvergenceWarning
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats, Ints
@@ -576,9 +576,12 @@ class SwapModel:
         told = by_doc / np.maximum(variance, TINY) * enough
         variance = np.where(enough, variance, poisson)
         expected = _QUANTILE * o * np.sqrt(variance)
-        # The reported half-width varies with the sandwich, and as the root of examination, whose
-        # estimates from the log and from the whole share the log's information.
-        change = np.sqrt(np.abs(self.error**2 - variance) / np.maximum(np.diag(inverse), TINY)) / 2
+        # The reported half-width varies with the sandwich, and with examination, whose estimates
+        # from the log and from the whole share the log's information: in proportion by chance, as
+        # the root by what the log does not know, because more clicks tell more.
+        unknown = self.error**2
+        power = 1 - np.clip(1 - variance / np.maximum(unknown, TINY), 0, 1) / 2
+        change = power * np.sqrt(np.abs(unknown - variance) / np.maximum(np.diag(inverse), TINY))
         covariance = told.T @ told / 2 + inverse * np.outer(change, change)
         root = np.linalg.cholesky(covariance[1:, 1:])
         normal = np.random.default_rng(0).standard_normal((_EXPERIMENTS, len(root)))
@@ -635,6 +638,8 @@ def _harvested(shown, clicks, query):
     )
 
 
+#: Sessions after which more tell nothing.
+ENDLESS = 1e12
 #: Least cost of a page of the experiment, as a share of its clicks: short experiments win ties.
 _LEAST_COST = 1e-3
 #: Keeps the information regular where nothing is compared.
@@ -642,7 +647,7 @@ _RIDGE = 1e-9
 #: Smaller shares are left out in the next round of the solver.
 _LEAST_SHARE = 0.005
 #: Rounds of the solver; it may exceed the sessions by this factor.
-_ROUNDS, _CLOSE = 6, 1.02
+_ROUNDS, _CLOSE = 7, 1.02
 
 
 def layouts(n_positions: int) -> list[Layout]:
@@ -669,20 +674,17 @@ def moves_of(shares: Floats, served: list[Layout], n_positions: int) -> Floats:
     return moves
 
 
+def least(reaches: Callable[[float], bool], low: float, high: float) -> float:
+    """The smallest number between two, to 1 %, that reaches; the higher one if none does."""
+    while high > 1.01 * low:
+        middle = np.sqrt(low * high)
+        low, high = (low, middle) if reaches(middle) else (middle, high)
+    return float(high)
+
+
 def sessions_for(model: SwapModel, moves: Floats, half_width: float) -> float:
     """Sessions after which all positions are known within ``half_width``."""
-    sessions = model.sessions
-    for _ in range(25):
-        reached = model.precision(moves, sessions).promised.max()
-        if abs(reached / half_width - 1) < 0.002 or not 1 <= sessions < 1e12:
-            return sessions
-        sessions *= (reached / half_width) ** 2
-    warn_user(
-        f"The sessions of a plan did not converge in 25 steps: {sessions:.3g} reach a half-width "
-        f"of about {reached:.2g}, where {half_width:.2g} was asked for. Ask for another one.",
-        ConvergenceWarning,
-    )
-    return sessions
+    return least(lambda n: model.precision(moves, n).promised.max() <= half_width, 1, ENDLESS)
 
 
 def cheapest_shares(
@@ -701,9 +703,12 @@ def cheapest_shares(
         inverse = np.linalg.inv(np.tensordot(x, info, axes=1) + _RIDGE * np.eye(K - 1))
         return np.diag(inverse), -np.einsum("ka,mab,bk->km", inverse, info, inverse)
 
-    x, best, least = np.full(len(cost), 1 / len(served)), None, np.inf
+    x, best, cheapest = np.full(len(cost), 1 / len(served)), None, np.inf
     for _ in range(_ROUNDS):
         reached = model.precision(moves_of(x, served, K), sessions).promised[1:]
+        needed = (reached.max() / half_width) ** 2  # relative to the sessions, about
+        if needed <= _CLOSE and cost @ x * needed < cheapest:
+            best, cheapest = x, cost @ x * needed
         limit = variance(x)[0] * (half_width / reached) ** 2
         within = {
             "type": "ineq",
@@ -722,9 +727,6 @@ def cheapest_shares(
         )
         x = np.clip(found.x, 0, 1)
         x = np.where(x < _LEAST_SHARE, 1e-9, x) / max(x.sum(), 1)
-        needed = sessions_for(model, moves_of(x, served, K), half_width)
-        if needed <= _CLOSE * sessions and cost @ x * needed < least:
-            best, least = x, cost @ x * needed
     return best
 
 
