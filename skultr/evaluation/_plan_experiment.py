@@ -447,7 +447,7 @@ def _refuse(half_width, sessions, design, needed):
 
 
 #: Expected share of clicks of pages that are not seen; policy_difference cannot tell above 0.1.
-_MOST_UNSEEN = 0.05
+_MOST_UNSEEN = 0.08
 #: Parts of the pages of a query that get ranking a, and b.
 _PARTS = np.array([0, 1, 2, 4, 8, 12, 16, 20, 24, 28, 32]) / 32
 _SPLITS = np.array([(a, b) for a in _PARTS for b in _PARTS if a + b <= 1])
@@ -480,6 +480,7 @@ class RankingTest:
         place = log.slot_position[both.slot].astype(int) - 1
         self._due = np.minimum(model.relevance[both.pair] * model.examination[place], 1)
         self._noise = self._due * (1 - self._due) * changed
+        self._usual = log.mean_by_position(log.rate)[both.slot] * changed
         self._shown = model.shown[both.pair, place]
         self._sign = (1 - 2 * both.ranking) * changed
         self._moved = self._sign * model.examination[place]
@@ -524,7 +525,7 @@ class RankingTest:
         """
         added = self._added(pages, sessions)
         total = np.maximum(self._shown + added, 1)
-        new, due = added / total, self.share[self._key // 2] * self._noise
+        new, due = added / total, self.share[self._key // 2] * self._usual
         mean = self._by_query(self._sign * (self._due + (1 - new) * self._beyond))
         model, variance = self._model, self._by_query(self._noise * new / total)
         doubt = np.bincount(self._pair, self._moved * new, minlength=len(model.doubt)) ** 2
