@@ -239,7 +239,11 @@ def plan_experiment(
     each document.
 
     *Promises* are 95 % quantiles of what simulated experiments report, in which relevance and
-    examination vary as far as the log does not know them. PROMISES
+    examination vary as far as the log does not know them. In simulations, promises of a
+    difference were kept in 98 % of the experiments (92 % where traffic follows Zipf's law), with
+    at most 1.3 times the sessions that keep them in 95 %; promises of examination in 85 to 100 %,
+    with as many or, from a log in one order, with more.
+
     A difference has the half-width that queries leave, however long the experiment is: where a
     few queries have most of the traffic, plans near it are long and may miss. At each place where
     two rankings differ a page shows one document, so that no design is much shorter than an A/B
@@ -279,8 +283,10 @@ def _plan_swaps(log, model, half_width, sessions):
     unmoved, layout = np.eye(K), layouts(K)
 
     def numbers(reached):
-        position = pd.RangeIndex(1, K + 1, name="position")
-        return pd.DataFrame({"estimate": model.examination, **reached._asdict()}, position)
+        return pd.DataFrame(
+            {"estimate": model.examination, **reached._asdict()},
+            index=pd.RangeIndex(1, K + 1, name="position"),
+        )
 
     known, whole = model.precision(unmoved, 0), model.clicks(unmoved)
     if known.expected.max() <= half_width:
@@ -339,11 +345,10 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
     if reaches(0 * each, 0):
         return _no_plan(log, model, names, numbers(0 * each, 0), None)
     if not reaches(ENDLESS * each, ENDLESS):
-        left, _ = test.half_widths(ENDLESS * each, ENDLESS)
         raise ValueError(
-            f"No experiment reaches half_width={half_width:g}, because queries differ too "
-            f"much: about {left:.3g} is left however long it is. Pass a larger half_width, or "
-            "a log with more queries."
+            f"No experiment reaches half_width={half_width:g}, because queries differ too much: "
+            f"about {test.half_widths(ENDLESS * each, ENDLESS)[0]:.3g} is left however long it "
+            "is. Pass a larger half_width, or a log with more queries."
         )
     even = least(lambda n: reaches(n * each, n), 1, ENDLESS)
     shortest = least(lambda n: reaches(test.designs(n)(_HIGH), n), even / 10, even)
@@ -354,10 +359,6 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
     pages = design(least(lambda price: reaches(design(price), limit), 1 / _HIGH, _HIGH))
     lost = (pages * test.lost).sum(axis=0)
     lost_evenly = (test.share @ test.lost).mean()
-    note = (
-        f" No plan takes fewer than {shortest:,.0f}, because a page shows one document at each "
-        "place where the rankings differ."
-    )
     return _plan(
         log,
         model,
@@ -371,7 +372,10 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
         pages=pages,
         lost=lost,
         usual=_EVEN,
-        note=note,
+        note=(
+            f" No plan takes fewer than {shortest:,.0f}, because a page shows one document at "
+            "each place where the rankings differ."
+        ),
         precision=numbers(pages, limit),
         _layouts=None,
     )
@@ -392,9 +396,8 @@ def _no_plan(log, model, names, precision, layouts):
         precision=precision,
         _layouts=layouts,
     )
-    reached = precision["expected"].max()
-    alone = f"No experiment is needed: the log alone gives the half-width {reached:.3g}."
-    return replace(plan, verdict=alone)
+    alone = f"the log alone gives the half-width {precision['expected'].max():.3g}."
+    return replace(plan, verdict=f"No experiment is needed: {alone}")
 
 
 def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **rest):
@@ -556,10 +559,8 @@ class RankingTest:
         ]
         variance = self.share**2 * chance
         cost = ((self.lost + _LEAST_COST * self.clicks) * splits).sum(axis=2)
-        cost /= sessions * self.clicks
-        variance /= variance.mean(axis=0).sum()
-        query = np.arange(self._n)
-        return lambda price: splits[(cost + price * variance).argmin(axis=0), query]
+        variance *= sessions * self.clicks / variance.mean(axis=0).sum()
+        return lambda price: splits[(cost + price * variance).argmin(axis=0), range(self._n)]
 
 
 def read_model(log, k, propensity):

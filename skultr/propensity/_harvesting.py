@@ -470,10 +470,6 @@ def _pairs(n):
 # Plans of swaps ---------------------------------------------------------------------
 #: Prior of log examination, as a share of the fall of log click rates: mean, standard deviation.
 _PRIOR = 2 / 3, 1 / 6
-#: Quantile of a 95 % interval.
-_QUANTILE = 1.96
-#: Experiments that are simulated for the promised half-widths.
-_EXPERIMENTS = 1_000
 #: Below so many effective documents errors are those of Poisson clicks, as in ``Curves``.
 _LEAST_DOCS = 30
 
@@ -521,13 +517,12 @@ class SwapModel:
         spread = (weight * ((clicked - due) ** 2 - noise)).sum() / (weight * due**2).sum()
         shape = 1 / np.clip(spread, 1e-3, 10)
         relevance = usual * (clicked + shape) / (due + shape)
-        doubt = relevance * usual / (due + shape) * (1 - (due - noise) / (due + shape))
         return cls(
             query=query,
             pages=pages,
             shown=shown,
             relevance=np.minimum(relevance, 1),
-            doubt=doubt,
+            doubt=relevance * usual * (shape + noise) / (due + shape) ** 2,
             examination=examination,
             error=error,
             source=source,
@@ -575,17 +570,16 @@ class SwapModel:
         enough = np.minimum(n_docs, n_docs[0]) >= _LEAST_DOCS
         told = by_doc / np.maximum(variance, TINY) * enough
         variance = np.where(enough, variance, poisson)
-        expected = _QUANTILE * o * np.sqrt(variance)
+        expected = 1.96 * o * np.sqrt(variance)
         # The reported half-width varies with the sandwich, and with examination, whose estimates
         # from the log and from the whole share the log's information: in proportion by chance, as
         # the root by what the log does not know, because more clicks tell more.
-        unknown = self.error**2
-        power = 1 - np.clip(1 - variance / np.maximum(unknown, TINY), 0, 1) / 2
-        change = power * np.sqrt(np.abs(unknown - variance) / np.maximum(np.diag(inverse), TINY))
+        change = np.sqrt(np.abs(self.error**2 - variance) / np.maximum(np.diag(inverse), TINY))
+        change *= 1 - np.clip(1 - variance / np.maximum(self.error**2, TINY), 0, 1) / 2
         covariance = told.T @ told / 2 + inverse * np.outer(change, change)
-        root = np.linalg.cholesky(covariance[1:, 1:])
-        normal = np.random.default_rng(0).standard_normal((_EXPERIMENTS, len(root)))
-        widest = (expected[1:] * (1 + normal @ root.T)).max(axis=1)
+        root = np.linalg.cholesky(covariance[1:, 1:] + _RIDGE * np.eye(len(o) - 1))
+        drawn = np.random.default_rng(0).standard_normal((1_000, len(root))) @ root.T
+        widest = (expected[1:] * (1 + drawn)).max(axis=1)
         deviation = expected * np.sqrt(np.diag(covariance))
         away = (np.quantile(widest, 0.95) - expected[1:]) / deviation[1:]
         return Precision(expected, expected + away.min() * deviation)
@@ -601,11 +595,11 @@ def _estimated(shown, clicks, query):
     share = told / (told + precision)
     source = "Examination is that of the log."
     if (vague := np.flatnonzero(share[1:] < 0.5) + 2).size:
-        some = ", ".join(map(str, vague[:5])) + ", ..." * (len(vague) > 5)
         source = (
-            f"The log tells little of examination at the positions {some}: {_PRIOR[0]:.0%} of the "
-            "fall of their click rates (in logarithms) is taken for examination. Plan again from "
-            "the first days of the experiment."
+            "The log tells little of examination at the positions "
+            f"{', '.join(map(str, vague[:5]))}{', ...' * (len(vague) > 5)}: "
+            f"{_PRIOR[0]:.0%} of the fall of their click rates (in logarithms) is taken for "
+            "examination. Plan again from the first days of the experiment."
         )
     examination = np.exp(share * found + (1 - share) * _PRIOR[0] * fall)
     return examination, np.append(0.0, (told + precision)[1:] ** -0.5), source
@@ -652,15 +646,18 @@ _ROUNDS, _CLOSE = 7, 1.02
 
 def layouts(n_positions: int) -> list[Layout]:
     """Swaps of all pairs of one distance (1, 2, 3, 5, 8, ...) that fit on one page; shuffle."""
-    gaps = [1, 2]
-    while gaps[-1] < n_positions:
-        gaps.append(gaps[-2] + gaps[-1])
-    found = [
-        [(i, i + gap) for i in range(phase, n_positions - gap) if (i - phase) // gap % 2 == 0]
-        for gap in gaps
+    return [
+        pairs
+        for gap in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
         for phase in (0, gap)
-    ]
-    return [pairs for pairs in found if pairs] + [SHUFFLE]
+        if (
+            pairs := [
+                (i, i + gap)
+                for i in range(phase, n_positions - gap)
+                if (i - phase) // gap % 2 == 0
+            ]
+        )
+    ] + [SHUFFLE]
 
 
 def moves_of(shares: Floats, served: list[Layout], n_positions: int) -> Floats:
@@ -715,14 +712,16 @@ def cheapest_shares(
             "fun": lambda x, limit=limit: 1 - variance(x)[0] / limit,
             "jac": lambda x, limit=limit: -variance(x)[1] / limit[:, None],
         }
-        once = {"type": "ineq", "fun": lambda x: 1 - x.sum(), "jac": lambda x: -np.ones(len(x))}
         # Where it stops early, the shares are judged below all the same.
         found = minimize(
             lambda x: cost @ x,
             x,
             jac=lambda x: cost,
             bounds=[(0, 1)] * len(cost),
-            constraints=[within, once],
+            constraints=[
+                within,
+                {"type": "ineq", "fun": lambda x: 1 - x.sum(), "jac": lambda x: -np.ones(len(x))},
+            ],
             method="SLSQP",
         )
         x = np.clip(found.x, 0, 1)
@@ -741,5 +740,5 @@ def _information_and_cost(model, served, sessions):
             each[[i, j, i, j], [i, j, j, i]] += np.array([1, 1, -1, -1]) * edge
         if pairs == SHUFFLE:
             each += at.mean() * (np.diag(o) - np.outer(o, o) / o.sum())
-    cost = [at @ (np.eye(K) - moves_of([1.0], [pairs], K)) @ o for pairs in served]
-    return info[:, 1:, 1:], np.array(cost) / (at @ o) + _LEAST_COST
+    cost = np.array([at @ (np.eye(K) - moves_of([1.0], [pairs], K)) @ o for pairs in served])
+    return info[:, 1:, 1:], cost / (at @ o) + _LEAST_COST
