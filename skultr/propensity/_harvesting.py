@@ -4,6 +4,7 @@ the swaps that would tell it."""
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal, NamedTuple
@@ -11,7 +12,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
-from sklearn.exceptions import ConvergenceWarning
 
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats, Ints
@@ -470,16 +470,16 @@ def _pairs(n):
 # Plans of swaps ---------------------------------------------------------------------
 #: Prior of log examination, as a share of the fall of log click rates: mean, standard deviation.
 _PRIOR = 2 / 3, 1 / 6
-#: Quantile of a 95 % interval.
-_QUANTILE = 1.96
-#: Standard deviations of the reported half-width between the expected and the promised one.
-_ASSURANCE = 2.5
 #: Below so many effective documents errors are those of Poisson clicks, as in ``Curves``.
 _LEAST_DOCS = 30
 
 
 class Precision(NamedTuple):
-    """Expected half-width of each position, and the one that 95 % of experiments reach."""
+    """Expected half-width of each position, and those that 95 % of experiments reach.
+
+    The largest of the latter is the 95 % quantile of the largest half-width of simulated
+    experiments; the others are as many standard deviations above the expected ones.
+    """
 
     expected: Floats
     promised: Floats
@@ -511,7 +511,10 @@ class SwapModel:
         usual = np.column_stack([shown, shown.sum(axis=1) == 0]) @ mean
         usual /= np.maximum(shown.sum(axis=1), 1)
         clicked, due = clicks.sum(axis=1), shown @ examination * usual
-        spread = ((clicked - due) ** 2 - due).sum() / (due**2).sum()
+        noise = due - shown @ examination**2 * usual**2
+        # Documents count as much as they tell.
+        weight = 1 / np.maximum(noise + due**2 / 2, TINY)
+        spread = (weight * ((clicked - due) ** 2 - noise)).sum() / (weight * due**2).sum()
         shape = 1 / np.clip(spread, 1e-3, 10)
         relevance = usual * (clicked + shape) / (due + shape)
         return cls(
@@ -519,7 +522,7 @@ class SwapModel:
             pages=pages,
             shown=shown,
             relevance=np.minimum(relevance, 1),
-            doubt=relevance * usual / (due + shape),
+            doubt=relevance * usual * (shape + noise) / (due + shape) ** 2,
             examination=examination,
             error=error,
             source=source,
@@ -565,13 +568,21 @@ class SwapModel:
             poisson += clicks[:, k] @ influence
         variance, n_docs = by_doc.sum(axis=0), clicks.sum(axis=0) ** 2 / (clicks**2).sum(axis=0)
         enough = np.minimum(n_docs, n_docs[0]) >= _LEAST_DOCS
-        # Relative variance of the reported half-width: that of the sandwich, and that of
-        # examination, whose estimates from the log and from the whole share the log's information.
-        spread = (by_doc**2).sum(axis=0) / np.maximum(variance**2, TINY) / 2 * enough
+        told = by_doc / np.maximum(variance, TINY) * enough
         variance = np.where(enough, variance, poisson)
-        spread += np.abs(self.error**2 - variance) / 2
-        expected = _QUANTILE * o * np.sqrt(variance)
-        return Precision(expected, expected * (1 + _ASSURANCE * np.sqrt(spread)))
+        expected = 1.96 * o * np.sqrt(variance)
+        # The reported half-width varies with the sandwich, and with examination, whose estimates
+        # from the log and from the whole share the log's information: in proportion by chance, as
+        # the root by what the log does not know, because more clicks tell more.
+        change = np.sqrt(np.abs(self.error**2 - variance) / np.maximum(np.diag(inverse), TINY))
+        change *= 1 - np.clip(1 - variance / np.maximum(self.error**2, TINY), 0, 1) / 2
+        covariance = told.T @ told / 2 + inverse * np.outer(change, change)
+        root = np.linalg.cholesky(covariance[1:, 1:] + _RIDGE * np.eye(len(o) - 1))
+        drawn = np.random.default_rng(0).standard_normal((1_000, len(root))) @ root.T
+        widest = (expected[1:] * (1 + drawn)).max(axis=1)
+        deviation = expected * np.sqrt(np.diag(covariance))
+        away = (np.quantile(widest, 0.95) - expected[1:]) / deviation[1:]
+        return Precision(expected, expected + away.min() * deviation)
 
 
 def _estimated(shown, clicks, query):
@@ -584,11 +595,11 @@ def _estimated(shown, clicks, query):
     share = told / (told + precision)
     source = "Examination is that of the log."
     if (vague := np.flatnonzero(share[1:] < 0.5) + 2).size:
-        some = ", ".join(map(str, vague[:5])) + ", ..." * (len(vague) > 5)
         source = (
-            f"The log tells little of examination at the positions {some}: {_PRIOR[0]:.0%} of the "
-            "fall of their click rates (in logarithms) is taken for examination. Plan again from "
-            "the first days of the experiment."
+            "The log tells little of examination at the positions "
+            f"{', '.join(map(str, vague[:5]))}{', ...' * (len(vague) > 5)}: "
+            f"{_PRIOR[0]:.0%} of the fall of their click rates (in logarithms) is taken for "
+            "examination. Plan again from the first days of the experiment."
         )
     examination = np.exp(share * found + (1 - share) * _PRIOR[0] * fall)
     return examination, np.append(0.0, (told + precision)[1:] ** -0.5), source
@@ -621,6 +632,8 @@ def _harvested(shown, clicks, query):
     )
 
 
+#: Sessions after which more tell nothing.
+ENDLESS = 1e12
 #: Least cost of a page of the experiment, as a share of its clicks: short experiments win ties.
 _LEAST_COST = 1e-3
 #: Keeps the information regular where nothing is compared.
@@ -628,20 +641,23 @@ _RIDGE = 1e-9
 #: Smaller shares are left out in the next round of the solver.
 _LEAST_SHARE = 0.005
 #: Rounds of the solver; it may exceed the sessions by this factor.
-_ROUNDS, _CLOSE = 6, 1.02
+_ROUNDS, _CLOSE = 7, 1.02
 
 
 def layouts(n_positions: int) -> list[Layout]:
     """Swaps of all pairs of one distance (1, 2, 3, 5, 8, ...) that fit on one page; shuffle."""
-    gaps = [1, 2]
-    while gaps[-1] < n_positions:
-        gaps.append(gaps[-2] + gaps[-1])
-    found = [
-        [(i, i + gap) for i in range(phase, n_positions - gap) if (i - phase) // gap % 2 == 0]
-        for gap in gaps
+    return [
+        pairs
+        for gap in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
         for phase in (0, gap)
-    ]
-    return [pairs for pairs in found if pairs] + [SHUFFLE]
+        if (
+            pairs := [
+                (i, i + gap)
+                for i in range(phase, n_positions - gap)
+                if (i - phase) // gap % 2 == 0
+            ]
+        )
+    ] + [SHUFFLE]
 
 
 def moves_of(shares: Floats, served: list[Layout], n_positions: int) -> Floats:
@@ -655,20 +671,17 @@ def moves_of(shares: Floats, served: list[Layout], n_positions: int) -> Floats:
     return moves
 
 
+def least(reaches: Callable[[float], bool], low: float, high: float) -> float:
+    """The smallest number between two, to 1 %, that reaches; the higher one if none does."""
+    while high > 1.01 * low:
+        middle = np.sqrt(low * high)
+        low, high = (low, middle) if reaches(middle) else (middle, high)
+    return float(high)
+
+
 def sessions_for(model: SwapModel, moves: Floats, half_width: float) -> float:
     """Sessions after which all positions are known within ``half_width``."""
-    sessions = model.sessions
-    for _ in range(25):
-        reached = model.precision(moves, sessions).promised.max()
-        if abs(reached / half_width - 1) < 0.002 or not 1 <= sessions < 1e12:
-            return sessions
-        sessions *= (reached / half_width) ** 2
-    warn_user(
-        f"The sessions of a plan did not converge in 25 steps: {sessions:.3g} reach a half-width "
-        f"of about {reached:.2g}, where {half_width:.2g} was asked for. Ask for another one.",
-        ConvergenceWarning,
-    )
-    return sessions
+    return least(lambda n: model.precision(moves, n).promised.max() <= half_width, 1, ENDLESS)
 
 
 def cheapest_shares(
@@ -687,30 +700,32 @@ def cheapest_shares(
         inverse = np.linalg.inv(np.tensordot(x, info, axes=1) + _RIDGE * np.eye(K - 1))
         return np.diag(inverse), -np.einsum("ka,mab,bk->km", inverse, info, inverse)
 
-    x, best, least = np.full(len(cost), 1 / len(served)), None, np.inf
+    x, best, cheapest = np.full(len(cost), 1 / len(served)), None, np.inf
     for _ in range(_ROUNDS):
         reached = model.precision(moves_of(x, served, K), sessions).promised[1:]
+        needed = (reached.max() / half_width) ** 2  # relative to the sessions, about
+        if needed <= _CLOSE and cost @ x * needed < cheapest:
+            best, cheapest = x, cost @ x * needed
         limit = variance(x)[0] * (half_width / reached) ** 2
         within = {
             "type": "ineq",
             "fun": lambda x, limit=limit: 1 - variance(x)[0] / limit,
             "jac": lambda x, limit=limit: -variance(x)[1] / limit[:, None],
         }
-        once = {"type": "ineq", "fun": lambda x: 1 - x.sum(), "jac": lambda x: -np.ones(len(x))}
         # Where it stops early, the shares are judged below all the same.
         found = minimize(
             lambda x: cost @ x,
             x,
             jac=lambda x: cost,
             bounds=[(0, 1)] * len(cost),
-            constraints=[within, once],
+            constraints=[
+                within,
+                {"type": "ineq", "fun": lambda x: 1 - x.sum(), "jac": lambda x: -np.ones(len(x))},
+            ],
             method="SLSQP",
         )
         x = np.clip(found.x, 0, 1)
         x = np.where(x < _LEAST_SHARE, 1e-9, x) / max(x.sum(), 1)
-        needed = sessions_for(model, moves_of(x, served, K), half_width)
-        if needed <= _CLOSE * sessions and cost @ x * needed < least:
-            best, least = x, cost @ x * needed
     return best
 
 
@@ -725,5 +740,5 @@ def _information_and_cost(model, served, sessions):
             each[[i, j, i, j], [i, j, j, i]] += np.array([1, 1, -1, -1]) * edge
         if pairs == SHUFFLE:
             each += at.mean() * (np.diag(o) - np.outer(o, o) / o.sum())
-    cost = [at @ (np.eye(K) - moves_of([1.0], [pairs], K)) @ o for pairs in served]
-    return info[:, 1:, 1:], np.array(cost) / (at @ o) + _LEAST_COST
+    cost = np.array([at @ (np.eye(K) - moves_of([1.0], [pairs], K)) @ o for pairs in served])
+    return info[:, 1:, 1:], cost / (at @ o) + _LEAST_COST
