@@ -28,9 +28,9 @@ _MEANS = np.array([0.0, -0.5, 0.0, 0.0, 0.0, 0.0, 0.0, np.log(0.5), np.log(0.3)]
 _SPREADS = np.array([1.0, 0.7, 0.4, 0.4, 0.4, 0.6, 0.25, 0.5, 0.5])
 _CURVE, _SPREAD, _QUERIES = slice(0, 5), slice(5, 7), slice(7, 9)
 #: Standard deviation of log odds about the curve that is there in any case, so that nodes tell it.
-_LEAST_SPREAD = 0.2
+_LEAST_SPREAD = 0.25
 #: Standard deviation of log odds that nodes allow for before a prior is known.
-_VAGUE = 2.0
+_VAGUE = 1.5
 #: Least curvature in units of the prior, most rounds and longest step, and the last one.
 _LEAST_CURVATURE, _ROUNDS, _LONGEST, _SMALL_STEP = 0.5, 30, 2.0, 0.03
 #: Step of numerical derivatives, in standard deviations of the prior.
@@ -206,7 +206,7 @@ class _Prior(NamedTuple):
     def learned(cls, evidence, level):
         """The parameters of greatest posterior density, by Newton's method."""
         means = _MEANS + level * np.eye(len(_MEANS))[0]
-        queries = _Queries(evidence, *evidence.nodes(level, _VAGUE))
+        queries = _Queries(evidence, means)
         point, steps = np.zeros(len(means)), _STEP * np.eye(len(means))
 
         def score(point):
@@ -223,15 +223,15 @@ class _Prior(NamedTuple):
                 break
         else:
             warn_user(
-                f"The prior of the relevance of documents did not converge in {_ROUNDS} rounds: few "
-                "clicks, or few places of documents, hardly determine it. Log more sessions.",
+                f"The prior of the relevance of documents did not converge in {_ROUNDS} rounds: "
+                "few clicks, or few places of documents, hardly determine it. Log more sessions.",
                 ConvergenceWarning,
             )
         return cls(means + _SPREADS * point, inverse * np.outer(_SPREADS, _SPREADS))
 
     def posterior(self, evidence):
         """Mean, ends of the 95 % interval and prior mean of documents, shape (4, n_docs)."""
-        queries = _Queries(evidence, *evidence.nodes(self.parameters[0], _VAGUE))
+        queries = _Queries(evidence, self.parameters)
         mean, unsure, spread = queries.others(self.parameters)
         unsure = unsure + _variance(queries.curve, self.covariance[_CURVE, _CURVE])
         doubt = np.sqrt(_variance(queries.effects, self.covariance[_SPREAD, _SPREAD]))
@@ -254,9 +254,10 @@ class _Prior(NamedTuple):
 class _Queries:
     """Documents and the effects of their queries."""
 
-    def __init__(self, evidence, at, value):
+    def __init__(self, evidence, parameters):
         self.query, self.n = evidence.query, evidence.query.max(initial=-1) + 1
-        self.at, self.value, z = at, value, evidence.place
+        z = evidence.place
+        self.at, self.value = evidence.nodes(parameters[0] + parameters[1] * z, _VAGUE)
         self.effects = np.stack([np.ones_like(z), z])
         self.curve = np.stack([*self.effects, *(np.maximum(z - knot, 0) for knot in _KNOTS)])
         self.found = np.zeros((self.n, 2))

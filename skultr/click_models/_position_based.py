@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from .._base._sklearn import StrOptions
-from .._log._cells import factor_table
+from .._log._cells import Factors
 from .._log._segments import TINY
 from .._models._browsing import pbm_click_probability
 from .._models._document_posterior import document_posterior, logged_places
 from .._models._table_curve import table_of_cells
 from ..identifiability._graph import warn_unless_identifiable
+from ..propensity._curves import Estimate, curve_table
 from ._em import WEAK, fit_em, given_prior, weak_priors
 from ._gradient import GradientClickModel
 from ._model import KnownFactors
@@ -47,12 +48,13 @@ class ProductModel(GradientClickModel):
     _reads_production = True
 
     def _solve_product(self, log, cells, task):
-        """Examination relative to the first factor, shape (n_factors,); sets ``documents_``."""
+        """Examination relative to the first factor and the standard error of its logarithm, two
+        arrays of shape (n_factors,); sets ``documents_``."""
         if self._reads_places:
             examination, error = self._compared_examination(log, cells)
             self.prior_ = {}
             self._remember_posterior(log, cells, examination, error)
-            return examination / examination[0]
+            return examination / examination[0], error
         known = self._train_towers(log, task) if self.solver == "gradient" else {}
         return self._solve_cells(log, cells, *self._fitted_prior(log, cells, known), known)
 
@@ -76,7 +78,7 @@ class ProductModel(GradientClickModel):
         self._remember_documents(log, unseen, **tables)
 
     def _solve_cells(self, log, cells, examination, prior, known):
-        """As :meth:`_solve_product`, by EM with a start and a prior of examination."""
+        """As :meth:`_solve_product`, by EM with a start and a prior of examination: no errors."""
         tables, means = self._solve(
             log,
             lambda tables: expected_counts(cells, **tables),
@@ -89,7 +91,7 @@ class ProductModel(GradientClickModel):
         self._scale = first = tables["examination"][0]
         prior_mean = {"relevance": means["relevance"] * first}
         self._remember_documents(log, prior_mean, relevance=tables["relevance"] * first)
-        return tables["examination"] / first
+        return tables["examination"] / first, np.full(cells.n_factors, np.nan)
 
     def _pooled_examination(self, log, cells, group, known):
         """Examination by factor, the same for all factors of a ``group``."""
@@ -170,7 +172,10 @@ class PBMModel(ProductModel):
         ``prior_mean``.
     examination_ : DataFrame
         One row per bias factor (index ``bias``; the position, unless the log has a column
-        ``bias``): ``examination`` relative to the first factor, ``impressions`` and ``clicks``.
+        ``bias``): ``examination`` relative to the first factor; ``standard_error`` of its
+        logarithm and the ends ``lower`` and ``upper`` of its 95 % interval, NaN with other priors
+        than "logged"; ``impressions``, ``clicks`` and ``component``, equal where documents
+        connect factors.
     log_posterior_ : ndarray of shape (n_rounds,)
         Log likelihood plus log prior after each round of EM; it never falls. With
         ``solver="gradient"``, of the EM over the parameters that all documents share. Not with
@@ -215,8 +220,8 @@ class PBMModel(ProductModel):
     ...     random_state=0,
     ... )
     >>> model = PBMModel().fit(log, clicks)
-    >>> model.examination_.columns.tolist()
-    ['examination', 'impressions', 'clicks']
+    >>> model.examination_.columns[:4].tolist()
+    ['examination', 'standard_error', 'lower', 'upper']
     """
 
     _reads_clicks = False
@@ -226,9 +231,9 @@ class PBMModel(ProductModel):
         warn_unless_identifiable(log, network=self.solver == "gradient")
         self._factors = KnownFactors.of_log(log)
         cells = log.cells
-        examination = self._solve_product(log, cells, task)
-        counts = cells.weight_of_factors, cells.clicks_of_factors
-        self.examination_ = factor_table(log.bias_values, examination, *counts)
+        examination, error = self._solve_product(log, cells, task)
+        named = replace(cells, factors=Factors(log.bias_values, None))
+        self.examination_ = curve_table(named, Estimate(np.log(examination), error))
 
     def _compared_examination(self, log, cells):
         group, weight = np.arange(cells.n_factors), cells.weight_of_factors

@@ -137,7 +137,7 @@ class UBMModel(ProductModel):
         self._pairs, self._n_ranks = log.bias_values, int(log.position.max())
         n_pairs = len(self._pairs)
         cells = Cells.from_rows(log.doc, log.bias, log.clicks, log.weight, log.n_docs, n_pairs)
-        self._examination = self._solve_product(log, cells, task)
+        self._examination, _ = self._solve_product(log, cells, task)
         if not self._reads_places:
             alone, later, after = self._unseen
             self._unseen = alone / self._scale, later, after / self._scale

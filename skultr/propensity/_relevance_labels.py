@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -172,13 +172,13 @@ def relevance_labels(
         return _of_click_model(propensity, given, X, y, sample_weight, clip)
     clicked = y if clicks is None else clicks
     source = RowsOfLog(X, clicked, sample_weight, {})
-    row_propensities, _ = propensities(propensity, source, default=no_propensities)
+    row_propensities, estimator = propensities(propensity, source, default=no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
     rows = read(X, clicked, sample_weight, {"propensity": row_propensities}, reads=reads)
     log = sort_into_lists(rows if clicks is None else rows.of_outcome(y), no_features)
     if interval:
-        return _with_intervals(log, clip)
+        return _with_intervals(log, clip, estimator)
     if user_aware:
         log = average_propensities(log)
     else:
@@ -210,8 +210,14 @@ def _of_click_model(model, given, X, y, sample_weight, clip):
     return table.assign(**{name: found[name].to_numpy() for name in found})
 
 
-def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
+def _with_intervals(log: ClickLog, clip: float | None, estimator: Any) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
+    curve = getattr(estimator, "examination_", {})
+    # That of all users together: the error of a document is about the mean over its users.
+    curve = getattr(estimator, "average_examination_", curve)
+    error = None
+    if "standard_error" in curve:
+        error = curve["standard_error"].reindex(log.bias_values).fillna(0.0).to_numpy()[log.bias]
     table = label_table(log, log.clicks)
     places = logged_places(log)
     # Each row has an examination of its own.
@@ -223,6 +229,7 @@ def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
         np.maximum(log.propensity, clip or 0.0),
         query=places.query,
         place=places.place,
+        error=error,
     )
     return table.assign(
         label=found.mean,
