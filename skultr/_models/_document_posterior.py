@@ -18,7 +18,7 @@ from ..exceptions import warn_user
 #: Parameters that all documents share are learned from about so many of them.
 _MAX_DOCS = 4_000
 #: Documents that are held as nodes at once, and nodes of each.
-_BLOCK, _NODES = 20_000, 48
+_BLOCK, _NODES = 2_000, 48
 #: Normal scores of places at which the slope of the curve changes.
 _KNOTS = (-1.0, 0.0, 1.0)
 #: Mean and standard deviation a priori of the parameters: the curve (its first mean is the click

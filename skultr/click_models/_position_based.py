@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from .._base._sklearn import StrOptions
-from .._log._cells import Factors
+from .._log._cells import factor_table
 from .._log._segments import TINY
 from .._models._browsing import pbm_click_probability
 from .._models._document_posterior import document_posterior, logged_places
 from .._models._table_curve import table_of_cells
 from ..identifiability._graph import warn_unless_identifiable
-from ..propensity._curves import Estimate, curve_table
 from ._em import WEAK, fit_em, given_prior, weak_priors
 from ._gradient import GradientClickModel
 from ._model import KnownFactors
@@ -174,8 +173,7 @@ class PBMModel(ProductModel):
         One row per bias factor (index ``bias``; the position, unless the log has a column
         ``bias``): ``examination`` relative to the first factor; ``standard_error`` of its
         logarithm and the ends ``lower`` and ``upper`` of its 95 % interval, NaN with other priors
-        than "logged"; ``impressions``, ``clicks`` and ``component``, equal where documents
-        connect factors.
+        than "logged"; ``impressions`` and ``clicks``.
     log_posterior_ : ndarray of shape (n_rounds,)
         Log likelihood plus log prior after each round of EM; it never falls. With
         ``solver="gradient"``, of the EM over the parameters that all documents share. Not with
@@ -232,8 +230,11 @@ class PBMModel(ProductModel):
         self._factors = KnownFactors.of_log(log)
         cells = log.cells
         examination, error = self._solve_product(log, cells, task)
-        named = replace(cells, factors=Factors(log.bias_values, None))
-        self.examination_ = curve_table(named, Estimate(np.log(examination), error))
+        counts = cells.weight_of_factors, cells.clicks_of_factors
+        self.examination_ = factor_table(log.bias_values, examination, *counts, error)
+        for place, (end, sign) in enumerate({"lower": -1, "upper": 1}.items(), start=2):
+            limit = examination * np.exp(sign * 1.96 * error)
+            self.examination_.insert(place, end, limit)
 
     def _compared_examination(self, log, cells):
         group, weight = np.arange(cells.n_factors), cells.weight_of_factors
