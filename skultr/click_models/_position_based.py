@@ -139,9 +139,10 @@ class PBMModel(ProductModel):
     prior : {"logged", "empirical"}, (float, float) or None, default="logged"
         What is known of a document before its clicks are counted.
 
-        - ``"logged"``: a gamma distribution whose mean falls with the place that production gave
-          the document, times a factor of its query; both, and how firmly they hold, are learned
-          from the log. The place is the role ``production`` if the log has it, less the mean of
+        - ``"logged"``: a normal distribution of the log odds of relevance, whose mean depends on
+          the place that production gave the document and on its query; both, and how firmly they
+          hold, are learned from the log (Notes of
+          :func:`~skultr.propensity.relevance_labels`). The place is the role ``production`` if the log has it, less the mean of
           the query, else the mean position in the lists of the query.
         - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood.
           Documents that were always at the bottom are pulled toward the average document, and
@@ -166,14 +167,17 @@ class PBMModel(ProductModel):
     documents_ : DataFrame
         ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
         first position. With ``prior="logged"`` it is the posterior mean, with the ends ``lower``
-        and ``upper`` of the 95 % interval given the examination, ``effective_sample``, the number
-        of impressions at the first position that would have been examined as often, and
-        ``prior_mean``.
+        and ``upper`` of the 95 % interval, which allows for the error of examination and covered
+        95 to 99 % of the relevances in the worlds of
+        :func:`~skultr.propensity.relevance_labels` (93 % for documents of two kinds);
+        ``effective_sample``, the number of impressions at the first position that would have been
+        examined as often, and ``prior_mean``.
     examination_ : DataFrame
         One row per bias factor (index ``bias``; the position, unless the log has a column
         ``bias``): ``examination`` relative to the first factor; ``standard_error`` of its
         logarithm and the ends ``lower`` and ``upper`` of its 95 % interval, NaN with other priors
-        than "logged"; ``impressions`` and ``clicks``.
+        than "logged"; ``impressions`` and ``clicks``. On Plackett-Luce logs the interval covered
+        93 to 98 % of the true values.
     log_posterior_ : ndarray of shape (n_rounds,)
         Log likelihood plus log prior after each round of EM; it never falls. With
         ``solver="gradient"``, of the EM over the parameters that all documents share. Not with

@@ -97,9 +97,8 @@ def relevance_labels(
         Smaller propensities are raised to it.
     interval : bool, default=False
         Make ``label`` the posterior mean, and add its 95 % interval. The prior mean of a document
-        falls with the place that production gave it, times a factor of its query (see Notes): a
-        document with few clicks is as relevant as others of its query that stood as high. Such
-        labels rank documents no worse than the click rate, or the order of production.
+        depends on the place that production gave it, and on its query (see Notes): a document
+        with few clicks is as relevant as others of its query that stood as high.
 
     Returns
     -------
@@ -107,8 +106,7 @@ def relevance_labels(
         ``qid``, ``doc``, ``clicks``, ``impressions`` and ``label``, one row per document of a
         query that was shown. The label estimates P(relevant) if the scale of the propensities is
         known; it may exceed 1 by chance. With ``interval=True`` also ``lower`` and ``upper``, the
-        ends of the 95 % interval (given the propensities), ``effective_sample``, the number of
-        examinations :math:`\sum_i o_i` behind the clicks, and ``prior_mean``; all of them lie in
+        ends of the 95 % interval, ``effective_sample``, the number of examinations :math:`\sum_i o_i` behind the clicks, and ``prior_mean``; all of them lie in
         [0, 1] but the effective sample.
 
     Raises
@@ -121,14 +119,24 @@ def relevance_labels(
 
     Notes
     -----
-    With ``interval=True`` the clicks of a document in :math:`E_d = \sum_i o_i` examinations are
-    Poisson with mean :math:`r_d E_d`, corrected for the smaller variance of clicks that are 0 or
-    1. Relevance :math:`r_d` has a gamma prior with mean :math:`u_q f(x_d)`: f falls with the place
-    :math:`x_d`, by isotonic regression, and the factor :math:`u_q` of the query comes from its
-    other documents. How far documents and queries scatter is estimated by marginal likelihood
-    (empirical Bayes). The place is the role ``production`` if X has it, less the mean of the
-    query; else the mean position over all lists of the query, where a list without the document
-    counts as the position below its last.
+    With ``interval=True`` the log odds of the relevance of a document d of query q are, a priori,
+
+    .. math:: f(z_d) + u_q + v_q z_d + \varepsilon_d, \qquad \varepsilon_d \sim N(0, \tau^2(z_d)),
+
+    with z the normal score of its place among all documents, f linear between knots, and normal
+    effects u, v of queries, which come from the clicks on their other documents. The place is the
+    role ``production`` if X has it, less the mean of the query; else the mean position over all
+    lists of the query, where a list without the document counts as the position below its last.
+    All parameters are estimated. Intervals allow for the errors of f and :math:`\tau`, and for
+    the ``standard_error`` of an estimator's ``examination_``; propensities of a column or an array
+    are taken to be true, and impressions to be independent, also those of one user.
+
+    The intervals covered 96 to 99 % of the relevances for 2 to 40 impressions per document, weak
+    and strong production, known and estimated curves, of 1,000 documents whose log odds are
+    normal; 95 to 99 % with Zipf traffic, one order, or neighbours swapped. The worst: 89 % with at
+    most 4 impressions of documents of two kinds, relevant with a chance of about .67 or .08, and
+    with :class:`InterventionHarvesting` of few swaps
+    (``benchmarks/studies/labels.py``). Where users are not position-based they mean nothing.
 
     Examples
     --------
