@@ -5,15 +5,25 @@ queries) and weak (of 2 % of them), lists by Plackett-Luce at two temperatures, 
 20 documents, the top 10 shown. nDCG@5 of the labels of the documents that were shown, ``_p`` with
 the role ``production`` in the log, and for position-based users the share of documents whose
 relevance lies in the 95 % interval.
+
+``intervals`` are those of few clicks: 100 queries of 10 documents whose log odds of relevance have
+mean -1.2 and standard deviation 1.2, shown 2 to 40 times each, where production knows the log odds
+up to a standard deviation of 1 (weak) or .2 (strong); with the true curve, one that ``PBMModel``
+or ``InterventionHarvesting`` estimates from the log, and in other worlds: searches as frequent
+as one over their rank, neighbours swapped in a tenth of the lists, one order, or documents of two
+kinds (relevant with a chance of about .67 or .08). ``few`` are documents with fewer than five
+examinations; ``over`` lie below their interval; ``exact`` is the width of Clopper & Pearson's
+interval of clicks among examinations.
 """
 
 import numpy as np
 import pandas as pd
+from scipy.stats import beta
 
 from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
 from skultr.metrics import ndcg_score
-from skultr.propensity import relevance_labels
+from skultr.propensity import InterventionHarvesting, relevance_labels
 from skultr.simulation import (
     DBNUser,
     PlackettLucePolicy,
@@ -23,7 +33,7 @@ from skultr.simulation import (
 )
 
 from .._documents import tree_scores
-from .._study import Exhibit, Page, Study, grid
+from .._study import Exhibit, Page, Study, grid, measured
 
 USERS = {"pbm": PositionBasedUser(), "dbn": DBNUser()}
 SHARES = {"strong": 1.0, "weak": 0.02}
@@ -94,6 +104,69 @@ def coverage(table, true):
     return np.mean((np.asarray(table["lower"]) <= true) & (true <= np.asarray(table["upper"])))
 
 
+CURVE = 1 / np.arange(1, 11)
+SOURCES = {
+    "known": lambda: CURVE,
+    "PBMModel": PBMModel,
+    "harvested": lambda: InterventionHarvesting(n_bootstrap=0),
+}
+NOISE = {"weak": 1.0, "strong": 0.2}
+IMPRESSIONS = (2, 4, 10, 40)
+
+
+def small_log(rng, production, impressions, world):
+    """Rows of a log of 100 queries of 10 documents, and their relevance, shape (100, 10)."""
+    odds = rng.normal(-1.2, 1.2, (100, 10))
+    if world == "two kinds":
+        kinds = rng.beta(6, 3, odds.shape), rng.beta(1, 12, odds.shape)
+        relevance = np.where(rng.random(odds.shape) < 0.3, *kinds)
+        odds = np.log(relevance / (1 - relevance))
+    score = odds + rng.normal(0, NOISE[production], odds.shape)
+    traffic = 1 / np.arange(1.0, 101) ** (world == "zipf")
+    query = rng.choice(100, 100 * impressions, p=traffic / traffic.sum())
+    noise = 0.0 if world in ("swaps", "one order") else 0.5
+    order = np.argsort(-score[query] + noise * rng.gumbel(size=(len(query), 10)), axis=1)
+    if world == "swaps":
+        moved = np.flatnonzero(rng.random(len(query)) < 0.1)
+        first = rng.integers(0, 9, len(moved))
+        above, below = order[moved, first], order[moved, first + 1]
+        order[moved, first], order[moved, first + 1] = below, above
+    relevance = 1 / (1 + np.exp(-odds))
+    clicks = rng.random(order.shape) < relevance[query[:, None], order] * CURVE
+    rows = {
+        "qid": np.repeat(query, 10),
+        "session": np.repeat(np.arange(len(query)), 10),
+        "doc": order.ravel(),
+        "position": np.tile(np.arange(1, 11), len(query)),
+        "click": clicks.ravel().astype(int),
+    }
+    return pd.DataFrame(rows), relevance
+
+
+def intervals(cell, settings, seed):
+    """Coverage and width of the intervals of one log; nothing where the curve has gaps."""
+    rng = np.random.default_rng(1_000 + seed)
+    log, relevance = small_log(rng, cell["production"], cell["impressions"], cell["world"])
+    try:
+        table = relevance_labels(log, "click", propensity=SOURCES[cell["curve"]](), interval=True)
+    except ValueError:  # no click compares a position
+        return
+    true = relevance[table["qid"], table["doc"]]
+    clicks, examined = (table[name].to_numpy() for name in ("clicks", "effective_sample"))
+    skips = np.maximum(examined - clicks, 0.0)
+    exact = np.where(skips > 0, beta.ppf(0.975, clicks + 1, np.maximum(skips, 1e-9)), 1.0)
+    exact -= np.nan_to_num(beta.ppf(0.025, clicks, skips + 1))
+    few = examined < 5
+    yield {
+        "cover": coverage(table, true),
+        "few": coverage(table[few], true[few]) if few.any() else np.nan,
+        "over": np.mean(true < table["lower"]),
+        "width": np.mean(table["upper"] - table["lower"]),
+        "exact": np.mean(exact),
+        "error": np.sqrt(np.mean((table["label"] - true) ** 2)),
+    }
+
+
 STUDY = Study("labels", labels, grid(user=USERS, **WORLDS), full_runs=3)
 PAGE = Page(
     "studies/labels",
@@ -108,6 +181,18 @@ PAGE = Page(
             COVERS,
             cells=lambda cell: cell["user"] == "pbm",
             keep=lambda rows: rows[rows["user"] == "pbm"],
+        ),
+        measured(
+            intervals,
+            "Intervals of few clicks",
+            ("cover", "few", "over", "width", "exact", "error"),
+            over={
+                "world": ("own", "zipf", "swaps", "one order", "two kinds"),
+                "curve": SOURCES,
+                "production": NOISE,
+                "impressions": IMPRESSIONS,
+            },
+            runs=20,
         ),
     ),
 )

@@ -47,8 +47,8 @@ class UBMModel(ProductModel):
     prior : {"logged", "empirical"}, (float, float) or None, default="logged"
         What is known of a document before its clicks are counted.
 
-        - ``"logged"``: a gamma distribution whose mean falls with the place that production gave
-          the document, as in :class:`PBMModel`. Examination comes from the same documents at
+        - ``"logged"``: a normal distribution of log odds, whose mean depends on the place that
+          production gave the document, as in :class:`PBMModel`. Examination comes from the same documents at
           several pairs of rank and last click, so that the prior does not move it.
         - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood. Poor
           documents stand deep, so that it books part of their shortfall on examination.
@@ -137,7 +137,7 @@ class UBMModel(ProductModel):
         self._pairs, self._n_ranks = log.bias_values, int(log.position.max())
         n_pairs = len(self._pairs)
         cells = Cells.from_rows(log.doc, log.bias, log.clicks, log.weight, log.n_docs, n_pairs)
-        self._examination = self._solve_product(log, cells, task)
+        self._examination, _ = self._solve_product(log, cells, task)
         if not self._reads_places:
             alone, later, after = self._unseen
             self._unseen = alone / self._scale, later, after / self._scale

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -97,9 +97,8 @@ def relevance_labels(
         Smaller propensities are raised to it.
     interval : bool, default=False
         Make ``label`` the posterior mean, and add its 95 % interval. The prior mean of a document
-        falls with the place that production gave it, times a factor of its query (see Notes): a
-        document with few clicks is as relevant as others of its query that stood as high. Such
-        labels rank documents no worse than the click rate, or the order of production.
+        depends on the place that production gave it, and on its query (see Notes): a document
+        with few clicks is as relevant as others of its query that stood as high.
 
     Returns
     -------
@@ -107,8 +106,7 @@ def relevance_labels(
         ``qid``, ``doc``, ``clicks``, ``impressions`` and ``label``, one row per document of a
         query that was shown. The label estimates P(relevant) if the scale of the propensities is
         known; it may exceed 1 by chance. With ``interval=True`` also ``lower`` and ``upper``, the
-        ends of the 95 % interval (given the propensities), ``effective_sample``, the number of
-        examinations :math:`\sum_i o_i` behind the clicks, and ``prior_mean``; all of them lie in
+        ends of the 95 % interval, ``effective_sample``, the number of examinations :math:`\sum_i o_i` behind the clicks, and ``prior_mean``; all of them lie in
         [0, 1] but the effective sample.
 
     Raises
@@ -121,14 +119,24 @@ def relevance_labels(
 
     Notes
     -----
-    With ``interval=True`` the clicks of a document in :math:`E_d = \sum_i o_i` examinations are
-    Poisson with mean :math:`r_d E_d`, corrected for the smaller variance of clicks that are 0 or
-    1. Relevance :math:`r_d` has a gamma prior with mean :math:`u_q f(x_d)`: f falls with the place
-    :math:`x_d`, by isotonic regression, and the factor :math:`u_q` of the query comes from its
-    other documents. How far documents and queries scatter is estimated by marginal likelihood
-    (empirical Bayes). The place is the role ``production`` if X has it, less the mean of the
-    query; else the mean position over all lists of the query, where a list without the document
-    counts as the position below its last.
+    With ``interval=True`` the log odds of the relevance of a document d of query q are, a priori,
+
+    .. math:: f(z_d) + u_q + v_q z_d + \varepsilon_d, \qquad \varepsilon_d \sim N(0, \tau^2(z_d)),
+
+    with z the normal score of its place among all documents, f linear between knots, and normal
+    effects u, v of queries, which come from the clicks on their other documents. The place is the
+    role ``production`` if X has it, less the mean of the query; else the mean position over all
+    lists of the query, where a list without the document counts as the position below its last.
+    All parameters are estimated. Intervals allow for the errors of f and :math:`\tau`, and for
+    the ``standard_error`` of an estimator's ``examination_``; propensities of a column or an array
+    are taken to be true, and impressions to be independent, also those of one user.
+
+    The intervals covered 96 to 99 % of the relevances for 2 to 40 impressions per document, weak
+    and strong production, known and estimated curves, of 1,000 documents whose log odds are
+    normal; 95 to 99 % with Zipf traffic, one order, or neighbours swapped. The worst: 89 % with at
+    most 4 impressions of documents of two kinds, relevant with a chance of about .67 or .08, and
+    with :class:`InterventionHarvesting` of few swaps
+    (``benchmarks/studies/labels.py``). Where users are not position-based they mean nothing.
 
     Examples
     --------
@@ -172,13 +180,13 @@ def relevance_labels(
         return _of_click_model(propensity, given, X, y, sample_weight, clip)
     clicked = y if clicks is None else clicks
     source = RowsOfLog(X, clicked, sample_weight, {})
-    row_propensities, _ = propensities(propensity, source, default=no_propensities)
+    row_propensities, estimator = propensities(propensity, source, default=no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
     rows = read(X, clicked, sample_weight, {"propensity": row_propensities}, reads=reads)
     log = sort_into_lists(rows if clicks is None else rows.of_outcome(y), no_features)
     if interval:
-        return _with_intervals(log, clip)
+        return _with_intervals(log, clip, estimator)
     if user_aware:
         log = average_propensities(log)
     else:
@@ -210,8 +218,14 @@ def _of_click_model(model, given, X, y, sample_weight, clip):
     return table.assign(**{name: found[name].to_numpy() for name in found})
 
 
-def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
+def _with_intervals(log: ClickLog, clip: float | None, estimator: Any) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
+    curve = getattr(estimator, "examination_", {})
+    # That of all users together: the error of a document is about the mean over its users.
+    curve = getattr(estimator, "average_examination_", curve)
+    error = None
+    if "standard_error" in curve:
+        error = curve["standard_error"].reindex(log.bias_values).fillna(0.0).to_numpy()[log.bias]
     table = label_table(log, log.clicks)
     places = logged_places(log)
     # Each row has an examination of its own.
@@ -223,6 +237,7 @@ def _with_intervals(log: ClickLog, clip: float | None) -> pd.DataFrame:
         np.maximum(log.propensity, clip or 0.0),
         query=places.query,
         place=places.place,
+        error=error,
     )
     return table.assign(
         label=found.mean,

@@ -5,11 +5,12 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from benchmarks.studies.labels import intervals
 from skultr import aggregate_clicks
 from skultr._log._cells import Cells
 from skultr._models._document_posterior import document_posterior
 from skultr.click_models import PBMModel
-from skultr.propensity import relevance_labels
+from skultr.propensity import InterventionHarvesting, relevance_labels
 
 CURVE = 1 / np.arange(1.0, 6.0)
 COLUMNS = ["label", "lower", "upper", "effective_sample", "prior_mean"]
@@ -64,6 +65,23 @@ def test_intervals_cover_the_true_relevance(impressions):
     found = model.documents_
     covered = (found["lower"].to_numpy() <= relevance) & (found["upper"].to_numpy() >= relevance)
     assert 0.9 < covered.mean() < 0.98
+
+
+@pytest.mark.parametrize("curve", ["known", "PBMModel", "harvested"])
+@pytest.mark.parametrize("impressions", [2, 40])
+@pytest.mark.parametrize("production", ["weak", "strong"])
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.ClickDataWarning")
+def test_intervals_know_that_prior_and_curve_are_estimated(production, impressions, curve):
+    # Six logs of 1,000 documents that share a prior and a curve: coverage differs between logs by
+    # .02 at most, so that the standard error of its mean is below .01.
+    cell = {"production": production, "impressions": impressions, "curve": curve, "world": "own"}
+    found = pd.DataFrame([row for seed in range(6) for row in intervals(cell, None, seed)])
+    assert len(found) > 3  # harvesting may find a position that no click compares
+    assert found["cover"].mean() > 0.93
+    assert found["few"].mean() > 0.92
+    # As wide as the clicks of a document by themselves they would be of no use.
+    known = curve == "known" or impressions == 40
+    assert found["width"].mean() < found["exact"].mean() * (0.75 if known else 1.0)
 
 
 def test_many_clicks_leave_nothing_of_the_prior():
@@ -160,7 +178,30 @@ def test_a_document_learns_from_the_others_of_its_query():
     # 9 documents with 30 or 5 clicks in 100 examinations each: .30 and .05, but for the prior.
     np.testing.assert_allclose(unseen[1::2], 0.30, atol=0.02)
     np.testing.assert_allclose(unseen[::2], 0.05, atol=0.01)
-    np.testing.assert_allclose(unseen, found.prior_mean[::10])
+    np.testing.assert_allclose(unseen, found.prior_mean[::10], rtol=0.02)
+
+
+def test_labels_read_the_errors_of_an_estimated_curve():
+    X, clicks, _, _ = made(50, 20)
+    harvesting = InterventionHarvesting(n_bootstrap=0).fit(X, clicks)
+    curve = harvesting.predict(pd.DataFrame({"position": np.arange(1, 6)}))
+    known = relevance_labels(X, clicks, propensity=curve, interval=True)
+    found = relevance_labels(
+        X, clicks, propensity=InterventionHarvesting(n_bootstrap=0), interval=True
+    )
+    np.testing.assert_allclose(found["label"], known["label"])
+    # Squares of the log of the upper end over the label add up with those of 1.96 standard errors,
+    # for documents that were at the first two positions equally often the mean over examinations.
+    error = 1.96 * harvesting.examination_["standard_error"].to_numpy()
+    above, alone = (np.log(table["upper"] / table["label"]) ** 2 for table in (found, known))
+    inside = found["upper"] < 1
+    added = np.sqrt((above - alone)[inside])
+    moved = X.loc[X["position"].eq(1), ["qid", "doc"]].merge(
+        X.loc[X["position"].eq(2), ["qid", "doc"]]
+    )
+    pair = found.reset_index().merge(moved)["index"]
+    weight = curve[1] / (1 + curve[1])
+    np.testing.assert_allclose(added.reindex(pair).dropna(), weight * error[1], rtol=1e-6)
 
 
 def test_an_error_of_examination_widens_the_interval():

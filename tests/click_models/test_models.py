@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.studies.labels import CURVE, small_log
 from skultr._log._clicklog import ClickLog
 from skultr._models import _browsing
 from skultr.click_models import (
@@ -86,6 +87,22 @@ def test_pbm_recovers_its_user(served):
     model = PBMModel().fit(served.frame, served.pbm(examination))
     np.testing.assert_allclose(model.examination_["examination"], examination, atol=0.02)
     assert correlation(model, served.attraction) > 0.97
+
+
+def test_the_intervals_of_examination_cover_it():
+    # 16 Plackett-Luce logs, nine positions: the standard error of the coverage is about .02.
+    tables = []
+    for seed in range(16):
+        log, _ = small_log(np.random.default_rng(seed), "weak", 40, "own")
+        table = PBMModel().fit(log.drop(columns="click"), log["click"]).examination_
+        tables.append(table.assign(true=CURVE).iloc[1:])
+    table = pd.concat(tables)
+    covered = table["lower"].le(table["true"]) & table["upper"].ge(table["true"])
+    assert 0.91 < covered.mean() < 0.99
+    apart = np.log(table["examination"] / table["true"]) / table["standard_error"]
+    assert 0.8 < apart.std() < 1.1
+    other = PBMModel(prior="empirical").fit(log.drop(columns="click"), log["click"])
+    assert other.examination_["standard_error"].isna().all()
 
 
 def test_ubm_recovers_its_user(served):
