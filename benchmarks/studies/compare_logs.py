@@ -1,6 +1,6 @@
 """Does ``compare_logs`` alarm when something changed, and only then?
 
-Pairs of logs of 10 results, 200 queries of even traffic and 5 features, of which the logit of
+Pairs of logs of 10 results, 200 queries of even traffic and 3 features, of which the logit of
 relevance is a part. Production is this logit plus normal noise of .5, 1 or 2. Pages are in the
 order of Plackett-Luce (``shuffled``), or one pair of neighbours is swapped on a tenth of them
 (``swaps``). Users examine position k with probability 1/k (``position-based``), trust positions,
@@ -27,7 +27,7 @@ from skultr.evaluation import compare_logs
 
 from .._study import Page, measured
 
-N_DOCS, N_FEATURES = 10, 5
+N_DOCS, N_FEATURES = 10, 3
 RANKS = np.arange(1, N_DOCS + 1)
 USERS = ("position-based", "trust", "DBN")
 ORDERS = ("shuffled", "swaps")
