@@ -17,8 +17,8 @@ from scipy.stats import t as student
 from .._base._sklearn import Interval, validate_params
 from .._base._typing import Frame
 from .._log._cells import factor_components
-from .._log._reader import take_clicks
-from .._log._roles import LogOnDisk, as_pandas, column_names, feature_columns, read_values
+from .._log._reader import in_memory, take_clicks
+from .._log._roles import as_pandas, column_names, feature_columns, read_values
 from .._log._segments import TINY, encode, mix
 from ..exceptions import NotIdentifiableError
 from ..metrics._query_means import holm_adjusted
@@ -469,7 +469,8 @@ class _Logs:
 
 def _read(X, click):
     """A log without its clicks, and its roles as a frame."""
-    X, y, _ = take_clicks(X, None if isinstance(X, LogOnDisk) else click, "compare_logs")
+    X, y = in_memory(X)
+    X, y, _ = take_clicks(X, click if y is None else y, "compare_logs")
     given = [name for name in column_names(X) if name in ("session", "impressions")]
     roles = as_pandas(X, ["qid", "doc", "position", *given])
     return X, pd.DataFrame({"impressions": 1.0, **roles, "click": y})

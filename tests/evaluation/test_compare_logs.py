@@ -406,5 +406,7 @@ def test_what_a_log_lacks_is_an_error(logs, change, message):
 def test_unknown_names_are_errors(logs):
     with pytest.raises(ValueError, match=r"relevant names \['clicks'\]; expected some of"):
         compare_logs(*logs, relevant={"clicks": 0.1})
+    with pytest.raises(TypeError, match="expected the log as a frame"):
+        compare_logs(logs[0].to_numpy(), logs[1])
     with pytest.raises(ValueError, match="n_looks"):
         compare_logs(*logs, n_looks=0)
