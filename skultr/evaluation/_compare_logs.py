@@ -299,9 +299,8 @@ class _Logs:
         if "session" in frame:
             frame["session"] = frame.groupby(["log", "session"]).ngroup()
         pages = LoggedPages(frame, "click", None, {}, "compare_logs")
-        # Rows: of the frame, log, query and impressions.
-        log, query = frame["log"].to_numpy()[pages.row], pages.rows.query[pages.row]
-        self._rows = np.stack([pages.row, log, query]), pages.weight
+        log = frame["log"].to_numpy()[pages.row]
+        self._rows = pages.row, log, pages.rows.query[pages.row], pages.weight
         keys, cell = pages.shown_cells
         self._pair, slot = np.divmod(keys, len(pages.slot_query))
         self._query, self._pair_query = pages.slot_query[slot], pages.pair_query
@@ -338,12 +337,10 @@ class _Logs:
 
     def clicks(self) -> Iterator[dict[str, Any]]:
         """Rows of clicks and results per page, and of click rates by position."""
-        for watched, values in (
-            ("clicks per page", self._hits),
-            ("results per page", self._shows),
-        ):
-            sums, queries = _sums(self._query, values, self._pages.shape[1]), self._pages
-            yield self._ratio(watched, "", sums, queries, np.arange(queries.shape[1]))
+        query = np.arange(self._pages.shape[1])
+        for what, values in (("clicks", self._hits), ("results", self._shows)):
+            sums = _sums(self._query, values, len(query))
+            yield self._ratio(f"{what} per page", "", sums, self._pages, query)
         for place in range(self._place.max() + 1):
             at = self._place == place
             sums = self._hits[:, at], self._shows[:, at], self._query[at]
@@ -358,12 +355,11 @@ class _Logs:
             return
         old = read_values(self._X[0], "anything")
         new = read_values(self._X[1], "anything", old.categories)
-        (row, log, query), weight = self._rows
-        drawn = mix(np.arange(len(row), dtype=np.uint64)) / 2.0**64 < _ROWS / len(row)
-        row, log, query, weight = (each[drawn] for each in (row, log, query, weight))
+        chance = mix(np.arange(len(self._rows[0]), dtype=np.uint64)) / 2.0**64
+        row, log, query, weight = (each[chance * len(chance) < _ROWS] for each in self._rows)
         for name in [name for name in old.names if name in new.names]:
-            values = [each.values[:, each.names.index(name)] for each in (old, new)]
-            values = np.concatenate(values)[row]
+            parts = (each.values[:, each.names.index(name)] for each in (old, new))
+            values = np.concatenate([*parts])[row]
             there = weight * ~np.isnan(values)
             known = np.argsort(values)
             known = known[(there * (log == 0))[known] > 0]
@@ -456,8 +452,8 @@ class _Logs:
         with suppress(NotIdentifiableError), warnings.catch_warnings(action="ignore"):
             found = InterventionHarvesting(n_bootstrap=0).fit(cells[at], hits[at] / shows[at])
             table = found.examination_.reindex(places)
-            change = np.log(table["examination"].to_numpy())
-            return np.stack([change - change[0], table["standard_error"]])
+            examination = table["examination"] / table["examination"][1]
+            return np.stack([np.log(examination), table["standard_error"]])
         return np.full((2, len(places)), np.nan)
 
     def _connected(self, shows):
@@ -488,14 +484,13 @@ def _split(values, log):
 
 def _row(watched, at, old, new):
     """A row of a fact, which has no error."""
-    row = {"watched": watched, "at": at, "old": old, "new": new, "change": new - old}
-    return row | {"error": 0.0, "n_queries": np.inf}
+    values = {"old": old, "new": new, "change": new - old, "error": 0.0, "n_queries": np.inf}
+    return {"watched": watched, "at": at, **values}
 
 
 def _error(effect):
     """Standard errors of sums over queries of effects (..., n_queries)."""
-    n_queries = effect.shape[-1]
-    return np.sqrt((effect**2).sum(axis=-1) * n_queries / max(n_queries - 1, 1))
+    return np.sqrt((effect**2).sum(axis=-1) / (1 - 1 / max(effect.shape[-1], 2)))
 
 
 def _effective(size):
