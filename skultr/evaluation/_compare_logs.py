@@ -384,7 +384,7 @@ class _Logs:
         shows = _sums(self._pair, self._shows, len(query))
         unseen = np.stack([shows[0] * (shows[0] <= 1), shows[1] * (shows[0] == 0)])
         traffic = np.stack([new / np.maximum(old, 1), np.ones(len(new))])
-        traffic = (traffic * (old >= _LEAST) * (new > 0))[:, query]
+        traffic = (traffic * (old >= _LEAST))[:, query]
         yield self._ratio("new documents", "", unseen * traffic, shows * traffic, query)
         # Pairs of impressions of a document: their share does not grow with the log.
         same = _sums(self._pair, np.maximum(self._shows * (self._shows - 1), 0), len(query))

@@ -140,7 +140,7 @@ def test_examination_is_the_ratio_of_click_rates_of_the_same_cells():
     assert_allclose(row["new"], [0.4 / 0.5, 0.4 / 0.5 * 1.5])
     assert_allclose(row["old"], 1)
     assert (row["lower"] < row["difference"]).all()
-    assert (row["difference"] < row["upper"]).all()
+    assert_allclose((1 + row["lower"]) * (1 + row["upper"]), row["new"] ** 2)
 
 
 def test_examination_of_cells_that_one_log_lacks_does_not_count():
@@ -208,20 +208,36 @@ def test_users_who_look_less_far_are_found_in_other_queries():
     assert row_of(found, "new documents")["verdict"] == "cannot tell"
 
 
-def test_where_two_estimates_contradict_each_other_the_one_that_says_less_counts():
-    """Documents at position 2 became worse, by the moves of others within each log."""
-    moved = counts((0.4, 0.2)).assign(position=lambda X: 3 - X["position"], click=[0.4, 0.2] * 30)
-    old = pd.concat([counts((0.4, 0.2)), moved.assign(qid=moved["qid"] + 30)])
-    swapped = moved.assign(qid=moved["qid"] + 60)
-    straight = counts((0.4, 0.2)).assign(qid=lambda X: X["qid"] + 60)
-    within = pd.concat([swapped.assign(click=[0.8, 0.1] * 30)] * 1 + [straight])
-    new = old.assign(click=np.where(old["position"] == 2, 0.7, 1.0) * old["click"])
-    alone = row_of(compare_logs(old, new), "examination", "2")
-    assert alone["new"] == pytest.approx(0.7)
-    both = row_of(
-        compare_logs(pd.concat([old, within]), pd.concat([new, within])), "examination", "2"
+@pytest.mark.parametrize("falls", ["in one order", "where documents moved"])
+def test_where_two_estimates_contradict_each_other_the_one_that_says_less_counts(falls):
+    """Position 2 loses clicks in some queries only: documents changed, or users did."""
+    straight = counts(impressions=1000 if falls == "in one order" else 8000)
+    moved = pd.concat(
+        [
+            counts(impressions=300),
+            counts(impressions=300).assign(doc=lambda X: 1 - X["doc"]),
+        ]
+    ).assign(qid=lambda X: X["qid"] + 30)
+    old, is_moved = pd.concat([straight, moved], ignore_index=True), np.repeat([0, 1], [60, 120])
+    loses = (old["position"] == 2) & (is_moved == (falls == "where documents moved"))
+    row = row_of(
+        compare_logs(old, old.assign(click=old["click"] * np.where(loses, 0.7, 1.0))),
+        "examination",
+        "2",
     )
-    assert abs(both["difference"]) < 0.3 * abs(alone["difference"])
+    assert abs(row["difference"]) < 0.06
+    all_lose = old.assign(click=old["click"] * np.where(old["position"] == 2, 0.7, 1.0))
+    row = row_of(compare_logs(old, all_lose), "examination", "2")
+    assert row["difference"] == pytest.approx(-0.3)
+
+
+def test_the_error_is_that_of_changes_that_differ_between_queries():
+    old = counts(impressions=20_000)
+    rate = old["click"] * np.where(np.arange(60) % 4 == 1, 1.1, 1.0)
+    row = row_of(compare_logs(old, old.assign(click=rate)), "examination", "2")
+    error = np.log((1 + row["upper"]) / (1 + row["lower"])) / 4
+    spread = np.log(1.1) / 2  # around its middle
+    assert 0.8 < error / (spread / np.sqrt(30)) < 1.2
 
 
 def test_deep_positions_are_in_blocks():
@@ -302,14 +318,15 @@ def test_columns_that_one_log_lacks_are_alarms():
 
 # Traffic and order ----------------------------------------------------------------------
 def test_new_queries_are_those_beyond_chance():
-    """Of 40 old pages 20 have a query of their own: half of further pages would be new."""
-    many, few = counts(n_queries=20, impressions=1), counts(n_queries=20, impressions=20)
-    old = pd.concat([many, few.assign(qid=few["qid"] + 100)])
-    new = pd.concat([few, few.assign(qid=few["qid"] + 1000)])
+    """Of 460 old pages 20 have a query of their own."""
+    once, twice, few = (counts(n_queries=20, impressions=n) for n in (1, 2, 20))
+    old = [once, twice.assign(qid=twice["qid"] + 50), few.assign(qid=few["qid"] + 100)]
+    old = pd.concat(old)
+    new = pd.concat([few.assign(qid=few["qid"] + 500), few.assign(qid=few["qid"] + 1000)])
     row = row_of(compare_logs(old, new), "new queries")
-    assert_allclose([row["old"], row["new"]], [20 / 420, 0.5])
+    assert_allclose([row["old"], row["new"]], [20 / 460, 1])
     assert row["verdict"] == "alarm"
-    fewer = row_of(compare_logs(new, few), "new queries")
+    fewer = row_of(compare_logs(new, few.assign(qid=few["qid"] + 500)), "new queries")
     assert fewer["verdict"] == "no relevant change"
 
 
@@ -317,6 +334,12 @@ def test_new_documents_are_those_of_known_queries():
     new = counts().assign(doc=lambda X: np.where(X["qid"] < 15, X["doc"], X["doc"] + 7))
     row = row_of(compare_logs(counts(), new), "new documents")
     assert (row["old"], row["new"], row["verdict"]) == (0, 0.5, "alarm")
+    once = counts().assign(impressions=20).query("position == 1 and qid < 15")
+    once = once.assign(doc=9, position=3, impressions=1)
+    old = pd.concat([counts(impressions=20), once])
+    more = counts(impressions=20).assign(impressions=lambda X: np.where(X["qid"] < 15, 60, 20))
+    row = row_of(compare_logs(old, more), "new documents")  # at the traffic of the new log
+    assert_allclose(row["old"], 15 * 3 / (15 * 3 * 41 + 15 * 40))
     rare = counts(impressions=5)  # too few pages to say which are new
     assert row_of(compare_logs(rare, new), "new documents")["verdict"] == "cannot tell"
 
