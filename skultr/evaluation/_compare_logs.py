@@ -200,12 +200,12 @@ def compare_logs(
     queries a row cannot tell. A row without an alarm is "no relevant change" only if its interval
     excludes one; otherwise "cannot tell". Features are compared on 262,144 rows.
 
-    *How often it is right*, on simulated logs of three kinds of users: without a change, 10
-    of 900 pairs of 2,000 or 20,000 pages had an alarm (worst cell: 1 of 25). Of 20,000 pages,
-    examination that is 20 % lower from position 3 on always gave an alarm; the row of examination was among
-    them in 92 to 100 % of the pairs, but in 16 of 25 with users who trust positions and few
-    swaps. Another production never gave an alarm of examination, another relevance of a tenth of
-    the documents in 3 of 150 pairs (2 of 25 in the worst cell).
+    *How often it is right*, on simulated logs of three kinds of users: without a change, 10 of
+    900 pairs of 2,000 or 20,000 pages had an alarm (worst cell: 1 of 25). Of 20,000 pages,
+    examination that is 20 % lower from position 3 on always gave an alarm. The row of examination
+    was among them in 92 to 100 % of the pairs, but in 16 of 25 with users who trust positions and
+    few swaps. Another production never gave an alarm of examination; another relevance of a tenth
+    of the documents did in 3 of 150 pairs (2 of 25 in the worst cell).
 
     References
     ----------
