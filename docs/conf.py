@@ -94,6 +94,7 @@ sphinx_gallery_conf = {
             "plot_ab_test_predicted.py",
             "plot_log_that_cannot_tell.py",
             "plot_experiment_planned.py",
+            "plot_what_to_watch.py",
             "*",
         ]
     ),

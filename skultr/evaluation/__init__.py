@@ -1,10 +1,12 @@
-"""What a ranking is worth, and which experiment would tell."""
+"""What a ranking is worth, which experiment would tell, and what to watch after it."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._compare import RankerComparison as RankerComparison
     from ._compare import compare_rankers as compare_rankers
+    from ._compare_logs import LogComparison as LogComparison
+    from ._compare_logs import compare_logs as compare_logs
     from ._interleaving import Interleaver as Interleaver
     from ._interleaving import InterleavingOutcome as InterleavingOutcome
     from ._interleaving import interleaving_outcome as interleaving_outcome
@@ -22,6 +24,7 @@ else:
         __name__,
         {
             "_compare": ("RankerComparison", "compare_rankers"),
+            "_compare_logs": ("LogComparison", "compare_logs"),
             "_interleaving": ("Interleaver", "InterleavingOutcome", "interleaving_outcome"),
             "_plan_experiment": ("ExperimentPlan", "plan_experiment"),
             "_policy_value": (

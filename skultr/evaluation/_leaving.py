@@ -19,12 +19,14 @@ from .._base._typing import Floats, Ints
 from .._log._segments import TINY, offsets_from_counts, rectangles
 from .._models._hidden_events import fit_em
 from .._models._solve import gram
+from ._logged_pages import sums_above
 
 if TYPE_CHECKING:
     from ._logged_pages import LoggedPages
 
-#: Rounds of the prior of relevance, and steps of EM in each; its gain per page where it ends.
-_ROUNDS, _MAX_ITER, _TOL = 3, 500, 1e-5
+#: Rounds of the prior of relevance, and the move of P(leave) where they end; steps of EM in each,
+#: and its gain per page where it ends.
+_ROUNDS, _MOVE, _MAX_ITER, _TOL = 30, 0.02, 500, 1e-5
 #: Pseudo-counts of what all documents share: half a success, half a failure; and of what is 1.
 _WEAK, _CERTAIN = 0.5, 1e12
 #: Ranges of the prior: of its mean, and of the share of the variance between documents.
@@ -46,10 +48,7 @@ class Leaving(NamedTuple):
     ) -> Floats:
         """P(no click above ended the visit) at each row of pages whose rows are sorted."""
         leave = self.look[place] * (chance[0] * (relevance - square) + chance[1] * square)
-        leaves = np.log1p(-np.minimum(leave, 0.999))
-        before = np.cumsum(leaves) - leaves
-        starts = np.flatnonzero(np.diff(page, prepend=-1))
-        return np.exp(before - np.repeat(before[starts], np.diff(starts, append=len(page))))
+        return np.exp(sums_above(np.log1p(-np.minimum(leave, 0.999)), page))
 
 
 def fit_leaving(log: LoggedPages, place: Ints) -> Leaving | None:
@@ -57,13 +56,15 @@ def fit_leaving(log: LoggedPages, place: Ints) -> Leaving | None:
     if not log.has_pages or not np.isin(log.rate, (0, 1)).all():
         return None
     pages = _Pages(log, place)
-    tables, priors = pages.start(), {}
+    tables = pages.start()
     for _ in range(_ROUNDS):
         counts, _ = pages.expect(tables)
-        priors = pages.priors(*counts["relevance"])
+        priors, before = pages.priors(*counts["relevance"]), tables["leave"]
         fit = fit_em(pages.expect, tables, priors, tol=_TOL * pages.n_pages, max_iter=_MAX_ITER)
         tables = fit.tables
-    if not fit.converged:
+        if fit.converged and np.abs(tables["leave"] - before).max() < _MOVE:
+            break
+    else:
         return None
     r, on = tables["relevance"], tables["on"]
     kept = np.append(1.0, np.cumprod(on[:-1]))

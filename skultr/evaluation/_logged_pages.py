@@ -281,3 +281,10 @@ class Pages:
         keys, _ = self.log.shown_cells
         place = np.minimum(np.searchsorted(keys, self.key), len(keys) - 1)
         return place, keys[place] == self.key
+
+
+def sums_above(values: Floats, page: Ints) -> Floats:
+    """Sum of the values above each row on its page; the rows are sorted by page and position."""
+    before = np.cumsum(values) - values
+    starts = np.flatnonzero(np.diff(page, prepend=-1))
+    return before - np.repeat(before[starts], np.diff(starts, append=len(page)))
