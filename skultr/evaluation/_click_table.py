@@ -20,7 +20,8 @@ from ._logged_pages import LoggedPages, Pages
 #: Rounds of the curve and of what it takes for given. They have converged where the squared move
 #: of the curve in standard errors, and so that of any value, is as small as this, and the mean
 #: share of a residual that is a deviation moves by as little as that.
-_ROUNDS, _MOVE, _STILL = 100, 2.5e-3, 1e-3
+_ROUNDS, _MOVE, _STILL = 100, 2.5e-3, 5e-5
+_CHOICES = 5  # rounds in which the widths of the prior are chosen
 #: Widths of κ, and of the walk of log b off its line where the position is e times as deep; the
 #: likeliest are taken. Variances of the line's slope, of a place alone, and of what is free.
 _TRUSTS, _BENDS = (0.03, 0.3, 1.0), (0.03, 0.1, 0.3, 1.0)
@@ -171,11 +172,15 @@ class ClickTable:
         in this sum and in that of the log (with the gain of each slot); and the variance by the
         prior and by deviations that no clicks determine.
         """
-        curve, total = self._curve, mass @ self.predict(pages)
-        slopes = np.empty(len(curve.logs))
+        # What was never shown has its own ends.
+        curve, known = self._curve, np.zeros(len(mass))
+
+        def moved(curve, leaves=None):
+            return mass @ self.predict(pages, known, curve, leaves)
+
+        total, slopes = moved(curve), np.empty(len(curve.logs))
         for number, step in enumerate(_DIFFERENCE * np.eye(len(slopes))):
-            moved = mass @ self.predict(pages, curve=curve._replace(logs=curve.logs + step))
-            slopes[number] = (moved - total) / _DIFFERENCE
+            slopes[number] = (moved(curve._replace(logs=curve.logs + step)) - total) / _DIFFERENCE
         effect = solve_scaled(self._information, slopes)
         scores = self._scores() @ effect
         by_query = np.bincount(self._log.pair_query, scores, len(self._log.query_pages))
@@ -184,16 +189,15 @@ class ClickTable:
                 leaves = self._leaving.chance.copy()
                 step = _DIFFERENCE if leaves[number] < 0.5 else -_DIFFERENCE
                 leaves[number] += step
-                moved = curve._replace(rate=self._clicks / self._exposure(leaves)[0])
-                gain = mass @ self.predict(pages, curve=moved, leaves=leaves) - total
-                by_query += influence * gain / step
+                rate = self._clicks / self._exposure(leaves)[0]
+                by_query += influence * (moved(curve._replace(rate=rate), leaves) - total) / step
         cell, there = pages.cell()
         share = np.where(there, self._own_share[cell], 0.0)
         place = self._slot_place[pages.slot]
         deviation = (1 - share) * self._own * self._scale[place]
         variance = float(effect @ self._precision @ effect + mass**2 @ deviation)
         # Trust that is hardly known bends what is told of good and bad documents.
-        variance += (mass @ self.predict(pages, curve=self._trustless) - total) ** 2
+        variance += (moved(self._trustless) - total) ** 2
         # What a click changes: the quality of its document, and the deviation of its cell.
         stay = mass * self._stay(pages)
         precision, _ = self._told(curve)
@@ -242,7 +246,7 @@ class ClickTable:
     # Fit ----------------------------------------------------------------------------------------
     def _fit(self):
         """Fit the curve, and what it takes for given, in turns; whether they converged."""
-        self._widths, self._gain = None, 1.0
+        self._gain = 1.0
         self._set_prior()
         self._noise = self._chance()
         shares = np.zeros(len(self._pair))
@@ -256,12 +260,12 @@ class ClickTable:
                 return False
             offset = np.log(np.maximum(self._worth * self._exposed, TINY)[clicks.rows])
             self._moves = replace(clicks, offset=offset)
-            if self._widths is None:
+            if number < _CHOICES:  # later, it might go to and fro
                 self._climb(self._prior_precision(_TRUSTS[-1], _BENDS[-1]))
                 self._widths = max(product(_TRUSTS, _BENDS), key=self._evidence)
             move, converged = self._climb(self._prior_precision(*self._widths))
             still = np.average(np.abs(self._own_share - shares), weights=self._exposed) < _STILL
-            if number and converged and still and move @ self._information @ move < _MOVE:
+            if number >= _CHOICES and converged and still and move @ self._information @ move < _MOVE:
                 return True
             shares = self._own_share
             self._set_prior()
@@ -359,7 +363,7 @@ class ClickTable:
         mean = np.maximum(np.divide(*(sums + TINY for sums in by_usual)), _LEAST)[self._usual]
         known = exposed > 0
         beyond = (clicks[known] / exposed[known] / mean[known] - 1) ** 2
-        noise = 1 / (exposed[known] * mean[known])  # as of Poisson's clicks
+        noise = self._times / (exposed[known] * mean[known])  # as of Poisson's clicks
         weight = 1 / (1 + noise) ** 2
         # By usual place, shrunk to all.
         all_, sums = weight @ (beyond - noise) / weight.sum(), []
@@ -370,7 +374,8 @@ class ClickTable:
         share = self._share[self._usual]
         self._prior = mean, share * mean**2
         # Log quality given the number of clicks, relative to that of the mean click.
-        rich = np.log((1 / share + clicks) / (1 / (share * mean) + exposed))
+        worth = self._times / share
+        rich = np.log((worth + clicks) / (worth / mean + exposed))
         rich -= clicks @ rich / max(clicks.sum(), TINY)
         self._rich += self._gain * (rich - self._rich)
 

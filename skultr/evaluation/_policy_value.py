@@ -192,15 +192,15 @@ def policy_value(
 
     Notes
     -----
-    **"dr"** takes P(click) = :math:`(b_j d_j^{κ x} θ + δ) f` for a document of the quality θ at the
-    position j. The examination b comes from the moves of documents alone: at which positions the
-    clicks of each fell, given their number. κ is trust in positions (x is the log of the quality);
-    f is the chance that no click above ended the visit, which the clicks of whole pages tell; the
-    deviations δ of a document at a position have a variance that the log tells. Where it is large,
-    click rates of documents at positions count, as for "item-position"; where it is 0, the formula
-    alone. The interval includes the errors of all of these. Whole pages of the log must get the
-    clicks that the formula predicts, compared with other pages of their query; if not, there is no
-    verdict.
+    **"dr"** takes P(click) = :math:`(b_j d_j^{κ x} θ + δ) f` for a document of the quality θ at
+    the position j. The examination b comes from the moves of documents alone: at which positions
+    the clicks of each fell, given their number. κ is trust in positions (d is the depth of the
+    position, x the log of the quality); f is the chance that no click above ended the visit, which
+    the clicks of whole pages tell; the deviations δ of a document at a position have a variance
+    that the log tells. Where it is large, click rates of documents at positions count, as for
+    "item-position"; where it is 0, the formula alone. The interval includes the errors of all of
+    these, and the whole difference that κ makes. Whole pages of the log must get the clicks that
+    the formula predicts, compared with other pages of their query; if not, there is no verdict.
 
     **Documents that the log never showed** count from nothing to the best that their position ever
     had; the interval goes from one end to the other, and a verdict needs both ends to agree.
@@ -210,7 +210,17 @@ def policy_value(
     two are said to disagree. Counts without pages cannot test whether the documents above matter:
     users who stop at a click are then judged as if positions made them.
 
-    FIGURES
+    **How far it goes.** On a grid of simulated logs of 12,000 pages (seven kinds of users, eight
+    ways to randomise production, two productions, four new rankings; 896 pairs that chose no
+    constant), "dr" gave a verdict on 504, named a winner in 154, and a wrong one in 2; its
+    intervals (``queries="log"``) held the truth in 98 %. It named the winner of 58 % of the pairs
+    that differ by 1 % of the clicks or more, on logs that move documents and show all of them. The
+    worst are users who trust positions: intervals held in 92 %, both wrong winners were theirs,
+    and the estimate is too high by one to two of its standard errors for rankings that move good
+    documents up. Users who leave when they are satisfied, or after the first click, had no wrong
+    winner, and few that were named: order hardly changes how often they click. A document that was
+    never shown on top of 20 % of the queries leaves nothing to be told in nearly all logs. For other queries (``queries="new"``) the interval held in 17 of 20 logs of
+    position-based users. Logs of 2,000 sessions tell little.
     References
     ----------
     Li, Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay & Wen (2018). Offline evaluation of ranking
@@ -583,6 +593,10 @@ class PolicyValueScorer(Scorer):
     Its parameters are those of :func:`policy_value`, by which it judges ``estimator.predict(X)``.
     A search scores by the clicks of a fold, to which ``model`` and ``propensity`` are fitted if
     they are not. If these cannot tell, the score is NaN, ranked last, with a ClickDataWarning.
+
+    The best of many candidates owes a part of its score to luck: of 10 equal ones whose scores
+    have independent errors it is 1.5 standard errors too high, of 100 2.5. Judge the winner on
+    other queries, or call :func:`policy_difference` with ``n_candidates``.
 
     Examples
     --------

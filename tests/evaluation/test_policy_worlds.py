@@ -1,0 +1,193 @@
+"""`policy_difference` in a few cells of the grid of benchmarks/studies/policy_grid.py, and what it
+is told of the log beside its clicks."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from benchmarks.studies.policy_grid import N_DOCS, USERS, pairs, world
+from skultr.evaluation import policy_difference, policy_value
+
+CELLS = [
+    ("position-based", "swaps 30 %", "good"),
+    ("position-based", "Plackett-Luce .5", "poor"),
+    ("trust", "daily orders", "good"),
+    ("DBN .5", "Plackett-Luce .5", "good"),
+    ("DBN .8", "swaps 30 %", "good"),
+    ("half look at two", "swaps with the first 10 %", "poor"),
+    ("two devices", "Plackett-Luce .5", "good"),
+    ("cascade", "daily orders", "good"),
+]
+
+
+@pytest.fixture(scope="module")
+def grid():
+    """What is said of the rankings, by cell: a table like the study's."""
+    rows = []
+    for user, order, production in CELLS:
+        cell = {"user": user, "order": order, "production": production}
+        rows += [{**cell, **row} for row in pairs(cell, None, 3)]
+    return pd.DataFrame(rows)
+
+
+def test_no_winner_is_wrong_and_intervals_hold_the_truth(grid):
+    assert len(grid) == 4 * len(CELLS)
+    assert grid["wrong"].sum() == 0
+    assert grid["covers"].mean() >= 90
+
+
+def test_winners_are_found_where_the_formula_is_right(grid):
+    known = grid[grid["user"].isin(["position-based", "half look at two", "two devices"])]
+    known = known[known["new"] != "20 % new"]
+    assert known["of 1 %"].mean() >= 60
+
+
+def test_documents_that_were_never_shown_decide_nothing(grid):
+    assert grid.loc[grid["new"] == "20 % new", "commits"].sum() == 0
+
+
+@pytest.fixture(scope="module")
+def devices():
+    cell = {"user": "two devices", "order": "Plackett-Luce .5", "production": "good"}
+    log, old, new, truth = world(cell, 5)
+    scores = new["worse"][log["qid"], log["doc"]], old[log["qid"], log["doc"]]
+    return log, scores, truth["worse"]
+
+
+def test_a_column_with_another_depth_must_be_a_context(devices):
+    log, scores, truth = devices
+    found = policy_difference(log, "click", *scores)
+    assert found.verdict.startswith("cannot tell: users read to another depth")
+    assert "Pass context='device'" in found.verdict
+    found = policy_difference(log, "click", *scores, context="device", queries="log")
+    assert found.interval[0] < truth < found.interval[1]
+    by_array = policy_difference(
+        log, "click", *scores, context=log["device"].to_numpy(), queries="log"
+    )
+    assert by_array.value == found.value
+
+
+def test_contexts_add_up():
+    # With expected clicks and no difference between the contexts, they change nothing.
+    rng = np.random.default_rng(0)
+    X, y, a, b = _exact(rng)
+    alone = policy_difference(X, y, a, b, method="item-position")
+    X = X.assign(device=np.where(X["session"] % 2, "phone", "desk"))
+    found = policy_difference(X, y, a, b, method="item-position", context="device")
+    assert_allclose(found.value, alone.value, rtol=0.1)
+    assert_allclose(found.logged, alone.logged)
+
+
+def _exact(rng, n_queries=30, n_pages=200):
+    """Pages in random orders, expected clicks of position-based users, and two rankings."""
+    relevance = rng.uniform(0.1, 0.9, (n_queries, 3))
+    order = rng.permuted(np.tile(np.arange(3), (n_queries * n_pages, 1)), axis=1)
+    X = pd.DataFrame(
+        {
+            "qid": np.repeat(np.arange(n_queries), 3 * n_pages),
+            "session": np.repeat(np.arange(n_queries * n_pages), 3),
+            "doc": order.ravel(),
+            "position": np.tile([1, 2, 3], n_queries * n_pages),
+        }
+    )
+    y = relevance[X["qid"], X["doc"]] / X["position"].to_numpy()
+    other = rng.normal(size=relevance.shape)
+    return X, y, relevance[X["qid"], X["doc"]], other[X["qid"], X["doc"]]
+
+
+def test_names_in_the_verdict():
+    X, y, a, b = _exact(np.random.default_rng(0))
+    found = policy_difference(X, y, a, b, names=("new", "old"))
+    assert found.verdict.startswith("new gets more than old: ")
+    assert policy_difference(X, y, b, a, names=("new", "old")).verdict.startswith("old gets more")
+
+
+def test_many_candidates_widen_the_interval():
+    X, y, a, b = _exact(np.random.default_rng(0))
+    one, ten = (policy_difference(X, y, a, b, n_candidates=n) for n in (1, 10))
+    widths = [found.interval[1] - found.interval[0] for found in (one, ten)]
+    # Quantiles of Student's t at .025 and .0025 with 29 degrees of freedom, of which queries that
+    # change little leave some fewer.
+    assert_allclose(widths[1] / widths[0], 3.038 / 2.045, rtol=0.03)
+    assert_allclose(ten.p_value, min(10 * one.p_value, 1))
+
+
+def test_equal_queries_of_one_cluster_count_once():
+    X, y, a, b = _exact(np.random.default_rng(1))
+    copies = [X.assign(qid=X["qid"] + 30 * n, session=X["session"] + 6000 * n) for n in range(4)]
+    many = pd.concat(copies, ignore_index=True)
+    repeated = [np.tile(values, 4) for values in (y, a, b)]
+    alone = policy_difference(X, y, a, b)
+    found = policy_difference(many, *repeated, cluster=many["qid"] % 30)
+    naive = policy_difference(many, *repeated)
+    assert_allclose(found.standard_error, alone.standard_error, rtol=0.05)
+    assert_allclose(naive.standard_error, alone.standard_error / 2, rtol=0.05)
+
+
+@pytest.mark.parametrize(("name", "group"), [("context", "result page"), ("cluster", "query")])
+def test_groups_are_checked(name, group):
+    X, y, a, b = _exact(np.random.default_rng(0))
+    with pytest.raises(ValueError, match=f"{name} differs within one {group}"):
+        policy_difference(X, y, a, b, **{name: np.arange(len(X)) % 2})
+    with pytest.raises(ValueError, match="has the shape"):
+        policy_difference(X, y, a, b, **{name: [1, 2]})
+    missing = np.where(np.arange(len(X)) == 5, np.nan, 0.0)
+    with pytest.raises(ValueError, match="1 missing values"):
+        policy_difference(X, y, a, b, **{name: missing})
+    with pytest.raises(ValueError, match="no column 'segment'"):
+        policy_difference(X, y, a, b, **{name: "segment"})
+
+
+def test_intervals_of_own_queries_and_of_others():
+    """Over 30 logs: each holds its own truth, and that of others is wider."""
+    rng, n_queries = np.random.default_rng(0), 60
+    own, other, widths = [], [], []
+    for _ in range(30):
+        relevance = rng.uniform(0.1, 0.9, (n_queries, 3))
+        order = rng.permuted(np.tile(np.arange(3), (n_queries * 40, 1)), axis=1)
+        X = pd.DataFrame(
+            {
+                "qid": np.repeat(np.arange(n_queries), 120),
+                "session": np.repeat(np.arange(n_queries * 40), 3),
+                "doc": order.ravel(),
+                "position": np.tile([1, 2, 3], n_queries * 40),
+            }
+        )
+        chance = relevance[X["qid"], X["doc"]] / X["position"].to_numpy()
+        y = (rng.random(len(X)) < chance).astype(int)
+        # The first document first, or last; on average over queries they are equal.
+        a, b = -X["doc"], X["doc"]
+        truth = ((relevance[:, 0] - relevance[:, 2]) * (1 - 1 / 3)).mean()
+        log, new = (policy_difference(X, y, a, b, queries=name) for name in ("log", "new"))
+        own.append(log.interval[0] < truth < log.interval[1])
+        other.append(new.interval[0] < 0 < new.interval[1])
+        widths.append((new.interval[1] - new.interval[0]) / (log.interval[1] - log.interval[0]))
+    # Of 30 at 95 %, fewer than 25 have a chance of 2 in 1,000.
+    assert min(np.sum(own), np.sum(other)) >= 25
+    assert np.mean(widths) > 2
+
+
+def test_never_shown_documents_widen_to_both_ends():
+    X, y, a, b = _exact(np.random.default_rng(0))
+    # A fourth document of query 0 was never shown, and stands on top of ranking a.
+    never = pd.DataFrame({"qid": [0], "session": [6000], "doc": [3], "position": [np.nan]})
+    X = pd.concat([X, never], ignore_index=True)
+    y, a, b = np.append(y, 0.0), np.append(a, 2.0), np.append(b, -9.0)
+    found = policy_difference(X, y, a, b)
+    assert "documents that the log never showed" in found.verdict
+    assert 0.95 < found.support < 1
+    without = policy_value(X, y, b)
+    assert without.support == 1
+    assert "never showed" not in without.verdict
+
+
+def test_expected_clicks_of_users_by_enumeration():
+    """The truth of the grid is the mean of its drawn clicks."""
+    rng = np.random.default_rng(0)
+    relevance = rng.uniform(0.1, 0.9, (4, N_DOCS))
+    for user in USERS.values():
+        pages = np.repeat(relevance, 20_000, axis=0)
+        clicks = user.draw(pages, user.kind(len(pages), rng), rng).sum(axis=1).reshape(4, -1)
+        error = clicks.std(axis=1) / np.sqrt(clicks.shape[1])
+        assert (np.abs(clicks.mean(axis=1) - user.expected(relevance)) < 4 * error + 1e-3).all()
