@@ -5,8 +5,9 @@ Labels from clicks, with intervals
 **Claim.** Clicks over examinations, the usual unbiased label, rank documents far worse than the
 ranker that served them where that ranker is good and clicks are few: a document that was hardly
 examined has a label of 0, or a huge one. The posterior mean starts from where production put the
-document, and moves as far as the clicks carry it. It is never below production's order or the
-click rate here, and 91 to 94 % of the true relevances lie in its 95 % intervals.
+document, and moves as far as the clicks carry it. With ten sessions per query it is .012 below
+production's order here, with a hundred or more it is above that and the click rate; 92 to 95 % of
+the true relevances lie in its 95 % intervals.
 
 **Limit.** Examination is known here. ``PBMModel``, which estimates it from the same documents at
 several positions, ranks as well in this world, with slightly wider intervals. With a fixed order
@@ -91,7 +92,8 @@ print(pd.DataFrame(rows).T.round(3).to_string())
 # Its documents in production's order, at 20,000 sessions: 100 for the query. At the top the label
 # is what the clicks say. Further down the click rate falls with examination, clicks over
 # examinations jump from 0 to twice the truth, and the label stays near the prior mean, with an
-# interval that says how little is known. At two of the 16 places it is not wide enough.
+# interval that says how little is known. At three of the 16
+# places it is not wide enough: a prior that is normal in log odds hardly knows a relevance of 1.
 PRODUCTION, NAIVE = method_colors(["production", "naive"]).values()
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
 labels = tables[20_000]
@@ -125,10 +127,12 @@ plt.show()
 # The claim, checked
 # ------------------
 #
-# The posterior mean is never below the click rate or production's order, clicks over examinations
-# are far below, and the intervals hold for about as many documents as they should.
+# The posterior mean is level with production's order at first, and above it and the click rate
+# where clicks are many; clicks over examinations are far below, and the intervals hold for about
+# as many documents as they should.
 order = quality.drop(columns="in the interval")
 best = order.drop(columns="posterior mean").max(axis=1)
-assert (order["posterior mean"] > best - 0.005).all()
+assert (order["posterior mean"] > best - 0.02).all()
+assert (order["posterior mean"] > best)[[20_000, 200_000]].all()
 assert (order["clicks / examinations"] < order["production's order"] - 0.03).all()
-assert quality["in the interval"].between(0.89, 0.97).all()
+assert quality["in the interval"].between(0.91, 0.97).all()

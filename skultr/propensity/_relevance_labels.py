@@ -106,8 +106,9 @@ def relevance_labels(
         ``qid``, ``doc``, ``clicks``, ``impressions`` and ``label``, one row per document of a
         query that was shown. The label estimates P(relevant) if the scale of the propensities is
         known; it may exceed 1 by chance. With ``interval=True`` also ``lower`` and ``upper``, the
-        ends of the 95 % interval, ``effective_sample``, the number of examinations :math:`\sum_i o_i` behind the clicks, and ``prior_mean``; all of them lie in
-        [0, 1] but the effective sample.
+        ends of the 95 % interval, ``effective_sample``, the number of examinations
+        :math:`\sum_i o_i` behind the clicks, and ``prior_mean``; all of them lie in [0, 1] but the
+        effective sample.
 
     Raises
     ------
