@@ -20,8 +20,8 @@ from ._logged_pages import LoggedPages, Pages
 #: Rounds of the curve and of what it takes for given. They have converged where the squared move
 #: of the curve in standard errors, and so that of any value, is as small as this, and the mean
 #: share of a residual that is a deviation moves by as little as that.
-_ROUNDS, _MOVE, _STILL = 100, 2.5e-3, 5e-5
-_CHOICES = 5  # rounds in which the widths of the prior are chosen
+_ROUNDS, _MOVE, _STILL = 100, 2.5e-3, 5e-4
+_CHOICES = (0, 5)  # rounds in which the widths of the prior are chosen
 #: Widths of κ, and of the walk of log b off its line where the position is e times as deep; the
 #: likeliest are taken. Variances of the line's slope, of a place alone, and of what is free.
 _TRUSTS, _BENDS = (0.03, 0.3, 1.0), (0.03, 0.1, 0.3, 1.0)
@@ -81,6 +81,7 @@ class ClickTable:
         #: Of each pair; what was never shown is like what stands last.
         self._usual = np.rint(np.where(self.never_shown, usual.max(), usual)).astype(int)
         rates = np.bincount(self._place, self._clicks) / np.bincount(self._place, self._exposed)
+        self._most_own = (rates.max() / 2) ** 2  # of τ²
         rates = np.maximum(rates / max(rates.max(), TINY), _LEAST)
         self._scale = rates**2  # of variances of deviations
         depth = np.bincount(self._slot_place, log.slot_pages * position)
@@ -260,18 +261,21 @@ class ClickTable:
                 return False
             offset = np.log(np.maximum(self._worth * self._exposed, TINY)[clicks.rows])
             self._moves = replace(clicks, offset=offset)
-            if number < _CHOICES:  # later, it might go to and fro
+            # Later it might go to and fro; counts must tell first how often a click counts.
+            if number in ((0,) if self._log.has_pages else _CHOICES):
                 self._climb(self._prior_precision(_TRUSTS[-1], _BENDS[-1]))
                 self._widths = max(product(_TRUSTS, _BENDS), key=self._evidence)
             move, converged = self._climb(self._prior_precision(*self._widths))
             still = np.average(np.abs(self._own_share - shares), weights=self._exposed) < _STILL
-            if number >= _CHOICES and converged and still and move @ self._information @ move < _MOVE:
+            moved = move @ self._information @ move
+            if number > _CHOICES[-1] and converged and still and moved < _MOVE:
                 return True
             shares = self._own_share
             self._set_prior()
-            self._set_leaving()
+            if number < _CHOICES[-1]:
+                self._set_leaving()
             self._noise += self._gain * (self._chance() - self._noise)
-            self._own += self._gain * (self._deviation() - self._own)
+            self._own += self._gain * (min(self._deviation(), self._most_own) - self._own)
         return False
 
     def _fit_without_trust(self):
