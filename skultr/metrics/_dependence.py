@@ -18,10 +18,10 @@ from .._base._progress import progress
 from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import Column, Floats, Ints, RandomState
 from .._log._faults import count_of
-from .._log._segments import TINY, as_array, encode, offsets_from_counts, offsets_from_sorted
+from .._log._segments import TINY, encode, offsets_from_counts, offsets_from_sorted
 from ..exceptions import ClickDataWarning, warn_user
 from ._query_means import ratio_of_sums
-from ._ranking import flat_columns, refuse_where
+from ._ranking import check_ids, flat_columns, refuse_where
 
 CMIPEstimator: TypeAlias = Literal["classifier", "knn", "published"]
 
@@ -277,7 +277,7 @@ def cmip_score(
     True
     """
     pred, logging, relevance = _check_documents(y_pred=y_pred, y_logging=y_logging, y_true=y_true)
-    query = np.arange(len(relevance)) if qid is None else _queries(relevance, qid)
+    query = np.arange(len(pred)) if qid is None else encode(check_ids(qid, "qid", len(pred)))[0]
     if len(np.unique(relevance)) == len(relevance):
         raise ValueError(
             f"No two of the {len(relevance)} documents share a grade of y_true; expected grades "
@@ -433,12 +433,12 @@ def _ranks_within(values, grade, query):
     """Ranks within the grade, of mean 0 and length 1, without the means of queries as far as these
     differ by more than chance (one minus the inverse of the F statistic)."""
     rank = _mean_ranks(values, grade) / (np.bincount(grade)[grade] + 1) - 0.5
-    n_documents = np.bincount(query)
-    mean = (np.bincount(query, rank) / n_documents)[query]
-    between, n_free = (mean**2).sum() / max(len(n_documents) - 1, 1), len(rank) - len(n_documents)
-    if n_free and between:
+    size = np.bincount(query)
+    if n_free := len(rank) - len(size):  # some query has several documents
+        mean = (np.bincount(query, rank) / size)[query]
+        between = (mean**2).sum() / max(len(size) - 1, 1)
         within = ((rank - mean) ** 2).sum() / n_free
-        rank = rank - max(0.0, 1 - within / between) * mean
+        rank = rank - max(0.0, 1 - within / max(between, TINY)) * mean
     rank = np.round(rank, 12)  # equal up to rounding
     return rank / max(np.linalg.norm(rank), TINY)
 
@@ -466,13 +466,6 @@ def _check_documents(**given):
             values,
         )
     return columns
-
-
-def _queries(relevance, qid):
-    """Code of the query of each document."""
-    qid = flat_columns(unit="document", y_true=relevance, qid=as_array(qid))[1]
-    refuse_where(pd.isna(qid), "qid is missing", "expected the query of every document.")
-    return encode(qid)[0]
 
 
 def _warn_about_constants(pred, logging):
