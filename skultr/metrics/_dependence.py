@@ -43,12 +43,14 @@ class CMIPResult:
     value : float
         CMIP in nats; 0 is debiased.
     standard_error : float
-        Standard error of ``value``: variance between documents, and for ``"classifier"`` half of
-        the correction for training and the part of its distance to ``"knn"`` that the error of
-        ``"knn"`` does not explain. NaN for ``"published"``, whose bias is larger than its noise.
+        Standard error of ``value``: variance between queries (without ``qid``, documents), and for
+        ``"classifier"`` half of the correction for training and the part of its distance to
+        ``"knn"`` that the error of ``"knn"`` does not explain. NaN for a single query, and for
+        ``"published"``, whose bias is larger than its noise.
     p_value : float
-        Share of permutations of ``y_logging`` within grades whose dependence on ``y_pred`` is at
-        least as large; small if the scores depend on the logging policy beyond relevance.
+        Share of permutations of ``y_logging`` within queries and grades (without ``qid``, within
+        grades) whose dependence on ``y_pred`` is at least as large; small if the scores depend on
+        the logging policy beyond relevance.
     n_per_grade : Series of int, indexed by ``grade``
         Number of documents of each grade.
     n_together : int
@@ -197,6 +199,10 @@ def cmip_score(
         Number of permutations of the test; used only with ``return_result``.
     random_state : int, RandomState instance or None, default=None
         Seed of splits, ties and permutations.
+    qid : array-like of shape (n_documents,), default=None
+        Query of each document, for the p-value and the standard error; the value is the same.
+        Without it documents count as independent, and the p-value takes for dependence what the
+        scores of whole queries have in common: pass it if documents belong to queries.
     return_result : bool, default=False
         Whether to return the standard error and the p-value as well.
 
@@ -228,11 +234,18 @@ def cmip_score(
     CMIP is no measure of quality: random scores have CMIP 0. Use it together with nDCG and
     perplexity, as :class:`~skultr.model_selection.OffPolicySelection` does.
 
-    The p-value permutes ``y_logging`` within the grades of ``y_true``, however small. Its
-    statistic is fast to permute: the mutual information of both variables' ranks within their
-    grade, in a table of at most 8 × 8 bins of equal counts, plus that of one such table per grade,
-    plus that of a normal distribution of the same correlation. The test is valid for any number
-    of documents, from two per grade, and does not depend on ``estimator``.
+    The p-value permutes ``y_logging`` within query and grade, and whole queries among those with
+    as many documents of each grade; without ``qid``, within the grades of ``y_true``, however
+    small. It assumes no more than that what is permuted is exchangeable: the documents of a query
+    and grade, and queries of the same grades. Dependence of whole queries alone (all documents of
+    some queries score higher and are logged higher) is not found. Its statistic is fast to
+    permute: the mutual information of both variables' ranks within their grade, less the means of
+    queries as far as these differ by more than chance, in a table of at most 8 × 8 bins of equal
+    counts, plus that of one such table per grade, plus that of a normal distribution of the same
+    correlation. It does not depend on ``estimator``. Measured over 200 logs of 300 documents each
+    (4, 10 and 30 per query, 2 and 5 grades) in which both scores vary twice as much between
+    queries as within: without dependence .03 to .08 of the p-values are at most .05, and .24 to
+    .92 without ``qid``; at a correlation of .25 within queries and grades, .65 to .78.
 
     Estimators compare ranks within the grade. Those of grades of fewer than 20 documents are
     compared together: ranks are independent of each other if scores and positions are so within

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from .._base._progress import progress
 from .._base._typing import Column, Floats, Ints, Table
 from .._log._roles import read_column, read_role
-from .._log._segments import TINY
+from .._log._segments import TINY, encode
 from ._ranking import refuse_where
 
 #: Cells (resamples times queries) computed at a time.
@@ -26,10 +26,10 @@ def cluster_of(X: Table, cluster: Column | str, unit: Ints, name: str) -> Ints:
     """Code of the cluster of each unit (query, list), from a column of X or values by row."""
     is_name = isinstance(cluster, str)
     values = read_column(X, cluster) if is_name else read_role(X, "cluster", cluster)
-    code = pd.factorize(values)[0]
+    code = encode(values)[0]
     group = code[np.unique(unit, return_index=True)[1]]
     refuse_where(
-        (code < 0) | (group[unit] != code),
+        pd.isna(values) | (group[unit] != code),
         f"{f'cluster={cluster!r}' if is_name else 'cluster'} is missing or has several values in "
         f"one {name}",
         f"expected one value in all rows of a {name}. Give gaps ids of their own, and clusters "
