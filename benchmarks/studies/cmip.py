@@ -146,6 +146,33 @@ def level(cell, settings, seed):
     return [{"p <= .05": float(found.p_value <= 0.05), "p": found.p_value}]
 
 
+#: Shares of grades, by their number.
+GRADES = {2: [0.7, 0.3], 5: SHARES}
+
+
+def queries(cell, settings, seed):
+    """Whether the p-value is at most .05 in 300 documents; queries differ in both scores."""
+    rng, n_each, rho = np.random.default_rng(seed), cell["documents per query"], cell["rho"]
+    query = np.repeat(np.arange(300 // n_each), n_each)
+    effects = cell["effect"] * rng.normal(size=(2, query[-1] + 1))[:, query]
+    grade = rng.choice(cell["grades"], len(query), p=GRADES[cell["grades"]])
+    x, noise = rng.normal(size=(2, len(query)))
+    y = rho * x + np.sqrt(1 - rho**2) * noise
+    for name, qid in {"without": None, "with": query}.items():
+        found = cmip_score(
+            grade + 0.5 * x + effects[0],
+            0.5 * y - grade + effects[1],
+            grade,
+            estimator="knn",
+            n_repeats=1,
+            n_permutations=99,
+            random_state=seed,
+            qid=qid,
+            return_result=True,
+        )
+        yield {"qid": name, "p <= .05": float(found.p_value <= 0.05)}
+
+
 LENGTHS = (200, 500, 2_000, 5_000, 20_000)
 ERROR = {"metrics": ("error",), "level": None}
 PAGE = Page(
@@ -198,6 +225,19 @@ PAGE = Page(
             ("p <= .05", "p"),
             over={"grades": LEVELS, "rho": (0.0, 0.1, 0.3, 0.8)},
             runs=400,
+        ),
+        measured(
+            queries,
+            "Share of p-values at or below .05 where queries differ",
+            ("p <= .05",),
+            over={
+                "documents per query": (4, 10, 30),
+                "grades": GRADES,
+                "effect": (0.0, 1.0),
+                "rho": (0.0, 0.25),
+            },
+            by=("qid",),
+            runs=200,
         ),
     ),
 )

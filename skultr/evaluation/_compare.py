@@ -218,8 +218,8 @@ def compare_rankers(
     if group is not None:
         group = group[values.notna().all(axis=1)]
     rng = check_random_state(random_state)
-    _, linear = by_cluster(per_query.to_numpy(), group)
-    lower, upper = bootstrap(linear, confidence_level, n_resamples, rng)
+    _, *linear = by_cluster(per_query.to_numpy(), group)
+    lower, upper = bootstrap(*linear, confidence_level, n_resamples, rng)
     means = {"value": per_query.mean(), "lower": lower, "upper": upper}
     return RankerComparison(
         table=_compare(per_query, group, pairs, confidence_level, n_resamples, rng),
@@ -273,8 +273,8 @@ def _compare(per_query, group, pairs, level, n_resamples, rng):
     a, b = per_query[names].to_numpy(), per_query[baselines].to_numpy()
     is_tie = np.isclose(a, b, rtol=1e-12, atol=0)  # equal up to rounding
     difference = np.where(is_tie, 0.0, a - b)
-    mean, (sums, linear) = difference.mean(axis=0), by_cluster(difference, group)
-    lower, upper = bootstrap(linear, level, n_resamples, rng)
+    mean, (sums, *linear) = difference.mean(axis=0), by_cluster(difference, group)
+    lower, upper = bootstrap(*linear, level, n_resamples, rng)
     p_value = sign_flips(sums, n_resamples, rng)
     p_adjusted = holm_adjusted(p_value)
     is_sure = (p_adjusted <= 1 - level) & ~((lower <= 0) & (upper >= 0))

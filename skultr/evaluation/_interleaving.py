@@ -363,8 +363,8 @@ def interleaving_outcome(
     cluster : str or array-like of shape (n_rows,), default="qid"
         Column of what was drawn independently, or its values. By query, the result holds for
         other queries, too: between rankers that are equal over all queries it found a winner in 1
-        to 6 % of our simulations. ``"session"`` asks about the queries of this log alone, and found one in 4 to
-        28 %, with traffic 1 / rank (60 queries) in 12 to 55 %.
+        to 6 % of our simulations. ``"session"`` asks about the queries of this log alone, and
+        found one in 4 to 28 %, with traffic 1 / rank (60 queries) in 12 to 55 %.
     effect : float in (0, 0.5), default=None
         Distance of ``preference`` from 0.5 that would matter, for ``sessions_needed``; by default
         the one found, which is uncertain.

@@ -6,7 +6,6 @@ import inspect
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from scipy.special import xlogy
@@ -14,11 +13,11 @@ from scipy.special import xlogy
 from .._base._sklearn import validate_params
 from .._base._typing import Column, Floats, Predictor, RandomState, Scope, Table
 from .._log._reader import read, take_clicks
-from .._log._roles import FIT_ROLES, is_frame
-from .._log._segments import as_array, encode
+from .._log._roles import FIT_ROLES, read_column
+from .._log._segments import encode
 from ..exceptions import ClickDataWarning, warn_user
 from ._dependence import CMIP_CONSTRAINTS, CMIPEstimator, cmip_score
-from ._ranking import as_numbers, flat_columns, refuse_where
+from ._ranking import as_numbers, check_ids, flat_columns, refuse_where
 from ._scorers import AnnotatedDocuments, Scorer, describes_a_scorer, model_and_input, one_per_row
 
 if TYPE_CHECKING:
@@ -292,17 +291,7 @@ def _logged(X, logging, rows):
     """Position (or score by the logging policy) of each row, and the weight of the row."""
     if logging is None:
         return rows.position.astype(float), np.where(rows.shown, rows.weight, 0.0)
-    if not is_frame(X):
-        raise ValueError(
-            f"logging={logging!r} names a column, but X is a {type(X).__name__}; "
-            "expected a frame. With arrays, use the positions (logging=None)."
-        )
-    frame = nw.from_native(X, eager_only=True)
-    if logging not in frame.columns:
-        raise ValueError(
-            f"X has no column {logging!r}, which logging= names; it has {frame.columns}."
-        )
-    values = as_numbers(frame[logging].to_numpy(), f"The column {logging!r}")
+    values = as_numbers(read_column(X, logging), f"The column {logging!r}")
     # A document may have a score by the logging policy although it was never shown.
     missing = np.isnan(values)
     return np.where(missing, 0.0, values), (~missing).astype(float)
@@ -442,7 +431,7 @@ def perplexity_score(
             raise ValueError("per_position=True needs position=: pass the rank of each row.")
         codes, values = np.zeros(len(clicks), dtype=int), np.zeros(1)
     else:
-        codes, values = encode(_check_ids(position, "position", len(clicks)))
+        codes, values = encode(check_ids(position, "position", len(clicks)))
     mass = np.bincount(codes, weight)
     bits = np.bincount(codes, -weight * _log_likelihood(clicks, probability)) / np.log(2)
     counted = mass > 0
@@ -507,7 +496,7 @@ def click_log_likelihood(
     total = weight @ _log_likelihood(clicks, probability)
     if session is None:
         return float(total / weight.sum())
-    codes, _ = encode(_check_ids(session, "session", len(clicks)))
+    codes, _ = encode(check_ids(session, "session", len(clicks)))
     return float(total / (np.bincount(codes, weight) / np.bincount(codes)).sum())
 
 
@@ -548,12 +537,3 @@ def _check_clicks(y_true, y_prob, sample_weight):
     if not weight.any():
         raise ValueError("sample_weight is 0 in every row; expected some rows to count.")
     return clicks, probability, weight
-
-
-def _check_ids(values, name, n_rows):
-    values = as_array(values)
-    missing = int(pd.isna(values).sum())
-    if values.shape != (n_rows,) or missing:
-        found = f"{missing} missing values" if missing else f"the shape {values.shape}"
-        raise ValueError(f"{name} must have one value for each of the {n_rows} rows; got {found}.")
-    return values

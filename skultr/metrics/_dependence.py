@@ -18,10 +18,10 @@ from .._base._progress import progress
 from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import Column, Floats, Ints, RandomState
 from .._log._faults import count_of
-from .._log._segments import TINY, as_array, encode, offsets_from_counts, offsets_from_sorted
+from .._log._segments import TINY, encode, offsets_from_counts, offsets_from_sorted
 from ..exceptions import ClickDataWarning, warn_user
 from ._query_means import ratio_of_sums
-from ._ranking import flat_columns, refuse_where
+from ._ranking import check_ids, flat_columns, refuse_where
 
 CMIPEstimator: TypeAlias = Literal["classifier", "knn", "published"]
 
@@ -43,12 +43,14 @@ class CMIPResult:
     value : float
         CMIP in nats; 0 is debiased.
     standard_error : float
-        Standard error of ``value``: variance between documents, and for ``"classifier"`` half of
-        the correction for training and the part of its distance to ``"knn"`` that the error of
-        ``"knn"`` does not explain. NaN for ``"published"``, whose bias is larger than its noise.
+        Standard error of ``value``: variance between queries (without ``qid``, documents), and for
+        ``"classifier"`` half of the correction for training and the part of its distance to
+        ``"knn"`` that the error of ``"knn"`` does not explain. NaN for a single query, and for
+        ``"published"``, whose bias is larger than its noise.
     p_value : float
-        Share of permutations of ``y_logging`` within grades whose dependence on ``y_pred`` is at
-        least as large; small if the scores depend on the logging policy beyond relevance.
+        Share of permutations of ``y_logging`` within queries and grades (without ``qid``, within
+        grades) whose dependence on ``y_pred`` is at least as large; small if the scores depend on
+        the logging policy beyond relevance.
     n_per_grade : Series of int, indexed by ``grade``
         Number of documents of each grade.
     n_together : int
@@ -197,6 +199,10 @@ def cmip_score(
         Number of permutations of the test; used only with ``return_result``.
     random_state : int, RandomState instance or None, default=None
         Seed of splits, ties and permutations.
+    qid : array-like of shape (n_documents,), default=None
+        Query of each document, for the p-value and the standard error; the value is the same.
+        Without it documents count as independent, and the p-value takes for dependence what the
+        scores of whole queries have in common: pass it if documents belong to queries.
     return_result : bool, default=False
         Whether to return the standard error and the p-value as well.
 
@@ -228,11 +234,18 @@ def cmip_score(
     CMIP is no measure of quality: random scores have CMIP 0. Use it together with nDCG and
     perplexity, as :class:`~skultr.model_selection.OffPolicySelection` does.
 
-    The p-value permutes ``y_logging`` within the grades of ``y_true``, however small. Its
-    statistic is fast to permute: the mutual information of both variables' ranks within their
-    grade, in a table of at most 8 × 8 bins of equal counts, plus that of one such table per grade,
-    plus that of a normal distribution of the same correlation. The test is valid for any number
-    of documents, from two per grade, and does not depend on ``estimator``.
+    The p-value permutes ``y_logging`` within query and grade, and whole queries among those with
+    as many documents of each grade; without ``qid``, within the grades of ``y_true``, however
+    small. It assumes no more than that what is permuted is exchangeable: the documents of a query
+    and grade, and queries of the same grades. Dependence of whole queries alone (all documents of
+    some queries score higher and are logged higher) is not found. Its statistic is fast to
+    permute: the mutual information of both variables' ranks within their grade, less the means of
+    queries as far as these differ by more than chance, in a table of at most 8 × 8 bins of equal
+    counts, plus that of one such table per grade, plus that of a normal distribution of the same
+    correlation. It does not depend on ``estimator``. Measured over 200 logs of 300 documents each
+    (4, 10 and 30 per query, 2 and 5 grades) in which both scores vary twice as much between
+    queries as within: without dependence .03 to .08 of the p-values are at most .05, and .24 to
+    .92 without ``qid``; at a correlation of .25 within queries and grades, .65 to .78.
 
     Estimators compare ranks within the grade. Those of grades of fewer than 20 documents are
     compared together: ranks are independent of each other if scores and positions are so within
@@ -277,7 +290,7 @@ def cmip_score(
     True
     """
     pred, logging, relevance = _check_documents(y_pred=y_pred, y_logging=y_logging, y_true=y_true)
-    query = np.arange(len(relevance)) if qid is None else _queries(relevance, qid)
+    query = np.arange(len(pred)) if qid is None else encode(check_ids(qid, "qid", len(pred)))[0]
     if len(np.unique(relevance)) == len(relevance):
         raise ValueError(
             f"No two of the {len(relevance)} documents share a grade of y_true; expected grades "
@@ -433,12 +446,12 @@ def _ranks_within(values, grade, query):
     """Ranks within the grade, of mean 0 and length 1, without the means of queries as far as these
     differ by more than chance (one minus the inverse of the F statistic)."""
     rank = _mean_ranks(values, grade) / (np.bincount(grade)[grade] + 1) - 0.5
-    n_documents = np.bincount(query)
-    mean = (np.bincount(query, rank) / n_documents)[query]
-    between, n_free = (mean**2).sum() / max(len(n_documents) - 1, 1), len(rank) - len(n_documents)
-    if n_free and between:
+    size = np.bincount(query)
+    if n_free := len(rank) - len(size):  # some query has several documents
+        mean = (np.bincount(query, rank) / size)[query]
+        between = (mean**2).sum() / max(len(size) - 1, 1)
         within = ((rank - mean) ** 2).sum() / n_free
-        rank = rank - max(0.0, 1 - within / between) * mean
+        rank = rank - max(0.0, 1 - within / max(between, TINY)) * mean
     rank = np.round(rank, 12)  # equal up to rounding
     return rank / max(np.linalg.norm(rank), TINY)
 
@@ -466,13 +479,6 @@ def _check_documents(**given):
             values,
         )
     return columns
-
-
-def _queries(relevance, qid):
-    """Code of the query of each document."""
-    qid = flat_columns(unit="document", y_true=relevance, qid=as_array(qid))[1]
-    refuse_where(pd.isna(qid), "qid is missing", "expected the query of every document.")
-    return encode(qid)[0]
 
 
 def _warn_about_constants(pred, logging):

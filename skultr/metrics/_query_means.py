@@ -13,7 +13,7 @@ from scipy.stats import norm
 from .._base._progress import progress
 from .._base._typing import Column, Floats, Ints, Table
 from .._log._roles import read_column, read_role
-from .._log._segments import TINY
+from .._log._segments import TINY, encode
 from ._ranking import refuse_where
 
 #: Cells (resamples times queries) computed at a time.
@@ -26,10 +26,10 @@ def cluster_of(X: Table, cluster: Column | str, unit: Ints, name: str) -> Ints:
     """Code of the cluster of each unit (query, list), from a column of X or values by row."""
     is_name = isinstance(cluster, str)
     values = read_column(X, cluster) if is_name else read_role(X, "cluster", cluster)
-    code = pd.factorize(values)[0]
+    code = encode(values)[0]
     group = code[np.unique(unit, return_index=True)[1]]
     refuse_where(
-        (code < 0) | (group[unit] != code),
+        pd.isna(values) | (group[unit] != code),
         f"{f'cluster={cluster!r}' if is_name else 'cluster'} is missing or has several values in "
         f"one {name}",
         f"expected one value in all rows of a {name}. Give gaps ids of their own, and clusters "
@@ -38,28 +38,31 @@ def cluster_of(X: Table, cluster: Column | str, unit: Ints, name: str) -> Ints:
     return group
 
 
-def by_cluster(values: Floats, cluster: Ints | None) -> tuple[Floats, Floats]:
+def by_cluster(values: Floats, cluster: Ints | None) -> tuple[Floats, Floats, float]:
     """Values of clusters with the mean of the rows: sums over the mean size, whose signs are
-    flipped, and those whose standard error is that of the ratio of sums to sizes."""
+    flipped, and those whose standard error is that of the ratio of sums to sizes; and the number
+    of clusters of equal size that tell as much."""
     if cluster is None:
-        return values, values
+        return values, values, len(values)
     sums = pd.DataFrame(values).groupby(cluster).sum().to_numpy()
-    share, mean = len(sums) / len(values), values.mean(axis=0)
     size = np.unique(cluster, return_counts=True)[1][:, None]
-    return share * sums, mean + share * (sums - size * mean)
+    share, mean = len(sums) / len(values), values.mean(axis=0)
+    linear = mean + share * (sums - size * mean)
+    return share * sums, linear, len(values) ** 2 / (size**2).sum()
 
 
 def bootstrap(
-    values: Floats, level: float, n_resamples: int, rng: np.random.RandomState
+    values: Floats, n_equal: float, level: float, n_resamples: int, rng: np.random.RandomState
 ) -> tuple[Floats, Floats]:
     """Ends of bootstrap-t intervals of means over queries, at least as wide as Student's; NaN
-    where a column does not vary, and for a single query."""
-    n, mean, tail = len(values), values.mean(axis=0), (1 - level) / 2
+    where a column does not vary, and for a single query. ``n_equal`` is what :func:`by_cluster`
+    returns."""
+    mean, tail = values.mean(axis=0), (1 - level) / 2
     error, varies = _standard_errors(values)
     low, high = np.full((2, len(mean)), np.nan)
     if varies.any():
         t = _resampled_t((values - mean)[:, varies] / error[varies], n_resamples, rng)
-        student = stats.t.ppf(1 - tail, n - 1)
+        student = stats.t.ppf(1 - tail, n_equal - 1)
         low[varies] = np.minimum(np.quantile(t, tail, axis=0), -student)
         high[varies] = np.maximum(np.quantile(t, 1 - tail, axis=0), student)
     return mean - high * error, mean - low * error

@@ -278,6 +278,132 @@ def test_verdict_needs_an_interval_without_zero():
     assert row["verdict"] == "cannot tell"
 
 
+# Clusters ------------------------------------------------------------------------------
+def test_level_in_clusters_of_five_equal_queries():
+    """Paraphrases of one need: 37 % without clusters. Standard error of 150: .02."""
+    rng = np.random.default_rng(0)
+    wrong = {"cluster": 0, None: 0}
+    cluster = np.repeat(np.arange(12), 5)
+    for _ in range(150):
+        values = rng.normal(0, 0.1, 12)[cluster]
+        for name in wrong:
+            given = cluster if name else None
+            table = compare_values(values, np.zeros(60), baseline="b", cluster=given).table
+            wrong[name] += table["verdict"].item() != "cannot tell"
+    assert wrong["cluster"] / 150 <= 0.08
+    assert wrong[None] / 150 > 0.2
+
+
+@pytest.mark.parametrize("n_clusters", [12, 40])
+def test_clusters_of_unequal_size(n_clusters):
+    """One to twenty queries each: the mean is that of queries, and its error a ratio's."""
+    rng = np.random.default_rng(0)
+    covered, found = np.zeros(150), np.zeros(150)
+    for i in range(150):
+        size = rng.choice([1, 2, 5, 20], n_clusters, p=[0.4, 0.3, 0.2, 0.1])
+        cluster = np.repeat(np.arange(n_clusters), size)
+        values = rng.normal(0, 0.1, n_clusters)[cluster]
+        table = compare_values(values, np.zeros(len(values)), baseline="b", cluster=cluster).table
+        row = table.iloc[0]
+        assert_allclose(row["difference"], values.mean())
+        covered[i] = row["lower"] <= 0 <= row["upper"]
+        found[i] = row["verdict"] != "cannot tell"
+    assert covered.mean() > 0.87  # .95 and .91 of many; with Student's of all clusters .88
+    assert found.mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
+
+
+def test_the_same_share_in_all_clusters_is_sure():
+    """What sizes of clusters add to the spread of their sums is no error of the mean."""
+    cluster = np.repeat(np.arange(9), np.arange(1, 10))
+    row = compare_values(np.full(45, 0.6), np.full(45, 0.5), baseline="b", cluster=cluster)
+    assert row.table["verdict"].item() == "better"
+    assert np.isnan(row.table["lower"].item())
+
+
+def test_equal_queries_count_as_one(X, scores):
+    """Five copies of each query say as much as the query."""
+    noise = np.random.default_rng(3).normal(0, 0.3, len(X))
+    scores = {"old": scores["old"], "alike": scores["old"] + noise}
+    expected = compare_rankers(scores, X, **SETTINGS)
+    copies = pd.concat([X.assign(need=X["qid"], qid=[(q, i) for q in X["qid"]]) for i in range(5)])
+    repeated = {name: np.tile(score, 5) for name, score in scores.items()}
+    found = compare_rankers(repeated, copies, cluster="need", **SETTINGS)
+    columns = ["difference", "lower", "upper", "p_value", "detectable"]
+    assert_allclose(found.table[columns], expected.table[columns], rtol=1e-9)
+    assert_allclose(found.values, expected.values, rtol=1e-9)
+    n_needs = len(expected.per_query)
+    assert (found.n_clusters, expected.n_clusters) == (n_needs, None)
+    assert (found.table["n_queries"] == 5 * n_needs).all()
+    assert f"Queries: {5 * n_needs} in {n_needs} clusters" in found.summary()
+    unsure, in_clusters = expected.summary().splitlines()[1], found.summary().splitlines()[1]
+    assert "so many queries would show" in unsure
+    assert (
+        unsure.split("Cannot tell")[1].replace("queries", "clusters")
+        == (in_clusters.split("Cannot tell")[1])
+    )
+
+
+def test_clusters_by_column_by_row_and_in_any_order(X, scores):
+    X["need"] = X["qid"] % 9
+    X["text"] = X["need"].map("need {}".format)
+    expected = compare_rankers(scores, X, cluster=X["need"].to_numpy(), **SETTINGS).table
+    order = np.random.default_rng(1).permutation(len(X))
+    shuffled = {name: score.iloc[order] for name, score in scores.items()}
+    for rankers, frame in [(scores, X), (shuffled, X.iloc[order])]:
+        for cluster in ("need", "text", frame["need"]):
+            found = compare_rankers(rankers, frame, cluster=cluster, **SETTINGS).table
+            assert_frame_equal(found, expected)
+    arrays = {name: score.to_numpy() for name, score in scores.items()}
+    found = compare_rankers(
+        arrays, None, X["relevance"].to_numpy(), qid=X["qid"], cluster=X["need"], **SETTINGS
+    )
+    assert_frame_equal(found.table, expected)
+    # By query, in other words.
+    by_query = compare_rankers(scores, X, cluster="qid", **SETTINGS).table
+    assert_frame_equal(by_query, compare_rankers(scores, X, **SETTINGS).table)
+
+
+def test_clusters_of_queries_that_do_not_count(X, scores):
+    """Queries without annotation, and those whose metric is undefined, leave no trace."""
+    X["need"] = X["qid"] % 7
+    X.loc[X["qid"] < 10, "relevance"] = np.nan
+    found = compare_rankers(scores, X, cluster="need", **SETTINGS)
+    kept = X["qid"].isin(found.per_query.index)
+    rest = {name: score[kept] for name, score in scores.items()}
+    expected = compare_rankers(rest, X[kept], cluster="need", **SETTINGS)
+    assert found.n_undefined > 0 == expected.n_undefined
+    assert_frame_equal(found.table, expected.table)
+
+
+def test_rankers_do_not_see_the_column_of_clusters(X):
+    labelled, seen = X.assign(need=X["qid"] % 9), []
+
+    class Looks:
+        def predict(self, X):
+            seen.extend(X.columns)
+            return np.arange(len(X))
+
+    rankers = {"looks": Looks(), "other": labelled["feature_000"]}
+    compare_rankers(rankers, labelled, cluster="need", **SETTINGS)
+    assert "need" not in seen
+    assert "feature_000" in seen
+    compare_rankers(rankers, X.assign(user=X["qid"] % 9), cluster="user", **SETTINGS)
+    assert "user" in seen  # a role, which rankers of users read
+
+
+@pytest.mark.parametrize("bad", ["b", None])
+def test_a_query_is_of_one_cluster(bad):
+    X = pd.DataFrame({"qid": [1, 1, 2], "need": ["a", bad, "c"], "relevance": [0, 1, 1]})
+    rankers = {"a": [1.0, 2.0, 0.0], "b": [2.0, 1.0, 0.0]}
+    message = "'need' is missing or has several values in one query in 1 of 3 rows, first in row 1"
+    with pytest.raises(ValueError, match=f"{message}; expected one value .* Give gaps ids"):
+        compare_rankers(rankers, X, cluster="need")
+    with pytest.raises(ValueError, match="no column 'user'"):
+        compare_rankers(rankers, X, cluster="user")
+    with pytest.raises(ValueError, match=r"'cluster' has shape \(2,\)"):
+        compare_rankers(rankers, X, cluster=[1, 2])
+
+
 # What cannot be told -------------------------------------------------------------------
 def test_one_query(X, scores):
     one = X["qid"] == X["qid"].iloc[0]

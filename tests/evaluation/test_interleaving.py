@@ -470,6 +470,17 @@ def test_a_list_is_of_one_cluster():
         interleaving_outcome(log, np.zeros(len(log)), cluster="doc")
 
 
+def test_clusters_by_column_or_by_row():
+    log = Interleaver(random_state=0).interleave(
+        _candidates(40, 3).assign(s=0.0, t=lambda X: X["doc"]), ["s", "t"], 400
+    )
+    clicks, needs = log["position"] == 1, log["qid"] % 20
+    named = interleaving_outcome(log.assign(need=needs), clicks, cluster="need").pairs
+    pd.testing.assert_frame_equal(interleaving_outcome(log, clicks, cluster=needs).pairs, named)
+    by_query = interleaving_outcome(log, clicks).pairs
+    assert named["lower"].item() != by_query["lower"].item()
+
+
 def test_queries_of_different_length():
     X = _candidates(3, 4).drop(index=[1, 2, 3, 5]).assign(s=0.0, t=lambda X: X["doc"])
     for method in METHODS:

@@ -9,7 +9,12 @@ from scipy.stats import kstest
 
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import CMIPResult, _dependence, cmip_score
-from skultr.metrics._dependence import _correlations, _with_nearest_grade, knn_information
+from skultr.metrics._dependence import (
+    _correlations,
+    _permutations,
+    _with_nearest_grade,
+    knn_information,
+)
 
 SHARES = [0.5, 0.2, 0.15, 0.1, 0.05]
 
@@ -191,7 +196,7 @@ def independent_documents(n_grades, n_a_grade, seed):
     return grade + 0.5 * noise[0], -grade + 0.5 * noise[1], grade
 
 
-def p_value_of(pred, logging, grade, seed, n_permutations=99):
+def p_value_of(pred, logging, grade, seed, n_permutations=99, qid=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClickDataWarning)  # of small grades
         return cmip_score(
@@ -202,6 +207,7 @@ def p_value_of(pred, logging, grade, seed, n_permutations=99):
             n_repeats=1,
             n_permutations=n_permutations,
             random_state=seed,
+            qid=qid,
             return_result=True,
         ).p_value
 
@@ -226,6 +232,114 @@ def test_p_value_finds_dependence_in_small_grades():
         x, noise = rng.normal(size=(2, 75))
         found.append(p_value_of(grade + x, -grade + 0.8 * x + 0.6 * noise, grade, seed) <= 0.05)
     assert sum(found) >= 19
+
+
+# Queries ------------------------------------------------------------------------------
+def documents_of_queries(n_each, shares, seed, rho=0.0, effect=1.0):
+    """300 documents whose scores and logged positions differ between queries, independently."""
+    rng = np.random.default_rng(seed)
+    query = np.repeat(np.arange(300 // n_each), n_each)
+    effects = effect * rng.normal(size=(2, 300 // n_each))[:, query]
+    grade = rng.choice(len(shares), 300, p=shares)
+    x, noise = rng.normal(size=(2, 300))
+    y = rho * x + np.sqrt(1 - rho**2) * noise
+    return grade + 0.5 * x + effects[0], 0.5 * y - grade + effects[1], grade, query
+
+
+def share_found(qid=True, **settings):
+    """Share of 100 logs with a p-value of at most .05; its standard error is .02 at .05."""
+    found = []
+    for seed in range(100):
+        *documents, query = documents_of_queries(seed=seed, **settings)
+        p_value = p_value_of(*documents, seed, qid=query if qid else None)
+        found.append(p_value <= 0.05)
+    return np.mean(found)
+
+
+@pytest.mark.parametrize("n_each", [4, 10, 30])
+@pytest.mark.parametrize("shares", [[0.7, 0.3], SHARES])
+def test_level_where_queries_differ(n_each, shares):
+    # Three standard errors.
+    assert share_found(n_each=n_each, shares=shares) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
+
+
+def test_without_queries_their_differences_are_dependence():
+    assert share_found(qid=False, n_each=10, shares=SHARES) > 0.4
+
+
+def test_queries_cost_no_power_where_they_do_not_differ():
+    settings = {"n_each": 10, "shares": SHARES, "rho": 0.25, "effect": 0.0}
+    assert share_found(**settings) > share_found(qid=False, **settings) - 0.15
+
+
+@pytest.mark.parametrize("shares", [[0.7, 0.3], SHARES])
+def test_power_where_queries_differ(shares):
+    assert share_found(n_each=10, shares=shares, rho=0.4) > 0.9
+
+
+def test_one_document_per_grade_and_query():
+    """Nothing to permute within: whole queries of the same grades are exchanged."""
+    p_values = {0.0: [], 0.5: []}
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        grade, query = np.tile([0, 1, 2], 50), np.repeat(np.arange(50), 3)
+        x, noise, shift = rng.normal(size=(3, 150))
+        for rho, found in p_values.items():
+            y = rho * x + np.sqrt(1 - rho**2) * noise
+            found.append(p_value_of(x, y + shift[query], grade, seed, qid=query))
+    assert np.mean(np.array(p_values[0.0]) <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
+    assert np.mean(np.array(p_values[0.5]) <= 0.05) > 0.9
+
+
+def test_permutations_keep_queries_and_grades():
+    """Documents go to documents of their grade; those of a query stay together; queries go to
+    queries of the same grades, and all that is allowed occurs."""
+    query = np.repeat(np.arange(6), [1, 2, 2, 3, 3, 2])
+    grade = np.array([0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1])
+    orders = np.array([*_permutations(grade, query, 400, np.random.RandomState(0))])
+    assert (np.sort(orders, axis=1) == np.arange(13)).all()
+    assert (grade[orders] == grade).all()
+    for start, stop, targets in [(0, 1, {0}), (1, 3, {1, 2}), (5, 8, {3, 4}), (11, 13, {5})]:
+        came = query[orders[:, start:stop]]
+        assert (came == came[:, :1]).all()
+        assert set(came[:, 0]) == targets
+    assert len(np.unique(orders, axis=0)) == 2 * 2 * 2 * 2 * 2 * 2  # pairs of queries, and within
+
+
+def test_no_permutation_no_finding():
+    """One query with one document of each grade but one."""
+    x = np.arange(6.0)
+    with pytest.warns(ClickDataWarning, match="fewer than 20"):
+        result = cmip_score(
+            x, x, [0, 0, 1, 2, 3, 4], qid=[0, 1, 1, 1, 1, 1], estimator="knn", return_result=True
+        )
+    assert result.p_value == 1
+
+
+def test_names_of_queries_and_order_of_rows_change_nothing():
+    *documents, query = documents_of_queries(10, SHARES, 0, rho=0.05)
+    expected = p_value_of(*documents, 0, qid=query)
+    assert 1 / 100 < expected < 1
+    order = np.random.default_rng(0).permutation(300)
+    names = np.array([f"query {i:02}" for i in query])
+    assert p_value_of(*(each[order] for each in documents), 0, qid=names[order]) == expected
+
+
+def test_standard_error_between_queries():
+    """Copies of a document say as much as one; without qid the error is that of 900."""
+    pred, logging, grade = normal_documents(300, 0.5)
+    options = {"estimator": "knn", "n_repeats": 1, "random_state": 0, "return_result": True}
+    rows = np.repeat(np.arange(300), 3)
+    documents = (
+        pred[rows] + 1e-9 * np.arange(900),
+        logging[rows] + 1e-9 * np.arange(900),
+        grade[rows],
+    )
+    within, alone = (
+        cmip_score(*documents, qid=qid, **options).standard_error for qid in (rows, None)
+    )
+    assert_allclose(within / alone, np.sqrt(3), rtol=0.25)
+    assert np.isnan(cmip_score(*documents, qid=np.zeros(900), **options).standard_error)
 
 
 def test_p_value_of_dependence():
@@ -474,6 +588,8 @@ def test_no_cliff_where_the_classifier_starts():
             "are empty; expected at least one document",
         ),
         ({"y_pred": ["a", "b", "c"]}, "y_pred must hold numbers"),
+        ({"qid": [1, 1]}, r"qid must have one value .* 3 rows; got the shape \(2,\)"),
+        ({"qid": [1, None, 1]}, "qid must have one value .* got 1 missing values"),
         ({"estimator": "mine"}, "'estimator' parameter"),
         ({"n_repeats": 0}, "'n_repeats' parameter"),
     ],
