@@ -21,7 +21,6 @@ from ._discovery import (
 _WEIGHTS = {
     "AffineRanker": "a copy of a row stands at the next position, with other trust parameters",
     "CACMModel": "its examination network reads the rows above, and a copy is one more of them",
-    "CCMModel": "the chance to read on depends on the clicks above, and a copy is one more click",
     "CLDRanker": "a copy stands at a position of another propensity, and a row of weight 0 is a "
     "candidate that was not shown, from which this ranker learns",
     "CascadeModel": "rows below the first click are not examined, and a copy may be that click",

@@ -14,7 +14,7 @@ import pytest
 import skultr
 from skultr import ClickDataset, DLARanker
 from skultr._base._progress import Steps, progress, working
-from skultr.click_models import CCMModel
+from skultr.click_models import DBNModel
 from skultr.datasets import load_letor, read_ubi
 from skultr.propensity import InterventionHarvesting
 from skultr.rankers import EnsembleRanker, IPSRanker, LambdaMARTRanker, NaiveRanker
@@ -43,7 +43,7 @@ WORKS = {
         DLARanker(relevance="embedding", random_state=0),
         "Newton step 1 of at most",
     ),
-    "EM": (CCMModel(), "CCMModel: step of EM 2 of at most"),
+    "EM": (DBNModel(), "DBNModel: step of EM 2 of at most"),
     "bootstrap": (InterventionHarvesting(n_bootstrap=7, random_state=0), "resample 7/7, 0 s left"),
     "members": (
         EnsembleRanker(

@@ -2,10 +2,10 @@
 
 A grid of logs, written with NumPy alone: production good or poor, eight ways to randomise it, and
 seven users; in each, four new rankings are compared with production: a better one, a worse one,
-one of equal quality, and production with a document that the log never showed on top of 20 %
-of the queries. Logs have 12,000 pages of 150 queries with ten documents. Users on two devices have a
-ranking and a depth on each, and the column ``device`` is passed as ``context``. The truth is exact,
-for the queries of the log (``queries="log"``). In percent:
+one of equal quality, and production with a document that the log never showed on top of 20 % of
+the queries. Logs have 12,000 pages of 150 queries with ten documents. Users on two devices have
+a ranking and a depth on each, and the column ``device`` is passed as ``context``. The truth is
+exact, for the queries of the log (``queries="log"``). In percent:
 
 - ``told``: the method does not say "cannot tell";
 - ``commits``: it names a winner (p < 0.05); ``of 1 %``: of pairs that truly differ by 1 % of the

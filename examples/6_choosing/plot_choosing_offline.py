@@ -9,7 +9,7 @@ down, nDCG alone takes the position-based model, which does not know that they s
 the best by perplexity of the best four by CMIP, takes for all three kinds of users the model that
 predicts best when documents are ranked otherwise, and the paper's rule, nDCG last, for two.
 
-**Limit.** One log of each of three kinds of users, and seven candidates, with one that fits among
+**Limit.** One log of each of three kinds of users, and six candidates, with one that fits among
 them: perplexity alone makes the same choices here. No rule is a guarantee.
 """
 
@@ -27,7 +27,6 @@ from sklearn.pipeline import Pipeline
 
 from skultr import CMIPScorer
 from skultr.click_models import (
-    CCMModel,
     DBNModel,
     DCMModel,
     DCTRModel,
@@ -80,7 +79,6 @@ MODELS = [
     PBMModel(),
     UBMModel(),
     DCMModel(),
-    CCMModel(),
     DBNModel(),
 ]
 NAMES = [type(model).__name__.removesuffix("Model") for model in MODELS]
@@ -117,7 +115,7 @@ for name, user in USERS.items():
 # What the choice costs
 # ---------------------
 #
-# Regret: the perplexity on other rankings that is lost against the best of the seven.
+# Regret: the perplexity on other rankings that is lost against the best of the six.
 RULES = {
     "perplexity": OffPolicySelection({}, by="perplexity"),
     "nDCG": OffPolicySelection({}, by="ndcg"),

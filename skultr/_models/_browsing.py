@@ -137,8 +137,7 @@ def chain_click_probability(
 
     - cascade model (Craswell et al. 2008): after a skip 1, after a click 0;
     - dependent click model (Guo et al. 2009): 1 and λ of the position;
-    - dynamic Bayesian network (Chapelle & Zhang 2009): γ and γ (1 − s), s the satisfaction;
-    - click chain model (Guo et al. 2009): τ₁ and τ₂ (1 − r) + τ₃ r, r the relevance.
+    - dynamic Bayesian network (Chapelle & Zhang 2009): γ and γ (1 − s), s the satisfaction.
 
     The probability of the clicks of a list is the product over its rows of P(click) given the
     clicks above where it was clicked, and 1 - P(click) where not; it is 0 below clicks that are
@@ -212,8 +211,7 @@ def ubm_conditional_click_probability(
     clicks: Bools,  # (n_lists, n_positions)
 ) -> Floats:  # (n_lists, n_positions)
     """P(click) of the user browsing model at each row, given the clicks above it."""
-    n_positions = relevance.shape[1]
-    return relevance * examination[np.arange(n_positions), last_click_above(clicks)]
+    return relevance * examination[np.arange(relevance.shape[1]), last_click_above(clicks)]
 
 
 def draw_ubm_clicks(relevance: Floats, examination: Floats, rng: np.random.Generator) -> Bools:

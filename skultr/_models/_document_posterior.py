@@ -149,8 +149,9 @@ def document_posterior(
     mean, lower, upper, prior_mean = found
     if error is not None:
         # The prior mean comes from the same curve.
-        apart = summed(lambda part: examined(part) * error[part.factor]) / np.maximum(e, TINY)
-        apart = 1.96 * apart
+        apart = summed(lambda part: 1.96 * examined(part) * error[part.factor]) / np.maximum(
+            e, TINY
+        )
         lower = mean * np.exp(-np.hypot(np.log(mean / lower), apart))
         upper = np.minimum(mean * np.exp(np.hypot(np.log(upper / mean), apart)), 1.0)
     return DocumentPosterior(mean, lower, upper, e, prior_mean)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import diags_array
 from scipy.special import expit, log_expit, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
@@ -308,10 +308,9 @@ def _error_sums(fit: TabularFit) -> tuple[Floats, Floats, Floats, Floats]:
 
 def _informative(cells: Cells, link: str) -> Bools:
     """Mask of the cells with clicks, which bound a ratio of examinations."""
-    if link == "additive":
-        # A document that was always clicked is as uninformative as one that never was.
-        return (cells.clicks > 0) & (cells.clicks < cells.weight)
-    return cells.clicks > 0
+    # With the additive link a document that was always clicked tells as little as one that never
+    # was.
+    return (cells.clicks > 0) & ((cells.clicks < cells.weight) | (link != "additive"))
 
 
 def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
@@ -343,7 +342,10 @@ def _sandwich_parts(cells: Cells, curvature: Floats, variance: Floats) -> tuple[
 
     With A, C and D as in ``_solve.py`` the bread is B = D - C' A^-1 C. Eliminating the
     documents turns the gradient g of the cells into u_f = Σ_{k of f} g_k - Σ_d C[d, f] / A[d]
-    Σ_{k of d} g_k. The meat M is the covariance of u, see :func:`_meat`.
+    Σ_{k of d} g_k. The meat M is the covariance of u: with N[d, f] the variance of the gradient
+    summed over the cells of d and f, N_d and N_f its sums over documents and factors,
+
+        M = diag(N_f) - N' A^-1 C - C' A^-1 N + C' A^-1 diag(N_d) A^-1 C.
     """
     coupling, total = cells.matrix(curvature), cells.by_doc(curvature)
     inverse_a = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
@@ -352,7 +354,11 @@ def _sandwich_parts(cells: Cells, curvature: Floats, variance: Floats) -> tuple[
     # be a small difference of large numbers, in which weak links are lost.
     np.fill_diagonal(bread, 0.0)
     np.fill_diagonal(bread, -bread.sum(axis=1))
-    return bread, _meat(cells, coupling, inverse_a, variance)
+    noise = cells.matrix(variance)
+    cross = (noise.T @ (diags_array(inverse_a) @ coupling)).toarray()
+    common = gram(coupling, inverse_a**2 * cells.by_doc(variance))
+    meat = np.diag(cells.by_factor(variance)) - cross - cross.T + common
+    return bread, meat
 
 
 def _sandwich_errors(bread: Floats, meat: Floats) -> Floats:
@@ -363,20 +369,6 @@ def _sandwich_errors(bread: Floats, meat: Floats) -> Floats:
     except LinAlgError:  # what connects the factors is below rounding
         return np.full(len(bread), np.inf)
     return np.where(variance > 0, np.sqrt(np.abs(variance)), np.inf)
-
-
-def _meat(cells: Cells, coupling: csr_array, inverse_a: Floats, variance: Floats) -> Floats:
-    """Covariance of the gradient of the factors with the documents eliminated.
-
-    With N[d, f] the variance of the gradient summed over the cells of d and f, N_d and N_f its
-    sums over documents and factors:
-
-        M = diag(N_f) - N' A^-1 C - C' A^-1 N + C' A^-1 diag(N_d) A^-1 C.
-    """
-    noise = cells.matrix(variance)
-    cross = (noise.T @ (diags_array(inverse_a) @ coupling)).toarray()
-    common = gram(coupling, inverse_a**2 * cells.by_doc(variance))
-    return np.diag(cells.by_factor(variance)) - cross - cross.T + common
 
 
 #: Clicks of the mean clicked document below which the published objectives are biased.

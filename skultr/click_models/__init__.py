@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._cascade import CascadeModel as CascadeModel
-    from ._cascade import CCMModel as CCMModel
     from ._cascade import DCMModel as DCMModel
     from ._em import DCTRModel as DCTRModel
     from ._em import RDCTRModel as RDCTRModel
@@ -20,7 +19,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_cascade": ("CCMModel", "CascadeModel", "DCMModel"),
+            "_cascade": ("CascadeModel", "DCMModel"),
             "_em": ("DCTRModel", "RDCTRModel"),
             "_gradient": ("DBNModel",),
             "_neural": ("CACMModel", "NCMModel"),

@@ -1,4 +1,4 @@
-"""Cascade, dependent click and click chain models: users scan down and may stop.
+"""Cascade and dependent click models: users scan down and may stop.
 
 All rows down to the last click were examined, so that they are counted once. The rows below it
 are the tail of the list: the user stopped there at an unknown row. Tails with the same documents
@@ -7,7 +7,6 @@ and the same key of the last click are folded into one with a weight, whatever w
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -152,9 +151,10 @@ def examination_by_position(log, examined):
         sums += [np.bincount(part.position, column, sums.shape[1]) for column in columns]
     positions = np.unique(log.position)
     examination, impressions, clicks = sums[:, positions]
-    columns = {"examination": examination / impressions}
-    columns |= {"impressions": impressions, "clicks": clicks}
-    return pd.DataFrame(columns, index=pd.Index(positions, name="position"))
+    return pd.DataFrame(
+        {"examination": examination / impressions, "impressions": impressions, "clicks": clicks},
+        index=pd.Index(positions, name="position"),
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -213,15 +213,14 @@ class DCMModel(ChainMixin, EMClickModel):
 
         def expect(tables):
             seen = counts.visit(tables["relevance"], 1.0, tables["continuation"])
-            after_click = seen.went_on, counts.open_end
-            return {"relevance": seen.attraction, "continuation": after_click}, seen.value
+            continuation = seen.went_on, counts.open_end
+            return {"relevance": seen.attraction, "continuation": continuation}, seen.value
 
         start = {
             "relevance": start_attraction(counts),
             "continuation": np.full(len(self._positions), 0.5),
         }
-        priors = {"continuation": WEAK}
-        tables, means = self._solve(log, expect, start, priors, ("relevance",))
+        tables, means = self._solve(log, expect, start, {"continuation": WEAK}, ("relevance",))
         index = pd.Index(self._positions, name="position")
         # Values without support are those of the nearest positions above with support.
         supported = np.where(counts.open_end > 0, np.arange(len(index)), 0)
@@ -233,100 +232,6 @@ class DCMModel(ChainMixin, EMClickModel):
         relevance = parameters["relevance"]
         codes = known_codes(self._positions, position, relevance > 0)
         return relevance, 1.0, self.continuation_.to_numpy()[codes]
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class CCMModel(ChainMixin, EMClickModel):
-    r"""Click chain model: P(continue) depends on whether a clicked document was relevant.
-
-    .. math:: P(e_{k+1} = 1 \mid e_k = 1, c_k = 0) = \tau_1, \qquad
-              P(e_{k+1} = 1 \mid c_k = 1) = \tau_2 (1 - r_d) + \tau_3 r_d, \qquad
-              P(c_k = 1 \mid e_k = 1) = r_d.
-
-    Parameters
-    ----------
-    {prior}
-    {steps}
-
-    Attributes
-    ----------
-    {relevance}
-    continuation_ : Series
-        ``after_skip`` (:math:`\tau_1`), ``after_irrelevant`` (:math:`\tau_2`) and
-        ``after_relevant`` (:math:`\tau_3`).
-    {examination}
-    {rounds}
-    {features}
-
-    Notes
-    -----
-    The paper has a uniform prior on every relevance and keeps the whole posterior. Here relevance
-    is one number per document, as in the other models, and examination below the last click is
-    summed out exactly.
-
-    References
-    ----------
-    Guo, Liu, Kannan, Minka, Taylor, Wang & Faloutsos (2009). Click chain model in web search.
-    WWW.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skultr.click_models import CCMModel
-    >>> log = pd.DataFrame({"qid": 1, "session": [1, 1, 2, 2], "doc": ["a", "b"] * 2,
-    ...                     "position": [1, 2] * 2})
-    >>> model = CCMModel(prior=(1, 1)).fit(log, [1, 1, 0, 1])
-    >>> model.continuation_.index.tolist()
-    ['after_skip', 'after_irrelevant', 'after_relevant']
-    """
-
-    def _fit(self, log, task):
-        counts = count_chain(log)
-
-        def expect(tables):
-            return _ccm_counts(counts, tables["relevance"], tables["continuation"])
-
-        start = {
-            "relevance": start_attraction(counts),
-            "continuation": np.array([0.8, 0.6, 0.4]),
-        }
-        tables, means = self._solve(log, expect, start, {"continuation": WEAK}, ("relevance",))
-        names = ["after_skip", "after_irrelevant", "after_relevant"]
-        self.continuation_ = pd.Series(tables.pop("continuation"), names, name="continuation")
-        self._remember_chain(log, means, tables)
-
-    def _transitions(self, parameters, position):
-        r = parameters["relevance"]
-        after_skip, after_irrelevant, after_relevant = self.continuation_
-        return r, after_skip, after_irrelevant * (1 - r) + after_relevant * r
-
-
-def _ccm_counts(counts, r, tau):
-    """E-step of the click chain model.
-
-    Whether the user finds a clicked document relevant is a hidden event of its own, independent of
-    the click, with the same probability r.
-    """
-    on = tau[1] * (1 - r) + tau[2] * r
-    seen = counts.visit(r, tau[0], on)
-    # P(relevant | clicked) of users who continued, and of users who did not.
-    if_on, if_off = r * tau[2] / on, r * (1 - tau[2]) / (1 - on)
-    relevant_on = seen.went_on * if_on
-    relevant = relevant_on + (counts.open_end - seen.went_on) * if_off
-    hidden = counts.variance_after_last(seen, if_on, if_off)
-    hidden += counts.clicks_above * if_on * (1 - if_on)
-    clicks, examined, missing, sure = seen.attraction
-    after = seen.went_on_after_skip, (seen.went_on - relevant_on).sum(), relevant_on.sum()
-    chances = seen.skips, (counts.open_end - relevant).sum(), relevant.sum()
-    return {
-        "relevance": (
-            clicks + relevant,
-            examined + counts.open_end,
-            missing + hidden / (r * (1 - r)) ** 2,
-            sure,
-        ),
-        "continuation": (np.array(after), np.array(chances)),
-    }, seen.value
 
 
 class Visit(NamedTuple):
@@ -351,13 +256,8 @@ class ChainCounts:
     clicks: np.ndarray  # (n_docs,)
     skips: np.ndarray  # (n_docs,), above a click: certainly examined
     clicks_above: np.ndarray  # (n_keys,), with a click below: the user continued
-    last_clicks: np.ndarray  # (n_keys,), with a row below: whether the user continued is unknown
+    open_end: np.ndarray  # (n_keys,), with a row below: whether the user continued may be unknown
     tails: list  # of (doc (width, n_tails), key (n_tails,), weight (n_tails,))
-
-    @cached_property
-    def open_end(self):
-        """Clicks with a row below."""
-        return self.clicks_above + self.last_clicks
 
     def visit(self, attraction, after_skip, after_click):
         """Expected counts given the parameters, by an exact forward-backward pass."""
@@ -395,22 +295,6 @@ class ChainCounts:
             skips,
             went_on_after_skip,
         )
-
-    def variance_after_last(self, visit, on, off):
-        """Variance of the number of hidden events after last clicks, shape (n_keys,).
-
-        Let g_i = P(user continued after last click i | all clicks). The event after click i has
-        the probability p_i = off + (on - off) g_i, and the variance is Σ p_i (1 - p_i) with
-
-            Σ p_i  = n off + (on - off) Σ g_i,
-            Σ p_i² = n off² + 2 off (on - off) Σ g_i + (on - off)² Σ g_i².
-
-        ``visit`` holds Σ g_i and Σ g_i (1 - g_i), whose difference is Σ g_i².
-        """
-        n, went_on = self.last_clicks, visit.went_on - self.clicks_above
-        mean = n * off + (on - off) * went_on
-        squares = (on - off) ** 2 * (went_on - visit.went_on_variance)
-        return mean - (n * off**2 + 2 * off * (on - off) * went_on + squares)
 
 
 def _forward_backward(click, after_skip, after_click):
@@ -456,12 +340,11 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
         clicked, above = part.clicks > 0, place < last
         lengths = np.diff(part.offsets)
         bottom, top = (np.repeat(ends, lengths) for ends in (lengths, part.offsets[:-1]))
-        at_last = clicked & (place == last) & (last < bottom)
         rows_and_codes = (
             (clicked, part.doc),
             (above & ~clicked, part.doc),
             (above & clicked, keys),
-            (at_last, keys),
+            (clicked & (place < bottom), keys),
         )
         for total, (rows, codes) in zip(counts, rows_and_codes, strict=True):
             total += np.bincount(codes[rows], part.weight[rows], minlength=len(total))

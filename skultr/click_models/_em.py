@@ -284,10 +284,8 @@ class DCTRModel(CountingModel):
     """
 
     def _fit(self, log, task):
-        n_docs = log.n_docs
-        clicks = np.bincount(log.doc, log.clicks, minlength=n_docs)
-        shown = np.bincount(log.doc, log.weight, minlength=n_docs)
-        self._remember_rates(log, clicks, shown)
+        counts = (np.bincount(log.doc, each, log.n_docs) for each in (log.clicks, log.weight))
+        self._remember_rates(log, *counts)
 
     def _probability(self, parameters, position, bias, clicks):
         return parameters["relevance"]

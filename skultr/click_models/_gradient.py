@@ -185,8 +185,10 @@ def _dbn_counts(counts, attraction, satisfaction, continuation):
     on = go_on * (1 - s)
     seen = counts.visit(a, go_on, on)
     # Users who continued were not satisfied; of the others, the share s / (1 - on) was.
-    satisfied = (counts.open_end - seen.went_on) * s / (1 - on)
-    hidden = counts.variance_after_last(seen, np.zeros_like(s), s / (1 - on))
+    left, if_left = counts.open_end - seen.went_on, s / (1 - on)
+    satisfied = left * if_left
+    # The sum of p (1 - p), with p = P(satisfied) after each last click.
+    hidden = satisfied - if_left**2 * (left - seen.went_on_variance)
     went_on = seen.went_on.sum() + seen.went_on_after_skip
     chances = (counts.open_end - satisfied).sum() + seen.skips
     return {

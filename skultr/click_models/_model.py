@@ -464,6 +464,12 @@ def click_patterns(log):
     return replace(log, clicks=np.where(clicked, weight, 0.0), weight=weight)
 
 
+def by_position(log):
+    """The log with the positions of its rows as bias factors."""
+    positions, bias = np.unique(log.position, return_inverse=True)
+    return replace(log, bias=bias, bias_values=positions)
+
+
 def last_clicks(log):
     """Place of each row in its list, from 1, and of the last click of the list, 0 if none."""
     lengths = np.diff(log.offsets)

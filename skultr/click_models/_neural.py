@@ -22,7 +22,7 @@ from .._torch._lists import LOSSES, ListDataset, ListLoss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import GRU, Linear, stream
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
-from ._model import BaseClickModel, TableClickModel
+from ._model import BaseClickModel, TableClickModel, by_position
 
 #: Number of lists (or samples of lists) that are predicted at a time.
 _CHUNK = 16_384
@@ -52,8 +52,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         training = log.tempered(self.traffic_exponent)
         if self.relevance == "embedding":
             # The table takes codes of documents in place of features.
-            codes = np.arange(log.n_docs, dtype=np.float32)[:, None]
-            training = training.with_features(codes)
+            training = training.with_features(np.arange(log.n_docs, dtype=np.float32)[:, None])
         training = replace(training, bias=log.position)  # the reader needs positions
         with self._seeded():
             reader = self._make_reader()
@@ -70,8 +69,8 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         if self.relevance == "embedding":
             vectors = self._vectors(log)
             # Unseen documents get the mean vector of the shown ones.
-            prior = self._parameters_of(vectors.mean(axis=0, keepdims=True))
-            prior = {name: float(value[0]) for name, value in prior.items()}
+            mean = self._parameters_of(vectors.mean(axis=0, keepdims=True))
+            prior = {name: value.item() for name, value in mean.items()}
             self._remember_documents(log, prior, **self._parameters_of(vectors))
 
     _learns_more_by = None
@@ -396,9 +395,7 @@ class CACMModel(NeuralClickModel):
 
     def _fit(self, log, task):
         super()._fit(log, task)
-        bias_values, bias = np.unique(log.position, return_inverse=True)
-        by_position = replace(log, bias=bias, bias_values=bias_values)
-        table = examination_table(by_position, self._examination(log))
+        table = examination_table(by_position(log), self._examination(log))
         self.examination_ = table.rename_axis(index="position")
 
     def _examination(self, log):

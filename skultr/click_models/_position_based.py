@@ -238,8 +238,7 @@ class PBMModel(ProductModel):
         counts = cells.weight_of_factors, cells.clicks_of_factors
         self.examination_ = factor_table(log.bias_values, examination, *counts, error)
         for place, (end, sign) in enumerate({"lower": -1, "upper": 1}.items(), start=2):
-            limit = examination * np.exp(sign * 1.96 * error)
-            self.examination_.insert(place, end, limit)
+            self.examination_.insert(place, end, examination * np.exp(sign * 1.96 * error))
 
     def _compared_examination(self, log, cells):
         group, weight = np.arange(cells.n_factors), cells.weight_of_factors
@@ -323,11 +322,9 @@ def _counts_of_part(cells, relevance, examination):
 def start_tables(cells):
     """Initial examination, proportional to click rates, and the relevance that fits it."""
     weight = cells.weight_of_factors
-    with np.errstate(invalid="ignore"):
-        rate = cells.clicks_of_factors / weight
-    known = np.isfinite(rate)
     mean = cells.clicks_of_factors.sum() / weight.sum()
-    rate = np.where(known, rate, mean)
+    rate = np.full(len(weight), mean)
+    np.divide(cells.clicks_of_factors, weight, out=rate, where=weight > 0)
     examination = np.clip(0.9 * rate / max(rate.max(), 1e-9), 0.05, 0.95)
     relevance = np.empty(cells.n_docs)
     for docs, part in cells.parts():

@@ -18,7 +18,7 @@ from .._models._browsing import (
 from .._models._table_curve import pair_curve
 from ..identifiability._graph import warn_unless_identifiable
 from ._em import WEAK
-from ._model import last_clicks, warn_about_unknown
+from ._model import by_position, last_clicks, warn_about_unknown
 from ._position_based import (
     GROUP_IMPRESSIONS,
     PRIOR_WEIGHT,
@@ -133,7 +133,7 @@ class UBMModel(ProductModel):
 
     def _fit(self, log, task):
         # Ranks are connected by documents that moved; last clicks alone do not compare them.
-        warn_unless_identifiable(_by_rank(log), network=self.solver == "gradient")
+        warn_unless_identifiable(by_position(log), network=self.solver == "gradient")
         self._pairs, self._n_ranks = log.bias_values, int(log.position.max())
         n_pairs = len(self._pairs)
         cells = Cells.from_rows(log.doc, log.bias, log.clicks, log.weight, log.n_docs, n_pairs)
@@ -246,12 +246,6 @@ class UBMModel(ProductModel):
         return np.where(seen, self._examination[place], np.minimum(unseen, most))
 
 
-def _by_rank(log):
-    """The log with the ranks of its rows as bias factors."""
-    ranks, bias = np.unique(log.position, return_inverse=True)
-    return replace(log, bias=bias, bias_values=ranks)
-
-
 def _check_depth(n_ranks):
     if n_ranks > _MAX_RANK:
         raise ValueError(
@@ -264,7 +258,6 @@ def _last_positions(log):
     """Position of the last click above each row, 0 if there is none."""
     place, _ = last_clicks(log)
     starts = np.repeat(log.offsets[:-1], np.diff(log.offsets))
-    row = np.arange(log.n_rows)
-    last = np.maximum.accumulate(np.where(log.clicks > 0, row, -1))
+    last = np.maximum.accumulate(np.where(log.clicks > 0, np.arange(log.n_rows), -1))
     above = np.append(-1, last[:-1])
     return np.where(above >= starts, log.position[above], 0) * (place > 1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -20,9 +18,8 @@ from .._log._cells import factor_components
 from .._log._reader import in_memory, take_clicks
 from .._log._roles import as_pandas, column_names, feature_columns, read_values
 from .._log._segments import TINY, encode, mix
-from ..exceptions import NotIdentifiableError
 from ..metrics._query_means import holm_adjusted
-from ..propensity import InterventionHarvesting
+from ..propensity._harvesting import harvested
 from ._logged_pages import LoggedPages, sums_above
 
 if TYPE_CHECKING:
@@ -365,8 +362,8 @@ class _Logs:
         chance = mix(np.arange(len(self._rows[0]), dtype=np.uint64)) / 2.0**64
         row, log, query, weight = (each[chance * len(chance) < _ROWS] for each in self._rows)
         for name in [name for name in old.names if name in new.names]:
-            parts = (each.values[:, each.names.index(name)] for each in (old, new))
-            values = np.concatenate([*parts])[row]
+            parts = [each.values[:, each.names.index(name)] for each in (old, new)]
+            values = np.concatenate(parts)[row]
             there = weight * ~np.isnan(values)
             known = np.argsort(values)
             known = known[(there * (log == 0))[known] > 0]
@@ -452,16 +449,8 @@ class _Logs:
     def _by_moves(self, shows, hits):
         """Log examination relative to the first position, and its standard error, by documents
         that one log shows at several positions; NaN if there are none."""
-        columns = {"qid": self._query, "doc": self._pair, "position": self._place + 1}
-        cells = pd.DataFrame({**columns, "session": np.arange(len(shows)), "impressions": shows})
-        at, places = shows > 0, range(1, self._place.max() + 2)
-        # What it warns of has an error to match.
-        with suppress(NotIdentifiableError), warnings.catch_warnings(action="ignore"):
-            found = InterventionHarvesting(n_bootstrap=0).fit(cells[at], hits[at] / shows[at])
-            table = found.examination_.reindex(places)
-            examination = table["examination"] / table["examination"][1]
-            return np.stack([np.log(examination), table["standard_error"]])
-        return np.full((2, len(places)), np.nan)
+        columns = self._query, self._pair, self._place + 1, shows, hits
+        return harvested(*(each[shows > 0] for each in columns), self._place.max() + 1)
 
     def _connected(self, shows):
         """Share of the impressions in the largest component of the identifiability graph."""

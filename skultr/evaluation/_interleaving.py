@@ -473,8 +473,7 @@ def _read(X, y, cluster):
             "Expected a click of 0 or 1 and one impression in each row; an aggregated log does "
             "not say which clicks were of one session."
         )
-    lists = pd.DataFrame({role: roles[role] for role in ("qid", "session")})
-    session = lists.groupby(["qid", "session"], sort=False).ngroup().to_numpy()
+    session = pd.DataFrame(roles).groupby(["qid", "session"], sort=False).ngroup().to_numpy()
     if pd.DataFrame({"session": session, "position": roles["position"]}).duplicated().any():
         raise ValueError(
             "A session and query have two rows at one position; expected one list each. Logs of "

@@ -397,8 +397,11 @@ def _no_plan(log, model, names, precision, layouts):
         precision=precision,
         _layouts=layouts,
     )
-    alone = f"the log alone gives the half-width {precision['expected'].max():.3g}."
-    return replace(plan, verdict=f"No experiment is needed: {alone}")
+    return replace(
+        plan,
+        verdict="No experiment is needed: the log alone gives the half-width "
+        f"{precision['expected'].max():.3g}.",
+    )
 
 
 def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **rest):

@@ -219,7 +219,8 @@ def policy_value(
     and the estimate is too high by one to two of its standard errors for rankings that move good
     documents up. Users who leave when they are satisfied, or after the first click, had no wrong
     winner, and few that were named: order hardly changes how often they click. A document that was
-    never shown on top of 20 % of the queries leaves nothing to be told in nearly all logs. For other queries (``queries="new"``) the interval held in 17 of 20 logs of
+    never shown on top of 20 % of the queries leaves nothing to be told in nearly all logs. For
+    other queries (``queries="new"``) the interval held in 17 of 20 logs of 150 queries of
     position-based users. Logs of 2,000 sessions tell little.
     References
     ----------

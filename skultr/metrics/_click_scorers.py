@@ -271,9 +271,8 @@ def annotated_documents(
 
     A document is annotated if one of its rows is; its position is the mean over its shown rows.
     """
-    given = dict.fromkeys(CMIPScorer._roles[:-1]) | roles
-    if logging is not None:
-        del given["position"]
+    unread = {"sample_weight"} if logging is None else {"sample_weight", "position"}
+    given = {role: roles.get(role) for role in CMIPScorer._roles if role not in unread}
     documents = AnnotatedDocuments(X, given, caller=caller, sample_weight=sample_weight)
     mean = documents.mean(*_logged(X, logging, documents.read))
     ranked = ~np.isnan(mean)
@@ -426,12 +425,10 @@ def perplexity_score(
     """
     clicks, probability, weight = _check_clicks(y_true, y_prob, sample_weight)
     _warn_of_the_impossible(clicks * weight, probability)
-    if position is None:
-        if per_position:
-            raise ValueError("per_position=True needs position=: pass the rank of each row.")
-        codes, values = np.zeros(len(clicks), dtype=int), np.zeros(1)
-    else:
-        codes, values = encode(check_ids(position, "position", len(clicks)))
+    if position is None and per_position:
+        raise ValueError("per_position=True needs position=: pass the rank of each row.")
+    position = np.zeros(len(clicks)) if position is None else position
+    codes, values = encode(check_ids(position, "position", len(clicks)))
     mass = np.bincount(codes, weight)
     bits = np.bincount(codes, -weight * _log_likelihood(clicks, probability)) / np.log(2)
     counted = mass > 0

@@ -81,10 +81,11 @@ class CMIPResult:
         -------
         text : str
         """
-        if self.p_value <= 0.05:
-            verdict = "The scores depend on the logging policy beyond relevance."
-        else:
-            verdict = "No dependence on the logging policy beyond relevance was found."
+        verdict = (
+            "The scores depend on the logging policy beyond relevance."
+            if self.p_value <= 0.05
+            else "No dependence on the logging policy beyond relevance was found."
+        )
         counts = ", ".join(f"{grade:g}: {n}" for grade, n in self.n_per_grade.items())
         lines = [
             f"CMIP {self.value:.3f} nats (standard error {self.standard_error:.3f}, "
@@ -93,10 +94,11 @@ class CMIPResult:
             f"{verdict}",
             f"Documents by grade: {counts}",
         ]
-        if self.n_together:
-            lines.append(f"In small grades, by ranks within the grade: {self.n_together}")
-        if self.n_left_out:
-            lines.append(f"Left out of the value: {self.n_left_out}")
+        more = {
+            "In small grades, by ranks within the grade": self.n_together,
+            "Left out of the value": self.n_left_out,
+        }
+        lines += [f"{what}: {n}" for what, n in more.items() if n]
         return "\n".join(lines)
 
 
@@ -392,14 +394,13 @@ class _Grades:
             f"fewer than {SMALLEST_GRADE}": self.n_left_out,
         }
         told = [f"{count_of(n, 'document')} {fate}" for fate, n in fates.items() if n]
-        if not told:
-            return
-        warn_user(
-            f"Grades of fewer than {SMALLEST_GRADE} of the {len(self.code)} documents: "
-            f"{'; '.join(told)}. Annotate more documents, or merge grades yourself where their "
-            "differences do not matter.",
-            ClickDataWarning,
-        )
+        if told:
+            warn_user(
+                f"Grades of fewer than {SMALLEST_GRADE} of the {len(self.code)} documents: "
+                f"{'; '.join(told)}. Annotate more documents, or merge grades yourself where "
+                "their differences do not matter.",
+                ClickDataWarning,
+            )
 
 
 # Permutations -------------------------------------------------------------------------
@@ -649,8 +650,8 @@ def _pairs(x, y, cell, n_pairs, rng):
     """Features of the documents, and of pairs with the position of another one of the cell."""
     order = np.lexsort((rng.random_sample(len(cell)), cell))
     offsets = offsets_from_sorted(cell[order])
-    size = np.repeat(np.diff(offsets), np.diff(offsets))
-    start = np.repeat(offsets[:-1], np.diff(offsets))
+    sizes = np.diff(offsets)
+    size, start = np.repeat([sizes, offsets[:-1]], sizes, axis=1)
     place = np.arange(len(cell)) - start
     independent = []
     for step in range(n_pairs):

@@ -265,8 +265,7 @@ def _count_lists(X, click):
     """The distinct lists of a log in an engine, with features, and their click rates."""
     names = nw.from_native(X).collect_schema().names()
     X, rate = count_lists_of(X, click, feature_names(names, {click}))
-    position = read_role(X, "position")
-    never = int(np.isnan(position).sum())
+    never = int(np.isnan(read_role(X, "position")).sum())
     if never:
         raise ValueError(
             f"The log in the engine has {count_of(never, 'candidate')} that "
@@ -473,9 +472,8 @@ class ClickLikelihoodScorer(EstimateScorer):
     def _gains(self, estimator, held_out, choice, log_examination):
         """Log-likelihood gained over examination alone in each list, and the scale."""
         scores = _centered(held_out.scores(estimator), choice, estimator)
-        scale = self.scale
-        if isinstance(scale, str):
-            scale = _likeliest_scale(scores, choice, log_examination)
+        is_fit = isinstance(self.scale, str)
+        scale = _likeliest_scale(scores, choice, log_examination) if is_fit else self.scale
         alone = choice.list_losses(log_examination)
         return alone - choice.list_losses(scale * scores + log_examination), float(scale)
 
@@ -541,9 +539,9 @@ class HeldOut(RowsOfLog):
         super().__init__(X, y, sample_weight, roles)
         self.caller = caller
         need = {"qid": "to compare the rows of a query with each other"}
-        reads = set(FIT_ROLES)
-        if read_role(X, "position", roles.get("position")) is None:
-            reads -= {"position"}  # rows with propensities need no place
+        # Rows with propensities need no place.
+        has_place = read_role(X, "position", roles.get("position")) is not None
+        reads = {role for role in FIT_ROLES if has_place or role != "position"}
         self.rows = rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
         if rows["position"] is not None:
             _warn_about_cut_lists(rows.list_[rows.shown], rows.position[rows.shown])

@@ -115,11 +115,9 @@ def _check_grades(y_true, options):
             "2^y_true - 1; expected grades such as 0 to 4. Rescale the relevance, or use "
             "gain='linear' if the metric has it."
         )
-    if "max_grade" not in options:
-        return
-    if options["max_grade"] is None:
+    if "max_grade" in options and options["max_grade"] is None:
         options["max_grade"] = largest
-    elif options["max_grade"] < largest:
+    if options.get("max_grade", largest) < largest:
         raise ValueError(
             f"y_true is as large as {largest:g}, above max_grade={options['max_grade']:g}; "
             "expected the largest grade of the scale."
@@ -129,9 +127,8 @@ def _check_grades(y_true, options):
 def _group(codes, n_codes):
     """Indices of the rows in the order of their codes, and the offsets of the codes."""
     # Transposing a sparse matrix with one entry per row is a stable counting sort in linear time.
-    shape = (len(codes), n_codes)
     one_per_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
-    by_code = sparse.csr_array(one_per_row, shape=shape).tocsc()
+    by_code = sparse.csr_array(one_per_row, shape=(len(codes), n_codes)).tocsc()
     return by_code.indices, by_code.indptr.astype(np.int64)
 
 
@@ -277,7 +274,6 @@ def _precision(relevance, leads, lengths, cutoffs, *, threshold):
 def _average_precision(relevance, leads, lengths, cutoffs, *, threshold):
     """Mean of the precision at the ranks of the relevant documents."""
     relevant = (relevance >= threshold).astype(float)
-    ranks = np.arange(1, relevant.shape[1] + 1)
     found = np.cumsum(relevant, axis=1)
     if not leads.all():
         # In a run of n documents with m relevant ones, a relevant document at place i of the run
@@ -289,7 +285,7 @@ def _average_precision(relevance, leads, lengths, cutoffs, *, threshold):
         place = np.arange(relevant.size) - start[run]
         found = (before[run] + place * others[run] + 1).reshape(relevant.shape)
     terms = average_runs(relevant, leads) * found
-    total = _sum_to_cutoffs(terms, 1 / ranks, cutoffs)
+    total = _sum_to_cutoffs(terms, 1 / np.arange(1, relevant.shape[1] + 1), cutoffs)
     return _undefined_without(relevant, total / np.maximum(relevant.sum(axis=1), 1)[:, None])
 
 
@@ -345,8 +341,7 @@ def _expected_inverse_stop(stop, leads, cutoffs):
         widest = max(width if k is None else min(k, width) for k in cutoffs)
         survival = _average_survival(stop, survival, leads, widest)
     before = np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1)
-    ranks = np.arange(1, width + 1)
-    return _sum_to_cutoffs(before - survival, 1 / ranks, cutoffs)
+    return _sum_to_cutoffs(before - survival, 1 / np.arange(1, width + 1), cutoffs)
 
 
 def _average_survival(stop, survival, leads, k):

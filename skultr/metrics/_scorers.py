@@ -348,10 +348,8 @@ def to_ir_measures(
             f"{documents.rows[(grade % 1 != 0).argmax()]}; judgments hold whole grades. Round "
             "them, or map them to grades."
         )
-    docs = [str(row) for row in documents.rows]
-    if documents.doc is not None:
-        docs = _texts(documents.doc, "doc")
-    ids = pd.DataFrame({"query_id": _texts(documents.qid, "qid"), "doc_id": docs})
+    docs = documents.rows if documents.doc is None else documents.doc
+    ids = pd.DataFrame({"query_id": _texts(documents.qid, "qid"), "doc_id": _texts(docs, "doc")})
     twice = ids.duplicated()
     if twice.any():
         raise ValueError(

@@ -213,8 +213,7 @@ class UserClusters(
                 "curve is nearest to the common one.",
                 ClickDataWarning,
             )
-        code = np.where(place < 0, self._nearest, self.labels_.to_numpy()[place])
-        return code.astype(np.int64)
+        return np.where(place < 0, self._nearest, self.labels_.to_numpy(np.int64)[place])
 
     # Fitting ------------------------------------------------------------------------------
     def _read_dataset(self, X, *, reset):
@@ -239,9 +238,8 @@ class UserClusters(
 
     def _fit_users(self, X, y, sample_weight, users):
         if users is None:
-            found = "is an array, whose columns have no roles"
-            if names_of(X):
-                found = "has no column 'user'"
+            array = "is an array, whose columns have no roles"
+            found = "has no column 'user'" if names_of(X) else array
             warn_user(
                 f"X {found}: UserClusters groups nobody and returns X unchanged. Pass a frame "
                 "with the column 'user'.",

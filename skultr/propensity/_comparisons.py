@@ -67,10 +67,8 @@ class Comparisons:
         place = np.where(bias >= 0, group * n_bias + bias, -1)
         bias, group = bias[cells.factor], group[cells.factor]
         shown = cells.weight
-        if variant == "published":
-            weight = 1 / shown[own]
-        else:
-            weight = shown[other] / (shown[own] + shown[other])
+        together = shown[own] + shown[other]
+        weight = 1 / shown[own] if variant == "published" else shown[other] / together
         return cls(
             n_groups=n_groups,
             n_bias=n_bias,
@@ -104,8 +102,10 @@ class Comparisons:
         n_factors = self.n_groups * self.n_bias
         first = np.unique(self.cell, return_index=True)[1]
         factor, clicks = self.key[first] // self.n_bias, self.clicks[first]
-        total = np.bincount(factor, clicks, minlength=n_factors).astype(float)
-        squares = np.bincount(factor, clicks**2, minlength=n_factors).astype(float)
+        total, squares = (
+            np.bincount(factor, each, minlength=n_factors).astype(float)
+            for each in (clicks, clicks**2)
+        )
         n_docs = np.divide(total**2, squares, out=np.zeros(n_factors), where=squares > 0)
         return n_docs.reshape(self.n_groups, self.n_bias)
 
@@ -127,9 +127,8 @@ class Comparisons:
             yield totals.T.reshape(-1, self.n_bias, self.n_bias)
 
     def _sums(self, values):
-        n_bias = self.n_bias
-        sums = np.bincount(self.key, values, minlength=self.n_groups * n_bias**2)
-        return sums.astype(float, copy=False).reshape(self.n_groups, n_bias, n_bias)
+        shape = self.n_groups, self.n_bias, self.n_bias
+        return np.bincount(self.key, values, np.prod(shape)).astype(float).reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,16 +194,13 @@ def _codes(factors):
 
 def _cells_together(doc, group):
     """All pairs of cells of the same document and group; cells are sorted by both."""
-    first, second = [], []
+    pairs = [np.empty((2, 0), dtype=np.intp)]
     for gap in range(1, len(doc)):
-        same = (doc[gap:] == doc[:-gap]) & (group[gap:] == group[:-gap])
-        cell = np.flatnonzero(same)
+        cell = np.flatnonzero((doc[gap:] == doc[:-gap]) & (group[gap:] == group[:-gap]))
         if not len(cell):
             break
-        first.append(cell)
-        second.append(cell + gap)
-    empty = np.empty(0, dtype=np.intp)
-    return np.concatenate([empty, *first]), np.concatenate([empty, *second])
+        pairs.append(np.stack([cell, cell + gap]))
+    return np.concatenate(pairs, axis=1)
 
 
 # Solving --------------------------------------------------------------------------------
@@ -215,8 +211,7 @@ def first_compared(exposure):
 
 def _compared(totals, method, first):
     """Mask of the comparisons that a method uses, or True for all."""
-    n_bias = totals.shape[-1]
-    place = np.arange(n_bias)
+    place = np.arange(totals.shape[-1])
     if method == "all-pairs":
         return True
     if method == "pivot":
@@ -536,10 +531,8 @@ def shrink(log_examination, noise, clicks, bias, common, common_error, strength=
     """
     center = common[bias]
     clicks, expected = _counts(log_examination - center, noise, clicks)
-    if isinstance(strength, str):
-        shape = _estimated_shape(clicks, expected, bias, center)
-    else:
-        shape = np.full(len(bias), float(strength))
+    is_auto = isinstance(strength, str)
+    shape = _estimated_shape(clicks, expected, bias, center) if is_auto else float(strength)
     pull = shape / (expected + shape)  # 1 without data of the user
     error = np.sqrt(polygamma(1, clicks + shape) + (pull * common_error[bias]) ** 2)
     return center + np.log((clicks + shape) / (expected + shape)), error

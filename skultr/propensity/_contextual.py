@@ -254,9 +254,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         log = log.tempered(self.traffic_exponent)
         criterion = ListLoss(softmax_loss, loss_scale(log, log.clicks))
         with self._seeded():
-            n_factors = len(reference)
             known = log.features[np.unique(log.version)]
-            module = CellLogits(self._network(known, n_factors), n_factors)
+            module = CellLogits(self._network(known, len(reference)), len(reference))
             self._train(module, criterion, log, log.clicks, click_only=True, task=task)
         self._offset = _offsets(log, self._outputs(self.network_, contexts))
 
@@ -281,8 +280,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     # What comes in ------------------------------------------------------------------------
     def _names(self):
-        names = self.context
-        return [names] if isinstance(names, str | Integral) else list(names)
+        return [*([self.context] if isinstance(self.context, str | Integral) else self.context)]
 
     def _read_contexts(self, X, reset=False):
         """Context of each row, shape (n_rows, n_context_features), float32."""
@@ -392,5 +390,4 @@ class CellLogits(nn.Module):
                 f"{expected[0]} contexts; expected one output per bias factor, {expected}. Check "
                 "the last layer of the module."
             )
-        own = log_examination.gather(1, batch.bias[:, None])[:, 0]
-        return batch.pad(own)
+        return batch.pad(log_examination.gather(1, batch.bias[:, None])[:, 0])

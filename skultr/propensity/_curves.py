@@ -215,8 +215,9 @@ class CurvePropensity(AddsLogs, BasePropensity):
     def _with_errors(self, cells, estimate):
         """The estimate relative to the first factor, with standard errors."""
         found = estimate(cells)
-        drawn = self._drawn(cells, estimate) if self.n_bootstrap else None
-        return with_errors(found, cells, drawn)
+        return with_errors(
+            found, cells, self._drawn(cells, estimate) if self.n_bootstrap else None
+        )
 
     def _drawn(self, cells, estimate):
         """Log examination of resamples, of shape (n_bootstrap, n_factors), or None."""
@@ -297,14 +298,13 @@ def resamples(cells, n_bootstrap, random_state):
 def places_of(values, bias_values, examination):
     """Place of each bias factor in a curve; a ValueError if the curve has no value for it."""
     place = pd.Index(bias_values).get_indexer(values)
-    known = ~np.isnan(examination)
-    unknown = (place < 0) | ~known[place]
+    unknown = (place < 0) | np.isnan(examination)[place]
     if unknown.any():
         raise ValueError(
             f"Nothing is known of the examination of {count_of(int(unknown.sum()), 'row')}, such "
             f"as at position (or bias factor) {values[unknown][0]:g}; the training log determines "
-            f"{bias_values[known].tolist()[:20]}. Leave those rows out, or map them to "
-            "known factors with IdentifiabilityRepair."
+            f"{bias_values[~np.isnan(examination)].tolist()[:20]}. Leave those rows out, or map "
+            "them to known factors with IdentifiabilityRepair."
         )
     return place
 
@@ -405,8 +405,8 @@ def warn_about_curve(table, average=None):
 
 
 def _some(labels):
-    listed = ", ".join(str(python_value(label)) for label in labels[:5])
-    return listed + (", ..." if len(labels) > 5 else "")
+    listed = [str(python_value(label)) for label in labels[:5]]
+    return ", ".join(listed + ["..."] * (len(labels) > 5))
 
 
 # Known curves -----------------------------------------------------------------------
@@ -462,8 +462,7 @@ class PowerLawPropensity(BasePropensity):
         users = self._users(X, roles)
         # The curve is one of positions, so that a column ``bias`` and documents are not read.
         roles = {**roles, "bias": self._read_bias(X, roles)}
-        one = np.zeros(len(y), dtype=int)
-        cells, _ = read_cells(X, y, sample_weight, roles, user=users, arm=one)
+        cells, _ = read_cells(X, y, sample_weight, roles, user=users, arm=np.zeros(len(y), int))
         factors = cells.factors
         self.examination_ = pd.DataFrame(
             {
@@ -486,9 +485,8 @@ class PowerLawPropensity(BasePropensity):
         return CellCount.of(X, click, self._factor_columns(names), documents=False).cells()
 
     def _users(self, X, roles):
-        if not self._reads_users:
-            return None
-        return self._read_users(X, roles, "eta is a mapping from users", "eta to one number")
+        given = "eta is a mapping from users", "eta to one number"
+        return self._read_users(X, roles, *given) if self._reads_users else None
 
     def _curve(self, position, users):
         if users is None:

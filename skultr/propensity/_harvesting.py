@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal, NamedTuple
@@ -14,7 +15,7 @@ import pandas as pd
 from scipy.optimize import minimize
 
 from .._base._sklearn import Interval, StrOptions
-from .._base._typing import Floats, Ints
+from .._base._typing import ArrayLike, Floats, Ints
 from .._log._aggregate import count_lists_of
 from .._log._cells import READS, count_cells
 from .._log._counted import CellCount
@@ -235,11 +236,8 @@ class RandomizedPropensity(_PairwisePropensity):
         log = read(X, y, sample_weight, roles, reads=READS)
         cells, row_factor = count_cells(log, user=users, arm=arm)
         rows = np.flatnonzero(row_factor >= 0)
-        if self.arm is None:
-            list_ = log.list_[rows]
-            arm = np.bincount(list_)[list_]
-        else:
-            arm = encode(arm[rows])[0]
+        list_ = log.list_[rows]
+        arm = np.bincount(list_)[list_] if self.arm is None else encode(arm[rows])[0]
         if log["doc"] is not None:
             bias = cells.factors.bias[row_factor[rows]]
             impressions = 1.0 if log["impressions"] is None else log["impressions"][rows]
@@ -502,10 +500,11 @@ class SwapModel:
     def of_counts(cls, query, pages, shown, clicks, given=None):
         """The model of counts by pair and position, and of examination if it is ``given``."""
         rate = clicks.sum(axis=0) / shown.sum(axis=0)
-        if given is None:
-            examination, error, source = _estimated(shown, clicks, query)
-        else:
-            examination, error, source = given, np.zeros(len(given)), "Examination was given."
+        examination, error, source = (
+            _estimated(shown, clicks, query)
+            if given is None
+            else (given, np.zeros(len(given)), "Examination was given.")
+        )
         # Relevance: gamma prior around the mean at the positions where a document was shown.
         mean = np.append(rate / examination, (rate / examination)[-1])
         usual = np.column_stack([shown, shown.sum(axis=1) == 0]) @ mean
@@ -590,8 +589,10 @@ def _estimated(shown, clicks, query):
     rate = clicks.sum(axis=0) / shown.sum(axis=0)
     fall = np.log(rate / rate[0])
     precision = np.maximum(np.abs(fall) * _PRIOR[1], 0.01) ** -2.0
-    found, error = _harvested(shown, clicks, query)
-    told = error**-2.0
+    pair, place = np.nonzero(shown)
+    counts = shown[pair, place], clicks[pair, place]
+    found, error = harvested(query[pair], pair, place + 1, *counts, shown.shape[1])
+    told = np.where(np.isnan(found), 0.0, np.maximum(error, 1e-3) ** -2.0)
     share = told / (told + precision)
     source = "Examination is that of the log."
     if (vague := np.flatnonzero(share[1:] < 0.5) + 2).size:
@@ -601,35 +602,29 @@ def _estimated(shown, clicks, query):
             f"{_PRIOR[0]:.0%} of the fall of their click rates (in logarithms) is taken for "
             "examination. Plan again from the first days of the experiment."
         )
-    examination = np.exp(share * found + (1 - share) * _PRIOR[0] * fall)
+    examination = np.exp(share * np.nan_to_num(found) + (1 - share) * _PRIOR[0] * fall)
     return examination, np.append(0.0, (told + precision)[1:] ** -0.5), source
 
 
-def _harvested(shown, clicks, query):
-    """Log examination from documents at several positions, and its error; infinite without."""
-    pair, place = np.nonzero(shown)
-    counted = pd.DataFrame(
-        {
-            "qid": query[pair],
-            "doc": pair,
-            "position": place + 1,
-            "session": np.arange(len(pair)),
-            "impressions": shown[pair, place],
-        }
-    )
-    estimator, positions = InterventionHarvesting(n_bootstrap=0), np.arange(1, shown.shape[1] + 1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the prior stands in for what it warns of
-            estimator.fit(counted, clicks[pair, place] / shown[pair, place])
-    except NotIdentifiableError:
-        return np.zeros(len(positions)), np.full(len(positions), np.inf)
-    table = estimator.examination_.reindex(positions)
-    known = table["examination"].notna() & table["examination"].notna().iloc[0]
-    return (
-        np.where(known, np.log(table["examination"]), 0.0),
-        np.where(known, np.maximum(table["standard_error"], 1e-3), np.inf),
-    )
+def harvested(
+    qid: ArrayLike,
+    doc: Ints,
+    position: Ints,
+    impressions: Floats,
+    clicks: Floats,
+    n_positions: int,
+) -> Floats:  # (2, n_positions)
+    """Log examination relative to position 1 and its error, from documents that were shown at
+    several of the positions 1, 2, ...; NaN where none were."""
+    counted = pd.DataFrame({"qid": qid, "doc": doc, "position": position})
+    counted = counted.assign(session=np.arange(len(counted)), impressions=impressions)
+    # What it warns of has an error to match.
+    with suppress(NotIdentifiableError), warnings.catch_warnings(action="ignore"):
+        found = InterventionHarvesting(n_bootstrap=0).fit(counted, clicks / impressions)
+        table = found.examination_.reindex(range(1, n_positions + 1))
+        examination = table["examination"] / table["examination"][1]
+        return np.stack([np.log(examination), table["standard_error"]])
+    return np.full((2, n_positions), np.nan)
 
 
 #: Sessions after which more tell nothing.

@@ -131,10 +131,9 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         # Of those factors alone that documents connect to the first one, of any user.
         bias, component = cells.factors.bias, cells.component_of_factors
         linked = np.isin(component, component[bias == bias.min()])
-        own = cells.factors.user is not None
         return Estimate(
             np.where(linked, fit.factor_logits, np.nan),
-            fit.own_error() if own else fit.standard_error(0),
+            fit.standard_error(0) if cells.factors.user is None else fit.own_error(),
         )
 
     def _on_common_scale(self, own, cells, common):

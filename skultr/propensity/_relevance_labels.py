@@ -194,9 +194,8 @@ def relevance_labels(
         require_positive(log)
     warn_about_weights(log, clip=clip, queries=False)
     table = label_table(log, debias_clicks(log, clip=clip).clicks)
-    name = "clicks" if clicks is None else "outcome"
     table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
-    return table.rename(columns={"clicks": name})
+    return table if clicks is None else table.rename(columns={"clicks": "outcome"})
 
 
 def _of_click_model(model, given, X, y, sample_weight, clip):
@@ -221,9 +220,8 @@ def _of_click_model(model, given, X, y, sample_weight, clip):
 
 def _with_intervals(log: ClickLog, clip: float | None, estimator: Any) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
-    curve = getattr(estimator, "examination_", {})
     # That of all users together: the error of a document is about the mean over its users.
-    curve = getattr(estimator, "average_examination_", curve)
+    curve = getattr(estimator, "average_examination_", getattr(estimator, "examination_", {}))
     error = None
     if "standard_error" in curve:
         error = curve["standard_error"].reindex(log.bias_values).fillna(0.0).to_numpy()[log.bias]

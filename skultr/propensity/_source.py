@@ -71,7 +71,9 @@ class RowsOfLog:
                 "propensity is a curve by position, but X has no column 'position' and no "
                 "position was passed. Add the role."
             )
-        return _at_positions(curve, np.where(position > 0, position, 0))
+        place = np.where(position > 0, position, 0).astype(np.intp)
+        # Position 0: not shown.
+        return np.append(1.0, check_curve(curve, int(place.max(initial=0))))[place]
 
     def fit(self, estimator: Any) -> None:
         """Fit an estimator of examination to the rows."""
@@ -247,12 +249,6 @@ def refuse_wrong_source(source):
         )
 
 
-def _at_positions(curve, position):
-    """Values of a curve at positions, 1 at position 0: not shown."""
-    curve = check_curve(curve, int(position.max(initial=0)))
-    return np.append(1.0, curve)[position.astype(np.intp)]
-
-
 def check_curve(curve, deepest):
     """A curve by position as an array; an error if it does not cover the log or is none."""
     curve = np.asarray(curve, dtype=float)
@@ -309,8 +305,8 @@ def average_propensities(log):
         mean = np.bincount(place, part.propensity * part.weight) / np.bincount(place, part.weight)
         return np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
 
-    propensity = log.by_chunk(averages, whole_queries=True)
-    log = replace(log, propensity=propensity, all_lists_differ=False)
+    averaged = log.by_chunk(averages, whole_queries=True)
+    log = replace(log, propensity=averaged, all_lists_differ=False)
     require_positive(log, "The mean propensity over all impressions of a document in its query")
     return log
 
@@ -364,8 +360,9 @@ def document_labels(log, divisors=None):
     A label weighs its impressions, times the harmonic mean of the ``divisors`` of a part of the
     log, if these are given.
     """
-    parts = log.chunks(whole_queries=True)
-    return DocumentLabels(*_joined(_labels_of(part, divisors) for part in parts))
+    return DocumentLabels(
+        *_joined(_labels_of(part, divisors) for part in log.chunks(whole_queries=True))
+    )
 
 
 def _labels_of(log, divisors):
@@ -400,8 +397,7 @@ def _joined(parts):
 
 def label_table(log, clicks):
     """One row per document of a query: ids, clicks, impressions and label."""
-    labels = document_labels(replace(log, clicks=clicks))
-    raw = document_labels(log)
+    labels, raw = map(document_labels, (replace(log, clicks=clicks), log))
     return pd.DataFrame(
         {
             "qid": log.query_ids[labels.query],
@@ -449,11 +445,10 @@ def _warn_about_few_clicks(clicks, weight):
     few, n_clicks = np.cumsum(clicks[order])[half], clicks.sum()
     if few > max(_FEW_CLICKS, _FEW_CLICKS_SHARE * n_clicks) or few > 0.05 * n_clicks:
         return False
-    smallest = 1 / weight[order[0]]
     warn_user(
         f"The heaviest {few:.0f} of {n_clicks:.0f} clicks carry half of the weight (smallest "
-        f"propensity: {smallest:.2g}), so that the estimate depends on them. Set clip=, for "
-        "example to 0.05, or check the propensities of rarely examined positions.",
+        f"propensity: {1 / weight[order[0]]:.2g}), so that the estimate depends on them. Set "
+        "clip=, for example to 0.05, or check the propensities of rarely examined positions.",
         UnstableWeightsWarning,
     )
     return True

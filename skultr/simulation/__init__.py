@@ -11,7 +11,6 @@ from ._generate import ShiftedLogs, SimulatedLog, clicks_on_lists, simulate_clic
 from ._page_users import (
     CarouselUser,
     CascadeUser,
-    CCMUser,
     ClickMatrixUser,
     DBNUser,
     DCMUser,
@@ -42,7 +41,6 @@ from ._users import (
 __all__ = [
     "EYE_TRACKING",
     "TIANGONG_CLICK_MATRIX",
-    "CCMUser",
     "CarouselUser",
     "CascadeUser",
     "ClickMatrixUser",

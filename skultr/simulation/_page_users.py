@@ -213,55 +213,6 @@ class DCMUser(SequentialUser):
 
 
 @dataclass(frozen=True, eq=False)
-class CCMUser(SequentialUser):
-    """The user of the click chain model: reading on after a click depends on what was found.
-
-    An examined document is clicked with its relevance probability r. The user goes on with
-    probability τ₁ after a skip, and with probability τ₂ (1 − r) + τ₃ r after a click.
-
-    The truth of :func:`simulate_clicks` has ``continuation``, the array (τ₁, τ₂, τ₃).
-
-    Parameters
-    ----------
-    after_skip : float in [0, 1], default=0.9
-        τ₁.
-    after_irrelevant, after_relevant : float in [0, 1], default=0.8 and 0.4
-        τ₂ and τ₃, P(goes on) after a click on an irrelevant and on a relevant document.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is no probability.
-
-    References
-    ----------
-    F. Guo, C. Liu, A. Kannan, T. Minka, M. Taylor, Y. M. Wang and C. Faloutsos (2009). Click
-    chain model in web search. WWW.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skultr.simulation import CCMUser
-    >>> CCMUser(after_skip=0.8).click_probability(np.array([[0.5, 0.5]]))
-    array([[0.5 , 0.35]])
-    """
-
-    after_skip: float = 0.9
-    after_irrelevant: float = 0.8
-    after_relevant: float = 0.4
-    _constraints = dict.fromkeys(("after_skip", "after_irrelevant", "after_relevant"), PROBABILITY)
-
-    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
-        """``continuation``, the array (τ₁, τ₂, τ₃); see :meth:`User.truth_at`."""
-        tau = [self.after_skip, self.after_irrelevant, self.after_relevant]
-        return {"continuation": np.array(tau)}
-
-    def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
-        r = relevance_probability
-        return self.after_skip, self.after_irrelevant * (1 - r) + self.after_relevant * r
-
-
-@dataclass(frozen=True, eq=False)
 class UBMUser(User):
     """The user of the user browsing model: examination by position and by the last click above.
 

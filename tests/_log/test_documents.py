@@ -9,7 +9,6 @@ from sklearn.linear_model import LinearRegression
 
 from skultr.click_models import (
     CascadeModel,
-    CCMModel,
     DBNModel,
     DCMModel,
     DCTRModel,
@@ -52,7 +51,7 @@ TABLES = [
     TwoTowerRanker(relevance="embedding", random_state=0),
 ]
 CLICK_MODELS = [
-    *(PBMModel(), UBMModel(), CascadeModel(), CCMModel(), DBNModel(), DBNModel(continuation=1)),
+    *(PBMModel(), UBMModel(), CascadeModel(), DBNModel(), DBNModel(continuation=1)),
     *(DCMModel(), DCTRModel(), RDCTRModel()),
 ]
 PROPENSITIES = [

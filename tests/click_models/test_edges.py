@@ -13,7 +13,6 @@ from skultr._models._browsing import draw_chain_clicks
 from skultr._models._hidden_events import fit_em
 from skultr.click_models import (
     CascadeModel,
-    CCMModel,
     DBNModel,
     DCMModel,
     DCTRModel,
@@ -48,7 +47,7 @@ def shuffled(n_sessions, n_docs, seed=0):
 
 
 # Long lists --------------------------------------------------------------------------------
-@pytest.mark.parametrize("model", [DCMModel(), DBNModel(continuation=1), DBNModel(), CCMModel()])
+@pytest.mark.parametrize("model", [DCMModel(), DBNModel(continuation=1), DBNModel()])
 def test_lists_of_a_thousand_rows_without_a_click(model):
     """A product of a thousand skips is 0 in floating point; its logarithm is not."""
     frame = sessions(shuffled(20, 1000))

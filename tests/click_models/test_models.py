@@ -13,7 +13,6 @@ from skultr._log._clicklog import ClickLog
 from skultr._models import _browsing
 from skultr.click_models import (
     CascadeModel,
-    CCMModel,
     DBNModel,
     DCMModel,
     DCTRModel,
@@ -25,9 +24,9 @@ from skultr.datasets import make_ltr
 from skultr.exceptions import AssumptionWarning, ClickDataWarning
 from skultr.simulation import PositionBasedUser, noisy_oracle_scores, simulate_shift
 
-EM_MODELS = [PBMModel, UBMModel, DCMModel, CCMModel, DBNModel]
+EM_MODELS = [PBMModel, UBMModel, DCMModel, DBNModel]
 MODELS = [DCTRModel, RDCTRModel, CascadeModel, *EM_MODELS]
-CONDITIONAL = [CascadeModel, UBMModel, DCMModel, CCMModel, DBNModel]
+CONDITIONAL = [CascadeModel, UBMModel, DCMModel, DBNModel]
 GO_ON = 0.9
 
 
@@ -128,14 +127,6 @@ def test_dcm_recovers_its_user(served):
     on = np.array([0.8, 0.6, 0.5, 0.3, 0.2])
     model = DCMModel().fit(served.frame, served.chain(1.0, on))
     np.testing.assert_allclose(model.continuation_[:4], on[:4], atol=0.03)
-    assert correlation(model, served.attraction) > 0.97
-
-
-def test_ccm_recovers_its_user(served):
-    tau = np.array([0.9, 0.8, 0.3])
-    clicks = served.chain(tau[0], lambda a, s: tau[1] * (1 - a) + tau[2] * a)
-    model = CCMModel().fit(served.frame, clicks)
-    np.testing.assert_allclose(model.continuation_, tau, atol=0.04)
     assert correlation(model, served.attraction) > 0.97
 
 

@@ -11,7 +11,6 @@ from sklearn.base import clone
 from skultr import ClickDataset
 from skultr.click_models import (
     CascadeModel,
-    CCMModel,
     DBNModel,
     DCMModel,
     DCTRModel,
@@ -61,7 +60,6 @@ TABLES = [
     UBMModel(),
     CascadeModel(),
     DCMModel(),
-    CCMModel(),
     DBNModel(),
     RegressionEMRanker(relevance="embedding", random_state=0),
     DLARanker(relevance="embedding", random_state=0),

@@ -9,7 +9,6 @@ from skultr.datasets import make_ltr
 from skultr.simulation import (
     CarouselUser,
     CascadeUser,
-    CCMUser,
     DBNUser,
     DCMUser,
     MixtureDBNUser,
@@ -90,10 +89,6 @@ STORIES = {
     "simplified-dbn": (DBNUser(1.0, 0.9), dbn(RELEVANCE, 1.0, 0.9)),
     "cascade": (CascadeUser(), chain_story(RELEVANCE, lambda k, r, c: 1 - c)),
     "dcm": (DCMUser(LAMBDA), chain_story(RELEVANCE, lambda k, r, c: LAMBDA[k] if c else 1)),
-    "ccm": (
-        CCMUser(0.85, 0.7, 0.2),
-        chain_story(RELEVANCE, lambda k, r, c: 0.7 * (1 - r) + 0.2 * r if c else 0.85),
-    ),
     "ubm": (UBMUser(UBM_TABLE), ubm(RELEVANCE, UBM_TABLE)),
     "mixture": (MixtureDBNUser(0.8), mixture(RELEVANCE)),
     "carousel": (CarouselUser(0.8, n_columns=2, eta=0.5), carousel(RELEVANCE)),
@@ -130,7 +125,7 @@ def test_clicks_have_the_frequencies_of_the_enumeration(story):
 # Short lists, and lists of nothing
 # --------------------------------------------------------------------------------------
 def test_nothing_is_clicked_at_empty_places():
-    sequential = (DBNUser, CascadeUser, DCMUser, CCMUser, UBMUser, CarouselUser, MixtureDBNUser)
+    sequential = (DBNUser, CascadeUser, DCMUser, UBMUser, CarouselUser, MixtureDBNUser)
     for user in (kind() for kind in sequential):
         empty = [-1.0 if user.marks_empty else 0.0] * 6
         assert not user.click_probability(np.append(RELEVANCE, empty)[None])[0, 4:].any()
@@ -188,8 +183,7 @@ def test_users_without_memory_are_position_based():
 
 def test_family_of_the_cascade():
     cascade = CascadeUser().click_probability(RELEVANCE[None])
-    for same in (DCMUser(0.0), CCMUser(1.0, 0.0, 0.0)):
-        np.testing.assert_allclose(same.click_probability(RELEVANCE[None]), cascade)
+    np.testing.assert_allclose(DCMUser(0.0).click_probability(RELEVANCE[None]), cascade)
     best = np.ones((1, 4))
     np.testing.assert_allclose(
         DBNUser(1.0, 1.0).click_probability(best), CascadeUser().click_probability(best)
@@ -223,7 +217,6 @@ def test_truth_holds_what_the_user_goes_by(documents):
     assert truth_of(MixtureDBNUser(top_down=0.6)).top_down == 0.6
     np.testing.assert_allclose(truth_of(CarouselUser(n_columns=2)).row_examination, [1, 0.5])
     np.testing.assert_array_equal(truth_of(DCMUser(LAMBDA)).continuation, LAMBDA)
-    np.testing.assert_array_equal(truth_of(CCMUser()).continuation, [0.9, 0.8, 0.4])
     np.testing.assert_array_equal(truth_of(UBMUser(UBM_TABLE)).examination_after, UBM_TABLE)
     assert truth_of(CascadeUser()).examination.tolist() == [1, 1, 1, 1]
 
@@ -246,7 +239,7 @@ def test_examination_of_lists_without_clicks():
         (lambda: DBNUser(1.5), r"'continuation' .* of DBNUser .*\[0.0, 1.0\]. Got 1.5"),
         (lambda: DBNUser(continuation=True), "Got True"),
         (lambda: DBNUser(satisfaction=-0.1), "'satisfaction' parameter"),
-        (lambda: CCMUser(after_relevant="much"), "'after_relevant' parameter.*'much'"),
+        (lambda: DBNUser("much"), "'continuation' parameter.*'much'"),
         (lambda: MixtureDBNUser(top_down=2), "'top_down' parameter"),
         (lambda: DCMUser([0.5, np.nan]), "continuation must be one probability"),
         (lambda: DCMUser("often"), "'often'"),
