@@ -20,8 +20,7 @@ from ._logged_pages import LoggedPages, Pages
 #: Rounds of the curve and of what it takes for given. They have converged where the squared move
 #: of the curve in standard errors, and so that of any value, is as small as this, and the mean
 #: share of a residual that is a deviation moves by as little as that.
-_ROUNDS, _MOVE, _STILL = 100, 2.5e-3, 5e-4
-_CHOICES = (0, 5)  # rounds in which the widths of the prior are chosen
+_ROUNDS, _MOVE, _STILL = 100, 2.5e-3, 1e-3
 #: Widths of κ, and of the walk of log b off its line where the position is e times as deep; the
 #: likeliest are taken. Variances of the line's slope, of a place alone, and of what is free.
 _TRUSTS, _BENDS = (0.03, 0.3, 1.0), (0.03, 0.1, 0.3, 1.0)
@@ -81,7 +80,6 @@ class ClickTable:
         #: Of each pair; what was never shown is like what stands last.
         self._usual = np.rint(np.where(self.never_shown, usual.max(), usual)).astype(int)
         rates = np.bincount(self._place, self._clicks) / np.bincount(self._place, self._exposed)
-        self._most_own = (rates.max() / 2) ** 2  # of τ²
         rates = np.maximum(rates / max(rates.max(), TINY), _LEAST)
         self._scale = rates**2  # of variances of deviations
         depth = np.bincount(self._slot_place, log.slot_pages * position)
@@ -92,7 +90,8 @@ class ClickTable:
         self._own, self._times = 0.0, 1.0  # τ², and how many times each click counts
         # By usual place: the variance of qualities, relative to their squared mean.
         self._share = np.full(len(rates), 0.3)
-        self.converged = self._fit() and self._fit_without_trust()
+        self.converged = self._fit()
+        self._trustless = self._without_trust() if self.converged else self._curve
         #: By place: the best P(click) of a document.
         likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
         self._best = np.zeros(len(rates))
@@ -250,7 +249,7 @@ class ClickTable:
         self._gain = 1.0
         self._set_prior()
         self._noise = self._chance()
-        shares = np.zeros(len(self._pair))
+        shares, choices = np.zeros(len(self._pair)), (0,) if self._log.has_pages else (0, 5)
         for number in range(_ROUNDS):
             # What is taken for given moves by a share, or it may go to and fro.
             self._gain = 1 / (2 + number / 8)
@@ -261,30 +260,29 @@ class ClickTable:
                 return False
             offset = np.log(np.maximum(self._worth * self._exposed, TINY)[clicks.rows])
             self._moves = replace(clicks, offset=offset)
-            # Later it might go to and fro; counts must tell first how often a click counts.
-            if number in ((0,) if self._log.has_pages else _CHOICES):
+            # Counts must tell first how often a click counts.
+            if number in choices:
                 self._climb(self._prior_precision(_TRUSTS[-1], _BENDS[-1]))
                 self._widths = max(product(_TRUSTS, _BENDS), key=self._evidence)
             move, converged = self._climb(self._prior_precision(*self._widths))
             still = np.average(np.abs(self._own_share - shares), weights=self._exposed) < _STILL
             moved = move @ self._information @ move
-            if number > _CHOICES[-1] and converged and still and moved < _MOVE:
+            if number > choices[-1] and converged and still and moved < _MOVE:
                 return True
             shares = self._own_share
             self._set_prior()
-            if number < _CHOICES[-1]:
-                self._set_leaving()
+            self._set_leaving()
             self._noise += self._gain * (self._chance() - self._noise)
-            self._own += self._gain * (min(self._deviation(), self._most_own) - self._own)
+            self._own += self._gain * (self._deviation() - self._own)
         return False
 
-    def _fit_without_trust(self):
-        """Fit the likeliest curve of users who trust no position beside the one that was found."""
-        curve, precision, information = self._curve, self._precision, self._information
+    def _without_trust(self):
+        """The likeliest curve of users who trust no position."""
+        kept = self._curve, self._precision, self._information
         self._climb(self._prior_precision(_TRUSTS[0] / 100, self._widths[1]))
-        self._trustless, self._curve = self._curve, curve
-        self._precision, self._information = precision, information
-        return True
+        trustless = self._curve
+        self._curve, self._precision, self._information = kept
+        return trustless
 
     def _set_leaving(self):
         """Let documents end visits as their moves tell their relevance, not where they stand."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from itertools import product
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
 
 _ROUNDING = 1e-6
+#: How good documents that were never shown may be, relative to the best of their position.
+_LEVELS = (0.0, 0.3, 0.6, 1.0)
 _NOTHING = (np.nan, np.nan, (np.nan, np.nan), np.nan)
 
 #: The argument that each method reads, and what it assumes.
@@ -391,13 +394,14 @@ class _Part:
         """Clicks from P(click) of the rows."""
         return self.pages.by_query(self.mass * p)
 
-    def end(self, best):
-        """Clicks if what the log never showed is as bad for the ranking as can be, or as good."""
+    def end(self, levels):
+        """Clicks if what the log never showed is as good, of the best, as this level of each
+        ranking."""
         unseen = self.changed & self.table.never_shown[self.pages.pair]
         if self.method != "dr" or not unseen.any():
             return self.value
-        favoured = (self.mass > 0) == best
-        return self.by_query(self.table.predict(self.pages, np.where(unseen, favoured, 0.0)))
+        level = np.array(levels)[self.pages.ranking]
+        return self.by_query(self.table.predict(self.pages, np.where(unseen, level, 0.0)))
 
     def errors(self):
         """See :meth:`ClickTable.errors`; the last is that of clicks in the log."""
@@ -447,8 +451,13 @@ def _judge(log, parts, method, options):
     same = np.isclose(by_query, base, rtol=1e-9, atol=0) & alone  # but for rounding
     own = own_noise if alone else 0.0
     gained, gained_error = measured(np.where(same, 0.0, by_query - base), noise - own)
-    # Documents that the log never showed: from the least to the greatest clicks.
-    low, high = (log.per_page(total(lambda part, b=b: part.end(b))) for b in (False, True))
+    # Documents that the log never showed: from the least to the greatest clicks. Users who leave
+    # after a click may click most where these are neither bad nor best.
+    ends = [
+        log.per_page(total(lambda part, levels=levels: part.end(levels)))
+        for levels in product(_LEVELS, repeat=2)
+    ]
+    low, high = min(ends), max(ends)
     gained_low, gained_high = gained + low - value, gained + high - value
     agree = gained_low * gained_high > 0 or low == high
     near = min(abs(gained_low), abs(gained_high)) if agree else 0.0
