@@ -400,6 +400,8 @@ def test_a_query_is_of_one_cluster(bad):
     )
     with pytest.raises(ValueError, match=f"{message}; expected one value .* Give gaps ids"):
         compare_rankers(rankers, X, cluster="need")
+    with pytest.raises(ValueError, match="in 1 of 3 rows, first in row 2"):
+        compare_rankers(rankers, X, cluster=["a", "a", np.nan if bad else None])
     with pytest.raises(ValueError, match="no column 'user'"):
         compare_rankers(rankers, X, cluster="user")
     with pytest.raises(ValueError, match=r"'cluster' has shape \(2,\)"):
