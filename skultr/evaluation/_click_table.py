@@ -133,7 +133,10 @@ class ClickTable:
         qualities = [table[pages.pair] for table in self._leaving[1:3]]
         if unseen is not None:
             never = self.never_shown[pages.pair]
-            qualities = [np.where(never, unseen, values) for values in qualities]
+            qualities = [
+                np.where(never, unseen**power, values)
+                for power, values in enumerate(qualities, start=1)
+            ]
         place = self._slot_place[pages.slot]
         page = pages.ranking * len(self._log.query_pages) + self._log.slot_query[pages.slot]
         chance, mean = self._leaving.chance, self._mean_stay

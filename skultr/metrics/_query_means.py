@@ -24,14 +24,13 @@ _ROUNDING = 1e-12
 
 def cluster_of(X: Table, cluster: Column | str, unit: Ints, name: str) -> Ints:
     """Code of the cluster of each unit (query, list), from a column of X or values by row."""
-    is_name = isinstance(cluster, str)
-    values = read_column(X, cluster) if is_name else read_role(X, "cluster", cluster)
+    value = read_column(X, cluster) if isinstance(cluster, str) else cluster
+    values = read_role(X, "cluster", value)
     code = encode(values)[0]
     group = code[np.unique(unit, return_index=True)[1]]
     refuse_where(
         pd.isna(values) | (group[unit] != code),
-        f"{f'cluster={cluster!r}' if is_name else 'cluster'} is missing or has several values in "
-        f"one {name}",
+        f"cluster is missing or has several values in one {name}",
         f"expected one value in all rows of a {name}. Give gaps ids of their own, and clusters "
         f"that share a {name} one id.",
     )

@@ -215,10 +215,11 @@ def flat_columns(*, unit: str = "row", **given: Column) -> list[NDArray[Any]]:
 def check_ids(values: Column, name: str, n_rows: int) -> NDArray[Any]:
     """The ids as an array, after checking that each row has one."""
     values = as_array(values)
-    missing = int(pd.isna(values).sum())
-    if values.shape != (n_rows,) or missing:
-        found = f"{missing} missing values" if missing else f"the shape {values.shape}"
-        raise ValueError(f"{name} must have one value for each of the {n_rows} rows; got {found}.")
+    if values.shape != (n_rows,) or pd.isna(values).any():
+        raise ValueError(
+            f"{name} must have one value for each of the {n_rows} rows; got the shape "
+            f"{values.shape} and {int(pd.isna(values).sum())} missing values."
+        )
     return values
 
 

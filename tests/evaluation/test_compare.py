@@ -395,9 +395,13 @@ def test_rankers_do_not_see_the_column_of_clusters(X):
 def test_a_query_is_of_one_cluster(bad):
     X = pd.DataFrame({"qid": [1, 1, 2], "need": ["a", bad, "c"], "relevance": [0, 1, 1]})
     rankers = {"a": [1.0, 2.0, 0.0], "b": [2.0, 1.0, 0.0]}
-    message = "'need' is missing or has several values in one query in 1 of 3 rows, first in row 1"
+    message = (
+        "cluster is missing or has several values in one query in 1 of 3 rows, first in row 1"
+    )
     with pytest.raises(ValueError, match=f"{message}; expected one value .* Give gaps ids"):
         compare_rankers(rankers, X, cluster="need")
+    with pytest.raises(ValueError, match="in 1 of 3 rows, first in row 2"):
+        compare_rankers(rankers, X, cluster=["a", "a", np.nan if bad else None])
     with pytest.raises(ValueError, match="no column 'user'"):
         compare_rankers(rankers, X, cluster="user")
     with pytest.raises(ValueError, match=r"'cluster' has shape \(2,\)"):

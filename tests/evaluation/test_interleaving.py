@@ -464,9 +464,7 @@ def test_bad_logs(change, match):
 
 def test_a_list_is_of_one_cluster():
     log = Interleaver().interleave(_candidates(2, 3).assign(s=0.0, t=1.0), ["s", "t"], 10)
-    with pytest.raises(
-        ValueError, match="cluster='doc' is missing or has several values in one list"
-    ):
+    with pytest.raises(ValueError, match="cluster is missing or has several values in one list"):
         interleaving_outcome(log, np.zeros(len(log)), cluster="doc")
 
 

@@ -589,7 +589,7 @@ def test_no_cliff_where_the_classifier_starts():
         ),
         ({"y_pred": ["a", "b", "c"]}, "y_pred must hold numbers"),
         ({"qid": [1, 1]}, r"qid must have one value .* 3 rows; got the shape \(2,\)"),
-        ({"qid": [1, None, 1]}, "qid must have one value .* got 1 missing values"),
+        ({"qid": [1, None, 1]}, "qid must have one value .* 1 missing values"),
         ({"estimator": "mine"}, "'estimator' parameter"),
         ({"n_repeats": 0}, "'n_repeats' parameter"),
     ],

@@ -126,7 +126,7 @@ def test_bad_input(metric, y, p, options, message):
 
 
 def test_bad_positions_and_sessions():
-    with pytest.raises(ValueError, match=r"position must have one value .* got 1 missing"):
+    with pytest.raises(ValueError, match=r"position must have one value .* 1 missing"):
         perplexity_score([0, 1], [0.5, 0.5], position=[1, None])
     with pytest.raises(ValueError, match=r"session must have .* the shape \(1,\)"):
         click_log_likelihood([0, 1], [0.5, 0.5], session=["a"])
