@@ -91,7 +91,6 @@ class ClickTable:
         # By usual place: the variance of qualities, relative to their squared mean.
         self._share = np.full(len(rates), 0.3)
         self.converged = self._fit()
-        self._trustless = self._without_trust() if self.converged else self._curve
         #: By place: the best P(click) of a document.
         likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
         self._best = np.zeros(len(rates))
@@ -200,7 +199,7 @@ class ClickTable:
         deviation = (1 - share) * self._own * self._scale[place]
         variance = float(effect @ self._precision @ effect + mass**2 @ deviation)
         # Trust that is hardly known bends what is told of good and bad documents.
-        variance += (moved(self._trustless) - total) ** 2
+        variance += (moved(self._without_trust()) - total) ** 2
         # What a click changes: the quality of its document, and the deviation of its cell.
         stay = mass * self._stay(pages)
         precision, _ = self._told(curve)

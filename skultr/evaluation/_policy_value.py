@@ -220,9 +220,9 @@ def policy_value(
     that differ by 1 % of the clicks or more, on logs that move documents and show all of them. The
     worst are users who trust positions: intervals held in 92 %, both wrong winners were theirs,
     and the estimate is too high by one to two of its standard errors for rankings that move good
-    documents up. Users who leave when they are satisfied, or after the first click, had no wrong
-    winner, and few that were named: order hardly changes how often they click. A document that was
-    never shown on top of 20 % of the queries leaves nothing to be told in nearly all logs. For
+    documents up. With users who leave when they are satisfied, or after the first click, no winner
+    was wrong, and few were named: the order hardly changes how often they click. If a document
+    that was never shown is on top of 20 % of the queries, nearly all logs cannot tell. For
     other queries (``queries="new"``) the interval held in 17 of 20 logs of 150 queries of
     position-based users. Logs of 2,000 sessions tell little.
     References
@@ -435,8 +435,12 @@ def _judge(log, parts, method, options):
     doubt = doubt_of(log, parts, method, support, effective, n_queries)
     if doubt := doubt or doubt_of_formula(log, parts, method):
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
+    # Other methods are told without the formula, which only tests them.
+    settled = all(part.table.converged for part in parts)
     curve, noise, own_noise, variance = (
-        sum(sums) for sums in zip(*(part.errors() for part in parts), strict=True)
+        (sum(sums) for sums in zip(*(part.errors() for part in parts), strict=True))
+        if settled
+        else (0.0, 0.0, 0.0, 0.0)
     )
     influence, prior = (curve, variance) if dr else (0.0, 0.0)
     new = options["queries"] == "new" or not dr
@@ -455,7 +459,7 @@ def _judge(log, parts, method, options):
     # after a click may click most where these are neither bad nor best.
     ends = [
         log.per_page(total(lambda part, levels=levels: part.end(levels)))
-        for levels in product(_LEVELS, repeat=2)
+        for levels in product(_LEVELS, repeat=1 if alone else 2)
     ]
     low, high = min(ends), max(ends)
     gained_low, gained_high = gained + low - value, gained + high - value
@@ -482,13 +486,13 @@ def _judge(log, parts, method, options):
         beyond = by_query - total(lambda part: part.by_query(part.table.predict(part.pages)))
         off = log.per_page(beyond)
         test_error = log.error_per_page(beyond - off * log.query_pages - curve, variance)
-        seen = abs(off) > _ROUNDING * per_page and all(part.table.converged for part in parts)
+        seen = settled and abs(off) > _ROUNDING * per_page
         claimed = gained if wins else None
         doubt = seen and doubt_of_method(off, test_error, claimed, n_queries, method)
     if doubt:
         return PolicyEstimate(*_NOTHING, *counts, f"cannot tell: {doubt}.")
     interval = (float(low - half), float(high + half))
-    winner, other = names if gained > 0 else names[::-1]
+    winner, other = names if gained_low > 0 else names[::-1]
     verdict = (
         f"{f'{winner} gets more than {other}' if wins else 'no difference seen'}: {value:.4g} per "
         f"page (95 % interval {interval[0]:.4g} to {interval[1]:.4g}), which is "

@@ -96,6 +96,15 @@ def _exact(rng, n_queries=30, n_pages=200):
     return X, y, relevance[X["qid"], X["doc"]], other[X["qid"], X["doc"]]
 
 
+def test_a_context_without_clicks_has_none():
+    X, y, a, b = _exact(np.random.default_rng(0))
+    phone = X["session"] % 2 == 1
+    given = {"method": "pbm", "propensity": [1, 1 / 2, 1 / 3], "context": phone}
+    found = policy_difference(X, np.where(phone, 0, y), a, b, **given)
+    both = policy_difference(X, y, a, b, **given)
+    assert_allclose(found.value, both.value / 2, rtol=0.1)
+
+
 def test_names_in_the_verdict():
     X, y, a, b = _exact(np.random.default_rng(0))
     found = policy_difference(X, y, a, b, names=("new", "old"))
