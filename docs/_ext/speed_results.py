@@ -29,7 +29,7 @@ class Ratios(SphinxDirective):
         self.env.note_dependency(str(RESULTS / f"{topic}.csv"))
         self.env.note_dependency(str(RESULTS / "verdicts.csv"))
         (verdict,) = (row for row in read("verdicts") if row["exhibit"] == topic)
-        lines = [f".. image:: benchmarks/speed/{topic}.png"]
+        lines = [f".. image:: /benchmarks/speed/{topic}.png"]
         lines += [f"   :alt: {verdict['title']}: ratios, quartiles and goals, on a log scale.", ""]
         lines += [".. list-table::", "   :header-rows: 1", "   :widths: 38 26 18 8 12 6", ""]
         lines += list_row(HEADER)
