@@ -105,6 +105,18 @@ def test_a_context_without_clicks_has_none():
     assert_allclose(found.value, both.value / 2, rtol=0.1)
 
 
+def test_documents_are_as_often_away_in_all_contexts_as_in_their_mean():
+    # One page of 200 of each device has its first two documents exchanged: 2 rows of 600.
+    X = pd.DataFrame(
+        np.indices((20, 2, 200, 3)).reshape(4, -1).T, columns=["qid", "device", "page", "doc"]
+    )
+    X["session"] = np.arange(len(X)) // 3
+    swapped = np.array([2, 1, 3])[X["doc"]]
+    X["position"] = np.where(X.pop("page") == 0, swapped, X["doc"] + 1)
+    found = policy_difference(X, 1 / X["position"], X["doc"], -X["doc"], context="device")
+    assert "usual position in 99.7% of the impressions" in found.verdict
+
+
 def test_names_in_the_verdict():
     X, y, a, b = _exact(np.random.default_rng(0))
     found = policy_difference(X, y, a, b, names=("new", "old"))
