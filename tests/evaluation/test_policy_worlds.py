@@ -96,6 +96,19 @@ def _exact(rng, n_queries=30, n_pages=200):
     return X, y, relevance[X["qid"], X["doc"]], other[X["qid"], X["doc"]]
 
 
+def test_equal_pages_may_be_one_with_impressions():
+    X, chance, a, b = _exact(np.random.default_rng(0))
+    y = np.random.default_rng(1).binomial(1, chance)
+    expected = policy_difference(X, y, a, b)
+    text = X.drop(columns="session").assign(y=y).astype(str).agg(":".join, axis=1)
+    pages = text.groupby(X["session"]).sum()
+    once = ~X["session"].map(pages.duplicated())
+    X["impressions"] = X["session"].map(pages.map(pages.value_counts()))
+    found = policy_difference(X[once], y[once], a[once], b[once])
+    assert_allclose(found[:2], expected[:2])
+    assert found.verdict == expected.verdict
+
+
 def test_a_context_without_clicks_has_none():
     X, y, a, b = _exact(np.random.default_rng(0))
     phone = X["session"] % 2 == 1
