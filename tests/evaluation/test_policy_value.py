@@ -292,6 +292,21 @@ def test_users_who_stop_click_as_often_in_any_order(cascade):
     assert counted.value > 0.05
 
 
+def test_the_error_of_the_chance_to_leave_is_in_that_of_the_difference(cascade, monkeypatch):
+    X, clicks, grade = cascade
+    scores = {"scores_a": grade, "scores_b": X["other"], "queries": "log"}
+    found, fit = [policy_difference(X, clicks, **scores)], _click_table.fit_leaving
+
+    def hardly_known(log, place):
+        leaving = fit(log, place)
+        return leaving._replace(influence=100 * leaving.influence)
+
+    monkeypatch.setattr(_click_table, "fit_leaving", hardly_known)
+    found.append(policy_difference(X, clicks, **scores))
+    assert found[0].value == found[1].value
+    assert found[1].standard_error > 5 * found[0].standard_error
+
+
 @pytest.mark.usefixtures("untested")
 def test_dr_is_between_its_two_parts_where_documents_are_clicked_differently_by_position():
     errors = []
