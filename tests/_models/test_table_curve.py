@@ -9,10 +9,10 @@ from skultr._models import _table_curve
 from skultr._models._table_curve import pair_curve, table_of_cells
 
 
-def _random_cells(n_rows, n_docs, n_factors):
+def _random_cells(n_rows, n_docs, n_factors, fall=0.0):
     rng = np.random.default_rng(0)
     doc, factor = rng.integers(n_docs, size=n_rows), rng.integers(n_factors, size=n_rows)
-    clicks = (rng.random(n_rows) < 0.3).astype(float)
+    clicks = (rng.random(n_rows) < 0.3 / (1 + factor) ** fall).astype(float)
     return Cells.from_rows(doc, factor, clicks, np.ones(n_rows), n_docs, n_factors)
 
 
@@ -73,3 +73,11 @@ def test_curves_of_many_factors_are_those_of_few_with_errors_of_what_is_compared
     assert np.isnan(np.delete(others[3], 3)).all()
     known = cells.by_factor(cells.clicks) + 0.3**-2
     np.testing.assert_allclose(prior_error[1:], np.sqrt(1 / known + 1 / known[0])[1:], rtol=0.05)
+
+
+def test_a_network_that_is_too_steep_tells_as_much():
+    table = table_of_cells(_random_cells(100_000, 100, 8, fall=1.0))
+    right, steep = (table.combined(factor * table.log_examination) for factor in (1, 2))
+    np.testing.assert_allclose(np.ptp(steep.log_examination - right.log_examination), 0, atol=1e-3)
+    np.testing.assert_allclose(steep.standard_error, right.standard_error, rtol=1e-3)
+    assert steep.p_value < 1e-9 < right.p_value
