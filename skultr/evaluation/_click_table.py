@@ -235,12 +235,15 @@ class ClickTable:
         p = self._of_cells(self._curve, self._quality(self._curve))[self._cell] * self._row_stay
         page, first = np.unique(log.rows.list_[log.row], return_index=True)
         page = np.searchsorted(page, log.rows.list_[log.row])
-        query, weight = log.slot_query[log.slot][first], log.weight * gains[log.slot]
-        told, more = (np.bincount(page, weight * rate) for rate in (p, log.rate - p))
-        n_pages = np.maximum(np.bincount(query), 1)
-        told, more = (sums - (np.bincount(query, sums) / n_pages)[query] for sums in (told, more))
-        squares, products = (np.bincount(query, told * sums) for sums in (told, more))
-        if squares.sum() <= _ALIKE * (weight @ p**2):
+        query, weight = log.slot_query[log.slot][first], log.weight[first]
+        told, more = (np.bincount(page, gains[log.slot] * rate) for rate in (p, log.rate - p))
+        # A page that was seen several times counts so often; it is not one of as many clicks.
+        n_pages = np.maximum(np.bincount(query, weight), TINY)
+        told, more = (
+            sums - (np.bincount(query, weight * sums) / n_pages)[query] for sums in (told, more)
+        )
+        squares, products = (np.bincount(query, weight * told * sums) for sums in (told, more))
+        if squares.sum() <= _ALIKE * (log.weight * gains[log.slot] @ p**2):
             return 0.0, np.inf
         slope = products.sum() / squares.sum()
         return float(slope), float(np.linalg.norm(products - slope * squares) / squares.sum())

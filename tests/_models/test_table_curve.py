@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from skultr._log._cells import Cells
-from skultr._models._table_curve import table_of_cells
+from skultr._models import _table_curve
+from skultr._models._table_curve import pair_curve, table_of_cells
 
 
-def _random_cells(n_rows, n_docs, n_factors):
+def _random_cells(n_rows, n_docs, n_factors, fall=0.0):
     rng = np.random.default_rng(0)
     doc, factor = rng.integers(n_docs, size=n_rows), rng.integers(n_factors, size=n_rows)
-    clicks = (rng.random(n_rows) < 0.3).astype(float)
+    clicks = (rng.random(n_rows) < 0.3 / (1 + factor) ** fall).astype(float)
     return Cells.from_rows(doc, factor, clicks, np.ones(n_rows), n_docs, n_factors)
 
 
@@ -45,3 +47,37 @@ def test_documents_under_thousands_of_factors_connect_them():
     same = table.combined(table.log_examination)
     np.testing.assert_allclose(np.ptp(same.log_examination - table.log_examination), 0, atol=1e-6)
     assert same.p_value == pytest.approx(1)
+
+
+def test_curves_of_many_factors_are_those_of_few_with_errors_of_what_is_compared(monkeypatch):
+    cells = _random_cells(20_000, 100, 30)
+    mean, spread = -np.log1p(np.arange(30)), np.full(30, 0.3)
+    effects = csr_array(np.column_stack([np.arange(30) / 30, np.ones(30)]))
+
+    def curves():
+        table = table_of_cells(cells)
+        return [
+            *pair_curve(cells, effects, mean, np.array([1.0, 0.5]))[:2],
+            *table.with_prior(mean, spread),
+            *table.combined(mean, 3)[:2],
+        ]
+
+    few, few_error, prior, prior_error, joined, joined_error = curves()
+    monkeypatch.setattr(_table_curve, "MAX_DENSE", 0)
+    many, many_error, *others = curves()
+    np.testing.assert_allclose([many, others[0], others[2]], [few, prior, joined], atol=1e-5)
+    # 100 documents with 200 impressions: their relevance costs hardly any precision.
+    np.testing.assert_allclose(many_error, few_error, rtol=0.05)
+    assert [few_error[0], prior_error[0], joined_error[3], others[1][0], others[3][3]] == [0] * 5
+    np.testing.assert_allclose(others[1][1:], 0.3 * np.sqrt(2))  # of the prior alone
+    assert np.isnan(np.delete(others[3], 3)).all()
+    known = cells.by_factor(cells.clicks) + 0.3**-2
+    np.testing.assert_allclose(prior_error[1:], np.sqrt(1 / known + 1 / known[0])[1:], rtol=0.05)
+
+
+def test_a_network_that_is_too_steep_tells_as_much():
+    table = table_of_cells(_random_cells(100_000, 100, 8, fall=1.0))
+    right, steep = (table.combined(factor * table.log_examination) for factor in (1, 2))
+    np.testing.assert_allclose(np.ptp(steep.log_examination - right.log_examination), 0, atol=1e-3)
+    np.testing.assert_allclose(steep.standard_error, right.standard_error, rtol=1e-3)
+    assert steep.p_value < 1e-9 < right.p_value

@@ -40,7 +40,7 @@ def compare_values(a, b, **settings):
     qid = np.arange(len(a))
     rankers = {"a": a, "b": b}
     return compare_rankers(
-        rankers, None, np.ones(len(a)), qid=qid, metric=value_as_score, **SETTINGS | settings
+        rankers, None, np.ones(len(a)), qid=qid, **SETTINGS | {"metric": value_as_score} | settings
     )
 
 
@@ -372,6 +372,13 @@ def test_clusters_of_queries_that_do_not_count(X, scores):
     rest = {name: score[kept] for name, score in scores.items()}
     expected = compare_rankers(rest, X[kept], cluster="need", **SETTINGS)
     assert found.n_undefined > 0 == expected.n_undefined
+    assert_frame_equal(found.table, expected.table)
+    # One ranker has no value.
+    a, b = np.random.default_rng(0).random((2, 14))
+    a[3], group, kept = -1.0, np.arange(14) // 2, np.arange(14) != 3
+    found = compare_values(a, b, cluster=group, metric=lambda _, s: s[0] if s[0] > 0 else np.nan)
+    expected = compare_values(a[kept], b[kept], cluster=group[kept])
+    assert (found.n_undefined, found.n_clusters) == (1, 7)
     assert_frame_equal(found.table, expected.table)
 
 

@@ -403,6 +403,7 @@ def test_bad_candidates(X, rankings, sessions, match):
         ({"a": [1, 1], "b": [2]}, "'a' is empty or holds a document twice"),
         ({"a": [1]}, "expected two"),
         ({"a": [1], "b#": [1]}, "no space"),
+        ({"a": [1], "": [1]}, r"\['a', ''\]; expected two"),
     ],
 )
 def test_bad_requests(rankings, match):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from skultr.evaluation._leaving import _events, fit_leaving
+from skultr.evaluation._leaving import _events, _Pages, fit_leaving
 from skultr.evaluation._logged_pages import LoggedPages
 from skultr.simulation import (
     CascadeUser,
@@ -78,6 +78,17 @@ def test_likelihood_and_hidden_events_by_enumeration(clicks):
 
 def test_chances_of_all_clicks_add_up_to_one():
     assert_allclose(sum(expected(clicks)[0] for clicks in product((0, 1), repeat=3)), 1)
+
+
+def test_pseudo_counts_are_those_of_the_documents():
+    # Relevances of a beta distribution, and binomial counts: moments give it back.
+    rng, n = np.random.default_rng(0), 8_000
+    doc = np.arange(n)
+    X = pd.DataFrame({"qid": doc // 4, "session": doc // 4, "doc": doc, "position": doc % 4 + 1})
+    pages = _Pages(LoggedPages(X, doc % 2, None, {}, "test"), doc % 4)
+    trials = rng.integers(3, 20, n)
+    priors = pages.priors(rng.binomial(trials, rng.beta(4, 2, n)), trials)
+    assert_allclose(priors["relevance"], np.outer([4, 2], np.ones(n)), rtol=0.1)
 
 
 def fitted(user, seed=0, n_sessions=12_000):

@@ -297,8 +297,9 @@ def test_errors():
     with pytest.raises(ValueError, match="position"):
         plan_experiment(log.drop(columns="position"), clicks, half_width=0.1)
     first = log["position"] == 1
-    with pytest.raises(ValueError, match=r"positions \[2, 3, 4, 5\]"):
-        plan_experiment(log[~first], clicks[~first], half_width=0.1)
+    for rows, positions in [(~first, r"\[2, 3, 4, 5\]"), (first, r"\[1\]")]:
+        with pytest.raises(ValueError, match=f"the positions {positions}; expected 1, 2, "):
+            plan_experiment(log[rows], clicks[rows], half_width=0.1)
     with pytest.raises(ValueError, match="no click at position 1"):
         plan_experiment(log, clicks * (log["position"] > 1), half_width=0.1)
     with pytest.raises(ValueError, match="expected both"):

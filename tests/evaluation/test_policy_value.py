@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import t as student
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
@@ -15,7 +16,13 @@ from sklearn.pipeline import make_pipeline
 from skultr import ClickDataset
 from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
-from skultr.evaluation import _click_table, _policy_value, policy_difference, policy_value
+from skultr.evaluation import (
+    _click_table,
+    _policy_value,
+    plan_experiment,
+    policy_difference,
+    policy_value,
+)
 from skultr.propensity import PowerLawPropensity
 from skultr.rankers import NaiveRanker
 from skultr.simulation import CascadeUser, DBNUser, PlackettLucePolicy, simulate_clicks
@@ -105,6 +112,33 @@ def test_expected_clicks_give_the_truth(method):
         assert_allclose(found.logged, (y * X["impressions"]).sum() / 40 / 60)
     difference = policy_difference(X, y, of_rows(a, X), of_rows(b, X), **how)
     assert_allclose(difference.value, expected[0] - expected[1])
+
+
+def test_a_difference_and_its_plan_by_hand():
+    # Twelve queries with all orders of three documents, each so often, and expected clicks. The
+    # rankings are a page from the top and from the bottom: the document in the middle stays.
+    n, shown, rng = 12, np.zeros((3, 3)), np.random.default_rng(0)
+    for order, times in zip(permutations(range(3)), 1_000 * np.arange(1, 7), strict=True):
+        shown[list(order), range(3)] += times
+    relevance = np.sort(rng.uniform(0.1, 0.9, (n, 3)))
+    query, doc, place = np.indices((n, 3, 3)).reshape(3, -1)
+    X = pd.DataFrame({"qid": query, "doc": doc, "position": place + 1})
+    X["impressions"], y = shown[doc, place], relevance[query, doc] * EXAMINATION[place]
+    found = policy_difference(X, y, doc, -doc, method="item-position")
+    gained = (relevance[:, 2] - relevance[:, 0]) * (EXAMINATION[0] - EXAMINATION[2])
+    value, error = gained.mean(), np.sqrt(gained.var(ddof=1) / n)
+    half = student.ppf(0.975, n - 1) * error
+    assert_allclose(found[:2], [value, error])
+    assert_allclose(found.interval, [value - half, value + half])
+    assert_allclose(found.p_value, 2 * student.sf(value / error, n - 1))
+    # Each page has a click rate p of the cell, known from m impressions: (sum p)^2 / sum(p / m).
+    changed = np.ix_(range(n), [0, 2], [0, 2])
+    p = (relevance[..., None] * EXAMINATION)[changed]
+    effective = p.sum() ** 2 / (p / shown[np.ix_([0, 2], [0, 2])]).sum()
+    assert_allclose(found.effective_sample_size, effective)
+    plan = plan_experiment(X, y, half_width=0.3, target="difference", scores_a=doc, scores_b=-doc)
+    assert_allclose(plan.precision["estimate"], value, rtol=0.01)
+    assert_allclose(plan.precision["expected"], half, rtol=1e-3)
 
 
 def test_known_probabilities_over_all_pages_of_a_policy():
@@ -256,6 +290,21 @@ def test_users_who_stop_click_as_often_in_any_order(cascade):
     counted = policy_difference(X.drop(columns="session"), clicks, grade, X["other"])
     assert "counts without sessions" in counted.verdict.lower()
     assert counted.value > 0.05
+
+
+def test_the_error_of_the_chance_to_leave_is_in_that_of_the_difference(cascade, monkeypatch):
+    X, clicks, grade = cascade
+    scores = {"scores_a": grade, "scores_b": X["other"], "queries": "log"}
+    found, fit = [policy_difference(X, clicks, **scores)], _click_table.fit_leaving
+
+    def hardly_known(log, place):
+        leaving = fit(log, place)
+        return leaving._replace(influence=100 * leaving.influence)
+
+    monkeypatch.setattr(_click_table, "fit_leaving", hardly_known)
+    found.append(policy_difference(X, clicks, **scores))
+    assert found[0].value == found[1].value
+    assert found[1].standard_error > 5 * found[0].standard_error
 
 
 @pytest.mark.usefixtures("untested")

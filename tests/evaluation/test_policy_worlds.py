@@ -96,6 +96,19 @@ def _exact(rng, n_queries=30, n_pages=200):
     return X, y, relevance[X["qid"], X["doc"]], other[X["qid"], X["doc"]]
 
 
+def test_equal_pages_may_be_one_with_impressions():
+    X, chance, a, b = _exact(np.random.default_rng(0))
+    y = np.random.default_rng(1).binomial(1, chance)
+    expected = policy_difference(X, y, a, b)
+    text = X.drop(columns="session").assign(y=y).astype(str).agg(":".join, axis=1)
+    pages = text.groupby(X["session"]).sum()
+    once = ~X["session"].map(pages.duplicated())
+    X["impressions"] = X["session"].map(pages.map(pages.value_counts()))
+    found = policy_difference(X[once], y[once], a[once], b[once])
+    assert_allclose(found[:2], expected[:2])
+    assert found.verdict == expected.verdict
+
+
 def test_a_context_without_clicks_has_none():
     X, y, a, b = _exact(np.random.default_rng(0))
     phone = X["session"] % 2 == 1
@@ -103,6 +116,18 @@ def test_a_context_without_clicks_has_none():
     found = policy_difference(X, np.where(phone, 0, y), a, b, **given)
     both = policy_difference(X, y, a, b, **given)
     assert_allclose(found.value, both.value / 2, rtol=0.1)
+
+
+def test_documents_are_as_often_away_in_all_contexts_as_in_their_mean():
+    # One page of 200 of each device has its first two documents exchanged: 2 rows of 600.
+    X = pd.DataFrame(
+        np.indices((20, 2, 200, 3)).reshape(4, -1).T, columns=["qid", "device", "page", "doc"]
+    )
+    X["session"] = np.arange(len(X)) // 3
+    swapped = np.array([2, 1, 3])[X["doc"]]
+    X["position"] = np.where(X.pop("page") == 0, swapped, X["doc"] + 1)
+    found = policy_difference(X, 1 / X["position"], X["doc"], -X["doc"], context="device")
+    assert "usual position in 99.7% of the impressions" in found.verdict
 
 
 def test_names_in_the_verdict():
