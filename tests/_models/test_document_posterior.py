@@ -178,7 +178,7 @@ def test_a_document_learns_from_the_others_of_its_query():
     # 9 documents with 30 or 5 clicks in 100 examinations each: .30 and .05, but for the prior.
     np.testing.assert_allclose(unseen[1::2], 0.30, atol=0.02)
     np.testing.assert_allclose(unseen[::2], 0.05, atol=0.01)
-    np.testing.assert_allclose(unseen, found.prior_mean[::10], rtol=0.02)
+    np.testing.assert_allclose(unseen, found.prior_mean[::10])
 
 
 def test_labels_read_the_errors_of_an_estimated_curve():
