@@ -236,7 +236,7 @@ def test_intervals_of_users_who_repeat_their_clicks(production):
     (alone, covered), (table, with_users) = found(), found(cluster="who")
     assert covered < 0.75
     assert with_users > 0.93
-    # Documents of single users look as if these knew them.
+    # Clicks that labels follow disperse a little less.
     factor = alone["effective_sample"] / table["effective_sample"]
     np.testing.assert_allclose(factor, factor[0])
     assert 3.5 < factor[0] < 5.2
