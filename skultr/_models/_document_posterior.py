@@ -32,8 +32,10 @@ _LEAST_MEAN = 1e-6
 #: Logarithms of the squared coefficient of variation, and powers of the prior mean, that the ends
 #: of intervals are averaged over; means and standard deviations of both a priori. Relevance is
 #: taken to vary much, and at high places relatively less, until clicks say otherwise.
-_GRID = np.stack(np.meshgrid(np.linspace(-4, 2, 7), np.linspace(-3, 0, 5)), axis=-1).reshape(-1, 2)
-_USUAL, _UNUSUAL = np.array([1.0, -1.5]), np.array([1.0, 0.5])
+_GRID = np.stack(np.meshgrid(np.linspace(-4, 2, 7), np.linspace(-2.5, 0, 5)), axis=-1).reshape(
+    -1, 2
+)
+_USUAL, _UNUSUAL = np.array([1.0, -1.25]), np.array([1.0, 0.5])
 #: The same are learned from at most so many documents.
 _MAX_DOCS_OF_ENDS = 2_000
 #: Largest probability of a click for which the variance is corrected.
