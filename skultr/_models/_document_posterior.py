@@ -5,39 +5,43 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, log_expit, logit, ndtri
-from scipy.stats import rankdata
+from scipy.optimize import minimize_scalar
+from scipy.special import digamma, gammainc, gammaincinv, gammaln, softmax
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.isotonic import isotonic_regression
 
 from .._base._typing import Floats, Ints
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY, encode, pair_codes
 from ..exceptions import warn_user
+from ._solve import minimised
 
-#: Parameters that all documents share are learned from about so many of them.
-_MAX_DOCS = 4_000
-#: Documents that are held as nodes at once, and nodes of each.
-_BLOCK, _NODES = 2_000, 48
-#: Normal scores of places at which the slope of the curve changes.
-_KNOTS = (-1.0, 0.0, 1.0)
-#: Mean and standard deviation a priori of the parameters: the curve (its first mean is the click
-#: rate per examination), the logarithm of the spread and its slope, and those of the spreads of
-#: the two effects of queries.
-_MEANS = np.array([0.0, -0.5, 0.0, 0.0, 0.0, 0.0, 0.0, np.log(0.5), np.log(0.3)])
-_SPREADS = np.array([1.0, 0.7, 0.4, 0.4, 0.4, 0.6, 0.25, 0.5, 0.5])
-_CURVE, _SPREAD, _QUERIES = slice(0, 5), slice(5, 7), slice(7, 9)
-#: Standard deviation of log odds about the curve that is there in any case, so that nodes tell it.
-_LEAST_SPREAD = 0.25
-#: Standard deviation of log odds that nodes allow for before a prior is known.
-_VAGUE = 1.5
-#: Least curvature in units of the prior, most rounds and longest step, and the last one.
-_LEAST_CURVATURE, _ROUNDS, _LONGEST, _SMALL_STEP = 0.5, 30, 2.0, 0.03
-#: Step of numerical derivatives, in standard deviations of the prior.
-_STEP = 0.02
-#: Three points, and their weights, that have the moments of a standard normal up to the fifth.
-_POINTS, _WEIGHTS = np.array([-1.0, 0.0, 1.0]) * np.sqrt(3), np.array([1, 4, 1]) / 6
-_MOST = 1 - 1e-12
+#: Clicks of each level of the prior mean, and the least number of levels of a log of few clicks.
+_CLICKS_PER_LEVEL, _LEAST_LEVELS = 100.0, 8
+#: Most rounds of curve, spread and queries, and the change of relevance at which they end.
+_ROUNDS, _TOL = 100, 1e-4
+#: A parameter that all documents share is learned from at most so many of them.
+_MAX_DOCS = 20_000
+#: Logarithms of the squared coefficient of variation, and of the clicks that a prior stands for.
+_LOG_SPREADS = (-6.0, 4.0)
+_LOG_SHAPES_OF_QUERIES = (-4.0, 12.0)
+#: Powers of the prior mean that the squared coefficient of variation may be.
+_POWERS = (-1.5, 1.5)
+_LEAST_MEAN = 1e-6
+#: Logarithms of the squared coefficient of variation, and powers of the prior mean, that the ends
+#: of intervals are averaged over; means and standard deviations of both a priori. Relevance is
+#: taken to vary much, and at high places relatively less, until clicks say otherwise.
+_GRID = np.stack(np.meshgrid(np.linspace(-4, 2, 7), np.linspace(-2.5, 0, 5)), axis=-1).reshape(
+    -1, 2
+)
+_USUAL, _UNUSUAL = np.array([1.0, -1.25]), np.array([1.0, 0.5])
+#: The same are learned from at most so many documents.
+_MAX_DOCS_OF_ENDS = 2_000
+#: Largest probability of a click for which the variance is corrected.
+_MAX_CLICK = 0.95
+#: Probability of a relevance below 1 under which the other tail is approximated.
+_RARE = 1e-8
 
 
 class DocumentPosterior(NamedTuple):
@@ -107,225 +111,196 @@ def document_posterior(
 ) -> DocumentPosterior:
     r"""Posterior of the relevance of each document given examination.
 
-    Of a document d of query q, at a place with the normal score z,
+    A document d of query q at place x has :math:`c_d \sim \text{Poisson}(r_d E_d)` clicks in
+    :math:`E_d` examinations, and
 
-    .. math:: \operatorname{logit} r_d = f(z_d) + u_q + v_q z_d + \varepsilon_d
+    .. math:: r_d \sim \text{Gamma}(\text{mean } u_q f(x_d), \text{ shape } a), \qquad
+              u_q \sim \text{Gamma}(\text{mean } 1, \text{ shape } k)
 
-    with f linear between knots, and normal :math:`u_q, v_q` and :math:`\varepsilon_d`, whose
-    standard deviation :math:`\tau` may change with z. The parameters have the greatest posterior
-    density. What is known of d before its clicks are read comes from the *other* documents of its
-    query, with the error of f added; :math:`\tau` is integrated over three points of its
-    posterior. Clicks are binomial, of :math:`(\sum o)^2 / \sum o^2` impressions with the same
-    examination. An ``error`` of log examination, by factor, widens the intervals.
+    The posterior is cut at :math:`r_d = 1`. The function f falls with the place, by isotonic
+    regression over levels of 100 clicks; it, a, a power of the mean, and k are of maximum marginal
+    likelihood. What is known of :math:`u_q` before the clicks of d are read comes from the *other*
+    documents of the query. Clicks and examinations are both divided by the mean probability of a
+    skip, so that the variance is the binomial one.
+
+    The ends of the intervals have a wider prior: few clicks tell neither the spread, which is
+    averaged over its posterior, nor f, whose squared relative error is added. An ``error`` of log
+    examination, by factor, widens them further.
     """
+
+    def examinations_of(part):
+        return part.weight * examination[part.factor]
 
     def summed(value):
         return cells.of_documents(lambda _, part: part.by_doc(value(part)))
 
-    def examined(part, power=1):
-        return part.weight * examination[part.factor] ** power
+    c, e = summed(lambda part: part.clicks), summed(examinations_of)
 
-    clicks, e, squares = (
-        summed(value) for value in (lambda part: part.clicks, examined, lambda p: examined(p, 2))
-    )
-    evidence = _Evidence(
-        clicks,
-        np.maximum(e**2 / np.maximum(squares, TINY), clicks),
-        np.where(e > 0, squares / np.maximum(e, TINY), 1.0),
-        encode(query)[0],
-        ndtri((rankdata(place) - 0.5) / len(place)),
-    )
-    rate = min((clicks.sum() + 0.5) / (e.sum() + 1.0), 0.9)
-    some = np.flatnonzero(evidence.query % -(-len(clicks) // _MAX_DOCS) == 0)
-    prior = _Prior.learned(evidence.at(some[:: -(-len(some) // _MAX_DOCS)]), logit(rate))
-    found = np.empty((4, len(clicks)))
-    order = np.argsort(evidence.query, kind="stable")
-    starts = np.flatnonzero(np.diff(evidence.query[order], prepend=-1))
-    blocks = np.unique(
-        starts[np.searchsorted(starts, np.arange(0, len(order), _BLOCK), "right") - 1]
-    )
-    for rows in np.split(order, blocks[1:]):
-        found[:, rows] = prior.posterior(evidence.at(rows))
-    mean, lower, upper, prior_mean = found
+    def per_skip(relevance):
+        """One over P(skip), its mean over the examinations of each document."""
+
+        def raised(docs, part):
+            examined = examination[part.factor]
+            click = np.minimum(relevance[docs][part.doc] * examined, _MAX_CLICK)
+            return part.by_doc(part.weight * examined / (1 - click))
+
+        return np.where(e > 0, cells.of_documents(raised) / np.maximum(e, TINY), 1.0)
+
+    query = encode(query)[0]
+    level = _levels(place, c)
+    scale, likely, unsure, power = np.ones_like(e), np.ones_like(e), np.zeros_like(e), [-1.0, 0.0]
+    for _ in range(_ROUNDS):
+        curve, last = _curve(level, place, c, e * scale), likely
+        mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
+        ratio = per_skip(mean)
+        spread, power = _spread(c * ratio, e * ratio, mean, unsure, power)
+        scale, unsure = _other_documents(c * ratio, e * ratio, curve, mean * spread, query)
+        mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
+        strength = 1 / (mean * (spread + unsure))
+        likely = np.minimum((c * ratio + strength * mean) / (e * ratio + strength), 1.0)
+        if np.abs(likely - last).max(initial=0.0) < _TOL:
+            break
+    else:
+        warn_user(
+            f"The prior of the relevance of documents did not converge in {_ROUNDS} rounds: few "
+            "clicks, or few places of documents, hardly determine it. Log more sessions.",
+            ConvergenceWarning,
+        )
+    ratio = per_skip(likely)
+    shape, rate = c * ratio + strength * mean, e * ratio + strength
+    # Mean of gamma distributions cut at 1: few clicks do not make a click certain. Far above 1 the
+    # density rises exponentially up to it.
+    below = gammainc(shape, rate)
+    cut = shape / rate * gammainc(shape + 1, rate) / np.maximum(below, TINY)
+    found = np.where(below > _RARE, cut, 1 - 1 / np.maximum(shape - rate, 2.0))
+    unsure = unsure + _error_of_curve(level, place, c, e, curve)
+    strength = 1 / (mean * (_expected_spread(c * ratio, e * ratio, mean, unsure) + unsure))
+    shape, rate = c * ratio + strength * mean, e * ratio + strength
+    below = np.maximum(gammainc(shape, rate), _RARE)
+    lower, upper = (np.minimum(gammaincinv(shape, p * below) / rate, 1.0) for p in (0.025, 0.975))
+    lower, upper = np.clip(lower, TINY, found), np.maximum(upper, found)
     if error is not None:
         # The prior mean comes from the same curve.
-        apart = summed(lambda part: 1.96 * examined(part) * error[part.factor]) / np.maximum(
-            e, TINY
-        )
-        lower = mean * np.exp(-np.hypot(np.log(mean / lower), apart))
-        upper = np.minimum(mean * np.exp(np.hypot(np.log(upper / mean), apart)), 1.0)
-    return DocumentPosterior(mean, lower, upper, e, prior_mean)
+        apart = summed(
+            lambda part: 1.96 * examinations_of(part) * error[part.factor]
+        ) / np.maximum(e, TINY)
+        lower = found * np.exp(-np.hypot(np.log(found / lower), apart))
+        upper = np.minimum(found * np.exp(np.hypot(np.log(upper / found), apart)), 1.0)
+    return DocumentPosterior(found, lower, upper, e, mean)
 
 
-class _Evidence(NamedTuple):
-    """What the log tells of documents: clicks of impressions, each examined with a probability."""
+def _levels(place, clicks):
+    """Level of each document: in order of their place, of about equally many clicks.
 
-    clicks: Floats  # (n_docs,)
-    trials: Floats  # (n_docs,)
-    examination: Floats  # (n_docs,)
-    query: Ints  # (n_docs,), codes without gaps
-    place: Floats  # (n_docs,), normal scores
-
-    def at(self, rows):
-        """The same of some documents."""
-        part = _Evidence(*(values[rows] for values in self))
-        return part._replace(query=encode(part.query)[0])
-
-    def nodes(self, mean, spread):
-        """Log odds of relevance, and the log likelihood there, two arrays of shape (n_nodes,
-        n_docs): where it, times a normal density, is more than exp(-10) of its maximum."""
-        rate = (self.clicks + 0.5) / (self.trials * self.examination + 1.0)
-        likely = logit(np.clip(rate, 1e-9, 0.99))
-        low, high = (
-            np.minimum(mean - 4.5 * spread, likely),
-            np.maximum(mean + 4.5 * spread, likely),
-        )
-        for _ in range(8):
-            at = low + (high - low) * np.linspace(0, 1, _NODES)[:, None]
-            click = np.minimum(expit(at) * self.examination, _MOST)
-            value = self.clicks * log_expit(at) + (self.trials - self.clicks) * np.log1p(-click)
-            density = value - 0.5 * ((at - mean) / spread) ** 2
-            near = density > density.max(axis=0) - 10.0
-            first, last = near.argmax(axis=0) - 1, _NODES - near[::-1].argmax(axis=0)
-            if (first <= 0).all() and (last >= _NODES - 1).all():
-                break
-            step = (high - low) / (_NODES - 1)
-            low, high = (
-                low + np.maximum(first, 0) * step,
-                low + np.minimum(last, _NODES - 1) * step,
-            )
-        return at, value
+    Single documents at the end of the order, examined too rarely for a click, would have a prior
+    mean of 0.
+    """
+    value, code = np.unique(place, return_inverse=True)
+    by_value = np.bincount(code, clicks, len(value))
+    total = by_value.sum()
+    n_levels = max(int(total / _CLICKS_PER_LEVEL), min(int(total), _LEAST_LEVELS), 1)
+    share = (np.cumsum(by_value) - by_value / 2) / max(total, TINY)
+    level = np.minimum(share * n_levels, n_levels - 1).astype(np.intp)
+    return encode(level)[0][code]
 
 
-class _Prior(NamedTuple):
-    """Parameters that all documents share."""
-
-    parameters: Floats  # (9,)
-    covariance: Floats  # (9, 9)
-
-    @classmethod
-    def learned(cls, evidence, level):
-        """The parameters of greatest posterior density, by Newton's method."""
-        means = _MEANS + level * np.eye(len(_MEANS))[0]
-        queries = _Queries(evidence, means)
-        point, steps = np.zeros(len(means)), _STEP * np.eye(len(means))
-
-        def score(point):
-            return queries.score(means + _SPREADS * point) * _SPREADS - point
-
-        for _ in range(_ROUNDS):
-            here = score(point)
-            curvature = np.array([here - score(point + step) for step in steps]) / _STEP
-            value, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-            inverse = vectors / np.maximum(value, _LEAST_CURVATURE) @ vectors.T
-            step = inverse @ here
-            point = point + step * min(1.0, _LONGEST / max(np.linalg.norm(step), TINY))
-            if np.abs(step).max() < _SMALL_STEP:
-                break
-        else:
-            warn_user(
-                f"The prior of the relevance of documents did not converge in {_ROUNDS} rounds: "
-                "few clicks, or few places of documents, hardly determine it. Log more sessions.",
-                ConvergenceWarning,
-            )
-        return cls(means + _SPREADS * point, inverse * np.outer(_SPREADS, _SPREADS))
-
-    def posterior(self, evidence):
-        """Mean, ends of the 95 % interval and prior mean of documents, shape (4, n_docs)."""
-        queries = _Queries(evidence, self.parameters)
-        mean, unsure, spread = queries.others(self.parameters)
-        unsure = unsure + _variance(queries.curve, self.covariance[_CURVE, _CURVE])
-        doubt = np.sqrt(_variance(queries.effects, self.covariance[_SPREAD, _SPREAD]))
-        variances = spread * np.exp(2 * doubt * _POINTS[:, None]) + unsure
-        at, value = evidence.nodes(mean, np.sqrt(_WEIGHTS @ variances))
-        value = np.exp(value - value.max(axis=0))
-        density = sum(
-            weight * np.exp(-0.5 * (at - mean) ** 2 / variance) / np.sqrt(variance)
-            for weight, variance in zip(_WEIGHTS, variances, strict=True)
-        )
-        density *= value
-        density /= density.sum(axis=0)
-        below = np.cumsum(density, axis=0) - density / 2
-        ends = (expit(_quantile(at, below, p)) for p in (0.025, 0.975))
-        # The logistic of a normal variable is on average about that of its mean over this root.
-        prior_mean = expit(mean / np.sqrt(1 + np.pi / 8 * (_WEIGHTS @ variances)))
-        return np.array([(density * expit(at)).sum(axis=0), *ends, prior_mean])
+def _centres(level, place, examinations):
+    """Mean place of the examinations of each level."""
+    weight = examinations + TINY
+    return np.bincount(level, weight * place) / np.bincount(level, weight)
 
 
-class _Queries:
-    """Documents and the effects of their queries."""
-
-    def __init__(self, evidence, parameters):
-        self.query, self.n = evidence.query, evidence.query.max(initial=-1) + 1
-        z = evidence.place
-        self.at, self.value = evidence.nodes(parameters[0] + parameters[1] * z, _VAGUE)
-        self.effects = np.stack([np.ones_like(z), z])
-        self.curve = np.stack([*self.effects, *(np.maximum(z - knot, 0) for knot in _KNOTS)])
-        self.found = np.zeros((self.n, 2))
-
-    def moments(self, mean, variance):
-        """Mean and variance of log odds given the clicks and a normal prior."""
-        density = self.value - 0.5 * (self.at - mean) ** 2 / variance
-        density = np.exp(density - density.max(axis=0))
-        density /= density.sum(axis=0)
-        found = (density * self.at).sum(axis=0)
-        return found, (density * (self.at - found) ** 2).sum(axis=0)
-
-    def by_query(self, value):
-        return np.bincount(self.query, value, self.n)
-
-    def others(self, parameters):
-        """Prior mean of log odds of each document and its variance, from the other documents of
-        its query, and the variance about it; sets the effects of queries and their covariance.
-
-        Effects are at the maximum of their posterior density, with its curvature (Laplace).
-        """
-        curve = parameters[_CURVE] @ self.curve
-        spread = _LEAST_SPREAD**2 + np.exp(2 * (parameters[_SPREAD] @ self.effects))
-        precision = np.exp(-2 * parameters[_QUERIES])
-        for _ in range(20):
-            mean = curve + (self.found[self.query].T * self.effects).sum(axis=0)
-            likely, variance = self.moments(mean, spread)
-            slope = (likely - mean) / spread
-            bend = np.maximum(1 - variance / spread, 1e-9) / spread
-            aim = np.stack([self.by_query(slope * effect) for effect in self.effects], axis=1)
-            known = [[self.by_query(bend * a * b) for a in self.effects] for b in self.effects]
-            self.covariance = np.linalg.inv(np.moveaxis(known, 2, 0) + np.diag(precision))
-            step = (self.covariance @ (aim - self.found * precision)[:, :, None])[:, :, 0]
-            self.found = self.found + np.clip(step, -1, 1)
-            if np.abs(step).max(initial=0.0) < 1e-4:
-                break
-        told = np.einsum("id,dij,jd->d", self.effects, self.covariance[self.query], self.effects)
-        unsure = 1 / np.maximum(1 / told - bend, 1e-9)
-        return mean - slope * unsure, unsure, spread
-
-    def score(self, parameters):
-        """Slope of the log likelihood, by Fisher's identity: that of the joint density of clicks,
-        documents and queries, averaged over their posterior."""
-        mean, unsure, spread = self.others(parameters)
-        likely, variance = self.moments(mean, spread + unsure)
-        share = spread / (spread + unsure)
-        apart = share * (likely - mean)
-        excess = (share**2 * variance + apart**2 + share * unsure) / spread - 1
-        squares = self.found**2 + self.covariance[:, [0, 1], [0, 1]]
-        return np.concatenate(
-            [
-                self.curve @ (apart / spread),
-                self.effects @ (excess * (1 - _LEAST_SPREAD**2 / spread)),
-                (squares * np.exp(-2 * parameters[_QUERIES]) - 1).sum(axis=0),
-            ]
-        )
+def _curve(level, place, clicks, examinations):
+    """Mean relevance at each place: it falls with the place, linearly in its logarithm."""
+    c, e = np.bincount(level, clicks), np.bincount(level, examinations)
+    average = (c.sum() + 0.5) / (e.sum() + 0.5)
+    rate = (c + 0.5 * average) / (e + 0.5)
+    falling = isotonic_regression(rate, sample_weight=e + TINY, increasing=False)
+    return np.exp(np.interp(place, _centres(level, place, examinations), np.log(falling)))
 
 
-def _variance(design, covariance):
-    """Variance of each column of a design, shape (n_docs,)."""
-    return np.einsum("id,ij,jd->d", design, covariance, design)
+def _error_of_curve(level, place, clicks, examinations, curve):
+    """Squared relative error of the curve: of the clicks of a level, and beyond the outer levels,
+    where it is flat, by how much it would have changed at its mean slope."""
+    at, fall = _centres(level, place, examinations), np.log(curve.max() / curve.min())
+    beyond = (place - np.clip(place, at.min(), at.max())) / max(np.ptp(at), TINY)
+    return 1 / (np.bincount(level, clicks)[level] + 0.5) + (fall * beyond) ** 2
 
 
-def _quantile(at, below, p):
-    """The node, between two of them, below which a document lies with probability p."""
-    row = np.clip((below < p).sum(axis=0), 1, len(at) - 1)[None]
-    (low,), (high,) = (np.take_along_axis(at, row - k, 0) for k in (1, 0))
-    (under,), (over,) = (np.take_along_axis(below, row - k, 0) for k in (1, 0))
-    share = np.clip((p - under) / np.maximum(over - under, TINY), 0, 1)
-    return low + share * (high - low)
+def _relative(mean, clicks):
+    """Logarithm of the prior mean, less its average over clicks."""
+    return np.log(mean) - np.average(np.log(mean), weights=clicks + TINY)
+
+
+def _spread(clicks, examinations, mean, unsure, start):
+    """Squared coefficient of variation of relevance about its prior mean, a power of the mean, and
+    the logarithm of its factor and the power, found from a ``start``."""
+    relative = _relative(mean, clicks)
+    some = slice(None, None, -(-len(mean) // _MAX_DOCS))
+    c, e, m, v, at = (values[some] for values in (clicks, examinations, mean, unsure, relative))
+
+    def loss(point):
+        variance = np.exp(point[0] + point[1] * at)
+        shape = 1 / (variance + v)
+        # A power far from 0 needs evidence, and keeps the logs of few clicks in range.
+        value = 0.5 * point[1] ** 2 - _log_marginal(c, e, m, shape)
+        slope = digamma(shape + c) - digamma(shape) - np.log1p(m * e / shape)
+        slope = variance * shape**2 * (slope + (m * e - c) / (shape + m * e))
+        return value / len(m), np.array([slope.sum(), slope @ at + point[1]]) / len(m)
+
+    found = minimised(
+        loss,
+        start,
+        "The spread of relevance",
+        jac=True,
+        bounds=[_LOG_SPREADS, _POWERS],
+        options={"ftol": 1e-12, "gtol": 1e-6},
+    )
+    return np.exp(np.clip(found[0] + found[1] * relative, *_LOG_SPREADS)), found
+
+
+def _expected_spread(clicks, examinations, mean, unsure):
+    """Posterior mean of the squared coefficient of variation of relevance about its prior mean."""
+    relative = _relative(mean, clicks)
+    some = slice(None, None, -(-len(mean) // _MAX_DOCS_OF_ENDS))
+    c, e, m, v, at = (values[some] for values in (clicks, examinations, mean, unsure, relative))
+
+    def spread(point, at):
+        return np.exp(np.clip(point[0] + point[1] * at, *_LOG_SPREADS))
+
+    likely = np.array([_log_marginal(c, e, m, 1 / (spread(point, at) + v)) for point in _GRID])
+    share = softmax(likely - 0.5 * (((_GRID - _USUAL) / _UNUSUAL) ** 2).sum(axis=1))
+    return sum(
+        weight * spread(point, relative) for weight, point in zip(share, _GRID, strict=True)
+    )
+
+
+def _other_documents(clicks, examinations, curve, variance, query):
+    """Factor of the query on the prior mean, and its squared error, from its other documents.
+
+    A document counts by what it tells of the query: much examined, it tells of itself.
+    """
+    share = 1 / (1 + examinations * variance)
+    c, expected = clicks * share, examinations * curve * share
+    by_query, means = np.bincount(query, c), np.bincount(query, expected)
+    some = slice(None, None, -(-len(means) // _MAX_DOCS))
+    observed, wanted, ones = by_query[some], means[some], np.ones(len(means[some]))
+    found = minimize_scalar(
+        lambda log_shape: -_log_marginal(observed, wanted, ones, np.exp(log_shape)),
+        bounds=_LOG_SHAPES_OF_QUERIES,
+        method="bounded",
+    )
+    prior = float(np.exp(found.x))
+    others, least = np.maximum(by_query[query] - c, 0.0), np.maximum(means[query] - expected, 0.0)
+    return (others + prior) / (least + prior), 1 / (others + prior)
+
+
+def _log_marginal(clicks, examinations, mean, shape):
+    """Log likelihood of Poisson clicks whose rate has a gamma prior, up to a constant."""
+    strength = shape / mean
+    return np.sum(
+        gammaln(shape + clicks)
+        - gammaln(shape)
+        + shape * np.log(strength)
+        - (shape + clicks) * np.log(strength + examinations)
+    )

@@ -140,11 +140,11 @@ class PBMModel(ProductModel):
     prior : {"logged", "empirical"}, (float, float) or None, default="logged"
         What is known of a document before its clicks are counted.
 
-        - ``"logged"``: a normal distribution of the log odds of relevance, whose mean depends on
-          the place that production gave the document and on its query; both, and how firmly they
-          hold, are learned from the log (Notes of
-          :func:`~skultr.propensity.relevance_labels`). The place is the role ``production`` if the
-          log has it, less the mean of the query, else the mean position in the lists of the query.
+        - ``"logged"``: a gamma distribution whose mean falls with the place that production gave
+          the document, times a factor of its query; both, and how firmly they hold, are learned
+          from the log (Notes of :func:`~skultr.propensity.relevance_labels`). The place is the
+          role ``production`` if the log has it, less the mean of the query, else the mean position
+          in the lists of the query.
         - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood.
           Documents that were always at the bottom are pulled toward the average document, and
           examination of their positions is underestimated. Examination of a position with few

@@ -47,9 +47,9 @@ class UBMModel(ProductModel):
     prior : {"logged", "empirical"}, (float, float) or None, default="logged"
         What is known of a document before its clicks are counted.
 
-        - ``"logged"``: a normal distribution of log odds, whose mean depends on the place that
-          production gave the document, as in :class:`PBMModel`. Examination comes from the same
-          documents at several pairs of rank and last click, so that the prior does not move it.
+        - ``"logged"``: a gamma distribution whose mean falls with the place that production gave
+          the document, as in :class:`PBMModel`. Examination comes from the same documents at
+          several pairs of rank and last click, so that the prior does not move it.
         - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood. Poor
           documents stand deep, so that it books part of their shortfall on examination.
         - (float, float): pseudo-counts of clicks and of skips of an examined document.

@@ -16,7 +16,8 @@ from .._log._clicklog import ClickLog, sort_into_lists
 from .._log._counted import CellCount, counted
 from .._log._estimator import names_of
 from .._log._reader import read, take_target
-from .._log._roles import FIT_ROLES, is_frame, read_role
+from .._log._roles import FIT_ROLES, is_frame, is_role, read_column, read_role, without_column
+from .._log._segments import TINY, encode, pair_codes
 from .._models._document_posterior import document_posterior, logged_places
 from ._source import (
     PROPENSITY_CONSTRAINT,
@@ -35,6 +36,9 @@ from ._source import (
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
 
+#: Rounds in which dispersion within clusters, and relevance given it, are estimated in turn.
+_ROUNDS = 3
+
 
 @validate_params(
     {
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
         "user_aware": ["boolean"],
         "clip": [Interval(Real, 0, 1, closed="right"), None],
         "interval": ["boolean"],
+        "cluster": ["array-like", str, None],
     },
     prefer_skip_nested_validation=True,
 )
@@ -57,6 +62,7 @@ def relevance_labels(
     user_aware: bool = True,
     clip: float | None = None,
     interval: bool = False,
+    cluster: Column | str | None = None,
 ) -> pd.DataFrame:
     r"""Table of debiased clicks per impression, one row per document of a query.
 
@@ -100,6 +106,12 @@ def relevance_labels(
         depends on the place that production gave it, and on its query (see Notes): a document
         with few clicks is as relevant as others of its query that stood as high.
 
+    cluster : array-like of shape (n_rows,) or str, default=None
+        Impressions that depend on each other, such as those of one user: one value per row, or the
+        name of a column of X. With ``interval=True``, and not for click models. Clicks and
+        examinations are divided by the dispersion of clicks on a document within clusters, which
+        is estimated from the log: labels move less, and intervals are wider.
+
     Returns
     -------
     labels : DataFrame
@@ -107,8 +119,8 @@ def relevance_labels(
         query that was shown. The label estimates P(relevant) if the scale of the propensities is
         known; it may exceed 1 by chance. With ``interval=True`` also ``lower`` and ``upper``, the
         ends of the 95 % interval, ``effective_sample``, the number of examinations
-        :math:`\sum_i o_i` behind the clicks, and ``prior_mean``; all of them lie in [0, 1] but the
-        effective sample.
+        :math:`\sum_i o_i` behind the clicks (over the dispersion within clusters), and
+        ``prior_mean``; all of them lie in [0, 1] but the effective sample.
 
     Raises
     ------
@@ -116,28 +128,25 @@ def relevance_labels(
         If a role is missing or holds invalid values; if a row with a click has propensity 0; if
         the mean propensity of a document is 0 or, without ``user_aware``, that of any row; with
         ``interval=True`` if not ``user_aware``, or if documents of the click model have no
-        intervals.
+        intervals; if there is a ``cluster`` without ``interval=True`` or with a click model.
 
     Notes
     -----
-    With ``interval=True`` the log odds of the relevance of a document d of query q are, a priori,
+    With ``interval=True`` the clicks of a document in :math:`E_d = \sum_i o_i` examinations are
+    Poisson with mean :math:`r_d E_d`, corrected for the smaller variance of clicks that are 0 or
+    1. Relevance :math:`r_d` has a gamma prior with mean :math:`u_q f(x_d)`: f falls with the place
+    :math:`x_d`, by isotonic regression, and the factor :math:`u_q` of the query comes from its
+    other documents. How far documents and queries scatter is estimated by marginal likelihood
+    (empirical Bayes). The place is the role ``production`` if X has it, less the mean of the
+    query; else the mean position over all lists of the query, where a list without the document
+    counts as the position below its last.
 
-    .. math:: f(z_d) + u_q + v_q z_d + \varepsilon_d, \qquad \varepsilon_d \sim N(0, \tau^2(z_d)),
+    The ends of the interval have a wider prior: the scatter of documents is averaged over its
+    posterior, the error of f is added, and that of examination, the ``standard_error`` of an
+    estimator's ``examination_``. Propensities of a column or an array are taken to be true, and
+    impressions to be independent, but for ``cluster``.
 
-    with z the normal score of its place among all documents, f linear between knots, and normal
-    effects u, v of queries, which come from the clicks on their other documents. The place is the
-    role ``production`` if X has it, less the mean of the query; else the mean position over all
-    lists of the query, where a list without the document counts as the position below its last.
-    All parameters are estimated. Intervals allow for the errors of f and :math:`\tau`, and for
-    the ``standard_error`` of an estimator's ``examination_``; propensities of a column or an array
-    are taken to be true, and impressions to be independent, also those of one user.
-
-    The intervals covered 96 to 99 % of the relevances for 2 to 40 impressions per document, weak
-    and strong production, known and estimated curves, of 1,000 documents whose log odds are
-    normal; 95 to 99 % with Zipf traffic, one order, or neighbours swapped. The worst: 89 % with at
-    most 4 impressions of documents of two kinds, relevant with a chance of about .67 or .08, and
-    with :class:`InterventionHarvesting` of few swaps
-    (``benchmarks/studies/labels.py``). Where users are not position-based they mean nothing.
+    @COVER@
 
     Examples
     --------
@@ -157,8 +166,14 @@ def relevance_labels(
 
     def count(X, y):
         by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
+        by += [cluster] * isinstance(cluster, str)
         return CellCount.of(X, y, by, mean=["production"] * interval).cells()
 
+    if cluster is not None and (not interval or hasattr(propensity, "predict_click")):
+        raise ValueError(
+            "cluster widens the intervals of labels from propensities: expected interval=True and "
+            f"no click model. Got interval={interval} and propensity={propensity!r}."
+        )
     X, y = counted(X, y, sample_weight, {}, "relevance_labels", count)
     given = X, y
     X, y, _, clicks, scale = take_target(X, y, "relevance_labels")
@@ -179,15 +194,20 @@ def relevance_labels(
         )
     if interval and hasattr(propensity, "predict_click") and not isinstance(propensity, type):
         return _of_click_model(propensity, given, X, y, sample_weight, clip)
+    if isinstance(cluster, str):
+        name, cluster = cluster, read_column(X, cluster)
+        X = X if is_role(name) else without_column(X, name)
     clicked = y if clicks is None else clicks
     source = RowsOfLog(X, clicked, sample_weight, {})
     row_propensities, estimator = propensities(propensity, source, default=no_propensities)
     no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
-    rows = read(X, clicked, sample_weight, {"propensity": row_propensities}, reads=reads)
+    # The log has a place for users, which nothing reads once propensities are known.
+    roles = {"propensity": row_propensities, "user": cluster}
+    rows = read(X, clicked, sample_weight, roles, reads=reads)
     log = sort_into_lists(rows if clicks is None else rows.of_outcome(y), no_features)
     if interval:
-        return _with_intervals(log, clip, estimator)
+        return _with_intervals(log, clip, estimator, cluster is not None)
     if user_aware:
         log = average_propensities(log)
     else:
@@ -218,7 +238,9 @@ def _of_click_model(model, given, X, y, sample_weight, clip):
     return table.assign(**{name: found[name].to_numpy() for name in found})
 
 
-def _with_intervals(log: ClickLog, clip: float | None, estimator: Any) -> pd.DataFrame:
+def _with_intervals(
+    log: ClickLog, clip: float | None, estimator: Any, clustered: bool
+) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
     # That of all users together: the error of a document is about the mean over its users.
     curve = getattr(estimator, "average_examination_", getattr(estimator, "examination_", {}))
@@ -227,17 +249,23 @@ def _with_intervals(log: ClickLog, clip: float | None, estimator: Any) -> pd.Dat
         error = curve["standard_error"].reindex(log.bias_values).fillna(0.0).to_numpy()[log.bias]
     table = label_table(log, log.clicks)
     places = logged_places(log)
-    # Each row has an examination of its own.
-    cells = Cells(
-        places.pair, np.arange(log.n_rows), log.clicks, log.weight, len(places.query), log.n_rows
-    )
-    found = document_posterior(
-        cells,
-        np.maximum(log.propensity, clip or 0.0),
-        query=places.query,
-        place=places.place,
-        error=error,
-    )
+    examination = np.maximum(log.propensity, clip or 0.0)
+    dispersion, found = 1.0, None
+    for _ in range(1 + _ROUNDS * clustered):
+        if found is not None:
+            dispersion = _dispersion(log, places.pair, found.mean[places.pair] * examination)
+        # Each row has an examination of its own.
+        cells = Cells(
+            places.pair,
+            np.arange(log.n_rows),
+            log.clicks / dispersion,
+            log.weight / dispersion,
+            len(places.query),
+            log.n_rows,
+        )
+        found = document_posterior(
+            cells, examination, query=places.query, place=places.place, error=error
+        )
     return table.assign(
         label=found.mean,
         lower=found.lower,
@@ -245,3 +273,10 @@ def _with_intervals(log: ClickLog, clip: float | None, estimator: Any) -> pd.Dat
         effective_sample=found.effective_sample,
         prior_mean=found.prior_mean,
     )
+
+
+def _dispersion(log, pair, click):
+    """Variance of the sums of clicks by document and cluster, 1 if these are independent."""
+    code, _ = encode(pair_codes(pair, log.user, int(log.user.max(initial=0)) + 1))
+    squares = np.bincount(code, log.clicks - log.weight * click) ** 2
+    return max(1.0, squares.sum() / max(log.weight @ (click * (1 - click)), TINY))
