@@ -10,14 +10,14 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_778
+TOTAL = 21_766
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 258,
     "_log": 3687,
-    "_models": 1040,
+    "_models": 1010,
     "_torch": 995,
     "click_models": 1123,
     "command": 661,
@@ -29,7 +29,7 @@ STATEMENTS = {
     "model_selection.py": 116,
     "plotting": 782,
     "preprocessing.py": 165,
-    "propensity": 1725,
+    "propensity": 1743,
     "rankers": 3023,
     "serving": 881,
     "simulation": 912,

@@ -570,11 +570,11 @@ class RankingTest:
 def read_model(log, k, propensity):
     """The model of the first k positions."""
     positions = np.unique(log.slot_position).astype(int)[:k]
-    n = len(positions)
-    if n < 2 or (positions != np.arange(1, n + 1)).any():
+    n, least = len(positions), max(k or 2, 2)
+    if n < least or (positions != np.arange(1, n + 1)).any():
         raise ValueError(
             f"The log has the positions {positions[:10].tolist()}; expected 1, 2, ... without "
-            "gaps, and at least two. Pass k= to plan for the first ones."
+            f"gaps, and at least {least}. Pass k= to plan for the first ones that it has."
         )
     place = log.slot_position[log.slot].astype(int) - 1
     inside = place < n

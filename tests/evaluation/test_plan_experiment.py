@@ -290,6 +290,8 @@ def test_errors():
     log, clicks = _log()
     with pytest.raises(ValueError, match="half_width"):
         plan_experiment(log, clicks, half_width=0)
+    with pytest.raises(ValueError, match=r"1, 2, 3, 4, 5\]; expected .* at least 6\. Pass k="):
+        plan_experiment(log, clicks, half_width=0.1, k=K + 1)
     with pytest.raises(ValueError, match=r"No plan of 10 sessions .* takes about"):
         plan_experiment(log, clicks, half_width=0.01, sessions=10)
     with pytest.raises(TypeError, match="unknown argument 'posision'"):
