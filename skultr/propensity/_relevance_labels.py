@@ -146,7 +146,7 @@ def relevance_labels(
     estimator's ``examination_``. Propensities of a column or an array are taken to be true, and
     impressions to be independent, but for ``cluster``.
 
-    Of 1,000 documents whose log odds are normal the intervals covered 96 to 99 % (2 to 40
+    Of 1,000 documents whose log odds are normal the intervals covered 94 to 99 % (2 to 40
     impressions per document, weak and strong production, known and estimated curves); 91 to 99 %
     with Zipf traffic, one order, or neighbours swapped. The worst: 89 % with 2 impressions of
     documents of two kinds, relevant with a chance of about .67 or .08
