@@ -169,8 +169,8 @@ class PBMModel(ProductModel):
         ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
         first position. With ``prior="logged"`` it is the posterior mean, with the ends ``lower``
         and ``upper`` of the 95 % interval, which allows for the error of examination and covered
-        95 to 99 % of the relevances in the worlds of
-        :func:`~skultr.propensity.relevance_labels` (93 % for documents of two kinds);
+        92 to 99 % of the relevances in the worlds of
+        :func:`~skultr.propensity.relevance_labels` (least with Zipf traffic);
         ``effective_sample``, the number of impressions at the first position that would have been
         examined as often, and ``prior_mean``.
     examination_ : DataFrame
