@@ -13,8 +13,6 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: Loops that need no tolerance, by file and function, and why.
 ALLOWED = {
-    ("_models/_document_posterior.py", "nodes"): "the ends of an integral: any enclose its mass",
-    ("_models/_document_posterior.py", "others"): "an inner maximum that the outer one moves on",
     ("_models/_tabular.py", "_best_by_newton"): "the loss of the factors judges what it found",
     ("_models/_tabular.py", "_step"): "a step of a damped method, which is judged afterwards",
     ("evaluation/_compare_logs.py", "_by_cells"): "weights of documents, valid in each round",
