@@ -69,7 +69,7 @@ def world(n_queries=60, seed=0):
         {"gain": "dcg", "k": 2},
         {"method": "pbm", "propensity": EXAMINATION},
         {"method": "pbm", "propensity": PowerLawPropensity()},
-        {"method": "direct", "model": PBMModel()},
+        {"method": "direct", "model": PBMModel(prior=None)},
     ],
     ids=str,
 )
