@@ -6,8 +6,8 @@ Choosing a click model by a search
 :class:`~skultr.model_selection.OffPolicySelection` combines the three into a choice:
 ``best_estimator_`` is the model chosen, and ``explain`` gives the reason. With users who read
 down, nDCG alone takes the position-based model, which does not know that they stop. The default,
-the best by perplexity of the best four by CMIP, takes for all three kinds of users the model that
-predicts best when documents are ranked otherwise, and the paper's rule, nDCG last, for two.
+the best by perplexity of the best four by CMIP, loses at most 0.004 of perplexity when documents
+are ranked otherwise, for each kind of users; the paper's rule, nDCG last, loses up to 0.006.
 
 **Limit.** One log of each of three kinds of users, and six candidates, with one that fits among
 them: perplexity alone makes the same choices here. No rule is a guarantee.
@@ -151,11 +151,12 @@ print(
 # The claim, checked
 # ------------------
 #
-# The default and perplexity lose next to nothing with any users; nDCG does with those who read
-# down, and the paper's rule with one of the three.
+# The default and perplexity lose least with each kind of user, 0.004 of perplexity at most. nDCG
+# and the paper's rule lose more with users who read down, all or most of the time.
 regrets = pd.Series(regrets).unstack()
 default, paper = regrets.loc["CMIP, then perplexity (default)"], regrets.loc[list(RULES)[2]]
-assert default.max() < 0.003
-assert regrets.loc["perplexity"].max() < 0.003
+assert default.max() < 0.004
+assert regrets.loc["perplexity"].max() < 0.004
 assert regrets.loc["nDCG", "read down"] > 0.004
-assert (paper < 0.003).sum() >= 2
+assert (default < paper + 0.001).all()
+assert (default < paper - 0.001).sum() == 2
