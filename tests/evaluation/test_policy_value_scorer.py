@@ -69,6 +69,7 @@ def world(n_queries=60, seed=0):
         {"gain": "dcg", "k": 2},
         {"method": "pbm", "propensity": EXAMINATION},
         {"method": "pbm", "propensity": PowerLawPropensity()},
+        # A prior lifts the worst documents, and the default method would tell that it does.
         {"method": "direct", "model": PBMModel(prior=None)},
     ],
     ids=str,
