@@ -36,7 +36,9 @@ from ._source import (
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
 
-#: Rounds in which dispersion within clusters, and relevance given it, are estimated in turn.
+#: Rounds in which dispersion within clusters, and relevance given it, are estimated in turn. Few,
+#: and not until they agree: relevance follows the clicks that it is judged by, so that with 2
+#: impressions a dispersion of 5 ends at 4.2 (4.5 after three rounds; with 40 impressions 4.8).
 _ROUNDS = 3
 
 
