@@ -8,8 +8,9 @@ from the frame itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count, takewhile
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -339,16 +340,20 @@ class OffPolicySelection:
     2         {'alpha': 3}          True        -1.4   False
     """
 
-    def __init__(self, keep: dict[str, int] | None = None, *, by: str = "perplexity") -> None:
-        keep = {"cmip": 4} if keep is None else keep
+    def __init__(
+        self, keep: dict[str, int | Literal["1se"]] | None = None, *, by: str = "cmip"
+    ) -> None:
+        keep = {"ndcg": "1se"} if keep is None else keep
         if not isinstance(keep, dict) or not all(isinstance(name, str) for name in keep):
             raise ValueError(
                 f"keep must be a dict from scorers to numbers of candidates, got {keep!r}."
             )
         for name, number in keep.items():
-            if isinstance(number, bool) or not (isinstance(number, Integral) and number >= 1):
+            is_number = isinstance(number, Integral) and not isinstance(number, bool)
+            if number != "1se" and not (is_number and number >= 1):
                 raise ValueError(
-                    f"keep[{name!r}] must be a whole number of candidates from 1, got {number!r}."
+                    f"keep[{name!r}] must be a whole number of candidates from 1 or '1se', got "
+                    f"{number!r}."
                 )
         if not isinstance(by, str):
             raise ValueError(f"by must be the name of a scorer of the search, got {by!r}.")
@@ -424,9 +429,14 @@ class OffPolicySelection:
                     "'relevance' fails in a fold without annotation: give each fold some, or run "
                     "the search with error_score='raise' to see why."
                 )
-        steps = {name: _best(scores[name], number) for name, number in self.keep.items()}
-        deciding = scores[self.by]
-        kept = np.logical_and.reduce([np.ones(len(deciding), dtype=bool), *steps.values()])
+        deciding, steps = scores[self.by], {}
+        kept = np.ones(len(deciding), dtype=bool)
+        for name, number in self.keep.items():
+            if number == "1se":
+                steps[name] = _near_best(cv_results, np.where(kept, scores[name], np.nan), name)
+            else:
+                steps[name] = _best(scores[name], number)
+            kept = kept & steps[name]
         eligible = kept & ~np.isnan(deciding)
         # The paper's fallback if no candidate is kept by all.
         among = np.flatnonzero(eligible if eligible.any() else ~np.isnan(deciding))
@@ -448,6 +458,21 @@ def _best(score, number):
     """Mask of the ``number`` largest scores and of all that tie with them; NaN is never kept."""
     ranked = np.sort(score[~np.isnan(score)])[::-1]
     return score >= ranked[min(number, len(ranked)) - 1]
+
+
+def _near_best(cv_results, score, name):
+    """Mask of candidates whose mean difference to the best is at most its standard error."""
+    keys = takewhile(cv_results.__contains__, (f"split{i}_test_{name}" for i in count()))
+    folds = np.array([cv_results[key] for key in keys], dtype=float)
+    if len(folds) < 2:
+        warn_user(
+            f"The search has {len(folds)} folds of the score {name!r}: '1se' needs at least 2 to "
+            "know a standard error, and keeps the best candidate alone. Use cv=QueryKFold(5).",
+            ClickDataWarning,
+        )
+        return _best(score, 1)
+    behind = folds[:, [np.nanargmax(score)]] - folds
+    return behind.mean(axis=0) <= behind.std(axis=0, ddof=1) / np.sqrt(len(folds))
 
 
 def _balanced_folds(sizes, n_splits):

@@ -17,6 +17,7 @@ from .._log._roles import FIT_ROLES, read_column
 from .._log._segments import encode
 from ..exceptions import ClickDataWarning, warn_user
 from ._dependence import CMIP_CONSTRAINTS, CMIPEstimator, cmip_score
+from ._query_means import ratio_of_sums
 from ._ranking import as_numbers, check_ids, flat_columns, refuse_where
 from ._scorers import AnnotatedDocuments, Scorer, describes_a_scorer, model_and_input, one_per_row
 
@@ -138,8 +139,10 @@ class CMIPScorer(Scorer):
             In nats.
         """
         roles = {name: value for name, value in locals().items() if name in self._roles[:-1]}
+        if y is not None:
+            X, y, _ = take_clicks(X, y, "CMIPScorer")
         documents = annotated_documents(
-            "CMIPScorer", estimator, X, sample_weight, logging=self.logging, **roles
+            "CMIPScorer", estimator, X, y, sample_weight, logging=self.logging, **roles
         )
         settings = {name: value for name, value in vars(self).items() if name != "logging"}
         return -cmip_score(*documents, **settings)
@@ -262,6 +265,7 @@ def annotated_documents(
     caller: str,
     estimator: Predictor,
     X: Table,
+    y: Floats | None = None,
     sample_weight: Column | None = None,
     *,
     logging: str | None = None,
@@ -270,6 +274,7 @@ def annotated_documents(
     """Score, mean logged position (or logging score) and grade of each annotated document.
 
     A document is annotated if one of its rows is; its position is the mean over its shown rows.
+    With clicks ``y`` and positions, scores that explain no clicks are told.
     """
     unread = {"sample_weight"} if logging is None else {"sample_weight", "position"}
     given = {role: roles.get(role) for role in CMIPScorer._roles if role not in unread}
@@ -283,6 +288,8 @@ def annotated_documents(
             "documents of the log."
         )
     scores = documents.scores(estimator, "the estimator")
+    if y is not None and logging is None:
+        _warn_if_blind(type(estimator).__name__, documents.read, documents.of_rows, y)
     return scores[ranked], mean[ranked], documents.relevance[ranked]
 
 
@@ -294,6 +301,26 @@ def _logged(X, logging, rows):
     # A document may have a score by the logging policy although it was never shown.
     missing = np.isnan(values)
     return np.where(missing, 0.0, values), (~missing).astype(float)
+
+
+def _warn_if_blind(name, rows, scores, y):
+    """Score test, clustered by query, of the scores beside one click rate per position."""
+    shown = rows.shown
+    weight, query = rows.weight[shown], encode(rows.query[shown])[0]
+    position = encode(rows.position[shown])[0]
+
+    def centered(values, code):
+        return values - (np.bincount(code, weight * values) / np.bincount(code, weight))[code]
+
+    within = centered(centered(scores[shown], query), position)
+    value, error = ratio_of_sums(weight * centered(y[shown], position) * within, weight, query)
+    if value < _LEAST_Z * error:
+        warn_user(
+            f"The scores of {name} explain the clicks no better than position alone: its CMIP "
+            "may be near 0 because nothing was learned. Choose among models of quality, with "
+            "refit=OffPolicySelection() in a search.",
+            ClickDataWarning,
+        )
 
 
 def _predict_click(estimator, X, y, conditional, roles):
@@ -319,6 +346,8 @@ _CLICKS = {
     "y_prob": ["array-like"],
     "sample_weight": ["array-like", None],
 }
+#: Standard errors by which clicks must go with scores: 5 % of scores without information do.
+_LEAST_Z = 1.64
 #: Probabilities are clipped to [this, 1 - this]: a click that was predicted impossible costs 33
 #: bits instead of infinitely many.
 _SMALLEST_PROBABILITY = 1e-10
