@@ -271,25 +271,31 @@ def train_test_queries(
 class OffPolicySelection:
     """Selection of a model that should stay good when documents are ranked differently.
 
-    A callable for ``refit`` of scikit-learn's searches. Each scorer of ``keep`` keeps its best few
+    A callable for ``refit`` of scikit-learn's searches. Each scorer of ``keep`` keeps its best
     candidates; among the candidates that every scorer keeps, the one with the best score ``by`` is
     selected. If no candidate that has a score ``by`` is kept by all scorers, the best of all
     candidates by ``by`` is selected, with a warning.
 
-    Held-out clicks come from the logged ranking. A model that copies this ranking may therefore
-    be best by every usual metric and fail as soon as its own ranking is served. The default, the
-    best four by CMIP and of these the best by perplexity, lost least in our simulations. The rule
-    that lost least in the paper, "top-4 CMIP, top-4 PPL: nDCG↑", is
-    ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``; here it lost more than
-    ten times as much. See :ref:`choosing`.
+    Held-out clicks come from the logged ranking. A model that copies this ranking may be best by
+    every usual metric and fail as soon as its own ranking is served: CMIP tells copies. But models
+    that learned nothing copy nothing either. So quality comes first: by default the candidates
+    within one standard error of the best nDCG on annotation, and of these the one with the least
+    CMIP. @@MEASURED@@
+
+    To choose among click models, which are to predict clicks, let perplexity come first:
+    ``OffPolicySelection({"perplexity": "1se"})``. The rule of the paper, "top-4 CMIP, top-4 PPL:
+    nDCG↑", is ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``. See
+    :ref:`choosing`.
 
     Parameters
     ----------
-    keep : dict of str to int, default={"cmip": 4}
-        Scorer of the search to number of candidates that it keeps. An empty dict keeps all.
-    by : str, default="perplexity"
-        Scorer that decides among the candidates kept. Rankers without ``predict_click`` have no
-        perplexity: ``by="ndcg"``.
+    keep : dict of str to int or "1se", default={"ndcg": "1se"}
+        Scorer of the search to the number of candidates that it keeps, or "1se": all candidates
+        that the best one leads by at most one standard error of the mean difference over folds.
+        The best one is that of the candidates that the scorers before it in the dict keep. An
+        empty dict keeps all.
+    by : str, default="cmip"
+        Scorer that decides among the candidates kept.
 
     Raises
     ------
@@ -300,7 +306,8 @@ class OffPolicySelection:
     Warns
     -----
     ClickDataWarning
-        If a scorer is NaN for some candidates, or if the choice was among all candidates.
+        If a scorer is NaN for some candidates, if the choice was among all candidates, or if a
+        search of one fold knows no standard error: "1se" then keeps the best candidate alone.
 
     Notes
     -----
@@ -308,6 +315,9 @@ class OffPolicySelection:
     candidate whose score is NaN, because a fold failed, is not kept by that scorer. Candidates
     that tie with the last one kept are kept as well, so that a scorer that is equal for all
     excludes none. Among candidates that tie by ``by`` the first is selected.
+
+    Folds are paired: what makes a fold hard for all candidates does not count in "1se". With two
+    folds it keeps every candidate that wins one of them; use at least three.
 
     A search with a callable ``refit`` has ``best_index_``, ``best_params_`` and
     ``best_estimator_``, but no ``best_score_``. Its method ``score`` does not work, a limitation
@@ -320,24 +330,26 @@ class OffPolicySelection:
 
     Examples
     --------
-    In a search, ``GridSearchCV(..., scoring={"cmip": CMIPScorer(), "perplexity":
-    PerplexityScorer()}, refit=OffPolicySelection({"cmip": 2}))``. On its results:
+    In a search, ``GridSearchCV(..., scoring={"cmip": CMIPScorer(), "ndcg": RankingScorer()},
+    refit=OffPolicySelection())``. On its results, of which the last candidate learned nothing:
 
     >>> from skultr.model_selection import OffPolicySelection
     >>> results = {
     ...     "params": [{"alpha": 1}, {"alpha": 2}, {"alpha": 3}],
+    ...     "split0_test_ndcg": [0.70, 0.71, 0.40],
+    ...     "split1_test_ndcg": [0.66, 0.62, 0.41],
+    ...     "mean_test_ndcg": [0.68, 0.665, 0.405],
     ...     "mean_test_cmip": [-0.4, -0.1, -0.0],
-    ...     "mean_test_perplexity": [-1.1, -1.2, -1.4],
     ... }
-    >>> select = OffPolicySelection({"cmip": 2})
+    >>> select = OffPolicySelection()
     >>> select(results)
     1
-    >>> select.explain(results)[["params", "kept_by_cmip", "perplexity", "chosen"]]
-                    params  kept_by_cmip  perplexity  chosen
+    >>> select.explain(results)[["params", "kept_by_ndcg", "cmip", "chosen"]]
+                    params  kept_by_ndcg  cmip  chosen
     candidate
-    0         {'alpha': 1}         False        -1.1   False
-    1         {'alpha': 2}          True        -1.2    True
-    2         {'alpha': 3}          True        -1.4   False
+    0         {'alpha': 1}          True  -0.4   False
+    1         {'alpha': 2}          True  -0.1    True
+    2         {'alpha': 3}         False  -0.0   False
     """
 
     def __init__(
@@ -349,8 +361,9 @@ class OffPolicySelection:
                 f"keep must be a dict from scorers to numbers of candidates, got {keep!r}."
             )
         for name, number in keep.items():
-            is_number = isinstance(number, Integral) and not isinstance(number, bool)
-            if number != "1se" and not (is_number and number >= 1):
+            if number != "1se" and (
+                isinstance(number, bool) or not (isinstance(number, Integral) and number >= 1)
+            ):
                 raise ValueError(
                     f"keep[{name!r}] must be a whole number of candidates from 1 or '1se', got "
                     f"{number!r}."
@@ -432,10 +445,11 @@ class OffPolicySelection:
         deciding, steps = scores[self.by], {}
         kept = np.ones(len(deciding), dtype=bool)
         for name, number in self.keep.items():
-            if number == "1se":
-                steps[name] = _near_best(cv_results, np.where(kept, scores[name], np.nan), name)
-            else:
-                steps[name] = _best(scores[name], number)
+            steps[name] = (
+                _near_best(cv_results, np.where(kept, scores[name], -np.inf), name)
+                if number == "1se"
+                else _best(scores[name], number)
+            )
             kept = kept & steps[name]
         eligible = kept & ~np.isnan(deciding)
         # The paper's fallback if no candidate is kept by all.
@@ -461,7 +475,8 @@ def _best(score, number):
 
 
 def _near_best(cv_results, score, name):
-    """Mask of candidates whose mean difference to the best is at most its standard error."""
+    """Mask of candidates that the best one leads by at most a standard error: folds are paired."""
+    best = np.where(np.isnan(score), -np.inf, score).argmax()
     keys = takewhile(cv_results.__contains__, (f"split{i}_test_{name}" for i in count()))
     folds = np.array([cv_results[key] for key in keys], dtype=float)
     if len(folds) < 2:
@@ -470,8 +485,8 @@ def _near_best(cv_results, score, name):
             "know a standard error, and keeps the best candidate alone. Use cv=QueryKFold(5).",
             ClickDataWarning,
         )
-        return _best(score, 1)
-    behind = folds[:, [np.nanargmax(score)]] - folds
+        return score == score[best]
+    behind = folds[:, [best]] - folds
     return behind.mean(axis=0) <= behind.std(axis=0, ddof=1) / np.sqrt(len(folds))
 
 

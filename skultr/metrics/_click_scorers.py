@@ -30,9 +30,12 @@ class CMIPScorer(Scorer):
     """Scorer: minus the conditional mutual information with the logging policy, −CMIP.
 
     CMIP measures how much the scores of a model copy the logged ranking beyond what relevance
-    explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated documents of X.
-    Clicks (``y``) are not read. X is a log of which some rows are annotated (``relevance`` is
-    missing in the others).
+    explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated documents of X. X
+    is a log of which some rows are annotated (``relevance`` is missing in the others). Clicks
+    (``y``) do not change the value.
+
+    CMIP is no quality: scores that learned nothing have CMIP 0. In a search, put quality first,
+    with ``refit=OffPolicySelection()`` (see the example), and never choose by this scorer alone.
 
     A document counts once, however often the log shows it, at its mean position over all its
     shown rows; an annotation in one of its rows is enough. Documents that are not annotated or
@@ -63,6 +66,14 @@ class CMIPScorer(Scorer):
         ``qid``, no ``relevance``, or neither ``position`` nor the column ``logging``; if no row
         is annotated; if no two annotated documents that were shown share a grade; or if the
         estimator does not predict one score per row.
+
+    Warns
+    -----
+    ClickDataWarning
+        If clicks are passed and the scores explain them no better than position alone: clicks go
+        with the scores by less than 1.64 standard errors, given one click rate per position (a
+        score test by query; not with ``logging``). @@TOLD@@ Otherwise as
+        :func:`cmip_score`.
 
     See Also
     --------
@@ -96,6 +107,35 @@ class CMIPScorer(Scorer):
     >>> copies = LinearRegression().fit(X, -X["position"])
     >>> CMIPScorer(estimator="knn")(copies, X) < -0.5
     True
+
+    A search among networks: of those within one standard error of the best nDCG, the one that
+    copies the old ranking least. The second one learns nothing.
+
+    >>> import warnings
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skultr import DLARanker
+    >>> from skultr.datasets import make_ltr
+    >>> from skultr.metrics import RankingScorer
+    >>> from skultr.model_selection import OffPolicySelection, QueryKFold
+    >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
+    >>> documents = make_ltr(100, n_documents=10, random_state=0)
+    >>> documents["relevance"] = documents["relevance"].clip(upper=2)
+    >>> policy = PlackettLucePolicy(1.0)
+    >>> log = simulate_clicks(documents, n_sessions=1_000, policy=policy, random_state=0)
+    >>> search = GridSearchCV(
+    ...     DLARanker(max_epochs=3, random_state=0),
+    ...     {"weight_decay": [0.0, 1000.0]},
+    ...     cv=QueryKFold(3),
+    ...     scoring={"cmip": CMIPScorer(estimator="knn"), "ndcg": RankingScorer(k=5)},
+    ...     refit=OffPolicySelection(),
+    ... )
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     search = search.fit(log.X, log.clicks)
+    >>> search.best_params_
+    {'weight_decay': 0.0}
+    >>> {str(warning.message)[:72] for warning in told}
+    {'The scores of DLARanker explain the clicks no better than position alone'}
     """
 
     _: KW_ONLY
@@ -127,7 +167,8 @@ class CMIPScorer(Scorer):
         ----------
         {estimator}
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
-        y : ignored
+        y : array-like of shape (n_rows,), default=None
+            Clicks or click rates, for the warning alone.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``, the weights of the positions of a document.
         qid, relevance, doc, position, impressions : array-like of shape (n_rows,), default=None
@@ -139,8 +180,7 @@ class CMIPScorer(Scorer):
             In nats.
         """
         roles = {name: value for name, value in locals().items() if name in self._roles[:-1]}
-        if y is not None:
-            X, y, _ = take_clicks(X, y, "CMIPScorer")
+        X, y = (X, None) if y is None else take_clicks(X, y, "CMIPScorer")[:2]
         documents = annotated_documents(
             "CMIPScorer", estimator, X, y, sample_weight, logging=self.logging, **roles
         )
@@ -306,8 +346,8 @@ def _logged(X, logging, rows):
 def _warn_if_blind(name, rows, scores, y):
     """Score test, clustered by query, of the scores beside one click rate per position."""
     shown = rows.shown
-    weight, query = rows.weight[shown], encode(rows.query[shown])[0]
-    position = encode(rows.position[shown])[0]
+    query, position = (encode(code[shown])[0] for code in (rows.query, rows.position))
+    weight = rows.weight[shown]
 
     def centered(values, code):
         return values - (np.bincount(code, weight * values) / np.bincount(code, weight))[code]
