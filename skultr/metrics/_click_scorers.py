@@ -356,9 +356,9 @@ def _warn_if_blind(name, rows, scores, y):
     value, error = ratio_of_sums(weight * centered(y[shown], position) * within, weight, query)
     if value < _LEAST_Z * error:
         warn_user(
-            f"The scores of {name} explain the clicks no better than position alone: its CMIP "
-            "may be near 0 because nothing was learned. Choose among models of quality, with "
-            "refit=OffPolicySelection() in a search.",
+            f"The scores of {name} explain the clicks no better than position alone, as far as "
+            "these clicks tell: its CMIP may be near 0 because nothing was learned. Choose among "
+            "models of quality, with refit=OffPolicySelection() in a search.",
             ClickDataWarning,
         )
 
