@@ -279,20 +279,23 @@ class OffPolicySelection:
     Held-out clicks come from the logged ranking. A model that copies this ranking may be best by
     every usual metric and fail as soon as its own ranking is served: CMIP tells copies. But models
     that learned nothing copy nothing either. So quality comes first: by default the candidates
-    within one standard error of the best nDCG on annotation, and of these the one with the least
-    CMIP. @@MEASURED@@
+    within one standard error of the best nDCG on annotation, of these the ones within one standard
+    error of the best perplexity, and of these the one with the least CMIP.
 
-    To choose among click models, which are to predict clicks, let perplexity come first:
+    @@MEASURED@@
+
+    Rankers without ``predict_click`` have no perplexity: ``OffPolicySelection({"ndcg": "1se"})``.
+    Among click models, which are to predict clicks, let perplexity come first:
     ``OffPolicySelection({"perplexity": "1se"})``. The rule of the paper, "top-4 CMIP, top-4 PPL:
     nDCG↑", is ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``. See
     :ref:`choosing`.
 
     Parameters
     ----------
-    keep : dict of str to int or "1se", default={"ndcg": "1se"}
+    keep : dict of str to int or "1se", default={"ndcg": "1se", "perplexity": "1se"}
         Scorer of the search to the number of candidates that it keeps, or "1se": all candidates
         that the best one leads by at most one standard error of the mean difference over folds.
-        The best one is that of the candidates that the scorers before it in the dict keep. An
+        This best one is that of the candidates which the scorers before it in the dict keep. An
         empty dict keeps all.
     by : str, default="cmip"
         Scorer that decides among the candidates kept.
@@ -330,8 +333,9 @@ class OffPolicySelection:
 
     Examples
     --------
-    In a search, ``GridSearchCV(..., scoring={"cmip": CMIPScorer(), "ndcg": RankingScorer()},
-    refit=OffPolicySelection())``. On its results, of which the last candidate learned nothing:
+    In a search, ``GridSearchCV(..., scoring={"cmip": CMIPScorer(), "ndcg": RankingScorer(),
+    "perplexity": PerplexityScorer()}, refit=OffPolicySelection())``. On results of two scorers, of
+    which the last candidate learned nothing:
 
     >>> from skultr.model_selection import OffPolicySelection
     >>> results = {
@@ -341,7 +345,7 @@ class OffPolicySelection:
     ...     "mean_test_ndcg": [0.68, 0.665, 0.405],
     ...     "mean_test_cmip": [-0.4, -0.1, -0.0],
     ... }
-    >>> select = OffPolicySelection()
+    >>> select = OffPolicySelection({"ndcg": "1se"})
     >>> select(results)
     1
     >>> select.explain(results)[["params", "kept_by_ndcg", "cmip", "chosen"]]
@@ -355,7 +359,7 @@ class OffPolicySelection:
     def __init__(
         self, keep: dict[str, int | Literal["1se"]] | None = None, *, by: str = "cmip"
     ) -> None:
-        keep = {"ndcg": "1se"} if keep is None else keep
+        keep = {"ndcg": "1se", "perplexity": "1se"} if keep is None else keep
         if not isinstance(keep, dict) or not all(isinstance(name, str) for name in keep):
             raise ValueError(
                 f"keep must be a dict from scorers to numbers of candidates, got {keep!r}."

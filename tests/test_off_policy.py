@@ -54,17 +54,26 @@ def test_other_strategies():
     assert OffPolicySelection({"cmip": 4}, by="perplexity")(found) == 0  # fewer than are kept
 
 
-def test_the_default_is_the_least_cmip_of_those_within_one_standard_error_by_ndcg():
-    """Errors of paired differences: 0 is best; 1 is behind by .04 ± .02, 2 by .02 ± .02, 3 by far.
-
-    In single folds the best candidate spreads more than that.
-    """
+def test_one_standard_error_is_of_paired_differences():
+    """The best leads 1 by .04 ± .02, 2 by .02 ± .02, 3 by far; by itself it spreads more."""
     folds = [[0.9, 0.88, 0.9, 0.1], [0.7, 0.64, 0.66, 0.1]]
     found = results({"ndcg": folds}, cmip=[-0.5, -0.1, -0.2, 0.0])
-    select = OffPolicySelection()
-    assert repr(select) == "OffPolicySelection({'ndcg': '1se'}, by='cmip')"
+    select = OffPolicySelection({"ndcg": "1se"})
     assert select(found) == 2
     assert list(select.explain(found)["kept_by_ndcg"]) == [True, False, True, False]
+
+
+def test_the_default_takes_the_best_perplexity_of_those_within_one_standard_error_by_ndcg():
+    """Not of all: the best perplexity and the least CMIP are those of one that ranks badly."""
+    ndcg = [[0.9, 0.88, 0.92, 0.1], [0.7, 0.72, 0.64, 0.1]]
+    perplexity = [[-1.3, -1.2, -1.22, -1.0], [-1.3, -1.2, -1.19, -1.0]]
+    found = results({"ndcg": ndcg, "perplexity": perplexity}, cmip=[-0.2, -0.5, -0.4, 0.0])
+    select = OffPolicySelection()
+    assert repr(select) == "OffPolicySelection({'ndcg': '1se', 'perplexity': '1se'}, by='cmip')"
+    assert select(found) == 2
+    table = select.explain(found)
+    assert list(table["kept_by_ndcg"]) == [True, True, True, False]
+    assert list(table["kept"]) == [False, True, True, False]
 
 
 def test_one_standard_error_of_candidates_that_failed():
@@ -72,14 +81,21 @@ def test_one_standard_error_of_candidates_that_failed():
     folds = [[0.9, 0.9, 0.8, 0.2], [np.nan, 0.7, 0.7, 0.1], [0.9, 0.8, 0.9, 0.1]]
     found = results({"ndcg": folds}, cmip=[0.0, -0.4, -0.2, 0.0])
     with pytest.warns(ClickDataWarning, match="'ndcg' is NaN for 1 of 4"):
-        assert OffPolicySelection()(found) == 2
+        assert OffPolicySelection({"ndcg": "1se"})(found) == 2
+    # What the first scorer keeps has no second score.
+    scores = {"ndcg": [[0.9, 0.1]] * 2, "perplexity": [[np.nan, -1.2]] * 2}
+    with (
+        pytest.warns(ClickDataWarning, match="'perplexity' is NaN for 1 of 2"),
+        pytest.warns(ClickDataWarning, match="None of the 2 candidates is kept by all"),
+    ):
+        assert OffPolicySelection()(results(scores, cmip=[0.0, -0.1])) == 0
 
 
 @pytest.mark.parametrize("folds", [{}, {"ndcg": [[0.5, 0.9, 0.8]]}])
 def test_one_fold_has_no_standard_error(folds):
     found = results(folds, ndcg=[0.5, 0.9, 0.8], cmip=[0.0, -0.5, -0.1])
     with pytest.warns(ClickDataWarning, match=f"has {len(folds)} folds of the score 'ndcg'"):
-        assert OffPolicySelection()(found) == 1
+        assert OffPolicySelection({"ndcg": "1se"})(found) == 1
 
 
 def test_fallback_is_the_best_of_all():
@@ -147,8 +163,8 @@ def test_index_is_an_int_that_searches_take():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"no scorer 'ndcg'; it has \['cmip', 'perplexity'\]"):
-        OffPolicySelection()(results(cmip=[0], perplexity=[0]))
+    with pytest.raises(ValueError, match=r"no scorer 'perplexity'; it has \['cmip', 'ndcg'\]"):
+        OffPolicySelection()(results(cmip=[0], ndcg=[0]))
     with pytest.raises(ValueError, match="no scorer 'ndcg'"):
         OffPolicySelection({"cmip": 1}, by="ndcg")(results(cmip=[0]))
     for keep in ([4], {3: 4}):
@@ -219,6 +235,7 @@ def test_a_search_over_networks_that_learned_nothing():
         scoring={
             "cmip": CMIPScorer(estimator="knn"),
             "ndcg": RankingScorer(k=5),
+            "perplexity": PerplexityScorer(),
             "ndcg of all": lambda ranker, X, y: RankingScorer(k=5)(
                 ranker, X.assign(relevance=known[X.index])
             ),

@@ -108,14 +108,14 @@ class CMIPScorer(Scorer):
     >>> CMIPScorer(estimator="knn")(copies, X) < -0.5
     True
 
-    A search among networks: of those within one standard error of the best nDCG, the one that
-    copies the old ranking least. The second one learns nothing.
+    A search among networks: of those within one standard error of the best nDCG and perplexity,
+    the one that copies the old ranking least. The second one learns nothing.
 
     >>> import warnings
     >>> from sklearn.model_selection import GridSearchCV
     >>> from skultr import DLARanker
     >>> from skultr.datasets import make_ltr
-    >>> from skultr.metrics import RankingScorer
+    >>> from skultr.metrics import PerplexityScorer, RankingScorer
     >>> from skultr.model_selection import OffPolicySelection, QueryKFold
     >>> from skultr.simulation import PlackettLucePolicy, simulate_clicks
     >>> documents = make_ltr(100, n_documents=10, random_state=0)
@@ -126,7 +126,11 @@ class CMIPScorer(Scorer):
     ...     DLARanker(max_epochs=3, random_state=0),
     ...     {"weight_decay": [0.0, 1000.0]},
     ...     cv=QueryKFold(3),
-    ...     scoring={"cmip": CMIPScorer(estimator="knn"), "ndcg": RankingScorer(k=5)},
+    ...     scoring={
+    ...         "cmip": CMIPScorer(estimator="knn"),
+    ...         "ndcg": RankingScorer(k=5),
+    ...         "perplexity": PerplexityScorer(),
+    ...     },
     ...     refit=OffPolicySelection(),
     ... )
     >>> with warnings.catch_warnings(record=True) as told:
