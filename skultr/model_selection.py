@@ -178,8 +178,7 @@ class QueryShuffleSplit(GroupShuffleSplit):
             If there are no query ids, or if a set would have no query.
         """
         codes, _ = queries_of(X, groups, qid)
-        n_queries = int(codes.max()) + 1
-        if n_queries < 2:
+        if codes.max() < 1:
             raise ValueError(
                 "Cannot split 1 query into a training and a test set: queries are never split. "
                 "Expected at least 2; check the column 'qid'."
@@ -261,9 +260,7 @@ def train_test_queries(
     splitter = QueryShuffleSplit(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
-    named = arrays
-    if qid is None and len(arrays) > 1:
-        named = [X for X in arrays if is_frame(X) and "qid" in role_columns(X)] or arrays
+    named = [X for X in arrays if is_frame(X) and "qid" in role_columns(X)] or arrays
     train, test = next(splitter.split(named[0], qid=qid))
     return [safe_indexing(array, rows) for array in arrays for rows in (train, test)]
 
@@ -360,9 +357,10 @@ class OffPolicySelection:
         self, keep: dict[str, int | Literal["1se"]] | None = None, *, by: str = "cmip"
     ) -> None:
         keep = {"ndcg": "1se", "perplexity": "1se"} if keep is None else keep
-        if not isinstance(keep, dict) or not all(isinstance(name, str) for name in keep):
+        if not isinstance(keep, dict) or not all(isinstance(name, str) for name in (by, *keep)):
             raise ValueError(
-                f"keep must be a dict from scorers to numbers of candidates, got {keep!r}."
+                "keep must be a dict from scorers to numbers of candidates or '1se', and by must "
+                f"be the name of a scorer of the search, got keep={keep!r}, by={by!r}."
             )
         for name, number in keep.items():
             if number != "1se" and (
@@ -372,8 +370,6 @@ class OffPolicySelection:
                     f"keep[{name!r}] must be a whole number of candidates from 1 or '1se', got "
                     f"{number!r}."
                 )
-        if not isinstance(by, str):
-            raise ValueError(f"by must be the name of a scorer of the search, got {by!r}.")
         self.keep = keep
         self.by = by
 

