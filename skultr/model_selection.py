@@ -279,10 +279,16 @@ class OffPolicySelection:
     within one standard error of the best nDCG on annotation, of these the ones within one standard
     error of the best perplexity, and of these the one with the least CMIP.
 
-    @@MEASURED@@
+    Measured on 36 logs, grids of 18 networks of which a third and more learned nothing: with 75 of
+    150 queries annotated, the choice was within .01 nDCG@5 of the best network in .81 of the logs,
+    and lost .024 at most; the best perplexity among the four of least CMIP in .22, and up to .28;
+    the least CMIP in .06, and up to .38. With 25 annotated queries it was within .01 in .56, and
+    lost up to .10. Where networks are all that is compared, the best nDCG alone did as well (.86,
+    .023): CMIP is for candidates that rank alike and copy differently.
 
-    Rankers without ``predict_click`` have no perplexity: ``OffPolicySelection({"ndcg": "1se"})``.
-    Among click models, which are to predict clicks, let perplexity come first:
+    Rankers without ``predict_click`` have no perplexity: ``OffPolicySelection({"ndcg": "1se"})``,
+    within .01 in .72, and .046 at most; with 25 annotated queries it lost up to .20, and
+    ``refit="ndcg"`` is safer. Among click models, which are to predict clicks, let perplexity come first:
     ``OffPolicySelection({"perplexity": "1se"})``. The rule of the paper, "top-4 CMIP, top-4 PPL:
     nDCG↑", is ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``. See
     :ref:`choosing`.
