@@ -17,8 +17,13 @@ from skultr.rankers import DLARanker
 from ._worlds import shuffled_log
 
 
-def results(**scores):
-    table = {f"mean_test_{name}": np.array(values) for name, values in scores.items()}
+def results(folds=None, **scores):
+    """Results of a search by mean scores; ``folds`` adds the scores of each fold by name."""
+    table = {}
+    for name, values in (folds or {}).items():
+        table |= {f"split{i}_test_{name}": np.array(of) for i, of in enumerate(values)}
+        scores[name] = np.mean(values, axis=0)
+    table |= {f"mean_test_{name}": np.array(values) for name, values in scores.items()}
     n = len(next(iter(table.values())))
     return {"params": [{"alpha": i} for i in range(n)], **table}
 
@@ -46,13 +51,51 @@ def test_other_strategies():
     found = results(cmip=[-0.3, -0.1, -0.2], perplexity=[-1.1, -1.3, -1.2], ndcg=[0.6, 0.7, 0.8])
     assert OffPolicySelection({}, by="cmip")(found) == 1
     assert OffPolicySelection({"ndcg": 2}, by="perplexity")(found) == 2
-    assert OffPolicySelection()(found) == 0  # fewer candidates than are kept
+    assert OffPolicySelection({"cmip": 4}, by="perplexity")(found) == 0  # fewer than are kept
 
 
-def test_the_default_is_perplexity_of_the_best_four_by_cmip():
-    found = results(cmip=[-0.9, -0.5, -0.1, -0.2, -0.3], perplexity=[-1.1, -1.2, -1.5, -1.4, -1.3])
-    assert repr(OffPolicySelection()) == "OffPolicySelection({'cmip': 4}, by='perplexity')"
-    assert OffPolicySelection()(found) == 1
+def test_one_standard_error_is_of_paired_differences():
+    """The best leads 1 by .04 ± .02, 2 by .02 ± .02, 3 by far; by itself it spreads more."""
+    folds = [[0.9, 0.88, 0.9, 0.1], [0.7, 0.64, 0.66, 0.1]]
+    found = results({"ndcg": folds}, cmip=[-0.5, -0.1, -0.2, 0.0])
+    select = OffPolicySelection({"ndcg": "1se"})
+    assert select(found) == 2
+    assert list(select.explain(found)["kept_by_ndcg"]) == [True, False, True, False]
+
+
+def test_the_default_takes_the_best_perplexity_of_those_within_one_standard_error_by_ndcg():
+    """Not of all: the best perplexity and the least CMIP are those of one that ranks badly."""
+    ndcg = [[0.9, 0.88, 0.92, 0.1], [0.7, 0.72, 0.64, 0.1]]
+    perplexity = [[-1.3, -1.2, -1.22, -1.0], [-1.3, -1.2, -1.19, -1.0]]
+    found = results({"ndcg": ndcg, "perplexity": perplexity}, cmip=[-0.2, -0.5, -0.4, 0.0])
+    select = OffPolicySelection()
+    assert repr(select) == "OffPolicySelection({'ndcg': '1se', 'perplexity': '1se'}, by='cmip')"
+    assert select(found) == 2
+    table = select.explain(found)
+    assert list(table["kept_by_ndcg"]) == [True, True, True, False]
+    assert list(table["kept"]) == [False, True, True, False]
+
+
+def test_one_standard_error_of_candidates_that_failed():
+    """NaN in one fold is NaN in the mean, and takes no other candidate along."""
+    folds = [[0.9, 0.9, 0.8, 0.2], [np.nan, 0.7, 0.7, 0.1], [0.9, 0.8, 0.9, 0.1]]
+    found = results({"ndcg": folds}, cmip=[0.0, -0.4, -0.2, 0.0])
+    with pytest.warns(ClickDataWarning, match="'ndcg' is NaN for 1 of 4"):
+        assert OffPolicySelection({"ndcg": "1se"})(found) == 2
+    # What the first scorer keeps has no second score.
+    scores = {"ndcg": [[0.9, 0.1]] * 2, "perplexity": [[np.nan, -1.2]] * 2}
+    with (
+        pytest.warns(ClickDataWarning, match="'perplexity' is NaN for 1 of 2"),
+        pytest.warns(ClickDataWarning, match="None of the 2 candidates is kept by all"),
+    ):
+        assert OffPolicySelection()(results(scores, cmip=[0.0, -0.1])) == 0
+
+
+@pytest.mark.parametrize("folds", [{}, {"ndcg": [[0.5, 0.9, 0.8]]}])
+def test_one_fold_has_no_standard_error(folds):
+    found = results(folds, ndcg=[0.5, 0.9, 0.8], cmip=[0.0, -0.5, -0.1])
+    with pytest.warns(ClickDataWarning, match=f"has {len(folds)} folds of the score 'ndcg'"):
+        assert OffPolicySelection({"ndcg": "1se"})(found) == 1
 
 
 def test_fallback_is_the_best_of_all():
@@ -67,7 +110,7 @@ def test_fallback_is_the_best_of_all():
 
 def test_fallback_where_the_kept_have_no_score():
     found = results(cmip=[-2.0, -1.0, -3.0], perplexity=[-1.2, np.nan, -1.1])
-    select = OffPolicySelection({"cmip": 1})
+    select = OffPolicySelection({"cmip": 1}, by="perplexity")
     with (
         pytest.warns(ClickDataWarning, match="'perplexity' is NaN for 1 of 3"),
         pytest.warns(ClickDataWarning, match="kept by all of .* and has a score 'perplexity'"),
@@ -127,7 +170,7 @@ def test_errors():
     for keep in ([4], {3: 4}):
         with pytest.raises(ValueError, match="keep must be a dict"):
             OffPolicySelection(keep)
-    for number in (0, 1.5, True):
+    for number in (0, 1.5, True, "2se"):
         with pytest.raises(ValueError, match=r"keep\['cmip'\] must be a whole number"):
             OffPolicySelection({"cmip": number}, by="ndcg")
     with pytest.raises(ValueError, match="by must be the name"):
@@ -167,7 +210,8 @@ def test_a_whole_search(convert, capsys):
     )
     search.set_callbacks(ProgressBar())
     X = convert(log)
-    search.fit(X, clicks)
+    with pytest.warns(ClickDataWarning, match="scores of Pipeline explain the clicks no better"):
+        search.fit(X, clicks)  # the smallest rate learns nothing
     table = search.refit.explain(search.cv_results_)
     assert search.best_index_ == int(np.flatnonzero(table["chosen"])[0])
     assert search.best_params_ == table["params"][search.best_index_]
@@ -176,3 +220,28 @@ def test_a_whole_search(convert, capsys):
     assert search.predict(X).shape == (len(log),)
     assert len(set(table["perplexity"])) == 3
     assert (table["perplexity"] < -1).all()
+
+
+@pytest.mark.filterwarnings("ignore:The scores of DLARanker explain the clicks no better")
+def test_a_search_over_networks_that_learned_nothing():
+    """They have the least CMIP; the default takes one that ranks well."""
+    _, log, clicks = shuffled_log(150, 3000, n_documents=10, n_features=12)
+    known = log["relevance"]
+    log["relevance"] = known.clip(upper=2).where(log["qid"] % 2 == 0)
+    search = GridSearchCV(
+        DLARanker(examination="network", max_epochs=5, random_state=0),
+        {"weight_decay": [0.0, 0.1, 1.0, 10.0, 1000.0]},
+        cv=QueryKFold(2),
+        scoring={
+            "cmip": CMIPScorer(estimator="knn"),
+            "ndcg": RankingScorer(k=5),
+            "perplexity": PerplexityScorer(),
+            "ndcg of all": lambda ranker, X, y: RankingScorer(k=5)(
+                ranker, X.assign(relevance=known[X.index])
+            ),
+        },
+        refit=OffPolicySelection(),
+    ).fit(log, clicks)
+    true = search.cv_results_["mean_test_ndcg of all"]
+    assert true[OffPolicySelection({}, by="cmip")(search.cv_results_)] < true.max() - 0.05
+    assert true[search.best_index_] > true.max() - 0.015

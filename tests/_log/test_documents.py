@@ -163,6 +163,7 @@ class ByTable:
     ids=["ranking", "cmip", "ips", "likelihood"],
 )
 @pytest.mark.filterwarnings("ignore:CMIP by a classifier has only 120 documents")
+@pytest.mark.filterwarnings("ignore:The scores of ByTable explain the clicks no better")
 def test_scorers_of_ids_within_queries(scorer, log):
     X, y = log
     for other in logs_of_equal_documents(X):

@@ -149,6 +149,28 @@ def test_annotation_in_one_row_is_annotation_of_the_document(log, ids):
     assert_allclose(scorer(Column(), not_shown[roles]), -expected_cmip(log, "old", "last"))
 
 
+def test_scores_that_explain_no_clicks_beyond_position(log, recwarn):
+    """Whatever goes with position and nothing else, and noise, has learned nothing."""
+    rng, scorer = np.random.default_rng(0), CMIPScorer(estimator="knn")
+    chance = (0.1 + 0.4 * log["relevance"]) / np.sqrt(log["position"])
+    y = (rng.uniform(size=len(log)) < chance).to_numpy()
+    log["place"], log["noise"] = -log["position"], rng.normal(size=len(log))
+    log["per query"] = log["fair"] + 1000 * log["qid"]
+    blind = "The scores of Column explain the clicks no better than position alone"
+    for name in ("fair", "per query"):
+        assert scorer(Column(name), log, y) == scorer(Column(name), log)
+    scorer(Column("noise"), log)  # without clicks
+    CMIPScorer(estimator="knn", logging="mean")(Column("noise"), log, y)
+    assert not recwarn.list
+    for name in ("place", "noise", "old"):
+        with pytest.warns(ClickDataWarning, match=blind):
+            scorer(Column(name), log, y)
+    # Rows without impressions do not count: what is left has nothing to learn from.
+    log.loc[log["relevance"] != 1, "impressions"] = 0
+    with pytest.warns(ClickDataWarning, match=blind):
+        scorer(Column("fair"), log, y)
+
+
 def test_cmip_without_doc_tells_documents_by_their_features(log):
     value = CMIPScorer(estimator="knn")(Column(), log.drop(columns="doc"))
     assert_allclose(value, -expected_cmip(log, "old"))
@@ -254,6 +276,7 @@ def test_perplexity_errors(log):
 
 
 # Both ----------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore:The scores of Column explain the clicks no better")
 def test_metadata_is_routed_without_a_request(log):
     y = clicks_of(log)
     scoring = {"cmip": CMIPScorer(estimator="knn"), "perplexity": PerplexityScorer()}

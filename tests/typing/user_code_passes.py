@@ -95,7 +95,7 @@ def pipeline_and_search() -> None:
         cv=QueryKFold(3),
         scoring={"cmip": CMIPScorer(), "ndcg": RankingScorer("ndcg", k=10)},
         # scikit-learn declares no types, and checkers take `refit=True` for a declaration.
-        refit=OffPolicySelection({"cmip": 2}),  # pyright: ignore[reportArgumentType]
+        refit=OffPolicySelection({"ndcg": "1se"}),  # pyright: ignore[reportArgumentType]
     )
     search.fit(log, clicks)
     search.predict(log)
