@@ -30,12 +30,12 @@ from .._log._counted import counted
 from .._log._faults import count_of
 from .._log._reader import Rows, read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
-from .._log._segments import as_array, encode, offsets_from_sorted, sort_in_segment
+from .._log._segments import encode, offsets_from_sorted, sort_in_segment
 from .._models._solve import GroupedLogit
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ._query_means import ratio_of_sums
-from ._ranking import as_numbers, average_runs, refuse_where
+from ._ranking import average_runs, flat_columns, refuse_where
 from ._scorers import Scorer, describes_a_scorer, one_per_row, predict_within
 
 if TYPE_CHECKING:
@@ -632,7 +632,7 @@ def matched_pairs_score(
     qid
     1              0.0        1
     """
-    scores = as_numbers(as_array(y_score), "y_score")
+    y_true, scores = flat_columns(y_true=y_true, y_score=y_score)
     refuse_where(np.isnan(scores), "y_score contains NaN", "expected a score in every row.")
     roles = {"qid": qid, "doc": doc, "position": position}
     rows = read(np.empty((len(scores), 0)), y_true, sample_weight, roles, reads=roles)
