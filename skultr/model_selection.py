@@ -113,10 +113,9 @@ class QueryKFold(_Splitter, GroupKFold):
             If there are no query ids, or fewer queries than folds.
         """
         codes, sizes = queries_of(X, groups, qid)
-        n_queries = len(sizes)
-        if n_queries < self.n_splits:
+        if len(sizes) < self.n_splits:
             raise ValueError(
-                f"Cannot split {n_queries} queries into n_splits={self.n_splits} folds: queries "
+                f"Cannot split {len(sizes)} queries into n_splits={self.n_splits} folds: queries "
                 "are never split. Use fewer folds or more queries."
             )
         if self.shuffle:
@@ -178,9 +177,8 @@ class QueryShuffleSplit(_Splitter, GroupShuffleSplit):
         ValueError
             If there are no query ids, or if a set would have no query.
         """
-        codes, _ = queries_of(X, groups, qid)
-        n_queries = int(codes.max()) + 1
-        if n_queries < 2:
+        codes, sizes = queries_of(X, groups, qid)
+        if len(sizes) < 2:
             raise ValueError(
                 "Cannot split 1 query into a training and a test set: queries are never split. "
                 "Expected at least 2; check the column 'qid'."
@@ -251,10 +249,10 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
         held_out: Literal["random", "far"] = "random",
         random_state: RandomState = None,
     ) -> None:
-        self.n_splits, self.test_size, self.held_out = n_splits, test_size, held_out
-        validate_parameter_constraints(_LAYOUT_CONSTRAINTS, vars(self), "LayoutSplit")
         n_splits = 1 if held_out == "far" else n_splits
         super().__init__(n_splits, test_size=test_size, random_state=random_state)
+        self.held_out = held_out
+        validate_parameter_constraints(_LAYOUT_CONSTRAINTS, vars(self), "LayoutSplit")
 
     def split(
         self,
@@ -307,11 +305,10 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
             )
         rng = check_random_state(self.random_state)
         for _ in range(self.n_splits):
-            order = rng.random_sample(len(layouts))
-            if self.held_out == "far":
-                order = -layouts["distance"]
-            held_out = _first_layouts(layouts, order, self.test_size)
-            test = np.isin(rows.list_, list_[held_out[layout]])
+            at_random = rng.random_sample(len(layouts))
+            order = -layouts["distance"] if self.held_out == "far" else at_random
+            held_out = _first_layouts(layouts, order, self.test_size)[layout]
+            test = np.isin(rows.list_, list_[held_out])
             yield np.flatnonzero(~test), np.flatnonzero(test)
 
 
@@ -379,7 +376,7 @@ def train_test_queries(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
     named = arrays
-    if qid is None and len(arrays) > 1:
+    if len(arrays) > 1:
         named = [X for X in arrays if is_frame(X) and "qid" in role_columns(X)] or arrays
     train, test = next(splitter.split(named[0], qid=qid))
     return [safe_indexing(array, rows) for array in arrays for rows in (train, test)]
@@ -579,10 +576,10 @@ def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
     key = np.zeros(len(list_), dtype=np.uint64)
     np.add.at(key, page, hash_columns([doc, position]))
     layout, example = equal_keys([key, query[first]])
-    n_pages = np.bincount(layout, rows.weight[shown][first])
-    table = pd.DataFrame({"query": query[first][example], "n_pages": n_pages, "page": example})
-    commonest = table.sort_values("n_pages", kind="stable").groupby("query")["page"].last()
-    usual = np.isin(page, commonest)
+    table = pd.DataFrame({"query": query[first][example], "page": example})
+    table["n_pages"] = np.bincount(layout, rows.weight[shown][first])
+    by_size = table.sort_values("n_pages", kind="stable")
+    usual = np.isin(page, by_size.groupby("query")["page"].last())
     place = np.full(len(doc), position.max() + 1)
     place[doc[usual]] = position[usual]
     moved = np.bincount(page, np.abs(position.astype(int) - place[doc]))

@@ -32,7 +32,7 @@ from .._log._reader import Rows, read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
 from .._log._segments import encode, offsets_from_sorted, sort_in_segment
 from .._models._solve import GroupedLogit
-from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
+from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ._query_means import ratio_of_sums
 from ._ranking import average_runs, flat_columns, refuse_where
@@ -642,9 +642,9 @@ def matched_pairs_score(
     rows = read(np.empty((len(scores), 0)), y_true, sample_weight, roles, reads=roles)
     table = _matched_pairs(rows, scores, min_impressions, level)
     if per_query:
-        ids = rows.query_ids[table.index]
-        return table.set_axis(pd.Index(ids, name="qid", tupleize_cols=False))
-    return _mean_over_pairs(table, min_impressions, level)
+        ids = pd.Index(rows.query_ids, name="qid", tupleize_cols=False)
+        return table.set_axis(ids[table.index])
+    return _mean_over_pairs(table)
 
 
 @describes_a_scorer
@@ -745,16 +745,22 @@ class MatchedPairsScorer(Scorer):
         roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
         need = {"position": "to compare documents at the same position"}
         held_out = HeldOut(X, y, sample_weight, roles, caller="MatchedPairsScorer", need=need)
-        settings = self.min_impressions, self.level
-        table = _matched_pairs(held_out.rows, held_out.scores(estimator), *settings)
-        return _mean_over_pairs(table, *settings)
+        scores = held_out.scores(estimator)
+        table = _matched_pairs(held_out.rows, scores, self.min_impressions, self.level)
+        return _mean_over_pairs(table)
 
 
 def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd.DataFrame:
     """Share of pairs in the right order and their number, by code of the query."""
-    by = {"query": rows.query, "position": rows.position, "doc": rows.documents().code}
-    columns = by | {"clicks": rows.clicks, "n": rows.weight, "score": scores}
-    cells = pd.DataFrame(columns)[rows.shown].groupby([*by])
+    columns = {
+        "query": rows.query,
+        "position": rows.position,
+        "doc": rows.documents().code,
+        "clicks": rows.clicks,
+        "n": rows.weight,
+        "score": scores,
+    }
+    cells = pd.DataFrame(columns)[rows.shown].groupby(["query", "position", "doc"])
     cells = cells.agg({"clicks": "sum", "n": "sum", "score": "median"}).reset_index()
     cells = cells[cells["n"] >= least]
     pairs = cells.merge(cells, on=["query", "position"], suffixes=("", "_2"))
@@ -764,23 +770,23 @@ def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd
     pooled = (pairs["clicks"] + pairs["clicks_2"]) / (n + n_2)
     error = np.sqrt(np.maximum(pooled * (1 - pooled), 0) * (1 / n + 1 / n_2))
     higher = np.where(lead > 0, scores > pairs["score_2"], scores < pairs["score_2"])
-    right = pairs.assign(right=higher + (scores == pairs["score_2"]) / 2)
+    pairs["right"] = higher + (scores == pairs["score_2"]) / 2
     # Equal rates may differ by rounding.
     decided = np.abs(lead) > np.maximum(norm.isf(level / 2) * error, 1e-9)
-    by_query = right[decided].groupby("query")["right"]
-    return pd.DataFrame({"matched_pairs": by_query.mean(), "n_pairs": by_query.size()})
+    right = pairs[decided].groupby("query")["right"]
+    return pd.DataFrame({"matched_pairs": right.mean(), "n_pairs": right.size()})
 
 
-def _mean_over_pairs(table: pd.DataFrame, least: float, level: float) -> float:
+def _mean_over_pairs(table: pd.DataFrame) -> float:
     if table.empty:
         warn_user(
-            f"No two documents of a query stood at the same position with {least:g} impressions "
-            f"each and click rates that differ at the level {level:g}: the score is NaN. Expected "
-            "pages of a query in different orders, and enough of them. Lower min_impressions or "
-            "raise level, which makes the order less certain.",
+            "No two documents of a query that stood at the same position have enough impressions "
+            "there and click rates that differ significantly: the score is NaN. Expected pages of "
+            "a query in different orders, and many of them. Lower min_impressions, or raise "
+            "level, which makes the order of a pair less certain.",
             UndefinedMetricWarning,
         )
-        return float("nan")
+        return np.nan
     return float(np.average(table["matched_pairs"], weights=table["n_pairs"]))
 
 
@@ -804,9 +810,7 @@ class HeldOut(RowsOfLog):
         # Rows with propensities need no place.
         has_place = read_role(X, "position", roles.get("position")) is not None
         reads = {role for role in FIT_ROLES if has_place or role != "position"}
-        self.rows = rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
-        if rows["position"] is not None:
-            _warn_about_cut_lists(rows.list_[rows.shown], rows.position[rows.shown])
+        self.rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
 
     def examination(self, source: ArrayLike | Estimator | None) -> Floats:
         """Examination probability of each row by the parameter ``propensity``; 1 if not shown."""
@@ -838,17 +842,4 @@ class HeldOut(RowsOfLog):
             "best: found neither a role 'propensity' nor the parameter. Pass propensity= one "
             "probability per position, or an estimator such as "
             "skultr.propensity.RegressionEMPropensity()."
-        )
-
-
-def _warn_about_cut_lists(list_, position):
-    n_shown = np.bincount(list_)
-    deepest = np.zeros(len(n_shown), dtype=position.dtype)
-    np.maximum.at(deepest, list_, position)
-    cut = np.count_nonzero(deepest > n_shown) / max(np.count_nonzero(n_shown), 1)
-    if cut > 0.5:
-        warn_user(
-            f"{cut:.0%} of the lists have gaps in their positions: rows of one list seem to have "
-            "been split, so that rankings are judged on parts. Split by query, with QueryKFold.",
-            ClickDataWarning,
         )
