@@ -580,7 +580,7 @@ def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
     table["n_pages"] = np.bincount(layout, rows.weight[shown][first])
     by_size = table.sort_values("n_pages", kind="stable")
     usual = np.isin(page, by_size.groupby("query")["page"].last())
-    place = np.full(len(doc), position.max() + 1)
+    place = np.full(doc.max() + 1, position.max() + 1)
     place[doc[usual]] = position[usual]
     moved = np.bincount(page, np.abs(position.astype(int) - place[doc]))
     return list_, layout, table.assign(distance=moved[example])

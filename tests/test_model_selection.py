@@ -192,12 +192,12 @@ def test_pages_count_by_their_impressions_and_candidates_follow_their_page():
     assert_array_equal(test, [4, 5])  # 3 away from the commonest, "ba"; "ab" is 2 away
     ((_, test),) = LayoutSplit(test_size=0.3, held_out="far").split(log)
     assert_array_equal(test, [0, 1, 4, 5])
-    candidates = log.assign(doc="z", position=np.nan)[::2]
-    empty = candidates.assign(session="never shown")
+    candidates = log.assign(doc=[*"uvwxyz"], position=np.nan)[::2]
+    empty = log.assign(doc=[*"UVWXYZ"], position=np.nan, session="never shown")
     whole = pd.concat([log, candidates, empty], ignore_index=True)
     ((train, test),) = splitter.split(whole)
     assert_array_equal(test, [4, 5, 8])
-    assert {9, 10, 11} <= {*train}
+    assert {*range(9, 15)} <= {*train}
 
 
 def test_without_ids_documents_are_equal_features():

@@ -613,10 +613,11 @@ def matched_pairs_score(
 
     Pairs share documents and a query, so that they are not independent: intervals are those of a
     bootstrap of queries. With half of the layouts held out 16 times, a log of Yandex (20 queries)
-    has 305 to 441 pairs per split, most of them of one query; one of Sogou (7,627 pages of 1,051
-    queries) has none to 9, which say nothing. On Yandex :class:`~skultr.click_models.PBMModel`
-    orders 92.8 % right, clicks over expected clicks 91.3 %, click rates 84.0 %. The lead of .015
-    has the interval [-.018, .040]; in 5 of the 16 splits PBM is behind, by .020 at most
+    has 305 to 441 pairs per split, about half of them of one query; one of Sogou (7,627 pages of
+    1,051 queries) has none to 3, which say nothing. On Yandex
+    :class:`~skultr.click_models.PBMModel` orders 92.8 % right, clicks over expected clicks
+    91.3 %, click rates 84.0 %. The lead of .015 has the interval [-.018, .040]; in 5 of the 16
+    splits PBM is behind, by .020 at most
     (:ref:`example <sphx_glr_auto_examples_1_start_plot_real_rerankings.py>`).
 
     Examples
