@@ -618,7 +618,7 @@ def matched_pairs_score(
     :class:`~skultr.click_models.PBMModel` orders 92.8 % right, clicks over expected clicks
     91.3 %, click rates 84.0 %. The lead of .015 has the interval [-.018, .040]; in 5 of the 16
     splits PBM is behind, by .020 at most
-    (:ref:`example <sphx_glr_auto_examples_1_start_plot_real_rerankings.py>`).
+    (``examples/1_start/plot_real_rerankings.py``).
 
     Examples
     --------

@@ -112,6 +112,13 @@ def test_equal_scores_of_many_rows_are_equal():
     assert score_of(log, np.full(7, 0.1), min_impressions=1) == 0.5
 
 
+def test_rates_that_differ_by_rounding_are_equal():
+    assert sum([0.3 * 7] * 3) / 21 != 0.3
+    log = pd.DataFrame({"qid": 1, "doc": [*"abbb"], "position": 1, "click": 0.3})
+    settings = {"sample_weight": [7] * 4, "min_impressions": 7, "level": 1.0}
+    assert score_of(log, [1, 2, 2, 2], **settings, per_query=True).empty
+
+
 def test_infinite_scores_have_an_order():
     log = draw_log()
     scores = np.where(log["bm25"] > 0.5, np.inf, np.where(log["bm25"] > 0.2, 0, -np.inf))
