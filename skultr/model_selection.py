@@ -1,7 +1,8 @@
-"""Splitters that keep queries whole, and selection of a model that is used to rank differently.
+"""Splitters that keep queries or page layouts whole, and selection of a model that is used to rank
+differently.
 
 The rows of a query share its documents. If some of them are in the training set and others in the
-test set, a model is tested on documents that it was trained on. These splitters read the query ids
+test set, a model is tested on documents that it was trained on. These splitters read the roles
 from the frame itself.
 """
 
@@ -9,24 +10,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import count, takewhile
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import GroupKFold, GroupShuffleSplit
+from sklearn.model_selection import BaseShuffleSplit, GroupKFold, GroupShuffleSplit
+from sklearn.utils import check_random_state
 
-from ._base._sklearn import safe_indexing
-from ._base._typing import Column, Ints, RandomState, Table
+from ._base._sklearn import Interval, StrOptions, safe_indexing, validate_parameter_constraints
+from ._base._typing import Bools, Column, Floats, Ints, RandomState, Scope, Table
 from ._log._dataset import ClickDataset
-from ._log._reader import queries_of
+from ._log._reader import Rows, pairs_of_codes, queries_of, read
 from ._log._roles import count_rows, is_frame, refuse_dataset, role_columns
+from ._log._segments import equal_keys, hash_columns
 from .exceptions import ClickDataWarning, warn_user
 
-__all__ = ["OffPolicySelection", "QueryKFold", "QueryShuffleSplit", "train_test_queries"]
+__all__ = [
+    "LayoutSplit",
+    "OffPolicySelection",
+    "QueryKFold",
+    "QueryShuffleSplit",
+    "train_test_queries",
+]
+
+_LAYOUT_ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
+_LAYOUT_CONSTRAINTS = {
+    "n_splits": [Interval(Integral, 1, None, closed="left")],
+    "test_size": [Interval(Real, 0, 1, closed="neither")],
+    "held_out": [StrOptions({"random", "far"})],
+}
 
 
-class QueryKFold(GroupKFold):
+class _Splitter:
+    """What all splitters share: roles that a search passes on, and the number of splits."""
+
+    # A search over arrays then passes on the roles that its ranker receives anyway.
+    __metadata_request__split = {"groups": True, "qid": True}
+
+    def get_n_splits(
+        self,
+        X: Table | None = None,
+        y: Column | None = None,
+        groups: Column | None = None,
+        **roles: Column | None,
+    ) -> int:
+        """Return the number of splits; all arguments are ignored."""
+        return self.n_splits
+
+
+class QueryKFold(_Splitter, GroupKFold):
     """K folds of whole queries.
 
     Without shuffling, folds are balanced by number of rows (queries are assigned from the longest
@@ -52,9 +85,6 @@ class QueryKFold(GroupKFold):
     [1 3] [0 2]
     [0 2] [1 3]
     """
-
-    # A search over arrays then passes on the `qid` that its ranker receives anyway.
-    __metadata_request__split = {"groups": True, "qid": True}
 
     def split(
         self,
@@ -84,10 +114,9 @@ class QueryKFold(GroupKFold):
             If there are no query ids, or fewer queries than folds.
         """
         codes, sizes = queries_of(X, groups, qid)
-        n_queries = len(sizes)
-        if n_queries < self.n_splits:
+        if len(sizes) < self.n_splits:
             raise ValueError(
-                f"Cannot split {n_queries} queries into n_splits={self.n_splits} folds: queries "
+                f"Cannot split {len(sizes)} queries into n_splits={self.n_splits} folds: queries "
                 "are never split. Use fewer folds or more queries."
             )
         if self.shuffle:
@@ -97,24 +126,13 @@ class QueryKFold(GroupKFold):
         for fold in range(self.n_splits):
             yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
 
-    def get_n_splits(
-        self,
-        X: Table | None = None,
-        y: Column | None = None,
-        groups: Column | None = None,
-        *,
-        qid: Column | None = None,
-    ) -> int:
-        """Return the number of folds; all arguments are ignored."""
-        return super().get_n_splits()
 
-
-class QueryShuffleSplit(GroupShuffleSplit):
+class QueryShuffleSplit(_Splitter, GroupShuffleSplit):
     """Random splits by whole queries.
 
     Parameters
     ----------
-    n_splits : int, default=10
+    n_splits : int, default=5
         Number of splits.
     test_size, train_size : float or int, default=None
         Share or number of *queries* (not rows) in each set. By default the test set has 0.2 of
@@ -132,23 +150,6 @@ class QueryShuffleSplit(GroupShuffleSplit):
     ...     print(train, test)
     [0 1 2] [3]
     """
-
-    __metadata_request__split = {"groups": True, "qid": True}
-
-    def __init__(
-        self,
-        n_splits: int = 10,
-        *,
-        test_size: float | None = None,
-        train_size: float | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(
-            n_splits=n_splits,
-            test_size=test_size,
-            train_size=train_size,
-            random_state=random_state,
-        )
 
     def split(
         self,
@@ -177,24 +178,139 @@ class QueryShuffleSplit(GroupShuffleSplit):
         ValueError
             If there are no query ids, or if a set would have no query.
         """
-        codes, _ = queries_of(X, groups, qid)
-        if codes.max() < 1:
+        codes, sizes = queries_of(X, groups, qid)
+        if len(sizes) < 2:
             raise ValueError(
                 "Cannot split 1 query into a training and a test set: queries are never split. "
                 "Expected at least 2; check the column 'qid'."
             )
         yield from super().split(codes, None, codes)
 
-    def get_n_splits(
+
+class LayoutSplit(_Splitter, BaseShuffleSplit):
+    """Splits by page layout: tests on orders of documents that training did not see.
+
+    A layout is the ordered list of documents of a result page of one query. All pages of a layout
+    are in the training set or all are in the test set; of each query that was shown in several
+    layouts, both sets have some. A model is thus judged on the clicks of real users on pages that
+    are ordered differently from those that it learned from.
+
+    Parameters
+    ----------
+    n_splits : int, default=4
+        Number of random splits; with ``held_out="far"`` there is one.
+    test_size : float in (0, 1), default=0.5
+        Share of the pages of a query that are held out, as closely as whole layouts allow: at
+        least one layout, and not all. A page counts ``impressions`` times.
+    held_out : {"random", "far"}, default="random"
+        Which layouts are held out: random ones, or those farthest from the commonest layout of
+        the query, by the sum over their documents of the positions by which they moved. A document
+        that the commonest layout does not show comes from below the last position of the log.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draw.
+
+    Raises
+    ------
+    ValueError
+        By the constructor: if a parameter has a wrong type or value.
+
+    See Also
+    --------
+    skultr.metrics.MatchedPairsScorer : A score on held-out layouts, by clicks alone.
+
+    Notes
+    -----
+    Queries with one layout are training data, as are lists of which no row was shown. Where
+    production changes an order for a reason (a document became more relevant), held-out pages
+    differ from the others in more than their order.
+
+    Documents that only held-out layouts show have no label; models with parameters per document
+    give them the mean.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skultr.model_selection import LayoutSplit
+    >>> X = pd.DataFrame({
+    ...     "session": [1, 1, 2, 2, 3, 3], "qid": 7, "doc": ["a", "b", "b", "a", "a", "b"],
+    ...     "position": [1, 2, 1, 2, 1, 2],
+    ... })
+    >>> for train, test in LayoutSplit(held_out="far").split(X):
+    ...     print(train, test)
+    [0 1 4 5] [2 3]
+    """
+
+    __metadata_request__split = dict.fromkeys(_LAYOUT_ROLES, True)
+
+    def __init__(
         self,
-        X: Table | None = None,
+        n_splits: int = 4,
+        *,
+        test_size: float = 0.5,
+        held_out: Literal["random", "far"] = "random",
+        random_state: RandomState = None,
+    ) -> None:
+        n_splits = 1 if held_out == "far" else n_splits
+        super().__init__(n_splits, test_size=test_size, random_state=random_state)
+        self.held_out = held_out
+        validate_parameter_constraints(_LAYOUT_CONSTRAINTS, vars(self), "LayoutSplit")
+
+    def split(
+        self,
+        X: Table,
         y: Column | None = None,
         groups: Column | None = None,
         *,
         qid: Column | None = None,
-    ) -> int:
-        """Return the number of splits; all arguments are ignored."""
-        return super().get_n_splits()
+        session: Column | None = None,
+        doc: Column | None = None,
+        position: Column | None = None,
+        impressions: Column | None = None,
+        doc_scope: Scope | None = None,
+    ) -> Iterator[tuple[Ints, Ints]]:
+        """Row numbers of the training and test set of each split.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
+            A log with the roles ``qid``, ``session`` and ``position``. Without ``doc``, rows of a
+            query with equal features are one document.
+        y, groups : ignored
+        qid, session, doc, position, impressions, doc_scope : array-like of shape (n_rows,), \
+                default=None
+            Roles as keywords; they take precedence over columns.
+
+        Yields
+        ------
+        train, test : ndarray of int
+
+        Raises
+        ------
+        ValueError
+            If a role is missing, or every query was shown in one layout.
+        """
+        roles = {name: value for name, value in locals().items() if name in _LAYOUT_ROLES}
+        refuse_dataset(
+            X,
+            "LayoutSplit splits the pages of a query, and parts of a ClickDataset are whole "
+            "queries. Pass its frame: X, clicks = dataset.to_frame().",
+        )
+        need = dict.fromkeys(("qid", "session", "position"), "to tell the layouts of a query")
+        rows = read(X, roles=roles, reads=_LAYOUT_ROLES, need=need, caller="LayoutSplit")
+        list_, layout, layouts = _layouts(rows)
+        if not layouts["query"].duplicated().any():
+            raise ValueError(
+                f"Each of the {len(layouts)} queries was shown in one layout, always the same "
+                "documents in the same order: none can be held out. Expected a query with at "
+                "least two layouts. Split by query (QueryKFold), or log pages in several orders."
+            )
+        rng = check_random_state(self.random_state)
+        for _ in range(self.n_splits):
+            at_random = rng.random_sample(len(layouts))
+            order = -layouts["distance"] if self.held_out == "far" else at_random
+            held_out = _first_layouts(layouts, order, self.test_size)[layout]
+            test = np.isin(rows.list_, list_[held_out])
+            yield np.flatnonzero(~test), np.flatnonzero(test)
 
 
 def train_test_queries(
@@ -494,6 +610,37 @@ def _near_best(cv_results, score, name):
         return score == score[best]
     behind = folds[:, [best]] - folds
     return behind.mean(axis=0) <= behind.std(axis=0, ddof=1) / np.sqrt(len(folds))
+
+
+def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
+    """Pages with a shown row, as codes of lists; the layout of each page; and layouts: query,
+    pages (times impressions), a page, and the distance from the commonest layout of the query."""
+    shown = np.flatnonzero(rows.shown)
+    list_, first, page = np.unique(rows.list_[shown], return_index=True, return_inverse=True)
+    query, position = rows.query[shown], rows.position[shown]
+    code = rows.documents().code[shown]
+    doc, *_ = pairs_of_codes(query, code, int(code.max()) + 1)
+    key = np.zeros(len(list_), dtype=np.uint64)
+    np.add.at(key, page, hash_columns([doc, position]))
+    layout, example = equal_keys([key, query[first]])
+    table = pd.DataFrame({"query": query[first][example], "page": example})
+    table["n_pages"] = np.bincount(layout, rows.weight[shown][first])
+    by_size = table.sort_values("n_pages", kind="stable")
+    usual = np.isin(page, by_size.groupby("query")["page"].last())
+    place = np.full(doc.max() + 1, position.max() + 1)
+    place[doc[usual]] = position[usual]
+    moved = np.bincount(page, np.abs(position.astype(int) - place[doc]))
+    return list_, layout, table.assign(distance=moved[example])
+
+
+def _first_layouts(layouts: pd.DataFrame, order: Floats, share: float) -> Bools:
+    """Mask of the first layouts of each query by ``order``, up to a share of its pages: at least
+    one, but never the last."""
+    ordered = layouts.assign(order=order).sort_values(["query", "order"])
+    n_pages = ordered.groupby("query")["n_pages"]
+    within = n_pages.cumsum() - ordered["n_pages"] / 2 < share * n_pages.transform("sum")
+    chosen = (within | (n_pages.cumcount() == 0)) & (n_pages.cumcount(ascending=False) > 0)
+    return chosen.sort_index().to_numpy()
 
 
 def _balanced_folds(sizes, n_splits):

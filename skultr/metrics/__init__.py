@@ -5,7 +5,14 @@ Metrics take flat arrays: one relevance, one score and one query id per row, in 
 
 from ._click_scorers import CMIPScorer, PerplexityScorer, click_log_likelihood, perplexity_score
 from ._dependence import CMIPResult, cmip_score
-from ._held_out import ClickLikelihoodEstimate, ClickLikelihoodScorer, IPSEstimate, IPSScorer
+from ._held_out import (
+    ClickLikelihoodEstimate,
+    ClickLikelihoodScorer,
+    IPSEstimate,
+    IPSScorer,
+    MatchedPairsScorer,
+    matched_pairs_score,
+)
 from ._ranking import (
     average_precision_score,
     dcg_score,
@@ -23,6 +30,7 @@ __all__ = [
     "ClickLikelihoodScorer",
     "IPSEstimate",
     "IPSScorer",
+    "MatchedPairsScorer",
     "PerplexityScorer",
     "RankingScorer",
     "average_precision_score",
@@ -30,6 +38,7 @@ __all__ = [
     "cmip_score",
     "dcg_score",
     "err_score",
+    "matched_pairs_score",
     "ndcg_score",
     "perplexity_score",
     "precision_score",

@@ -280,7 +280,6 @@ def test_scales_that_are_none(scale):
         ),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*of the lists have gaps:skultr.exceptions.ClickDataWarning")
 def test_logs_that_are_none(change, message):
     X, relevance = world()
     with pytest.raises(ValueError, match=message):

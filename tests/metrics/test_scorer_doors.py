@@ -1,7 +1,6 @@
 """What scorers of held-out clicks are given: propensities, frames, arrays, searches, faults."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn
 from numpy.testing import assert_allclose
@@ -164,6 +163,9 @@ def test_predictions_of_the_wrong_shape(scorer):
 
 
 def test_lists_that_a_split_has_cut_are_noticed(scorer):
-    X = pd.DataFrame({"qid": [1, 1, 2, 2, 3], "position": [2, 3, 2, 3, 1], "bm25": np.arange(5.0)})
-    with pytest.warns(ClickDataWarning, match="67% of the lists have gaps"):
-        scorer(propensity=EXAMINATION)(Linear().fit(X, None), X, [1, 0, 0, 1, 0])
+    X, rate = world(n_queries=200)
+    drawn = np.random.default_rng(0).random((len(X), 2))
+    kept = (X["position"] != 1) | (drawn[:, 0] < 0.2)
+    kept &= (X["position"] != 3) | (drawn[:, 1] < 0.7)
+    with pytest.warns(ClickDataWarning, match="lists of several rows have gaps: .* QueryKFold"):
+        scorer(propensity=EXAMINATION)(Linear(), X[kept], rate[kept])
