@@ -28,6 +28,7 @@ _TILT, _NEAR, _ANY = 4.0, 1e-3, 1e4
 _DIFFERENCE = 1e-4  # of numeric derivatives
 _ALIKE = 1e-6  # share of squared predictions by which pages of a query must differ
 _LEAST = 1e-3  # slope of a position at the start, relative deviation, or probability
+_LEAST_CONTRAST = 0.05  # P(click), relative to that of a document of typical quality
 _SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
 _UNKNOWN = 1e-9  # share of the prior in predictions: of documents that the log never had
 _POOLED = 20  # documents that the variance of all is worth
@@ -44,15 +45,16 @@ class _Curve(NamedTuple):
 class ClickTable:
     r"""P(click) of a document at the position j is
 
-    .. math:: (b_j d_j^{κ x} θ + δ) f / f_j
+    .. math:: (b_j (θ + κ (1 - 1/d_j) (θ - \bar θ)) + δ) f / f_j
 
-    with its quality θ; the depth d of the position, relative to the first, and the log x of the
-    quality that its clicks and a prior tell; the chance f that no click above ended the visit
+    with its quality θ, which is :math:`\bar θ` where the average click fell; the depth d of the
+    position, relative to the first; the chance f that no click above ended the visit
     (:class:`Leaving`), whose mean at the position is :math:`f_j`; and a deviation δ of this
     document here, of variance :math:`c_j^2 τ^2` with the click rate c of the position, relative to
     the best. Users of a position-based model have f = 1 and κ = τ = 0. κ > 0 are users who trust
-    positions: at the top they click bad documents as well, so that clicks on good ones fall more
-    slowly. With a large τ, each document has click rates of its own at each position.
+    positions: at the top they click bad documents as well, with a chance that falls as 1/d
+    (Vardasbi, Oosterhuis & de Rijke, 2020), so that quality matters more below. With a large τ,
+    each document has click rates of its own at each position.
 
     b is told by the moves of documents alone: by the positions at which the clicks of a document
     fell, given their number. Where documents stand usually, and how good they are there, does not
@@ -85,8 +87,10 @@ class ClickTable:
         depth = np.bincount(self._slot_place, log.slot_pages * position)
         depth = np.log(depth / np.bincount(self._slot_place, log.slot_pages))
         self._depth = depth - depth[0]
+        self._doubt = 1 - np.exp(-self._depth)  # 1 - 1/d
         self._curve = _Curve(np.append(np.log(rates), 0.0), self._clicks / self._exposed)
-        self._rich = np.zeros(len(usual))
+        # 1 - θ̄/θ of each pair, as its clicks and a prior tell it, and P(click) of θ̄ on top.
+        self._rich, self._typical = np.zeros(len(usual)), 0.0
         self._own, self._times = 0.0, 1.0  # τ², and how many times each click counts
         # By usual place: the variance of qualities, relative to their squared mean.
         self._share = np.full(len(rates), 0.3)
@@ -101,9 +105,16 @@ class ClickTable:
         """Click probability that the place of each slot gives, up to one factor."""
         return np.exp(self._curve.logs[self._slot_place])
 
-    def _slope(self, curve, pair, place):
-        """P(click) of pairs at places, relative to their quality."""
-        return np.exp(curve.logs[place] + curve.logs[-1] * self._depth[place] * self._rich[pair])
+    def _line(self, curve, place):
+        """P(click) at places without deviations: a level, and a slope in the quality."""
+        height, typical = np.exp(curve.logs[place]), self._typical * np.exp(-curve.logs[0])
+        steeper = np.maximum(curve.logs[-1] * self._doubt[place], _LEAST - 1)
+        return -height * steeper * typical, height * (1 + steeper)
+
+    def _contrast(self, logs, pair, place):
+        """P(click) of pairs at places, relative to that of a document of typical quality."""
+        steeper = logs[-1] * self._doubt[place] * self._rich[pair]
+        return np.maximum(1 + steeper, _LEAST_CONTRAST)
 
     def predict(
         self,
@@ -119,7 +130,8 @@ class ClickTable:
         """
         curve, place = curve or self._curve, self._slot_place[pages.slot]
         quality, (cell, there) = self._quality(curve), pages.cell()
-        formula = self._slope(curve, pages.pair, place) * quality[pages.pair]
+        level, slope = self._line(curve, place)
+        formula = level + slope * quality[pages.pair]
         p = np.where(there, self._of_cells(curve, quality)[cell], formula)
         if unseen is not None:
             p = np.where(self.never_shown[pages.pair], unseen * self._best[place], p)
@@ -162,8 +174,8 @@ class ClickTable:
     def predict_logged(self) -> Floats:
         """P(click) of each row of the log by the formula alone, without deviations."""
         quality = self._quality(self._curve, share=1.0)
-        p = self._slope(self._curve, self._pair, self._place) * quality[self._pair]
-        return p[self._cell] * self._row_stay
+        level, slope = self._line(self._curve, self._place)
+        return (level + slope * quality[self._pair])[self._cell] * self._row_stay
 
     def errors(
         self, pages: Pages, mass: Floats, gains: Floats
@@ -198,14 +210,15 @@ class ClickTable:
         place = self._slot_place[pages.slot]
         deviation = (1 - share) * self._own * self._scale[place]
         variance = float(effect @ self._precision @ effect + mass**2 @ deviation)
-        # Trust that is hardly known bends what is told of good and bad documents.
-        variance += (moved(self._without_trust()) - total) ** 2
+        # Trust that is hardly known bends what is told of good and bad documents: the interval
+        # goes as far as users who trust no position.
+        variance += (moved(self._without_trust()) - total) ** 2 / 4
         # What a click changes: the quality of its document, and the deviation of its cell.
         stay = mass * self._stay(pages)
         precision, _ = self._told(curve)
-        slope = self._slope(curve, pages.pair, place)
+        _, slope = self._line(curve, place)
         by_pair = np.bincount(pages.pair, stay * (1 - share) * slope, len(precision))
-        slope = self._slope(curve, self._pair, self._place)
+        _, slope = self._line(curve, self._place)
         weight = self._weight * slope
         spread = self._prior[1]
         moves = weight / (precision + _UNKNOWN / spread)[self._pair] * by_pair[self._pair]
@@ -294,11 +307,11 @@ class ClickTable:
         if self._leaving is None:
             return
         precision, told = self._told(self._curve)
-        slope = np.exp(self._curve.logs[:-1])
+        height, (level, slope) = np.exp(self._curve.logs[:-1]), self._line(self._curve, 0)
         quality = np.where(self.never_shown, self._prior[0], told / np.maximum(precision, TINY))
-        relevance = np.clip(slope[0] * quality, 0, 1)
-        square = np.maximum(relevance**2 - slope[0] ** 2 / np.maximum(precision, TINY), 0)
-        look = np.minimum(slope / (slope[0] * self._mean_stay * self._leaving.kept), 1)
+        relevance = np.clip(level + slope * quality, 0, 1)
+        square = np.maximum(relevance**2 - slope**2 / np.maximum(precision, TINY), 0)
+        look = np.minimum(height / (height[0] * self._mean_stay * self._leaving.kept), 1)
         self._leaving = self._leaving._replace(relevance=relevance, square=square, look=look)
         exposure = self._exposure(self._leaving.chance)
         self._exposed, self._mean_stay, self._row_stay = exposure
@@ -311,10 +324,11 @@ class ClickTable:
 
     def _climb(self, precision):
         """Set the curve to the likeliest with this prior; how far it moved."""
-        moves, design, start = self._moves, self._design(), self._curve.logs
+        moves, start = self._moves, self._curve.logs
 
         def objective(logs):
-            log_shares = moves.log_shares(design @ logs)
+            heights, design = self._design(logs)
+            log_shares = moves.log_shares(heights)
             expected, pull = moves.expected(np.exp(log_shares)), precision @ logs
             offsets = np.append(moves.starts, len(expected))
             rows = np.arange(len(expected))
@@ -328,13 +342,16 @@ class ClickTable:
         self._curve = self._curve._replace(logs=found.at)
         return found.at - start, found.converged
 
-    def _design(self):
-        """What the log P(click) of each row of the moves takes of the curve."""
+    def _design(self, logs):
+        """Log P(click) of each row of the moves but for quality, and its slopes in the curve."""
         place, pair = self._place[self._moves.rows], self._pair[self._moves.rows]
         row, n = np.arange(len(place)), len(self._depth)
-        values = np.append(np.ones(len(place)), self._depth[place] * self._rich[pair])
+        contrast = self._contrast(logs, pair, place)
+        steeper = self._doubt[place] * self._rich[pair] * (contrast > _LEAST_CONTRAST)
+        values = np.append(np.ones(len(place)), steeper / contrast)
         columns = np.append(place, np.full(len(place), n))
-        return csr_array((values, (np.tile(row, 2), columns)), (len(place), n + 1))
+        slopes = csr_array((values, (np.tile(row, 2), columns)), (len(place), n + 1))
+        return logs[place] + np.log(contrast), slopes
 
     def _evidence(self, widths):
         """Log-likelihood of the widths of the prior, by Laplace's approximation of the clicks'."""
@@ -353,24 +370,24 @@ class ClickTable:
 
     def _scores(self):
         """Slopes of the log-likelihood of each pair in the curve."""
-        moves, design = self._moves, self._design()
-        surplus = moves.clicks - moves.expected(
-            np.exp(moves.log_shares(design @ self._curve.logs))
-        )
+        moves, (heights, design) = self._moves, self._design(self._curve.logs)
+        surplus = moves.clicks - moves.expected(np.exp(moves.log_shares(heights)))
         pair = self._pair[moves.rows]
         by_pair = csr_array((surplus, (pair, np.arange(len(pair)))), (len(self._usual), len(pair)))
         return by_pair @ design
 
     def _set_prior(self):
         """Mean and variance of the quality of each pair, by where it usually stands."""
-        slope = self._slope(self._curve, self._pair, self._place)
-        exposed = self._by_pair(self._exposed * slope)
-        clicks, n = self._by_pair(self._clicks), len(self._depth)
+        level, slope = self._line(self._curve, self._place)
+        exposed, base = (self._by_pair(self._exposed * part) for part in (slope, level))
+        clicks, n = self._by_pair(self._clicks) - base, len(self._depth)
         by_usual = (np.bincount(self._usual, count, n) for count in (clicks, exposed))
         mean = np.maximum(np.divide(*(sums + TINY for sums in by_usual)), _LEAST)[self._usual]
         known = exposed > 0
-        beyond = (clicks[known] / exposed[known] / mean[known] - 1) ** 2
-        noise = self._times / (exposed[known] * mean[known])  # as of Poisson's clicks
+        p = np.clip(level + slope * mean[self._pair], _LEAST, 1 - _LEAST)
+        chance = self._times * self._by_pair(self._exposed * p * (1 - p))
+        due = np.maximum(exposed * mean, TINY)
+        beyond, noise = ((clicks / due - 1) ** 2)[known], (chance / due**2)[known]
         weight = 1 / (1 + noise) ** 2
         # By usual place, shrunk to all.
         all_, sums = weight @ (beyond - noise) / weight.sum(), []
@@ -378,27 +395,29 @@ class ClickTable:
             sums.append(np.bincount(self._usual[known], count, n))
         share = (sums[0] + _POOLED * all_) / (sums[1] + _POOLED)
         self._share *= (np.clip(share, *_SHARES) / self._share) ** self._gain
-        share = self._share[self._usual]
-        self._prior = mean, share * mean**2
-        # Log quality given the number of clicks, relative to that of the mean click.
-        worth = self._times / share
-        rich = np.log((worth + clicks) / (worth / mean + exposed))
-        rich -= clicks @ rich / max(clicks.sum(), TINY)
-        self._rich += self._gain * (rich - self._rich)
+        spread = self._share[self._usual] * mean**2
+        self._prior = mean, spread
+        # Quality given the number of clicks, beside that of the mean click.
+        gain = spread * exposed / np.maximum(spread * exposed**2 + chance, TINY)
+        quality = np.maximum(mean + gain * (clicks - due), _LEAST_CONTRAST * mean)
+        total = self._by_pair(self._clicks)
+        typical = total @ quality / max(total.sum(), TINY)
+        self._typical += self._gain * (np.exp(self._curve.logs[0]) * typical - self._typical)
+        self._rich += self._gain * (1 - typical / quality - self._rich)
 
     def _by_pair(self, values):
         return np.bincount(self._pair, values, minlength=len(self._log.pair_query))
 
     def _told(self, curve):
         """Precision of each pair by its clicks, and times its quality."""
-        slope = self._slope(curve, self._pair, self._place)
-        told = self._by_pair(self._weight * slope * curve.rate)
+        level, slope = self._line(curve, self._place)
+        told = self._by_pair(self._weight * slope * (curve.rate - level))
         return self._by_pair(self._weight * slope**2), told
 
     def _chance(self):
         """Variance of a click in each cell, by the prior; by its own clicks, weights would err."""
-        (mean, spread), slope = self._prior, self._slope(self._curve, self._pair, self._place)
-        mean = np.clip(slope * mean[self._pair], _LEAST, 1 - _LEAST)
+        (mean, spread), (level, slope) = self._prior, self._line(self._curve, self._place)
+        mean = np.clip(level + slope * mean[self._pair], _LEAST, 1 - _LEAST)
         varies = slope**2 * spread[self._pair]
         return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
 
@@ -408,9 +427,9 @@ class ClickTable:
         Counts without pages may be of repeated clicks: what is more at few impressions than at
         many is then chance, and not τ². So it is estimated how many times a click counts.
         """
-        pair, slope = self._pair, self._slope(self._curve, self._pair, self._place)
+        pair, (level, slope) = self._pair, self._line(self._curve, self._place)
         (mean, spread), (precision, told) = self._prior, self._told(self._curve)
-        own, rate = self._weight * slope, self._curve.rate
+        own, rate = self._weight * slope, self._curve.rate - level
         left = np.maximum(precision[pair] - own * slope, 0) + 1 / spread[pair]
         quality = (told[pair] - own * rate + (mean / spread)[pair]) / left
         chance, scale = self._times * self._noise / self._exposed, self._scale[self._place]
@@ -438,5 +457,6 @@ class ClickTable:
 
     def _of_cells(self, curve, quality):
         """P(click) of each cell below average documents."""
-        p = self._slope(curve, self._pair, self._place) * quality[self._pair]
+        level, slope = self._line(curve, self._place)
+        p = level + slope * quality[self._pair]
         return p + self._own_share * (curve.rate - p)

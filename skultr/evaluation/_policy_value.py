@@ -141,7 +141,8 @@ def policy_value(
         - ``"dr"``: a click depends on the document, its position, and how good the documents above
           are (if the log has pages, not counts). A fitted formula, corrected by the click rate of
           each document at each position as far as the log shows that the formula errs.
-        - ``"direct"``: the click ``model`` is right.
+        - ``"direct"``: the click ``model`` is right. Shrunk relevance is too high for documents
+          that a ranking puts first because they are worst: take ``PBMModel(prior=None)``.
         - ``"pbm"``: a click at the position j counts o(new position) / o(j), with ``propensity``
           o.
         - ``"item-position"``: a document is clicked as on the logged pages that had it at the
@@ -195,15 +196,16 @@ def policy_value(
 
     Notes
     -----
-    **"dr"** takes P(click) = :math:`(b_j d_j^{κ x} θ + δ) f` for a document of the quality θ at
-    the position j. The examination b comes from the moves of documents alone: at which positions
-    the clicks of each fell, given their number. κ is trust in positions (d is the depth of the
-    position, x the log of the quality); f is the chance that no click above ended the visit, which
-    the clicks of whole pages tell; the deviations δ of a document at a position have a variance
-    that the log tells. Where it is large, click rates of documents at positions count, as for
-    "item-position"; where it is 0, the formula alone. The interval includes the errors of all of
-    these, and the whole difference that κ makes. Whole pages of the log must get the clicks that
-    the formula predicts, compared with other pages of their query; if not, there is no verdict.
+    **"dr"** takes P(click) = :math:`(b_j (θ + κ (1 - 1/d_j) (θ - \bar θ)) + δ) f` for a document
+    of the quality θ at the position j. The examination b comes from the moves of documents alone:
+    at which positions the clicks of each fell, given their number. κ is trust in positions: at the
+    top, users click bad documents as well (d is the depth of the position). f is the chance that
+    no click above ended the visit, which the clicks of whole pages tell. The deviations δ of a
+    document at a position have a variance that the log tells. Where it is large, click rates of
+    documents at positions count, as for "item-position"; where it is 0, the formula alone. The
+    interval includes the errors of all of these, and goes as far as κ = 0. Whole pages of the log
+    must get the clicks that the formula predicts, compared with other pages of their query; if
+    not, there is no verdict.
 
     **Documents that the log never showed** count from nothing to the best that their position ever
     had; the interval goes from one end to the other, and a verdict needs both ends to agree.
@@ -230,7 +232,8 @@ def policy_value(
     Li, Abbasi-Yadkori, Kveton, Muthukrishnan, Vinay & Wen (2018). Offline evaluation of ranking
     policies with click models. KDD. Su, Dimakopoulou, Krishnamurthy & Dudík (2020). Doubly robust
     off-policy evaluation with shrinkage. ICML. Hausman (1978). Specification tests in
-    econometrics. Econometrica 46.
+    econometrics. Econometrica 46. Vardasbi, Oosterhuis & de Rijke (2020). When inverse propensity
+    scoring does not work. CIKM (trust).
 
     Examples
     --------
