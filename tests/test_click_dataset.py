@@ -389,6 +389,14 @@ def test_sessions_that_showed_the_same_list_are_one_list_on_disk(tmp_path):
     np.testing.assert_array_equal(np.asarray(merged.weight), [12, 12])
     np.testing.assert_array_equal(np.asarray(merged.clicks), [6, 4])
     assert merged.fold() is merged
+    alone = ClickDataset.from_parquet(log[:2].assign(click=[0, 1]), path=tmp_path / "alone")
+    names = [
+        {path.name.split("_")[0] for path in each.path.iterdir()} for each in (dataset, alone)
+    ]
+    assert [{"merged", "detailed"} & each for each in names] == [
+        {"merged", "detailed"},
+        {"merged"},
+    ]
 
 
 def test_lists_that_differ_only_in_what_they_did_not_show_are_one(tmp_path):

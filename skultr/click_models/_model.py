@@ -268,7 +268,7 @@ class BaseClickModel(BaseRanker):
             sample_weight=rows.weight[shown],
         )
 
-    def _counted(self, X, y, sample_weight, roles):
+    def _read_engine(self, X, y, sample_weight, roles, *, reset):
         if self._reads_clicks:
             raise TypeError(
                 f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}); "
@@ -277,7 +277,7 @@ class BaseClickModel(BaseRanker):
                 "rows. Collect the log, or the log of a sample of queries; or use PBMModel, which "
                 "reads counts."
             )
-        return super()._counted(X, y, sample_weight, roles)
+        return super()._read_engine(X, y, sample_weight, roles, reset=reset)
 
     def _relevance(self, parameters):
         return parameters["relevance"]

@@ -454,7 +454,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def _read_engine(self, X, y, sample_weight, roles, *, reset):
         """The log, and its cells in memory."""
-        if self._learns_more_by != "counts" or self._reads_clicks:
+        if self._learns_more_by != "counts":
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
         mean = ["production"] * self._reads_production

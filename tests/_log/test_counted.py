@@ -149,9 +149,16 @@ def test_candidates_of_a_table_from_an_engine_may_have_features():
     np.testing.assert_array_equal(model.predict(LOG), model.predict(log))
 
 
-@pytest.mark.parametrize("model", [UBMModel(), NaiveRanker(), PBMModel(solver="gradient")])
-def test_models_that_need_more_than_counts_say_so(model):
-    with pytest.raises(TypeError, match=r"X is a lazy frame .*aggregate_clicks"):
+@pytest.mark.parametrize(
+    ("model", "remedy"),
+    [
+        (UBMModel(), r"reads which clicks fell .* nor skultr\.aggregate_clicks can replace"),
+        (NaiveRanker(), r"Reduce it first with skultr\.aggregate_clicks"),
+        (PBMModel(solver="gradient"), r"Reduce it first with skultr\.aggregate_clicks"),
+    ],
+)
+def test_models_that_need_more_than_counts_say_so(model, remedy):
+    with pytest.raises(TypeError, match=f"X is a lazy frame .*{remedy}"):
         model.fit(pl.from_pandas(LOG).lazy(), "click")
 
 

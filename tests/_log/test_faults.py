@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from sklearn.linear_model import Ridge
 
+from skultr._log._faults import outcomes_of
 from skultr.click_models import PBMModel
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, MissingRoleWarning
 from skultr.metrics import CMIPScorer, RankingScorer
@@ -241,6 +242,13 @@ def test_a_feature_that_is_almost_the_clicks_is_an_outcome(log):
         NaiveRanker(estimator=Ridge(solver="svd")).fit(
             X.drop(columns="doc").assign(label=label), y
         )
+
+
+@pytest.mark.parametrize("n_rows", [4, 5])
+def test_an_outcome_has_five_rows_at_least(n_rows):
+    rows = np.arange(1_000)
+    found = outcomes_of(rows < 25, rows % 100, (rows < n_rows)[:, None] * 1.0)
+    assert found == [0] * (n_rows == 5)
 
 
 LOOKS_LIKE = {

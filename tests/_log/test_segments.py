@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from skultr._log._segments import (
     encode,
+    mix,
     offsets_from_sorted,
     pad,
     rank_in_segment,
@@ -37,6 +38,11 @@ def test_encode_takes_ids_of_mixed_types():
     ids[:] = ["1", 1, ("a", 2), "a", 1]
     codes, uniques = encode(ids)
     assert [uniques[code] for code in codes] == ids.tolist()
+
+
+def test_mix_is_the_generator_of_steele_lea_and_flood_2014():
+    states = np.arange(3, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    assert mix(states).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
 
 @given(st.lists(st.integers(0, 3)))

@@ -562,6 +562,7 @@ def test_interventions_connect_the_log(kind):
     assert to_pandas(repair.transform(frame))["bias"].tolist() == (X["position"] - 1).tolist()
     lists = repair.intervened_lists_
     assert list(lists.columns) == ["intervention", "qid", "doc", "position", "doc_scope"]
+    assert lists.index.tolist() == list(range(30))
     for number, swap in repair.interventions_.iterrows():
         page = lists[lists["intervention"] == number]
         assert page["position"].tolist() == list(range(1, 11))

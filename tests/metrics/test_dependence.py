@@ -551,12 +551,14 @@ def test_one_grade_and_tiny_data():
         )
 
 
-@pytest.mark.parametrize("n", [40, 150, 199])
-def test_too_few_for_a_classifier_are_for_neighbors(n):
-    """Never a 0 that nothing estimated, and the result says who did."""
+@pytest.mark.filterwarnings("ignore:Grades of fewer than 20")
+@pytest.mark.parametrize(("n", "n_alone"), [(40, 0), (150, 0), (199, 0), (199, 50)])
+def test_too_few_for_a_classifier_are_for_neighbors(n, n_alone):
+    """Never a 0 that nothing estimated, and the result says who did; nobody learns from documents
+    that are alone in their grade."""
     rng = np.random.default_rng(0)
-    x, noise = rng.normal(size=(2, n))
-    arguments = x, x + 0.1 * noise, np.zeros(n)
+    x, noise = rng.normal(size=(2, n + n_alone))
+    arguments = x, x + 0.1 * noise, np.maximum(np.arange(1 - n, 1 + n_alone), 0)
     with pytest.warns(ClickDataWarning, match=f"only {n} documents to learn from"):
         result = cmip_score(*arguments, random_state=0, return_result=True)
     assert result.value == cmip_score(*arguments, estimator="knn", random_state=0)

@@ -32,6 +32,8 @@ def test_values_floor_and_matrix():
     assert_allclose(display.line_.get_ydata()[:2], result.singular_values["value"][:2])
     assert_allclose(display.floor_.get_ydata()[1], result.singular_values.at[2, "floor"])
     assert values.get_title(loc="left") == "2 products are needed"
+    assert values.get_xlabel() == "number"
+    assert values.get_ylabel() == "singular value of the click rates"
     assert labels(display) == ["needed", "not needed", "noise floor (95%)"]
     assert_allclose(display.im_.get_array(), TRUST, atol=1e-3)
     assert rates.get_xlabel() == "position"

@@ -224,6 +224,11 @@ def test_positions_that_nothing_compares():
     assert np.isfinite(propensity.predict(above)).all()
     with pytest.raises(ValueError, match="Nothing is known of the examination"):
         propensity.predict(X)
+    # One click of one document compares the position with another.
+    of_query = X["qid"] == X["qid"].iloc[0]
+    pair = [X.index[of_query & (X["position"] == position)][0] for position in (3, 4)]
+    X.loc[pair, "doc"], clicks[pair] = 99_999, [0.0, 1.0]
+    assert np.isfinite(propensity.fit(X, clicks).predict(X)).all()
 
 
 def test_a_position_without_clicks_has_half_a_click():

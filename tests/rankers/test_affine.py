@@ -250,6 +250,8 @@ def test_ranking_network_stands_beside_that_of_the_clicks():
     ranker = _table_ranker(max_epochs=3).fit(log, rate)
     assert ranker.network_ is not ranker.click_network_
     assert len(ranker.history_) == len(ranker.click_history_) == 3
+    # Labels of the mean list, of three documents, add up to about 1 once they are scaled.
+    assert ranker.history_.iloc[0]["train_loss"] == pytest.approx(np.log(3), rel=0.1)
     alone = _table_ranker(max_epochs=3, loss="likelihood").fit(log, rate)
     assert alone.network_ is alone.click_network_
     np.testing.assert_array_equal(alone.predict_click(log), ranker.predict_click(log))

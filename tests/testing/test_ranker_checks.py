@@ -1,5 +1,6 @@
 """``check_ranker`` must fail rankers that break the contract."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -74,6 +75,22 @@ def test_broken_rankers_fail(ranker):
     slow = ("check_search", "check_pickle")
     checks = check_ranker(ranker(hidden_layer_sizes=()), generate_only=True)
     assert any(_fails(check) for name, check in checks if name not in slow)
+
+
+class Shifts(NaiveRanker):
+    _shifts = itertools.count()
+
+    def _read_log(self, X, y, sample_weight, roles, **reading):
+        self.shift_ = next(self._shifts)
+        return super()._read_log(X, y, sample_weight, roles, **reading)
+
+    def _score(self, features):
+        return super()._score(features) + self.shift_
+
+
+def test_scores_are_compared_up_to_a_constant():
+    checks = dict(check_ranker(Shifts(hidden_layer_sizes=()), generate_only=True))
+    checks["check_impressions"]()
 
 
 def _fails(check):
