@@ -210,9 +210,8 @@ class ClickTable:
         place = self._slot_place[pages.slot]
         deviation = (1 - share) * self._own * self._scale[place]
         variance = float(effect @ self._precision @ effect + mass**2 @ deviation)
-        # Trust that is hardly known bends what is told of good and bad documents: the interval
-        # goes as far as users who trust no position.
-        variance += (moved(self._without_trust()) - total) ** 2 / 4
+        # Trust that is hardly known bends what is told of good and bad documents.
+        variance += (moved(self._without_trust()) - total) ** 2
         # What a click changes: the quality of its document, and the deviation of its cell.
         stay = mass * self._stay(pages)
         precision, _ = self._told(curve)
@@ -386,8 +385,8 @@ class ClickTable:
         known = exposed > 0
         p = np.clip(level + slope * mean[self._pair], _LEAST, 1 - _LEAST)
         chance = self._times * self._by_pair(self._exposed * p * (1 - p))
-        due = np.maximum(exposed * mean, TINY)
-        beyond, noise = ((clicks / due - 1) ** 2)[known], (chance / due**2)[known]
+        due = exposed * mean
+        beyond, noise = (clicks[known] / due[known] - 1) ** 2, chance[known] / due[known] ** 2
         weight = 1 / (1 + noise) ** 2
         # By usual place, shrunk to all.
         all_, sums = weight @ (beyond - noise) / weight.sum(), []

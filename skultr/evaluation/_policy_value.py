@@ -203,9 +203,9 @@ def policy_value(
     no click above ended the visit, which the clicks of whole pages tell. The deviations δ of a
     document at a position have a variance that the log tells. Where it is large, click rates of
     documents at positions count, as for "item-position"; where it is 0, the formula alone. The
-    interval includes the errors of all of these, and goes as far as κ = 0. Whole pages of the log
-    must get the clicks that the formula predicts, compared with other pages of their query; if
-    not, there is no verdict.
+    interval includes the errors of all of these, and the whole difference that κ makes. Whole
+    pages of the log must get the clicks that the formula predicts, compared with other pages of
+    their query; if not, there is no verdict.
 
     **Documents that the log never showed** count from nothing to the best that their position ever
     had; the interval goes from one end to the other, and a verdict needs both ends to agree.
