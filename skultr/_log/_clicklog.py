@@ -39,7 +39,7 @@ _COLUMNS = 16
 #: Rows to which a few numbers that all documents share are fitted.
 SAMPLE = 1 << 21
 BY_ROW = ("version", "user", "position", "bias", "clicks", "weight")
-_MAY_BE_NONE = ("propensity", "production")
+MAY_BE_NONE = ("propensity", "production")
 
 
 class NeverShown(NamedTuple):
@@ -488,7 +488,7 @@ class ClickLog:
     def _columns(self, rows, offsets, lists, but=()):
         """The log of some rows; ``lists`` are those that its lists are parts of."""
         columns = {name: _taken(getattr(self, name), rows) for name in BY_ROW if name not in but}
-        for name in _MAY_BE_NONE:
+        for name in MAY_BE_NONE:
             if getattr(self, name) is not None:
                 columns[name] = _taken(getattr(self, name), rows)
         return replace(self, **columns, offsets=offsets, query_of_list=self.query_of_list[lists])

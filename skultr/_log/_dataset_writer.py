@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from .._base._progress import progress
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._clicklog import NOBODY, ClickLog, NeverShown, sort_into_lists
+from ._clicklog import BY_ROW, MAY_BE_NONE, NOBODY, ClickLog, NeverShown, sort_into_lists
 from ._counted import EngineLog, check_counts, check_numbers, look_like_rates
 from ._dataset_frames import Manifest, import_pyarrow
 from ._faults import GRADES, IDS, LOOK_LIKE_RATES, NO_ROWS, count_of
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 N_FILES = 64
 _NUMBERS = ("position", "bias", "impressions", "propensity", "production")
 #: Columns of the rows on disk; those that are constant are numbers in the manifest.
-_ON_DISK = ("version", "user", "position", "bias", "clicks", "weight", "propensity")
-_ON_DISK += ("production",)
+_ON_DISK = (*BY_ROW, *MAY_BE_NONE)
 #: Rows of features that are copied at a time.
 _ROWS = 1 << 16
 _Source = tuple["pa.Schema", Iterator["pa.Table"]]

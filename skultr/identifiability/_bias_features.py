@@ -257,6 +257,4 @@ def name_some(names: Iterable[Any], total: int | None = None) -> str:
 
 # Words --------------------------------------------------------------------------------
 def _name(value):
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_name, value))})"
-    return str(value)
+    return f"({', '.join(map(_name, value))})" if isinstance(value, tuple) else str(value)
