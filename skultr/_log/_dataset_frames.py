@@ -295,8 +295,7 @@ class Manifest:
     def load(self, name: str) -> dict[str, NDArray[Any]]:
         """The columns of a table: numbers are mapped from the file, ids are in memory."""
         pa = import_pyarrow()
-        source = pa.memory_map(str(self.folder / f"{name}.arrow"))
-        batch = pa.ipc.open_file(source).get_batch(0)
+        batch = pa.ipc.open_file(pa.memory_map(str(self.folder / f"{name}.arrow"))).get_batch(0)
         return {key: _to_numpy(pa, batch.column(key)) for key in batch.schema.names}
 
 
@@ -349,8 +348,7 @@ def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]
         table = _open_frame(pa, table, scratch)
     if isinstance(table, pa.RecordBatchReader):
         return table.schema, _joined(pa, table)
-    columns = table.schema.names
-    batches = table.to_batches(columns=columns, batch_size=BATCH, batch_readahead=2)
+    batches = table.to_batches(columns=table.schema.names, batch_size=BATCH, batch_readahead=2)
     return table.schema, _joined(pa, batches)
 
 

@@ -59,8 +59,7 @@ def write_log(
     rows = _SpreadRows(schema, click, documents is None, scratch)
     for part in progress(parts, "part of the rows"):
         rows.add(part)
-    paths = rows.close()
-    files = [_File(path, *rows.read(path)) for path in progress(paths, "file of lists")]
+    files = [_File(path, *rows.read(path)) for path in progress(rows.close(), "file of lists")]
     rows.check_counts(files)
     hashes = [file.hashes for file in files]
     union = Union([file.log for file in files], None if hashes[0] is None else hashes)
@@ -180,8 +179,7 @@ class _SpreadRows:
             features = table["features"].combine_chunks().flatten().to_numpy()
             features = features.reshape(len(table), -1)
         del table
-        log = sort_into_lists(rows, features, candidates=True)
-        return log, np.bincount(rows.query)
+        return sort_into_lists(rows, features, candidates=True), np.bincount(rows.query)
 
     def check_counts(self, files: list[_File]) -> None:
         """Report a log that shows no row or no click, or clicked rows only."""
@@ -271,8 +269,7 @@ class _File:
         if self.differs:
             logs.append(log.fold(users=True, patterns=True))
         # Documents of a query are in one file.
-        has_pairs = isinstance(log.doc_ids, pd.MultiIndex)
-        self.hashes = None if has_pairs else row_hashes(log.features)
+        self.hashes = None if isinstance(log.doc_ids, pd.MultiIndex) else row_hashes(log.features)
         #: The log without its rows, and what is known of the columns of each copy.
         nothing = np.zeros(0, dtype=int)  # a slice would keep the rows in memory
         self.log = replace(

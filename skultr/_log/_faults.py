@@ -464,8 +464,8 @@ def _is_outcome(values, no, yes, clicked, group):
         return False
     rows = np.flatnonzero(_differs(values, usual))
     n_clicked = np.count_nonzero(clicked[rows])
-    by_chance = binom.sf(n_clicked - 1, len(rows), clicked.mean()) > _CHANCE
-    if n_clicked < 0.8 * len(rows) or by_chance:
+    few = n_clicked < 0.8 * len(rows)
+    if few or binom.sf(n_clicked - 1, len(rows), clicked.mean()) > _CHANCE:
         return False
     has = np.zeros(group.max() + 1, dtype=bool)
     has[group[rows]] = True
@@ -622,5 +622,4 @@ def _explained(values, codes):
     total = values.var()
     if total == 0:
         return 1.0
-    left = np.mean((values - mean[codes]) ** 2) * n / max(n - n_codes, 1)
-    return 1.0 - left / total
+    return 1.0 - (np.mean((values - mean[codes]) ** 2) * n / max(n - n_codes, 1)) / total

@@ -81,8 +81,7 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
     union = Union(logs, [row_hashes(log.features) for log in logs])
     parts = [union.recoded(log, number) for number, log in enumerate(logs)]
     names = [name for name in (*BY_ROW, "production") if getattr(parts[0], name) is not None]
-    n_features = logs[0].features.shape[1]
-    features = np.empty((len(union.doc_of_version), n_features), dtype=np.float32)
+    features = np.empty((len(union.doc_of_version), logs[0].features.shape[1]), dtype=np.float32)
     for number, log in enumerate(logs):
         features[union.codes("version", number)] = log.features
     log = replace(

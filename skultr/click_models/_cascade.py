@@ -138,8 +138,7 @@ class CascadeModel(ChainMixin, CountingModel):
 
 def _down_to_first_click(log):
     place, _ = last_clicks(log)
-    first = np.where(log.clicks > 0, place, log.n_rows + 1)
-    first = np.minimum.reduceat(first, log.offsets[:-1])
+    first = np.minimum.reduceat(np.where(log.clicks > 0, place, log.n_rows + 1), log.offsets[:-1])
     return place <= np.repeat(first, np.diff(log.offsets))
 
 
@@ -349,8 +348,7 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
         for total, (rows, codes) in zip(counts, rows_and_codes, strict=True):
             total += np.bincount(codes[rows], part.weight[rows], minlength=len(total))
         # Lists without a click have the key n_keys.
-        head = np.where(last > 0, keys[top + last - 1], n_keys)
-        tails += _tails(part, place - last, head)
+        tails += _tails(part, place - last, np.where(last > 0, keys[top + last - 1], n_keys))
     return ChainCounts(*counts, tails)
 
 

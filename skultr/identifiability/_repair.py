@@ -424,8 +424,7 @@ class IdentifiabilityRepair(
             reach = lists.longest(doc, factor)
             needed = graph.factors["position"].to_numpy()
         if self.cost == "random":
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-            rng = np.random.default_rng(seed)
+            rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
             doc, start, to = random_plan(doc, factor, graph.labels, rng)
             cost = (1 / examination[start] + 1 / examination[to]) / relevance[doc] - 2
         else:

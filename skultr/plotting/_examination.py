@@ -326,8 +326,7 @@ class ExaminationDisplay(Display):
     # Many bias factors ----------------------------------------------------------------
     def _plot_sorted(self, curves):
         for name, color in method_colors(curves).items():
-            falling = _falling(curves[name])
-            (self.lines_[name],) = self.ax_.plot(*falling, color=color, label=name)
+            (self.lines_[name],) = self.ax_.plot(*_falling(curves[name]), color=color, label=name)
         if self.truth is not None:
             (self.truth_line_,) = self.ax_.plot(*_falling(self.truth), **_TRUTH_LINE)
         self.ax_.set(

@@ -266,8 +266,7 @@ def _shared_documents(pairs, n_factors):
 
 def _by_code(links, factors):
     """Links with the codes of their factors instead of their values."""
-    values = factor_labels(factors, np.arange(len(factors))).tolist()
-    codes = pd.Index(values, tupleize_cols=False)
+    codes = pd.Index(factor_labels(factors, np.arange(len(factors))).tolist(), tupleize_cols=False)
     return links.assign(
         factor_a=codes.get_indexer(links["factor_a"]),
         factor_b=codes.get_indexer(links["factor_b"]),
@@ -279,8 +278,7 @@ def _bar_rows(components):
     table = components[["n_factors", "impressions_share"]].reset_index(drop=True)
     table["factors_share"] = table["n_factors"] / table["n_factors"].sum()
     own, rest = table[:_MAX_OWN], table[_MAX_OWN:]
-    sizes = own["n_factors"].items()
-    names = [f"component {i}:\n{n:,} factor{'s' * (n != 1)}" for i, n in sizes]
+    names = [f"component {i}:\n{n:,} factor{'s' * (n != 1)}" for i, n in own["n_factors"].items()]
     others = rest.sum().to_frame().T.assign(name=f"{len(rest):,} others")
     return pd.concat([own.assign(name=names), others[: len(rest)]], ignore_index=True)
 

@@ -274,11 +274,9 @@ def _deal(n_documents, n_queries, width, rng):
     while dealt < n_slots:
         deck = rng.permutation(n_documents)
         if begun := dealt % width:
-            on_page = np.isin(deck, decks[-1][-begun:])
-            top = np.flatnonzero(~on_page)[: width - begun]
+            top = np.flatnonzero(~np.isin(deck, decks[-1][-begun:]))[: width - begun]
             deck = np.concatenate([deck[top], np.delete(deck, top)])
         decks.append(deck)
         dealt += n_documents
-    pages = np.concatenate(decks)[:n_slots].reshape(n_queries, width)
     # Shuffled, because the first pages hold the first deck.
-    return rng.permutation(pages)
+    return rng.permutation(np.concatenate(decks)[:n_slots].reshape(n_queries, width))

@@ -387,8 +387,7 @@ default='eye-tracking'
         """The exponent of the power law as a float, or the curve as an array."""
         if isinstance(self.examination, str):
             # Every other string becomes an array that the check refuses.
-            known = self.examination == "eye-tracking"
-            return np.array(EYE_TRACKING if known else [])
+            return np.array(EYE_TRACKING if self.examination == "eye-tracking" else [])
         if isinstance(self.examination, Real):
             return float(self.examination)
         return as_floats(self.examination)
@@ -498,8 +497,7 @@ default='eye-tracking'
         if self.assign == "impression":
             return super().draw_contexts(shown, rng)
         n_documents = int(shown.max(initial=-1)) + 1
-        by_document = rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)
-        return by_document[shown]
+        return rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)[shown]
 
     def click_probability(
         self, relevance_probability: Floats, context: Ints | None = None
