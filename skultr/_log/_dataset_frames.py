@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .._base._typing import Floats, Ints
 from ._cells import Cells
 from ._clicklog import NOBODY, ClickLog, NeverShown
+from ._documents import id_columns
 from ._roles import LogOnDisk
 from ._segments import encode, offsets_from_counts, pair_codes, row_hashes
 
@@ -115,12 +116,12 @@ def rows_of(
     log: ClickLog, roles: Iterable[str], names: Sequence[str]
 ) -> tuple[pd.DataFrame, Floats]:
     """All rows of a log with its ``roles`` and features of these ``names``, and click rates."""
-    columns: dict[str, Any] = {"qid": log.query_ids[log.query], "session": log.list_}
-    if log.doc_ids is not None:
-        columns["doc"] = log.doc_ids.get_level_values(-1).to_numpy()[log.doc]
-        if not isinstance(log.doc_ids, pd.MultiIndex):
-            columns["doc_scope"] = "global"
-    columns["position"] = log.position
+    columns: dict[str, Any] = {
+        "qid": log.query_ids[log.query],
+        "session": log.list_,
+        **id_columns(log.doc_ids, log.doc),
+        "position": log.position,
+    }
     if "bias" in roles:
         columns["bias"] = log.bias_values[log.bias]
     if "user" in roles:

@@ -163,9 +163,9 @@ class _SpreadRows:
         with pa.memory_map(str(path)) as source:
             table = pa.ipc.open_stream(source).read_all().combine_chunks()
         path.unlink()
-        values = {}
-        for name in self.roles:
-            values[name] = _ids(table[name]) if name in IDS else _floats(table[name])
+        values = {
+            name: _ids(table[name]) if name in IDS else _floats(table[name]) for name in self.roles
+        }
         rows = Rows(None, len(table), values, self.scope)
         clicks, counts = _floats(table["click"]), values.get("impressions")
         if counts is None:
@@ -315,8 +315,11 @@ class _Copy:
         self.first_row, self.first_list = map(offsets_from_counts, (n_rows, n_lists))
         self.lengths = np.empty(int(self.first_list[-1]), dtype=np.int32)
         # Codes are those of the union.
-        n_codes = {"version": len(union.doc_of_version)}
-        n_codes |= {"bias": len(union.bias_values), "user": len(union.user_ids)}
+        n_codes = {
+            "version": len(union.doc_of_version),
+            "bias": len(union.bias_values),
+            "user": len(union.user_ids),
+        }
         self.columns, self.constants = {}, {}
         columns = [ranges for *_, ranges in counts if ranges]
         for name in columns[0]:

@@ -535,9 +535,8 @@ class Rows:
         if doc is None:
             features = features_of(self._X) if features is None else features
             return Documents(*equal_rows(features[rows]), None)
-        query = None
-        if self._scope == "query" and "qid" in self._values:
-            query = self.query[rows], self.query_ids
+        by_query = self._scope == "query" and "qid" in self._values
+        query = (self.query[rows], self.query_ids) if by_query else None
         code, ids = name_documents(_encode("doc", doc[rows]), query)
         return Documents(code, first_rows(code, len(ids)), ids)
 

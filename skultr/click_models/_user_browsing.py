@@ -180,9 +180,8 @@ class UBMModel(ProductModel):
             return start_tables(cells)["examination"], WEAK
         by_rank, by_distance, distance = self._groups(cells)
         # Without any click that has a row below it, the curve by rank stands for that by distance.
-        after = np.append(0, by_rank[:-1])
-        if distance.any():
-            after = by_rank[-1] + 1 + np.append(0, by_distance)
+        beside = by_rank[-1] + 1 + np.append(0, by_distance)
+        after = beside if distance.any() else np.append(0, by_rank[:-1])
         group = np.where(distance, after[distance], by_rank[self._pairs // self._n_ranks])
         mean = np.clip(self._pooled_examination(log, cells, group, known), 1e-4, 1 - 1e-4)
         by_group = np.zeros(max(by_rank[-1], after[-1]) + 1)

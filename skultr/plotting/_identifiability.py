@@ -149,11 +149,12 @@ class IdentifiabilityDisplay(Display):
         {display}
         """
         n_factors, n_components = len(self.labels), len(self.components)
-        verdict = f"{n_factors:,} bias factor{'s' * (n_factors != 1)}"
-        if n_components == 1:
-            verdict = f"Identifiable: {verdict} in one component"
-        else:
-            verdict = f"NOT identifiable: {verdict} in {n_components:,} components"
+        factors = f"{n_factors:,} bias factor{'s' * (n_factors != 1)}"
+        verdict = (
+            f"Identifiable: {factors} in one component"
+            if n_components == 1
+            else f"NOT identifiable: {factors} in {n_components:,} components"
+        )
         if n_factors > _MAX_NODES:
             self._plot_bars(ax)
         else:

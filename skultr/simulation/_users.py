@@ -361,11 +361,8 @@ default='eye-tracking'
     def __post_init__(self) -> None:
         super().__post_init__()
         curve = self._curve()
-        if isinstance(curve, float):
-            good = 0 <= curve < np.inf
-        else:
-            good = curve.ndim == 1 and are_probabilities(curve)
-        if not good:
+        is_exponent = isinstance(curve, float) and 0 <= curve < np.inf
+        if not (is_exponent or (np.ndim(curve) == 1 and are_probabilities(curve))):
             raise ValueError(
                 "examination must be 'eye-tracking', one probability in [0, 1] per position, or a "
                 f"number of at least 0, the exponent of a power law; got {self.examination!r}."
@@ -695,10 +692,11 @@ class UserPopulation(User):
         probability : ndarray of shape (n_sessions, n_positions)
         """
         n_positions = relevance_probability.shape[1]
-        if user is None:
-            examination = self.examination_at(n_positions)
-        else:
-            examination = self.examination_table(n_positions)[user]
+        examination = (
+            self.examination_at(n_positions)
+            if user is None
+            else self.examination_table(n_positions)[user]
+        )
         return pbm_click_probability(relevance_probability, examination)
 
     def click(
