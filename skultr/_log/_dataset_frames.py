@@ -154,15 +154,15 @@ def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     tables = {name: _codes(log, name) for name in by}
     factor, sizes = _combined(tables)
     cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, prod(sizes))
+    # Without ids, a hash of its features names a document.
+    hashes = row_hashes(log.features)[1].view(np.int64) if log.doc_ids is None else None
     columns = {
         "qid": log.query_ids[log.query_of_doc][cells.doc],
-        "doc": _names_of_docs(log)[cells.doc],
+        **id_columns(log.doc_ids if hashes is None else pd.Index(hashes), cells.doc),
+        **_split(tables, cells.factor, sizes),
+        "impressions": cells.weight,
+        "session": np.arange(len(cells.doc)),
     }
-    if not isinstance(log.doc_ids, pd.MultiIndex):
-        columns["doc_scope"] = "global"
-    columns |= _split(tables, cells.factor, sizes)
-    columns["impressions"] = cells.weight
-    columns["session"] = np.arange(len(cells.doc))
     # Sums of rates may be a rounding error above the impressions.
     return pd.DataFrame(columns, copy=False), np.minimum(cells.clicks / cells.weight, 1.0)
 
@@ -195,13 +195,6 @@ def _codes(log: ClickLog, name: str) -> tuple[Any, NDArray[Any]]:
     if name == "bias":
         return log.bias, log.bias_values
     return log.position, np.arange(int(log.position.max(initial=0)) + 1.0)
-
-
-def _names_of_docs(log: ClickLog) -> NDArray[Any]:
-    """What names each document within its query; a hash of its features without ids."""
-    if log.doc_ids is not None:
-        return log.doc_ids.get_level_values(-1).to_numpy()
-    return row_hashes(log.features)[1].view(np.int64)
 
 
 # Tables of Arrow, a manifest of them, and the tables that they come from --------------

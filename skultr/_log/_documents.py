@@ -52,7 +52,8 @@ class KnownDocuments:
     ) -> tuple[Ints | None, Any]:
         """Place of the document of each row, -1 where it is not known."""
         if self.ids is not None:
-            ids = _ids_of(X, ("doc",) if self.ids.nlevels == 1 else ("qid", "doc"), qid, doc)
+            reads = ("doc",) if self.ids.nlevels == 1 else ("qid", "doc")
+            ids = _ids_of(X, reads, qid, doc)
             check(ids)
             if "doc" in ids:
                 return self._places_by_ids(ids)

@@ -138,7 +138,8 @@ class CascadeModel(ChainMixin, CountingModel):
 
 def _down_to_first_click(log):
     place, _ = last_clicks(log)
-    first = np.minimum.reduceat(np.where(log.clicks > 0, place, log.n_rows + 1), log.offsets[:-1])
+    first = np.where(log.clicks > 0, place, log.n_rows + 1)
+    first = np.minimum.reduceat(first, log.offsets[:-1])
     return place <= np.repeat(first, np.diff(log.offsets))
 
 

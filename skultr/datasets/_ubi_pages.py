@@ -612,7 +612,8 @@ def _starts(queries, page_size):
     size = size.where(size > 0, page_size or -1)
     # Pages count from 0 where an application has pages 0, and not just a stray one.
     is_0 = (page == 0).where(page >= 0).astype(float)
-    first = np.where(is_0.groupby(queries["application"]).transform("mean") >= _LEAST_SHARE, 0, 1)
+    share = is_0.groupby(queries["application"]).transform("mean")
+    first = np.where(share >= _LEAST_SHARE, 0, 1)
     later = (queries["from"] < 0) & (page > first)
     start = queries["from"].clip(0).where(~later | (size < 0), (page - first) * size)
     return start.astype(np.int64), later & (size < 0)

@@ -274,7 +274,8 @@ def _deal(n_documents, n_queries, width, rng):
     while dealt < n_slots:
         deck = rng.permutation(n_documents)
         if begun := dealt % width:
-            top = np.flatnonzero(~np.isin(deck, decks[-1][-begun:]))[: width - begun]
+            on_page = np.isin(deck, decks[-1][-begun:])
+            top = np.flatnonzero(~on_page)[: width - begun]
             deck = np.concatenate([deck[top], np.delete(deck, top)])
         decks.append(deck)
         dealt += n_documents
