@@ -333,10 +333,8 @@ def _framed(values, transformer, roles, backend):
 
 def _names_of(values, transformer, roles):
     """Names of the columns of an array that a transformer gave."""
-    if hasattr(transformer, "get_feature_names_out"):
-        names = transformer.get_feature_names_out()
-    else:
-        names = [f"f{i}" for i in range(values.shape[1])]
+    numbered = [f"f{i}" for i in range(values.shape[1])]
+    names = getattr(transformer, "get_feature_names_out", lambda: numbered)()
     _refuse_roles(names, transformer, roles)
     return names
 

@@ -39,7 +39,7 @@ _COLUMNS = 16
 #: Rows to which a few numbers that all documents share are fitted.
 SAMPLE = 1 << 21
 BY_ROW = ("version", "user", "position", "bias", "clicks", "weight")
-_MAY_BE_NONE = ("propensity", "production")
+MAY_BE_NONE = ("propensity", "production")
 
 
 class NeverShown(NamedTuple):
@@ -201,8 +201,9 @@ class ClickLog:
         """Values (n_versions, ...) as means by document, weighted by impressions."""
         if self.n_versions == self.n_docs:
             return values
-        weight = np.bincount(self.version, self.weight, minlength=self.n_versions)
-        weight = np.maximum(weight, TINY)
+        weight = np.maximum(
+            np.bincount(self.version, self.weight, minlength=self.n_versions), TINY
+        )
         first = np.flatnonzero(np.diff(self.doc_of_version, prepend=-1))
         weight /= np.add.reduceat(weight, first)[self.doc_of_version]
         weight = weight.reshape(-1, *[1] * (values.ndim - 1))
@@ -310,8 +311,7 @@ class ClickLog:
         if not len(self.candidates.query):
             return self
         # The order of the lists depends on the codes.
-        log = replace(self, candidates=NOBODY, all_lists_differ=False)
-        return log._with_versions_that_occur()
+        return replace(self, candidates=NOBODY, all_lists_differ=False)._with_versions_that_occur()
 
     def without_propensity(self) -> ClickLog:
         """The log without propensities, by which equal lists may have differed."""
@@ -488,7 +488,7 @@ class ClickLog:
     def _columns(self, rows, offsets, lists, but=()):
         """The log of some rows; ``lists`` are those that its lists are parts of."""
         columns = {name: _taken(getattr(self, name), rows) for name in BY_ROW if name not in but}
-        for name in _MAY_BE_NONE:
+        for name in MAY_BE_NONE:
             if getattr(self, name) is not None:
                 columns[name] = _taken(getattr(self, name), rows)
         return replace(self, **columns, offsets=offsets, query_of_list=self.query_of_list[lists])

@@ -256,8 +256,7 @@ def _kind(dtype):
 def _whole_if_close(clicks):
     """As :func:`~skultr._log._segments.whole_if_close`, as an expression."""
     whole = clicks.round()
-    is_whole = (clicks - whole).abs() <= clicks * ROUNDING
-    return nw.when(is_whole).then(whole).otherwise(clicks)
+    return nw.when((clicks - whole).abs() <= clicks * ROUNDING).then(whole).otherwise(clicks)
 
 
 # The count ----------------------------------------------------------------------------
@@ -307,8 +306,7 @@ def count_by(
     """Number of rows of each distinct key, and sums of their ``_click`` and ``_weight``."""
     names = rows.collect_schema().names()
     sums = [nw.col(name).sum() for name in ("_click", "_weight") if name in names]
-    table = collect(rows.group_by(*keys).agg(nw.len().alias("_n"), *sums, *more))
-    return Count(table, ids or {})
+    return Count(collect(rows.group_by(*keys).agg(nw.len().alias("_n"), *sums, *more)), ids or {})
 
 
 def check_counts(

@@ -239,8 +239,7 @@ class ClickDataset(FramesOfLog):
         """The dataset of some queries, by their numbers or by a mask; their order stays."""
         if isinstance(queries, tuple):  # scikit-learn indexes [rows, ...]
             queries = queries[0]
-        known = np.arange(self.n_queries)
-        given = np.atleast_1d(known[queries])
+        given = np.atleast_1d(np.arange(self.n_queries)[queries])
         found = np.unique(given)
         if not len(found):
             raise ValueError("A dataset needs at least one query; no query was selected.")

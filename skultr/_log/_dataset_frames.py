@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .._base._typing import Floats, Ints
 from ._cells import Cells
 from ._clicklog import NOBODY, ClickLog, NeverShown
+from ._documents import id_columns
 from ._roles import LogOnDisk
 from ._segments import encode, offsets_from_counts, pair_codes, row_hashes
 
@@ -115,12 +116,12 @@ def rows_of(
     log: ClickLog, roles: Iterable[str], names: Sequence[str]
 ) -> tuple[pd.DataFrame, Floats]:
     """All rows of a log with its ``roles`` and features of these ``names``, and click rates."""
-    columns: dict[str, Any] = {"qid": log.query_ids[log.query], "session": log.list_}
-    if log.doc_ids is not None:
-        columns["doc"] = log.doc_ids.get_level_values(-1).to_numpy()[log.doc]
-        if not isinstance(log.doc_ids, pd.MultiIndex):
-            columns["doc_scope"] = "global"
-    columns["position"] = log.position
+    columns: dict[str, Any] = {
+        "qid": log.query_ids[log.query],
+        "session": log.list_,
+        **id_columns(log.doc_ids, log.doc),
+        "position": log.position,
+    }
     if "bias" in roles:
         columns["bias"] = log.bias_values[log.bias]
     if "user" in roles:
@@ -153,15 +154,15 @@ def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     tables = {name: _codes(log, name) for name in by}
     factor, sizes = _combined(tables)
     cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, prod(sizes))
+    # Without ids, a hash of its features names a document.
+    hashes = row_hashes(log.features)[1].view(np.int64) if log.doc_ids is None else None
     columns = {
         "qid": log.query_ids[log.query_of_doc][cells.doc],
-        "doc": _names_of_docs(log)[cells.doc],
+        **id_columns(log.doc_ids if hashes is None else pd.Index(hashes), cells.doc),
+        **_split(tables, cells.factor, sizes),
+        "impressions": cells.weight,
+        "session": np.arange(len(cells.doc)),
     }
-    if not isinstance(log.doc_ids, pd.MultiIndex):
-        columns["doc_scope"] = "global"
-    columns |= _split(tables, cells.factor, sizes)
-    columns["impressions"] = cells.weight
-    columns["session"] = np.arange(len(cells.doc))
     # Sums of rates may be a rounding error above the impressions.
     return pd.DataFrame(columns, copy=False), np.minimum(cells.clicks / cells.weight, 1.0)
 
@@ -194,13 +195,6 @@ def _codes(log: ClickLog, name: str) -> tuple[Any, NDArray[Any]]:
     if name == "bias":
         return log.bias, log.bias_values
     return log.position, np.arange(int(log.position.max(initial=0)) + 1.0)
-
-
-def _names_of_docs(log: ClickLog) -> NDArray[Any]:
-    """What names each document within its query; a hash of its features without ids."""
-    if log.doc_ids is not None:
-        return log.doc_ids.get_level_values(-1).to_numpy()
-    return row_hashes(log.features)[1].view(np.int64)
 
 
 # Tables of Arrow, a manifest of them, and the tables that they come from --------------
@@ -295,8 +289,7 @@ class Manifest:
     def load(self, name: str) -> dict[str, NDArray[Any]]:
         """The columns of a table: numbers are mapped from the file, ids are in memory."""
         pa = import_pyarrow()
-        source = pa.memory_map(str(self.folder / f"{name}.arrow"))
-        batch = pa.ipc.open_file(source).get_batch(0)
+        batch = pa.ipc.open_file(pa.memory_map(str(self.folder / f"{name}.arrow"))).get_batch(0)
         return {key: _to_numpy(pa, batch.column(key)) for key in batch.schema.names}
 
 
@@ -349,8 +342,7 @@ def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]
         table = _open_frame(pa, table, scratch)
     if isinstance(table, pa.RecordBatchReader):
         return table.schema, _joined(pa, table)
-    columns = table.schema.names
-    batches = table.to_batches(columns=columns, batch_size=BATCH, batch_readahead=2)
+    batches = table.to_batches(columns=table.schema.names, batch_size=BATCH, batch_readahead=2)
     return table.schema, _joined(pa, batches)
 
 

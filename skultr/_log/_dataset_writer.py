@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from .._base._progress import progress
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._clicklog import NOBODY, ClickLog, NeverShown, sort_into_lists
+from ._clicklog import BY_ROW, MAY_BE_NONE, NOBODY, ClickLog, NeverShown, sort_into_lists
 from ._counted import EngineLog, check_counts, check_numbers, look_like_rates
 from ._dataset_frames import Manifest, import_pyarrow
 from ._faults import GRADES, IDS, LOOK_LIKE_RATES, NO_ROWS, count_of
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 N_FILES = 64
 _NUMBERS = ("position", "bias", "impressions", "propensity", "production")
 #: Columns of the rows on disk; those that are constant are numbers in the manifest.
-_ON_DISK = ("version", "user", "position", "bias", "clicks", "weight", "propensity")
-_ON_DISK += ("production",)
+_ON_DISK = (*BY_ROW, *MAY_BE_NONE)
 #: Rows of features that are copied at a time.
 _ROWS = 1 << 16
 _Source = tuple["pa.Schema", Iterator["pa.Table"]]
@@ -60,8 +59,7 @@ def write_log(
     rows = _SpreadRows(schema, click, documents is None, scratch)
     for part in progress(parts, "part of the rows"):
         rows.add(part)
-    paths = rows.close()
-    files = [_File(path, *rows.read(path)) for path in progress(paths, "file of lists")]
+    files = [_File(path, *rows.read(path)) for path in progress(rows.close(), "file of lists")]
     rows.check_counts(files)
     hashes = [file.hashes for file in files]
     union = Union([file.log for file in files], None if hashes[0] is None else hashes)
@@ -165,9 +163,9 @@ class _SpreadRows:
         with pa.memory_map(str(path)) as source:
             table = pa.ipc.open_stream(source).read_all().combine_chunks()
         path.unlink()
-        values = {}
-        for name in self.roles:
-            values[name] = _ids(table[name]) if name in IDS else _floats(table[name])
+        values = {
+            name: _ids(table[name]) if name in IDS else _floats(table[name]) for name in self.roles
+        }
         rows = Rows(None, len(table), values, self.scope)
         clicks, counts = _floats(table["click"]), values.get("impressions")
         if counts is None:
@@ -181,8 +179,7 @@ class _SpreadRows:
             features = table["features"].combine_chunks().flatten().to_numpy()
             features = features.reshape(len(table), -1)
         del table
-        log = sort_into_lists(rows, features, candidates=True)
-        return log, np.bincount(rows.query)
+        return sort_into_lists(rows, features, candidates=True), np.bincount(rows.query)
 
     def check_counts(self, files: list[_File]) -> None:
         """Report a log that shows no row or no click, or clicked rows only."""
@@ -272,8 +269,7 @@ class _File:
         if self.differs:
             logs.append(log.fold(users=True, patterns=True))
         # Documents of a query are in one file.
-        has_pairs = isinstance(log.doc_ids, pd.MultiIndex)
-        self.hashes = None if has_pairs else row_hashes(log.features)
+        self.hashes = None if isinstance(log.doc_ids, pd.MultiIndex) else row_hashes(log.features)
         #: The log without its rows, and what is known of the columns of each copy.
         nothing = np.zeros(0, dtype=int)  # a slice would keep the rows in memory
         self.log = replace(
@@ -319,8 +315,11 @@ class _Copy:
         self.first_row, self.first_list = map(offsets_from_counts, (n_rows, n_lists))
         self.lengths = np.empty(int(self.first_list[-1]), dtype=np.int32)
         # Codes are those of the union.
-        n_codes = {"version": len(union.doc_of_version)}
-        n_codes |= {"bias": len(union.bias_values), "user": len(union.user_ids)}
+        n_codes = {
+            "version": len(union.doc_of_version),
+            "bias": len(union.bias_values),
+            "user": len(union.user_ids),
+        }
         self.columns, self.constants = {}, {}
         columns = [ranges for *_, ranges in counts if ranges]
         for name in columns[0]:

@@ -191,6 +191,14 @@ def _ids_of(X, reads, qid, doc):
     return {role: values for role, values in ids.items() if values is not None}
 
 
+def id_columns(ids: pd.Index | None, doc: Ints) -> dict[str, Any]:
+    """The columns ``doc`` and, of ids that need no query, ``doc_scope``; none without ids."""
+    if ids is None:
+        return {}
+    scope = {} if isinstance(ids, pd.MultiIndex) else {"doc_scope": "global"}
+    return {"doc": ids.get_level_values(-1).to_numpy()[doc], **scope}
+
+
 def _index_of(ids):
     """Index of ids by (qid, doc), or by one of them."""
     levels = [pd.Index(values, tupleize_cols=False) for values in ids.values()]

@@ -191,8 +191,7 @@ class ReadsLogs:
         table = super()._get_fitted_attr_html(doc_link)
         if "roles_" in table:
             told = ", ".join(f"{name}: {role}" for name, role in self.roles_.items())
-            value = np.array([_Told(told)], dtype=object)
-            table["roles_"] = {"type_name": "dict", "value": value}
+            table["roles_"] = {"type_name": "dict", "value": np.array([_Told(told)], dtype=object)}
         return table
 
 
@@ -283,8 +282,7 @@ def errors_of(
     if y is not None:
         y = None if isinstance(y, Mapping) else attempt(errors, _clicks, X, y)
     rows = read(X, y, None, given, reads=reads, errors=errors)
-    mends = [fault.mend for fault, _ in rows.faults() if fault.mend] if errors else []
-    return errors, mends
+    return errors, [fault.mend for fault, _ in rows.faults() if fault.mend] if errors else []
 
 
 #: Lines of code on a frame that is called ``log``, for pandas and for Polars.

@@ -464,9 +464,8 @@ def _is_outcome(values, no, yes, clicked, group):
         return False
     rows = np.flatnonzero(_differs(values, usual))
     n_clicked = np.count_nonzero(clicked[rows])
-    if n_clicked < 0.8 * len(rows):
-        return False
-    if binom.sf(n_clicked - 1, len(rows), clicked.mean()) > _CHANCE:
+    few = n_clicked < 0.8 * len(rows)
+    if few or binom.sf(n_clicked - 1, len(rows), clicked.mean()) > _CHANCE:
         return False
     has = np.zeros(group.max() + 1, dtype=bool)
     has[group[rows]] = True
@@ -521,8 +520,7 @@ def _clicks_follow(values, rows):
     apart = value - mean[place]
     error = np.sqrt(np.sum(apart**2 * (mean_rate * (1 - mean_rate))[place]))
     expected = np.sum(apart**2 * (mean_rate / np.maximum(mean, 1e-9))[place])
-    found = np.sum(apart * (rate - mean_rate[place]))
-    return bool(expected <= 6 * error or 3 * found > expected)
+    return bool(expected <= 6 * error or 3 * np.sum(apart * (rate - mean_rate[place])) > expected)
 
 
 def is_no_click(values: Floats, read: Callable[[], Any]) -> bool:
@@ -624,5 +622,4 @@ def _explained(values, codes):
     total = values.var()
     if total == 0:
         return 1.0
-    left = np.mean((values - mean[codes]) ** 2) * n / max(n - n_codes, 1)
-    return 1.0 - left / total
+    return 1.0 - (np.mean((values - mean[codes]) ** 2) * n / max(n - n_codes, 1)) / total

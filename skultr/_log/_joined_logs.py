@@ -23,6 +23,7 @@ from . import _cells
 from ._cells import READS, Cells, Factors, count_cells
 from ._clicklog import BY_ROW, ClickLog, make_click_log
 from ._counted import CellCount
+from ._documents import id_columns
 from ._estimator import NotPickled, SlimPickles
 from ._faults import NO_CLICKS, NO_ROW_SHOWN
 from ._reader import features_of, read
@@ -48,9 +49,8 @@ class Union:
         versions = [np.arange(len(doc))] if hashes is None else np.concatenate(hashes, axis=1)
         code, first = equal_keys([*versions, doc])
         self._version = _split(code.astype(np.int32), [log.doc_of_version for log in logs])
-        self.doc_of_version = doc[first]
-        if self.doc_ids is None:
-            self.doc_of_version = np.arange(len(self.doc_of_version), dtype=np.int32)
+        own = np.arange(len(first), dtype=np.int32)
+        self.doc_of_version = own if self.doc_ids is None else doc[first]
 
     def codes(self, name: str, number: int) -> Ints:
         """The code in the union for each code of ``name`` (such as "query") in one of the logs."""
@@ -81,8 +81,7 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
     union = Union(logs, [row_hashes(log.features) for log in logs])
     parts = [union.recoded(log, number) for number, log in enumerate(logs)]
     names = [name for name in (*BY_ROW, "production") if getattr(parts[0], name) is not None]
-    n_features = logs[0].features.shape[1]
-    features = np.empty((len(union.doc_of_version), n_features), dtype=np.float32)
+    features = np.empty((len(union.doc_of_version), logs[0].features.shape[1]), dtype=np.float32)
     for number, log in enumerate(logs):
         features[union.codes("version", number)] = log.features
     log = replace(
@@ -257,13 +256,12 @@ class CellCounts:
 
     def rows(self) -> tuple[pd.DataFrame, Floats]:
         """One row per cell with click rates."""
-        cells, ids = self.cells, self.cells.doc_ids
-        columns = {"qid": self.query_ids[cells.doc_query][cells.doc]}
-        if ids is not None:
-            columns["doc"] = ids.get_level_values(-1).to_numpy()[cells.doc]
-            if not isinstance(ids, pd.MultiIndex):
-                columns["doc_scope"] = "global"
-        columns["bias"] = cells.factors.bias[cells.factor]
+        cells = self.cells
+        columns = {
+            "qid": self.query_ids[cells.doc_query][cells.doc],
+            **id_columns(cells.doc_ids, cells.doc),
+            "bias": cells.factors.bias[cells.factor],
+        }
         if self.user is not None:
             columns[self.user] = cells.factors.user[cells.factor]
         columns |= {"impressions": cells.weight, "session": np.arange(len(cells.doc))}

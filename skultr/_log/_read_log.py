@@ -26,8 +26,7 @@ class ReadLog(FramesOfLog):
         if isinstance(features, np.ndarray):
             features = features.view()
             features.flags.writeable = False  # other members read them too
-        doc_ids = pd.RangeIndex(log.n_docs, name="doc")
-        self._log = replace(log, features=features, doc_ids=doc_ids)
+        self._log = replace(log, features=features, doc_ids=pd.RangeIndex(log.n_docs, name="doc"))
 
     @property
     def feature_names(self) -> list[int]:
@@ -108,8 +107,7 @@ def features_to_transform(X: Any, y: Any = None) -> tuple[Any, Callable[[Any], A
     if not isinstance(X, LogOnDisk):
         return X, lambda transformed: transformed
     refuse_arguments({"y": y})
-    features = np.asarray(X.log().features)
-    frame = pd.DataFrame(features, columns=list(X.feature_names), copy=False)
+    frame = pd.DataFrame(np.asarray(X.log().features), columns=list(X.feature_names), copy=False)
 
     def back(transformed):
         found = read_values(transformed)

@@ -195,9 +195,8 @@ def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: st
     else:
         rest, values, column = take_clicks(X, y, caller)
         X = rest if column is None else X  # a dataset became its rows
-        if column == "click" or not is_frame(X) or _is_role(X, "click", values):
-            return Target(rest, values, column, None, 1.0)
-        if read_role(X, "click") is None or _is_role(X, "relevance", values):
+        is_clicks = column == "click" or not is_frame(X) or read_role(X, "click") is None
+        if is_clicks or any(_is_role(X, role, values) for role in ("click", "relevance")):
             return Target(rest, values, column, None, 1.0)
         X = rest
     clicks = read_role(X, "click")
@@ -316,8 +315,7 @@ class Rows:
         """The rows with other values of one role."""
         rows = copy(self)
         rows._values = {**self._values, role: values}
-        known = [name for name in self._columns() if name != role]
-        _faults.check(rows._columns(), known)
+        _faults.check(rows._columns(), [name for name in self._columns() if name != role])
         return rows
 
     def of_outcome(self, values: Floats) -> Rows:
@@ -438,8 +436,7 @@ class Rows:
             return found
         shown = np.ones(self.n_rows, dtype=bool) if bias is None else ~np.isnan(bias)
         # Rows that were not shown come last.
-        place = rank_in_segment(self.list_, shown.astype(float))
-        return np.where(shown, place, 0)
+        return np.where(shown, rank_in_segment(self.list_, shown.astype(float)), 0)
 
     @property
     def has_places(self) -> bool:
@@ -538,9 +535,8 @@ class Rows:
         if doc is None:
             features = features_of(self._X) if features is None else features
             return Documents(*equal_rows(features[rows]), None)
-        query = None
-        if self._scope == "query" and "qid" in self._values:
-            query = self.query[rows], self.query_ids
+        by_query = self._scope == "query" and "qid" in self._values
+        query = (self.query[rows], self.query_ids) if by_query else None
         code, ids = name_documents(_encode("doc", doc[rows]), query)
         return Documents(code, first_rows(code, len(ids)), ids)
 

@@ -704,9 +704,7 @@ def _feature(X, place, names):
         if name not in frame.columns:
             return None
         return frame[:, frame.columns.index(name)].to_numpy()
-    if sparse.issparse(X):
-        return X.tocsc()[:, [place]].toarray()[:, 0]
-    return np.asarray(X)[:, place]
+    return X.tocsc()[:, [place]].toarray()[:, 0] if sparse.issparse(X) else np.asarray(X)[:, place]
 
 
 def _warn_if_varying(raw, place):

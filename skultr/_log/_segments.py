@@ -192,8 +192,7 @@ def row_hashes(features: NDArray[np.float32]) -> NDArray[np.uint64]:
 def sums_of_rows(features: NDArray[np.float32]) -> NDArray[np.uint64]:
     """One number per row, equal for equal rows and nearly always different for others."""
     # In a hundredth of the time of ``equal_rows`` on few rows; equal numbers must be compared.
-    columns = np.arange(1, features.shape[1] + 1, dtype=np.uint64)
-    factors = mix(columns) | np.uint64(1)
+    factors = mix(np.arange(1, features.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
     return np.concatenate(
         [
             _bits(features[start : start + _ROWS]) @ factors
@@ -251,8 +250,7 @@ def hash_columns(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
     """One uint64 per row from integer columns of equal length; the order of columns matters."""
     value = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        whole = np.asarray(column).astype(np.int64, copy=False)
-        value = mix(value ^ whole.view(np.uint64))
+        value = mix(value ^ np.asarray(column).astype(np.int64, copy=False).view(np.uint64))
     return value
 
 

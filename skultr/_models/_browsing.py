@@ -118,8 +118,7 @@ def matrix_click_probability(
     eq. 11).
     """
     # Index -1 selects the last row, of zeros.
-    with_none = np.vstack([matrix, np.zeros(matrix.shape[1])])
-    return with_none[grade, np.arange(matrix.shape[1])]
+    return np.vstack([matrix, np.zeros(matrix.shape[1])])[grade, np.arange(matrix.shape[1])]
 
 
 # Users who scan down the list and may stop --------------------------------------------
@@ -219,7 +218,6 @@ def draw_ubm_clicks(relevance: Floats, examination: Floats, rng: np.random.Gener
     clicks = np.empty(relevance.shape, dtype=bool)
     last = np.zeros(len(relevance), dtype=np.intp)
     for k in range(relevance.shape[1]):
-        chance = rng.random(len(relevance))
-        clicks[:, k] = chance < relevance[:, k] * examination[k, last]
+        clicks[:, k] = rng.random(len(relevance)) < relevance[:, k] * examination[k, last]
         last[clicks[:, k]] = k + 1
     return clicks

@@ -200,8 +200,7 @@ def _levels(place, clicks):
     total = by_value.sum()
     n_levels = max(int(total / _CLICKS_PER_LEVEL), min(int(total), _LEAST_LEVELS), 1)
     share = (np.cumsum(by_value) - by_value / 2) / max(total, TINY)
-    level = np.minimum(share * n_levels, n_levels - 1).astype(np.intp)
-    return encode(level)[0][code]
+    return encode(np.minimum(share * n_levels, n_levels - 1).astype(np.intp))[0][code]
 
 
 def _centres(level, place, examinations):

@@ -91,8 +91,7 @@ class TableCurve:
     @property
     def is_connected(self) -> bool:
         """True if clicked documents connect all factors that have clicks."""
-        clicked = self.fit.cells.clicks_of_factors > 0
-        return len(np.unique(self.component[clicked])) <= 1
+        return len(np.unique(self.component[self.fit.cells.clicks_of_factors > 0])) <= 1
 
     def rough_error(self, reference: int) -> Floats:
         """Standard error of log examination relative to one factor; beyond 1,500 factors, as if
@@ -245,8 +244,7 @@ def _standard_error(known, design, spread):
     """Standard error of log examination relative to the first factor."""
     if len(known.own) > MAX_DENSE:
         return _apart(1 / np.sqrt(known.diagonal + spread**-2.0), 0)
-    covariance = design @ (design @ np.linalg.inv(_precision(design, known))).T
-    return relative_errors(covariance, 0)
+    return relative_errors(design @ (design @ np.linalg.inv(_precision(design, known))).T, 0)
 
 
 def _precision(design, known):

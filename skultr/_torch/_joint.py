@@ -41,14 +41,13 @@ def fit_dual(
     log: ClickLog,
     task: FitTask | None = None,
     *,
-    learning_rate: float = 0.05,
     max_weight: float | None = None,
 ) -> Floats:
     """Log examination by bias factor, learned with a network of relevance (Ai et al. 2018).
 
     The most likely one given the learned relevance: the logits after training have the noise of
-    the last batches. ``learning_rate`` is the step size of the logits, and ``max_weight`` an upper
-    bound on the inverse weights of both parts. The learner holds the network afterwards.
+    the last batches. ``max_weight`` is an upper bound on the inverse weights of both parts. The
+    learner holds the network afterwards.
     """
     training = log.tempered(learner.traffic_exponent).comparable()
     validation = learner._tempered_validation()
@@ -65,7 +64,7 @@ def fit_dual(
             training.clicks,
             click_only=True,
             task=task,
-            param_groups=_factor_settings(learning_rate),
+            param_groups=_factor_settings(0.05),
             validation=validation,
         )
     del training  # what follows needs memory

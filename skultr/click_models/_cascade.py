@@ -349,8 +349,7 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
         for total, (rows, codes) in zip(counts, rows_and_codes, strict=True):
             total += np.bincount(codes[rows], part.weight[rows], minlength=len(total))
         # Lists without a click have the key n_keys.
-        head = np.where(last > 0, keys[top + last - 1], n_keys)
-        tails += _tails(part, place - last, head)
+        tails += _tails(part, place - last, np.where(last > 0, keys[top + last - 1], n_keys))
     return ChainCounts(*counts, tails)
 
 

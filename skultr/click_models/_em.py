@@ -352,8 +352,7 @@ class RDCTRModel(CountingModel):
         self.prior_ = np.array([self._prior_at(cells, k) for k in range(cells.n_factors)])
         mean = self.prior_[:, 0] / self.prior_.sum(axis=1)
         rate = posterior_mean(cells.clicks, cells.weight, self.prior_[cells.factor].T)
-        excess = cells.by_doc(rate / mean[cells.factor] - 1.0)
-        relevance = 1.0 + excess / cells.n_factors
+        relevance = 1.0 + cells.by_doc(rate / mean[cells.factor] - 1.0) / cells.n_factors
         self._remember_documents(log, {"relevance": 1.0}, relevance=relevance)
         # Keys are sorted because cells are. Documents that were never shown have no code.
         self._keys = np.unique(cells.doc, return_inverse=True)[1] * cells.n_factors + cells.factor

@@ -290,8 +290,7 @@ class BaseClickModel(BaseRanker):
         return click_patterns(log) if self._reads_clicks else log
 
     def _fold(self, log):
-        log = self._before_folding(log)
-        return log.fold(self._reads_users, patterns=self._reads_clicks)
+        return self._before_folding(log).fold(self._reads_users, patterns=self._reads_clicks)
 
     def _seen_clicks(self, X, y):
         if y is None:
@@ -403,8 +402,7 @@ class KnownFactors:
     @classmethod
     def of_log(cls, log):
         """The bias factors of a log."""
-        same = log.bias_values[log.bias] == log.position
-        return cls(log.bias_values, bool(same.all()))
+        return cls(log.bias_values, bool((log.bias_values[log.bias] == log.position).all()))
 
     def codes(self, bias, inside):
         """Code of each bias factor, of the shape of ``bias``; undefined outside the lists."""
@@ -475,8 +473,7 @@ def last_clicks(log):
     lengths = np.diff(log.offsets)
     place = np.arange(log.n_rows) - np.repeat(log.offsets[:-1], lengths) + 1
     clicked = np.where(log.clicks > 0, place, 0)
-    last = np.maximum.reduceat(clicked, log.offsets[:-1])
-    return place, np.repeat(last, lengths)
+    return place, np.repeat(np.maximum.reduceat(clicked, log.offsets[:-1]), lengths)
 
 
 def _list_weights(log):

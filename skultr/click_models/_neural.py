@@ -435,8 +435,7 @@ def _even_chances(n_samples, width):
     depend on the other lists.
     """
     rng = np.random.default_rng(0)
-    columns = [rng.permutation(n_samples) for _ in range(width)]
-    return (np.column_stack(columns) + 0.5) / n_samples
+    return (np.column_stack([rng.permutation(n_samples) for _ in range(width)]) + 0.5) / n_samples
 
 
 def _below(chances):

@@ -329,6 +329,5 @@ def start_tables(cells):
     relevance = np.empty(cells.n_docs)
     for docs, part in cells.parts():
         chances = part.by_doc(part.weight * examination[part.factor])
-        likely = (part.by_doc(part.clicks) + mean) / (chances + 1.0)
-        relevance[docs] = np.clip(likely, 0.02, 0.95)
+        relevance[docs] = np.clip((part.by_doc(part.clicks) + mean) / (chances + 1.0), 0.02, 0.95)
     return {"relevance": relevance, "examination": examination}

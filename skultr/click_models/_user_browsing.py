@@ -180,9 +180,8 @@ class UBMModel(ProductModel):
             return start_tables(cells)["examination"], WEAK
         by_rank, by_distance, distance = self._groups(cells)
         # Without any click that has a row below it, the curve by rank stands for that by distance.
-        after = np.append(0, by_rank[:-1])
-        if distance.any():
-            after = by_rank[-1] + 1 + np.append(0, by_distance)
+        beside = by_rank[-1] + 1 + np.append(0, by_distance)
+        after = beside if distance.any() else np.append(0, by_rank[:-1])
         group = np.where(distance, after[distance], by_rank[self._pairs // self._n_ranks])
         mean = np.clip(self._pooled_examination(log, cells, group, known), 1e-4, 1 - 1e-4)
         by_group = np.zeros(max(by_rank[-1], after[-1]) + 1)
@@ -204,8 +203,7 @@ class UBMModel(ProductModel):
         )
 
     def _probability(self, parameters, position, bias, clicks):
-        grid, place = self._grid(parameters["relevance"], position)
-        examination = self._examination_at(position, parameters["relevance"] > 0)
+        grid, examination, place = self._grid(parameters["relevance"], position)
         if clicks is None:
             chance = ubm_click_probability(grid, examination)
         else:
@@ -215,12 +213,11 @@ class UBMModel(ProductModel):
         return np.minimum(np.take_along_axis(chance, place, axis=1), 1.0)
 
     def _draw(self, parameters, position, bias, rng):
-        grid, place = self._grid(parameters["relevance"], position)
-        examination = self._examination_at(position, parameters["relevance"] > 0)
+        grid, examination, place = self._grid(parameters["relevance"], position)
         return np.take_along_axis(draw_ubm_clicks(grid, examination, rng), place, axis=1)
 
     def _grid(self, relevance, position):
-        """Relevance by rank, 0 at ranks without a row, and the column of each row there."""
+        """Relevance by rank, 0 at ranks without a row; examination; and the column of each row."""
         inside = relevance > 0
         n_ranks = int(position[inside].max(initial=1))
         _check_depth(n_ranks)
@@ -228,13 +225,12 @@ class UBMModel(ProductModel):
         place = np.where(inside, position - 1, n_ranks)
         grid = np.zeros((len(relevance), n_ranks + 1))
         np.put_along_axis(grid, place, relevance, axis=1)
-        return grid, place
+        warn_about_unknown(inside & (position > self._n_ranks), position)
+        return grid, self._examination_to(n_ranks + 1), place
 
-    def _examination_at(self, position, inside):
-        """Examination for ranks 1 to the deepest in X, and for an additional one of padding."""
+    def _examination_to(self, n_ranks):
+        """Examination by rank and last click, to any depth."""
         known, (alone, later, after) = self._n_ranks, self._unseen
-        n_ranks = int(position[inside].max(initial=1)) + 1
-        warn_about_unknown(inside & (position > known), position)
         rank, last = np.indices((n_ranks, n_ranks))
         near = np.minimum(rank, known - 1)
         # The same distance from the last click, if there is a click.

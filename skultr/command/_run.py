@@ -16,21 +16,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser("skultr", description="Unbiased learning to rank.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    _add_check(commands)
-    _add_ubi(commands, "ubi" in arguments[:1])
-    options = parser.parse_args(arguments)
-    try:
-        options.run(options)
-    except (ImportError, OSError, ValueError) as error:
-        if isinstance(error, ValueError) and not is_meant(error):
-            raise
-        reason = " ".join(str(error).split())
-        print(f"skultr {options.command}: error: {reason}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def _add_check(commands):
     check = commands.add_parser(
         "check",
         help="what a click log holds, its faults, and the code that trains from it",
@@ -41,17 +26,6 @@ def _add_check(commands):
     check.add_argument("--click", metavar="COLUMN", help="the column of clicks; found by default")
     check.add_argument("--html", metavar="OUT", help="writes the report as an HTML file, too")
     check.set_defaults(run=_check)
-
-
-def _check(options):
-    report = describe_log(options.file, options.click)
-    print(report)
-    if options.html is not None:
-        Path(options.html).write_text(report.page(), encoding="utf-8")
-        print(f"wrote {options.html}")
-
-
-def _add_ubi(commands, is_asked):
     ubi = commands.add_parser(
         "ubi",
         help="verdict, judgments and a model from the click log of a search engine",
@@ -61,8 +35,25 @@ def _add_ubi(commands, is_asked):
         "be used. Where the log determines nothing, names of judgments and model begin with "
         "'assumed-'.",
     )
-    if is_asked:
+    if "ubi" in arguments[:1]:
         from ._verdict import add_arguments, run  # which imports torch
 
         add_arguments(ubi)
         ubi.set_defaults(run=run)
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except (ImportError, OSError, ValueError) as error:
+        if isinstance(error, ValueError) and not is_meant(error):
+            raise
+        print(f"skultr {options.command}: error:", *str(error).split(), file=sys.stderr)
+        return 2
+    return 0
+
+
+def _check(options):
+    report = describe_log(options.file, options.click)
+    print(report)
+    if options.html is not None:
+        Path(options.html).write_text(report.page(), encoding="utf-8")
+        print(f"wrote {options.html}")

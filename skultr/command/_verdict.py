@@ -432,8 +432,7 @@ def _as_read(queries):
 def _with_features(features, log, report):
     """The rows of the log whose document has features; missing ones are 0, as in engines."""
     words = dict(zip(report.queries["qid"], _as_read(report.queries["user_query"]), strict=True))
-    queries = log["qid"].astype(object).map(words)
-    rows = log.assign(query=queries, doc=log["doc"].astype(str))
+    rows = log.assign(query=log["qid"].astype(object).map(words), doc=log["doc"].astype(str))
     X = rows.merge(features.fillna(0), on=["query", "doc"])
     if X.empty:
         query, doc = rows.loc[0, ["query", "doc"]]

@@ -286,8 +286,7 @@ def _select_split(frame, split):
         raise ValueError(
             f"split {unknown} is not in the file, which has {sorted(map(str, known))}."
         )
-    rows = frame["split"].isin(wanted)
-    return frame.loc[rows].drop(columns="split").reset_index(drop=True)
+    return frame.loc[frame["split"].isin(wanted)].drop(columns="split").reset_index(drop=True)
 
 
 # Checks of every data set -------------------------------------------------------------

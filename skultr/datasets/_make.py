@@ -117,8 +117,7 @@ def make_ltr(
     grades = _check_grades(grades)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))
     qid = np.repeat(np.arange(n_queries), _draw_lengths(n_documents, n_queries, rng))
-    n_factors = min(_N_DOCUMENT_FACTORS, n_informative)
-    document, query = _draw_factors(qid, n_queries, n_factors, rng)
+    document, query = _draw_factors(qid, n_queries, min(_N_DOCUMENT_FACTORS, n_informative), rng)
     utility = _utility(document, query, nonlinearity)
     utility += noise * rng.standard_normal(len(qid))
     utility += _DIFFICULTY * rng.standard_normal(n_queries)[qid]

@@ -197,8 +197,7 @@ def _ordinals(values):
     except OverflowError:  # a whole number that no float holds
         found = np.array(list(map(_number, values)), dtype=np.float64)
     good = (found >= 0) & (found <= _MAX_ORDINAL) & (found == np.floor(found))
-    codes = np.where(good, found, np.where(np.isnan(found), _ABSENT, NO_ORDINAL))
-    return codes.astype(np.int32)
+    return np.where(good, found, np.where(np.isnan(found), _ABSENT, NO_ORDINAL)).astype(np.int32)
 
 
 def _number(value):

@@ -169,8 +169,7 @@ def _from_columns(names, factors, frame, place):
                 "Encode it, or leave it out of bias_features."
             ) from error
         vectors[place, number] = values
-        differs = (vectors[place, number] != values) & ~np.isnan(values)
-        differs |= np.isnan(vectors[place, number]) != np.isnan(values)
+        differs = ~np.isclose(vectors[place, number], values, rtol=0, atol=0, equal_nan=True)
         if differs.any():
             which = place[int(differs.argmax())]
             raise ValueError(
@@ -257,6 +256,4 @@ def name_some(names: Iterable[Any], total: int | None = None) -> str:
 
 # Words --------------------------------------------------------------------------------
 def _name(value):
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_name, value))})"
-    return str(value)
+    return f"({', '.join(map(_name, value))})" if isinstance(value, tuple) else str(value)

@@ -86,8 +86,7 @@ def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, I
     keep = np.zeros(len(start), dtype=bool)
     keep[row] = True
     pairs = np.repeat(keep, degree)
-    new_doc = np.repeat(np.arange(len(row)), degree[row])
-    return doc[start[row]], new_doc, factor[pairs], ~alone
+    return doc[start[row]], np.repeat(np.arange(len(row)), degree[row]), factor[pairs], ~alone
 
 
 #: Most factors of a component: its resistances are a dense matrix (of 32 MB).
@@ -108,8 +107,7 @@ def weak_links(
         _spanning_tree(nodes, doc[rows], factor[rows], conductance[rows])
         for nodes, rows in _by_component(labels, factor)
     ]
-    strength = np.bincount(factor, conductance, minlength=n_factors)
-    trees.append(_links_between(labels, strength))
+    trees.append(_links_between(labels, np.bincount(factor, conductance, minlength=n_factors)))
     a, b, variance = (np.concatenate(columns) for columns in zip(*trees, strict=True))
     order = np.argsort(variance, kind="stable")
     sides, n_smaller = DisjointSet(range(n_factors)), []
@@ -184,7 +182,6 @@ def first_by(values: Floats, labels: Ints) -> Ints:
 def _links_between(labels, strength):
     """Links without information: from the strongest factor to those of the other components."""
     strongest = first_by(strength, labels)
-    mass = np.bincount(labels, strength)
-    hub = int(np.argmax(mass))
+    hub = int(np.argmax(np.bincount(labels, strength)))
     others = np.delete(strongest, hub)
     return np.full(len(others), strongest[hub]), others, np.full(len(others), np.inf)

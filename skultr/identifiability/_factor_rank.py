@@ -541,9 +541,8 @@ def _check_counts(cells):
 def _named_rows(cells, factors, name):
     row, ids = encode(cells.doc_ids)
     if not 2 <= len(ids) <= _MAX_ROWS:
-        found = f"{len(ids):,} different values"
-        if len(ids) == 1:
-            found = f"one value, {python_value(ids[0])!r}"
+        one = len(ids) == 1
+        found = f"one value, {python_value(ids[0])!r}" if one else f"{len(ids):,} different values"
         raise ValueError(
             f"rows has {found}; expected 2 to {_MAX_ROWS}. Name a column of few values, such as "
             "grades, or cut a number into classes with pandas.qcut(..., labels=False)."

@@ -191,9 +191,8 @@ class IdentifiabilityGraph:
         pairs, size = self.pairs, self.n_components
         pair_component = self.labels[pairs.factor]
         impressions = np.bincount(pair_component, pairs.impressions, size)
-        clicks = np.full(size, np.nan)
-        if pairs.clicks is not None and pairs.clicks.any():
-            clicks = np.bincount(pair_component, pairs.clicks, size) / pairs.clicks.sum()
+        n_clicks = 0 if pairs.clicks is None else pairs.clicks.sum()
+        clicks = np.bincount(pair_component, pairs.clicks, size) / n_clicks if n_clicks else np.nan
         return pd.DataFrame(
             {
                 "n_factors": np.bincount(self.labels),
@@ -236,14 +235,13 @@ class IdentifiabilityGraph:
         pairs = self.pairs
         documents, n_parts = articulation_documents(pairs.doc, pairs.factor, self.labels)
         impressions = np.bincount(pairs.doc, pairs.impressions)[documents]
-        clicks = np.full(len(documents), np.nan)
-        if pairs.clicks is not None:
-            clicks = np.bincount(pairs.doc, pairs.clicks)[documents]
+        known = pairs.clicks is not None
         table = pairs.name_documents(documents).assign(
-            n_parts=n_parts, impressions=impressions, clicks=clicks
+            n_parts=n_parts,
+            impressions=impressions,
+            clicks=np.bincount(pairs.doc, pairs.clicks)[documents] if known else np.nan,
         )
-        keys = ["clicks", "impressions"]
-        return table.sort_values(keys, kind="stable", ignore_index=True)
+        return table.sort_values(["clicks", "impressions"], kind="stable", ignore_index=True)
 
     def connection_probability(self, n_samples: ArrayLike | None = None) -> float | Floats:
         r"""Probability that a random log with as many documents and factors is connected.

@@ -227,8 +227,7 @@ class LowRankFit:
         curvature = np.einsum("gtp,gtq->pq", slopes, weighted)
         along = np.einsum("gtp,ngt->pn", slopes, gradients)
         inside = np.einsum("gtp,pn->ngt", weighted, lstsq(curvature, along, cond=1e-10)[0])
-        noise = np.sqrt(np.einsum("gtt->gt", self.information))
-        return (gradients - inside) / noise
+        return (gradients - inside) / np.sqrt(np.einsum("gtt->gt", self.information))
 
 
 def fit_low_rank(
@@ -272,8 +271,7 @@ def solve_each(information: Floats, gradients: Floats) -> Floats:
     size = np.einsum("gtt->g", information) / information.shape[1]
     # The ridge decides the scale of a row where the information leaves it free, and no more.
     held = information + _HOLD * size[:, None, None]
-    change = np.linalg.solve(held, np.moveaxis(gradients, 0, -1))
-    return np.moveaxis(change, -1, 0)
+    return np.moveaxis(np.linalg.solve(held, np.moveaxis(gradients, 0, -1)), -1, 0)
 
 
 def with_center(table: Any) -> Any:
@@ -316,8 +314,8 @@ def _slopes(left, right):
 
 def _with_one_more(fit):
     """The fit with one component more, still of size 0: the first singular vector of residuals."""
-    noise = np.sqrt(np.einsum("gtt->gt", fit.information)) / fit.rate  # precision of the rates
-    _, right = _rank_one(noise)
+    # Of the precision of the rates.
+    _, right = _rank_one(np.sqrt(np.einsum("gtt->gt", fit.information)) / fit.rate)
     residual = fit.residuals(fit.gradient[None])[0]
     v = np.linalg.svd(residual, full_matrices=False)[2][:1].T / right
     return replace(

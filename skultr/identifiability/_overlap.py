@@ -372,8 +372,7 @@ def examination_information(
     rows = rows[_sample_of_lists(list_[rows], rng)]
     lists, queries = (np.unique(codes[rows], return_inverse=True)[1] for codes in (list_, query))
     # Queries weigh by the square root of their traffic, as for rankers.
-    traffic = np.bincount(queries, weight[rows])[queries]
-    weight = weight[rows] / np.sqrt(traffic)
+    weight = weight[rows] / np.sqrt(np.bincount(queries, weight[rows])[queries])
     weight /= weight.mean()
     target = _off_lists(np.eye(len(factors))[place[factor[rows]]], lists, weight)
     scaled = _scaled(np.asarray(features(rows), dtype=np.float64))

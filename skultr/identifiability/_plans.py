@@ -264,8 +264,7 @@ def _merge_on_a_line(values, labels):
     # 0 would not exist in a sparse graph.
     kept = np.sort(np.unique(low * n + high, return_index=True)[1])
     left, right, low, high = left[kept], right[kept], low[kept], high[kept]
-    cost = np.arange(1.0, len(kept) + 1)
-    tree = minimum_spanning_tree(weighted_graph(n, low, high, cost))
+    tree = minimum_spanning_tree(weighted_graph(n, low, high, np.arange(1.0, len(kept) + 1)))
     used = tree.data.astype(np.intp) - 1
     left, right = left[used], right[used]
     nodes, parents = breadth_first_order(tree, 0, directed=False)

@@ -331,9 +331,8 @@ class IdentifiabilityRepair(
             given = {"click": y, "sample_weight": sample_weight, "called": "y"}
             self._plan(X, read_pairs(X, bias=self._columns, **given))
             return
-        what = "is an array, whose columns have no roles"
-        if framed:
-            what = "has neither a column 'bias' nor 'position'"
+        lacks = "has neither a column 'bias' nor 'position'"
+        what = lacks if framed else "is an array, whose columns have no roles"
         warn_user(
             f"X {what}: IdentifiabilityRepair repairs nothing and returns X unchanged. Pass a "
             "frame with the columns 'doc' and 'position', or name the bias columns in bias=.",
@@ -424,8 +423,7 @@ class IdentifiabilityRepair(
             reach = lists.longest(doc, factor)
             needed = graph.factors["position"].to_numpy()
         if self.cost == "random":
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-            rng = np.random.default_rng(seed)
+            rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
             doc, start, to = random_plan(doc, factor, graph.labels, rng)
             cost = (1 / examination[start] + 1 / examination[to]) / relevance[doc] - 2
         else:
@@ -539,11 +537,11 @@ def warn_if_merging_costs_more(graph: Any, n_left: int) -> None:
     if n_left > 1 and ratio <= _MOST_COMPONENTS:
         return
     what = (
-        f"{ratio:.2f} components per factor, and above about {_MOST_COMPONENTS} the errors of so "
-        "many merges tend to outweigh what they connect"
+        "a ranker that is trained on this is the naive ranker"
+        if n_left == 1
+        else f"{ratio:.2f} components per factor, and above about {_MOST_COMPONENTS} the errors "
+        "of so many merges tend to outweigh what they connect"
     )
-    if n_left == 1:
-        what = "a ranker that is trained on this is the naive ranker"
     warn_user(
         f"Merging leaves {count_of(n_left, 'examination parameter')} for {graph.n_factors} bias "
         f"factors, because all of their {graph.n_components} components had to be joined: {what}. "

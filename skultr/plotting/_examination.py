@@ -185,10 +185,11 @@ class ExaminationDisplay(Display):
                 f"{by_user[0]!r} has one curve per user; expected it alone, got {len(tables)} "
                 "models. Draw each model on its own axes (ax=...)."
             )
-        if by_user:
-            truth = read_truth_of_users(truth, tables[by_user[0]])
-        else:
-            truth = _read_truth(truth, tables)
+        truth = (
+            read_truth_of_users(truth, tables[by_user[0]])
+            if by_user
+            else _read_truth(truth, tables)
+        )
         return cls(tables=tables, truth=truth).plot(ax, **plot_params)
 
     def plot(self, ax: Axes | None = None, *, confidence_level: float = 0.95) -> Self:
@@ -326,8 +327,7 @@ class ExaminationDisplay(Display):
     # Many bias factors ----------------------------------------------------------------
     def _plot_sorted(self, curves):
         for name, color in method_colors(curves).items():
-            falling = _falling(curves[name])
-            (self.lines_[name],) = self.ax_.plot(*falling, color=color, label=name)
+            (self.lines_[name],) = self.ax_.plot(*_falling(curves[name]), color=color, label=name)
         if self.truth is not None:
             (self.truth_line_,) = self.ax_.plot(*_falling(self.truth), **_TRUTH_LINE)
         self.ax_.set(
@@ -477,10 +477,9 @@ def _scaled_to(table, truth):
             f"{curves.columns[0]!r}; expected a truth by the same ids."
         )
     ratio = ratio[ratio.columns.min()].dropna()
-    weight = 1.0
-    if "clicks" in table:
-        weight = table["clicks"].unstack().loc[ratio.index, ratio.name] + 1e-9
-    return truth * np.exp(np.average(ratio, weights=weight * np.ones(len(ratio))))
+    clicks = table.get("clicks", pd.Series(1.0, table.index)).unstack()
+    weight = clicks.loc[ratio.index, ratio.name] + 1e-9
+    return truth * np.exp(np.average(ratio, weights=weight))
 
 
 def _draw_truth(ax, truth, few):

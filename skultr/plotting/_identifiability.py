@@ -149,11 +149,12 @@ class IdentifiabilityDisplay(Display):
         {display}
         """
         n_factors, n_components = len(self.labels), len(self.components)
-        verdict = f"{n_factors:,} bias factor{'s' * (n_factors != 1)}"
-        if n_components == 1:
-            verdict = f"Identifiable: {verdict} in one component"
-        else:
-            verdict = f"NOT identifiable: {verdict} in {n_components:,} components"
+        factors = f"{n_factors:,} bias factor{'s' * (n_factors != 1)}"
+        verdict = (
+            f"Identifiable: {factors} in one component"
+            if n_components == 1
+            else f"NOT identifiable: {factors} in {n_components:,} components"
+        )
         if n_factors > _MAX_NODES:
             self._plot_bars(ax)
         else:
@@ -266,8 +267,7 @@ def _shared_documents(pairs, n_factors):
 
 def _by_code(links, factors):
     """Links with the codes of their factors instead of their values."""
-    values = factor_labels(factors, np.arange(len(factors))).tolist()
-    codes = pd.Index(values, tupleize_cols=False)
+    codes = pd.Index(factor_labels(factors, np.arange(len(factors))).tolist(), tupleize_cols=False)
     return links.assign(
         factor_a=codes.get_indexer(links["factor_a"]),
         factor_b=codes.get_indexer(links["factor_b"]),
@@ -279,8 +279,7 @@ def _bar_rows(components):
     table = components[["n_factors", "impressions_share"]].reset_index(drop=True)
     table["factors_share"] = table["n_factors"] / table["n_factors"].sum()
     own, rest = table[:_MAX_OWN], table[_MAX_OWN:]
-    sizes = own["n_factors"].items()
-    names = [f"component {i}:\n{n:,} factor{'s' * (n != 1)}" for i, n in sizes]
+    names = [f"component {i}:\n{n:,} factor{'s' * (n != 1)}" for i, n in own["n_factors"].items()]
     others = rest.sum().to_frame().T.assign(name=f"{len(rest):,} others")
     return pd.concat([own.assign(name=names), others[: len(rest)]], ignore_index=True)
 

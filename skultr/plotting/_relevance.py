@@ -223,9 +223,8 @@ def _percent(share):
 
 def _labels_of(estimator):
     """The table of relevance labels of a fitted ranker."""
-    labels = estimator
-    if not isinstance(estimator, pd.DataFrame):
-        labels = fitted_value(estimator, "labels_")
+    is_table = isinstance(estimator, pd.DataFrame)
+    labels = estimator if is_table else fitted_value(estimator, "labels_")
     if not isinstance(labels, pd.DataFrame) or not {"doc", "label"} <= set(labels.columns):
         raise TypeError(
             f"{type(estimator).__name__} has no labels of documents; expected a fitted IPSRanker "

@@ -218,8 +218,7 @@ class UserClusters(
     # Fitting ------------------------------------------------------------------------------
     def _read_dataset(self, X, *, reset):
         self._checked(X, reset=reset)
-        users = X.to_places()["user"] if "user" in X.roles else None
-        self._fit_users(X, None, None, users)
+        self._fit_users(X, None, None, X.to_places()["user"] if "user" in X.roles else None)
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
         X = self._checked(X, reset=reset)

@@ -84,8 +84,7 @@ class Comparisons:
     def of_factors(self, values):
         """Values by group and bias factor as values of each factor; NaN where not compared."""
         values = values.reshape(-1, self.n_groups * self.n_bias)
-        unknown = np.full((len(values), 1), np.nan)
-        return np.hstack([values, unknown])[:, self.place_of_factor]
+        return np.hstack([values, np.full((len(values), 1), np.nan)])[:, self.place_of_factor]
 
     def totals(self):
         """Weighted clicks C_kl under factor k against factor l, summed over documents."""
@@ -123,8 +122,7 @@ class Comparisons:
         by_cluster = coo_array(entries, shape).tocsr()
         draws = iter(draws)
         while batch := list(islice(draws, max(1, BATCH // max(shape)))):
-            totals = by_cluster @ np.column_stack(batch)
-            yield totals.T.reshape(-1, self.n_bias, self.n_bias)
+            yield (by_cluster @ np.column_stack(batch)).T.reshape(-1, self.n_bias, self.n_bias)
 
     def _sums(self, values):
         shape = self.n_groups, self.n_bias, self.n_bias
@@ -391,8 +389,7 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
         curves[some] = penalised_curves(clicks[some], precision, center).at
         inverse = np.linalg.inv(curvature(clicks[some], curves[some]) + precision)
         common_part = inverse @ precision @ center_error
-        own_part = np.diagonal(inverse, axis1=1, axis2=2)
-        errors[some] = np.sqrt(own_part + common_part**2) * free
+        errors[some] = np.sqrt(np.diagonal(inverse, axis1=1, axis2=2) + common_part**2) * free
     return np.where(unknown, np.nan, curves), np.where(unknown, np.nan, errors)
 
 
@@ -553,10 +550,9 @@ def _counts(gap, noise, clicks):
 
 def _estimated_shape(clicks, expected, bias, center):
     """Shape a_k per factor, by maximum marginal likelihood of sigma and tau."""
-    by_bias = np.bincount(bias, clicks)
     # A user who contributes most clicks dominates the common curve, so agreement is no evidence
     # of homogeneity: the weight is the share of the clicks that others have.
-    weight = 1 - clicks / np.maximum(by_bias, TINY)[bias]
+    weight = 1 - clicks / np.maximum(np.bincount(bias, clicks), TINY)[bias]
     some = np.flatnonzero((expected > 0) & (weight > 0) & np.isfinite(center))
     some = some[:: len(some) // _MAX_CELLS + 1]
     weight, clicks, expected = weight[some], clicks[some], expected[some]

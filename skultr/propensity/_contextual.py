@@ -249,8 +249,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         # the estimate would depend on when training ends. Half a click makes it finite.
         cells = cells.with_half_clicks(np.unique(cells.factors.bias, return_inverse=True)[1])
         log = _documents_as_lists(cells, contexts)
-        moved = log.version != log.version[log.offsets[log.list_]]
-        self._compares_contexts = bool(moved.any())
+        self._compares_contexts = bool((log.version != log.version[log.offsets[log.list_]]).any())
         log = log.tempered(self.traffic_exponent)
         criterion = ListLoss(softmax_loss, loss_scale(log, log.clicks))
         with self._seeded():
@@ -323,8 +322,7 @@ def _reference_component(cells):
             "RegressionEMPropensity(), which compares positions by the features."
         )
     # If components are equally large, the one with the lowest factor.
-    size = np.bincount(label)[label]
-    return label == label[size.argmax()]
+    return label == label[np.bincount(label)[label].argmax()]
 
 
 def _offsets(log, logits):

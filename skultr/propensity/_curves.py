@@ -365,8 +365,7 @@ def _where_resamples_suffice(drawn, analytic, cells):
 def curve_table(cells, estimate):
     """The public table of an estimate: one row per factor, with the ends of the 95 % interval."""
     log_examination, error = estimate
-    unknown = np.isnan(log_examination)
-    error = np.where(unknown, np.nan, error)
+    error = np.where(np.isnan(log_examination), np.nan, error)
     with np.errstate(over="ignore"):
         return pd.DataFrame(
             {
@@ -498,8 +497,7 @@ class PowerLawPropensity(BasePropensity):
                 f"eta has no value for {len(unknown)} of {len(ids)} users, such as "
                 f"{python_value(unknown[0])!r}; expected one value per user. Add the missing ones."
             )
-        eta = np.array([self.eta[user] for user in ids.tolist()])
-        return power_law_at(position, eta[code])
+        return power_law_at(position, np.array([self.eta[user] for user in ids.tolist()])[code])
 
     def _read_bias(self, X, roles):
         return read_role(X, "position", roles["position"])

@@ -237,9 +237,8 @@ class RegressionEMPropensity(_LearnedPropensity):
             fit_towers(
                 learner, make_click_log(cell_features, cell_features, rate, None, roles).fold()
             )
-            relevance = expit(learner._score(features)[doc])
             # Given relevance, expected clicks are examination times the sum of n r over cells.
-            expected = cells.by_factor(cells.weight * relevance)
+            expected = cells.by_factor(cells.weight * expit(learner._score(features)[doc]))
             with np.errstate(divide="ignore", invalid="ignore"):
                 return Estimate(np.log(cells.by_factor(cells.clicks) / expected))
 

@@ -50,8 +50,7 @@ class RowsOfLog:
             rows = read_rows(X, roles=roles, reads=("qid", "session", "position", "bias"))
             # The reader has warned about this order; with positions it does not warn again.
             position = np.where(rows.position > 0, rows.position, np.nan)
-            own = {"qid": rows.query_ids[rows.query], "position": position}
-            self.roles = {**roles, **own}
+            self.roles = {**roles, "qid": rows.query_ids[rows.query], "position": position}
 
     @property
     def cells(self) -> Cells:

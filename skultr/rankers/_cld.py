@@ -316,8 +316,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             1 if every candidate was shown in the training log.
         """
         check_is_fitted(self)
-        features = self._read_features(X, reset=False)
-        scores = self._outputs(self.selection_network_, features)[:, 0]
+        scores = self._outputs(self.selection_network_, self._read_features(X, reset=False))[:, 0]
         if not self._selects:
             return np.ones(len(scores))
         return expit(scores) if self.loss == "pairwise" else ndtr(scores)

@@ -426,9 +426,11 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     def _warn_about_curve(self, log, naive):
         n = len(log.bias_values)
-        found = "too few clicks to tell"
-        if not np.isnan(self.evidence_):
-            found = f"{self.evidence_:.1f} standard errors, expected at least {_LEAST_EVIDENCE:g}"
+        found = (
+            "too few clicks to tell"
+            if np.isnan(self.evidence_)
+            else f"{self.evidence_:.1f} standard errors, expected at least {_LEAST_EVIDENCE:g}"
+        )
         left = (
             f"Only {' and '.join(naive)} {'has' if len(naive) == 1 else 'have'} a weight."
             if naive

@@ -375,8 +375,8 @@ class Decoder:
         return booster
 
     def _tensor(self, found):
-        array = self.decode(found)
-        return import_module("torch").tensor(array)  # aligned as torch does it, for equal sums
+        # Aligned as torch does it, for equal sums.
+        return import_module("torch").tensor(self.decode(found))
 
     def _skops(self, file):
         return _optional("skops.io").loads(self._parts[file], trusted=_TRUSTED)
@@ -412,8 +412,7 @@ def _state(value):
         inside = ("_parameters", "_buffers", "_modules")
         own = {name: vars(value)[name] for name in vars(value) if name in inside or name[0] != "_"}
         return {**own, "training": False}
-    is_slim = isinstance(value, SlimPickles)
-    state = SlimPickles.__getstate__(value) if is_slim else vars(value)
+    state = SlimPickles.__getstate__(value) if isinstance(value, SlimPickles) else vars(value)
     kept = {name: each for name, each in state.items() if name not in _NOT_SAVED}
     if "propensity_" in state:
         kept["_left_out"] = sorted({*kept.get("_left_out", ()), "propensity_"})

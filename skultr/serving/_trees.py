@@ -163,7 +163,7 @@ def _on_raw_features(trees, served, inner):
     column = pairs[0].astype(int)
     threshold[split] = _largest_left(column, pairs[1], served, inner)[place.ravel()]
     # What LightGBM sees where a feature is missing: NaN, unless an imputer puts a number there.
-    seen = _behind(inner, _ranker_sees(served, np.full((1, len(served.names)), np.nan)))[0]
+    seen = _seen(served, inner, np.full((1, len(served.names)), np.nan))[0]
     as_number = np.zeros(len(split), dtype=bool)
     as_number[split] = (np.nan_to_num(seen)[column] <= pairs[1])[place.ravel()]
     filled = np.zeros(len(split), dtype=bool)
@@ -184,36 +184,29 @@ def _largest_left(column, threshold, served, inner):
     row = np.arange(len(column)) - np.searchsorted(column, column)
     bound = np.full((row.max(initial=-1) + 1, len(served.names)), np.inf)
     bound[row, column] = threshold
-    low, high = (np.full(bound.shape, _order(np.array(x))) for x in (-_LARGEST, _LARGEST))
+    # Floats by their number in order, int64: neighbours have neighbouring numbers.
+    ends = _flipped(np.array([-_LARGEST, _LARGEST]).view(np.int64))
+    low, high = (np.full(bound.shape, end) for end in ends)
     for _ in range(64 if len(column) else 0):
         middle = (low & high) + ((low ^ high) >> 1)  # without overflow
         # NaN is what a logarithm gives below its domain.
-        left = ~(_behind(inner, _ranker_sees(served, _value(middle))) > bound)
+        left = ~(_seen(served, inner, _flipped(middle).view(float)) > bound)
         low, high = np.where(left, middle, low), np.where(left, high, middle)
-    return _value(low)[row, column]
+    return _flipped(low).view(float)[row, column]
 
 
-def _ranker_sees(served, raw):
+def _seen(served, inner, raw):
+    """What LightGBM sees of raw features, shape (n_rows, n_features)."""
     with config_context(assume_finite=True), np.errstate(all="ignore"):
-        return served.features(raw)
-
-
-def _behind(inner, features):
-    """What LightGBM sees of the features of a ranker."""
-    with config_context(assume_finite=True), np.errstate(all="ignore"):
+        features = served.features(raw)
         for transformer in inner:
             features = np.asarray(transformer.transform(features))
     return np.where(np.abs(features) <= _ZERO, 0.0, features.astype(float))
 
 
-def _order(x):
-    """Numbers of floats in their order, int64; neighbours have neighbouring numbers."""
-    bits = x.view(np.int64)
+def _flipped(bits):
+    """Bits of floats as their number in order, and such numbers as bits; int64 both."""
     return np.where(bits < 0, np.iinfo(np.int64).min - bits, bits)
-
-
-def _value(number):
-    return np.where(number < 0, np.iinfo(np.int64).min - number, number).view(float)
 
 
 # Texts that engines load: one function per format -------------------------------------

@@ -279,6 +279,5 @@ def _deal(n_documents, n_queries, width, rng):
             deck = np.concatenate([deck[top], np.delete(deck, top)])
         decks.append(deck)
         dealt += n_documents
-    pages = np.concatenate(decks)[:n_slots].reshape(n_queries, width)
     # Shuffled, because the first pages hold the first deck.
-    return rng.permutation(pages)
+    return rng.permutation(np.concatenate(decks)[:n_slots].reshape(n_queries, width))

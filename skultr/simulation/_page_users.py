@@ -208,8 +208,7 @@ class DCMUser(SequentialUser):
         return {"continuation": curve_at("continuation", self.continuation, n_positions)}
 
     def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
-        n_positions = relevance_probability.shape[1]
-        return 1.0, curve_at("continuation", self.continuation, n_positions)
+        return 1.0, curve_at("continuation", self.continuation, relevance_probability.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -766,8 +765,7 @@ class CarouselUser(DBNUser):
         """
         page = self._page(relevance_probability)
         there = page >= 0
-        shown = np.maximum(there.sum(axis=2), 1)
-        mean = np.where(there, page, 0.0).sum(axis=2) / shown
+        mean = np.where(there, page, 0.0).sum(axis=2) / np.maximum(there.sum(axis=2), 1)
         share = mean * self._row_examination(relevance_probability.shape[1])
         total = share.sum(axis=1, keepdims=True)
         return np.divide(share, total, out=np.zeros_like(share), where=total > 0)

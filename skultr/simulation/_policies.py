@@ -175,8 +175,7 @@ def hidden_signal_scores(
         values.append((column - column.mean()) / column.std())
     score, grade = values
     noise = check_random_state(random_state).standard_normal(len(score))
-    signal = correlation * grade + np.sqrt(1 - correlation**2) * noise
-    return score + strength * signal
+    return score + strength * (correlation * grade + np.sqrt(1 - correlation**2) * noise)
 
 
 @validate_params(
@@ -504,8 +503,7 @@ def _race(utilities, first, lengths, n_positions, rng):
         arrival = np.log(rng.standard_exponential(rows.shape)) - utilities[rows]
     arrival[~inside] = np.inf
     top = _smallest(arrival, n_positions)
-    winners = np.take_along_axis(rows, top, axis=1)
-    return np.where(top < lengths[:, None], winners, -1)
+    return np.where(top < lengths[:, None], np.take_along_axis(rows, top, axis=1), -1)
 
 
 def _smallest(values, k):
@@ -606,8 +604,7 @@ class SwapPolicy(_Experiment):
         """Rows shown, and the deeper position of the pair; see :meth:`Policy.rank_with_arms`."""
         rows = DeterministicPolicy().rank(scores, offsets, query, n_positions, rng)
         session = _draw_experiment(rows, self.share, rng)
-        length = np.count_nonzero(rows[session] >= 0, axis=1)
-        deeper = rng.integers(2, length, endpoint=True)
+        deeper = rng.integers(2, np.count_nonzero(rows[session] >= 0, axis=1), endpoint=True)
         upper = deeper - 1 if self.swaps == "adjacent" else np.ones_like(deeper)
         arm = np.full(rows.shape, np.nan, dtype=np.float32)
         arm[session, upper - 1] = arm[session, deeper - 1] = deeper

@@ -361,11 +361,8 @@ default='eye-tracking'
     def __post_init__(self) -> None:
         super().__post_init__()
         curve = self._curve()
-        if isinstance(curve, float):
-            good = 0 <= curve < np.inf
-        else:
-            good = curve.ndim == 1 and are_probabilities(curve)
-        if not good:
+        is_exponent = isinstance(curve, float) and 0 <= curve < np.inf
+        if not (is_exponent or (np.ndim(curve) == 1 and are_probabilities(curve))):
             raise ValueError(
                 "examination must be 'eye-tracking', one probability in [0, 1] per position, or a "
                 f"number of at least 0, the exponent of a power law; got {self.examination!r}."
@@ -387,8 +384,7 @@ default='eye-tracking'
         """The exponent of the power law as a float, or the curve as an array."""
         if isinstance(self.examination, str):
             # Every other string becomes an array that the check refuses.
-            known = self.examination == "eye-tracking"
-            return np.array(EYE_TRACKING if known else [])
+            return np.array(EYE_TRACKING if self.examination == "eye-tracking" else [])
         if isinstance(self.examination, Real):
             return float(self.examination)
         return as_floats(self.examination)
@@ -498,8 +494,7 @@ default='eye-tracking'
         if self.assign == "impression":
             return super().draw_contexts(shown, rng)
         n_documents = int(shown.max(initial=-1)) + 1
-        by_document = rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)
-        return by_document[shown]
+        return rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)[shown]
 
     def click_probability(
         self, relevance_probability: Floats, context: Ints | None = None
@@ -697,10 +692,11 @@ class UserPopulation(User):
         probability : ndarray of shape (n_sessions, n_positions)
         """
         n_positions = relevance_probability.shape[1]
-        if user is None:
-            examination = self.examination_at(n_positions)
-        else:
-            examination = self.examination_table(n_positions)[user]
+        examination = (
+            self.examination_at(n_positions)
+            if user is None
+            else self.examination_table(n_positions)[user]
+        )
         return pbm_click_probability(relevance_probability, examination)
 
     def click(

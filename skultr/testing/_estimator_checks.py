@@ -388,8 +388,7 @@ class RankerContract(ContractOfFit):
 
     def check_clicks_matter(self) -> None:
         assert np.ptp(self.expected) > 0, "all documents have the same score"
-        flipped = np.where(self.log["position"].notna(), 1 - self.clicks, 0.0)
-        other = self.refit(self.log, flipped)
+        other = self.refit(self.log, np.where(self.log["position"].notna(), 1 - self.clicks, 0.0))
         assert not np.allclose(self.expected, other), "the opposite clicks gave the same model"
 
     def check_rank_and_score(self) -> None:
