@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state
 from ._base._sklearn import Interval, StrOptions, safe_indexing, validate_parameter_constraints
 from ._base._typing import Bools, Column, Floats, Ints, RandomState, Scope, Table
 from ._log._dataset import ClickDataset
+from ._log._faults import NO_ROW_SHOWN
 from ._log._reader import Rows, pairs_of_codes, queries_of, read
 from ._log._roles import count_rows, is_frame, refuse_dataset, role_columns
 from ._log._segments import equal_keys, hash_columns
@@ -34,6 +35,8 @@ __all__ = [
     "train_test_queries",
 ]
 
+#: Scores that differ by so little are equal.
+_ROUNDING = 1e-12
 _LAYOUT_ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 _LAYOUT_CONSTRAINTS = {
     "n_splits": [Interval(Integral, 1, None, closed="left")],
@@ -188,20 +191,21 @@ class QueryShuffleSplit(_Splitter, GroupShuffleSplit):
 
 
 class LayoutSplit(_Splitter, BaseShuffleSplit):
-    """Splits by page layout: tests on orders of documents that training did not see.
+    """Splits by page layout: tests on layouts of result pages that training did not see.
 
-    A layout is the ordered list of documents of a result page of one query. All pages of a layout
-    are in the training set or all are in the test set; of each query that was shown in several
-    layouts, both sets have some. A model is thus judged on the clicks of real users on pages that
-    are ordered differently from those that it learned from.
+    A layout is the documents of a result page of one query, each at its position. All pages of a
+    layout are in the training set or all are in the test set; of each query that was shown in
+    several layouts, both sets have some. A model is thus judged on the clicks of real users on
+    pages that are ordered differently from those that it learned from.
 
     Parameters
     ----------
     n_splits : int, default=4
         Number of random splits; with ``held_out="far"`` there is one.
     test_size : float in (0, 1), default=0.5
-        Share of the pages of a query that are held out, as closely as whole layouts allow: at
-        least one layout, and not all. A page counts ``impressions`` times.
+        Share of the pages of a query that are held out. Layouts are held out whole, one after
+        the other, until the share is reached: at least one, and not all. A page counts
+        ``impressions`` times.
     held_out : {"random", "far"}, default="random"
         Which layouts are held out: random ones, or those farthest from the commonest layout of
         the query, by the sum over their documents of the positions by which they moved. A document
@@ -297,6 +301,8 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
         )
         need = dict.fromkeys(("qid", "session", "position"), "to tell the layouts of a query")
         rows = read(X, roles=roles, reads=_LAYOUT_ROLES, need=need, caller="LayoutSplit")
+        if not rows.shown.any():
+            NO_ROW_SHOWN.report()
         list_, layout, layouts = _layouts(rows)
         if not layouts["query"].duplicated().any():
             raise ValueError(
@@ -376,7 +382,8 @@ def train_test_queries(
     splitter = QueryShuffleSplit(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
-    named = [X for X in arrays if is_frame(X) and "qid" in role_columns(X)] or arrays
+    framed = [X for X in arrays if len(arrays) > 1 and is_frame(X)]
+    named = [X for X in framed if "qid" in role_columns(X)] or arrays
     train, test = next(splitter.split(named[0], qid=qid))
     return [safe_indexing(array, rows) for array in arrays for rows in (train, test)]
 
@@ -609,7 +616,8 @@ def _near_best(cv_results, score, name):
         )
         return score == score[best]
     behind = folds[:, [best]] - folds
-    return behind.mean(axis=0) <= behind.std(axis=0, ddof=1) / np.sqrt(len(folds))
+    error = behind.std(axis=0, ddof=1) / np.sqrt(len(folds))
+    return behind.mean(axis=0) <= error + _ROUNDING
 
 
 def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
@@ -630,6 +638,7 @@ def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
     place = np.full(doc.max() + 1, position.max() + 1)
     place[doc[usual]] = position[usual]
     moved = np.bincount(page, np.abs(position.astype(int) - place[doc]))
+    moved[page[usual]] = -1  # not the farthest, even if another one is its beginning
     return list_, layout, table.assign(distance=moved[example])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_757
+TOTAL = 21_766
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
@@ -22,11 +22,11 @@ STATEMENTS = {
     "click_models": 1112,
     "command": 655,
     "datasets": 1302,
-    "evaluation": 1762,
+    "evaluation": 1763,
     "exceptions.py": 47,
     "identifiability": 1627,
-    "metrics": 1148,
-    "model_selection.py": 167,
+    "metrics": 1149,
+    "model_selection.py": 174,
     "plotting": 773,
     "preprocessing.py": 164,
     "propensity": 1732,

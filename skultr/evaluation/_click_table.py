@@ -113,8 +113,9 @@ class ClickTable:
 
     def _contrast(self, logs, pair, place):
         """P(click) of pairs at places, relative to that of a document of typical quality."""
-        steeper = logs[-1] * self._doubt[place] * self._rich[pair]
-        return np.maximum(1 + steeper, _LEAST_CONTRAST)
+        contrast = 1 + logs[-1] * self._doubt[place] * self._rich[pair]
+        # Never 0, and smooth: a kink would make Newton's steps creep.
+        return (contrast + np.sqrt(contrast**2 + 4 * _LEAST_CONTRAST**2)) / 2
 
     def predict(
         self,
@@ -266,7 +267,7 @@ class ClickTable:
         self._gain = 1.0
         self._set_prior()
         self._noise = self._chance()
-        shares, choices = np.zeros(len(self._pair)), (0,) if self._log.has_pages else (0, 5)
+        shares, choices = np.zeros(len(self._pair)), (0,) if self._log.has_pages else (0, 5, 15)
         for number in range(_ROUNDS):
             # What is taken for given moves by a share, or it may go to and fro.
             self._gain = 1 / (2 + number / 8)
@@ -346,7 +347,8 @@ class ClickTable:
         place, pair = self._place[self._moves.rows], self._pair[self._moves.rows]
         row, n = np.arange(len(place)), len(self._depth)
         contrast = self._contrast(logs, pair, place)
-        steeper = self._doubt[place] * self._rich[pair] * (contrast > _LEAST_CONTRAST)
+        smooth = contrast**2 / (contrast**2 + _LEAST_CONTRAST**2)
+        steeper = self._doubt[place] * self._rich[pair] * smooth
         values = np.append(np.ones(len(place)), steeper / contrast)
         columns = np.append(place, np.full(len(place), n))
         slopes = csr_array((values, (np.tile(row, 2), columns)), (len(place), n + 1))
