@@ -185,6 +185,18 @@ def test_far_layouts_are_held_out_first():
         assert {*layout_of_page(log.iloc[test])["docs"]} == {*by_distance[:n_held_out]}
 
 
+@pytest.mark.parametrize("usual", ["abc", "bac", "cab"])
+def test_the_commonest_layout_is_not_the_farthest(usual):
+    log = pages(*[usual] * 9, usual[:2])
+    ((train, test),) = LayoutSplit(held_out="far").split(log)
+    assert (len(train), len(test)) == (27, 2)
+
+
+def test_pages_of_which_nothing_was_shown():
+    with pytest.raises(ValueError, match="shown"):
+        next(LayoutSplit(1).split(pages("ab", "ba").assign(position=np.nan)))
+
+
 def test_pages_count_by_their_impressions_and_candidates_follow_their_page():
     log = pages("ab", "ba", "cb").assign(impressions=[1, 1, 9, 9, 2, 2])
     splitter = LayoutSplit(test_size=0.2, held_out="far")

@@ -91,6 +91,12 @@ def test_one_standard_error_of_candidates_that_failed():
         assert OffPolicySelection()(results(scores, cmip=[0.0, -0.1])) == 0
 
 
+def test_ties_by_rounding_are_ties():
+    ndcg = np.array([0.7, 0.6, 0.65])
+    found = results({"ndcg": np.column_stack([ndcg, ndcg - 1e-16])}, cmip=[-0.4, -0.1])
+    assert OffPolicySelection({"ndcg": "1se"})(found) == 1
+
+
 @pytest.mark.parametrize("folds", [{}, {"ndcg": [[0.5, 0.9, 0.8]]}])
 def test_one_fold_has_no_standard_error(folds):
     found = results(folds, ndcg=[0.5, 0.9, 0.8], cmip=[0.0, -0.5, -0.1])

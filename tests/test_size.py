@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_766
+TOTAL = 21_765
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
@@ -25,7 +25,7 @@ STATEMENTS = {
     "evaluation": 1763,
     "exceptions.py": 47,
     "identifiability": 1627,
-    "metrics": 1149,
+    "metrics": 1148,
     "model_selection.py": 174,
     "plotting": 773,
     "preprocessing.py": 164,

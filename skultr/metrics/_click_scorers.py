@@ -359,8 +359,7 @@ def _warn_if_blind(name, rows, scores, y):
         return values - (np.bincount(code, weight * values) / np.bincount(code, weight))[code]
 
     within = centered(centered(scores[shown], query), position)
-    clicks = as_numbers(y, "y")[shown]
-    value, error = ratio_of_sums(weight * centered(clicks, position) * within, weight, query)
+    value, error = ratio_of_sums(weight * centered(y[shown], position) * within, weight, query)
     # Measured: with 1.64 errors, 98 instead of 91 % of what learned nothing, and twice the false
     # alarms.
     if not value > error:  # 0 of constant scores, too

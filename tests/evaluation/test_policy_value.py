@@ -244,6 +244,28 @@ def trusting(X, relevance):
     return (trust + (1 - trust) * of_rows(relevance, X)) * chance(X, np.ones_like(relevance))
 
 
+def test_quality_that_matters_less_below_is_found_in_counts():
+    """The opposite of trust, in counts whose first rounds take it for chance."""
+    rng, position = np.random.default_rng(4), np.arange(1, 9)
+    quality = rng.uniform(0, 0.9, (40, 8))
+
+    def chance(r):
+        return (0.5 + (r - 0.5) * (1 - 0.7 * (1 - 1 / position))) / position**0.7
+
+    query = np.repeat(np.arange(40), 150)
+    base = quality + rng.normal(0, 0.5, quality.shape)
+    order = np.argsort(-(base[query] + rng.gumbel(0, 0.4, (len(query), 8))), axis=1)
+    clicks = rng.random(order.shape) < chance(np.take_along_axis(quality[query], order, 1))
+    rows = {"qid": np.repeat(query, 8), "doc": order.ravel(), "position": np.tile(position, 6000)}
+    cells = pd.DataFrame(rows).assign(rate=clicks.ravel()).groupby(list(rows))["rate"]
+    X = cells.agg(["size", "mean"]).reset_index().rename(columns={"size": "impressions"})
+    for sign in (1, -1):  # best first, worst first
+        found = policy_value(X, "mean", sign * quality[X["qid"], X["doc"]], queries="log")
+        truth = chance(sign * -np.sort(sign * -quality, axis=1)).sum() / 40
+        assert_allclose(found.value, truth, rtol=0.02)
+        assert found.interval[0] < truth < found.interval[1]
+
+
 def test_dr_finds_trust():
     X, relevance = world(n_queries=150, n_pages=200)
     y, rng = trusting(X, relevance), np.random.default_rng(0)

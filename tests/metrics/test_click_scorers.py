@@ -165,6 +165,14 @@ def test_scores_that_explain_no_clicks_beyond_position(log, recwarn):
     for name in ("place", "noise", "old"):
         with pytest.warns(ClickDataWarning, match=blind):
             scorer(Column(name), log, y)
+    # Scores that are equal within each query say nothing at all.
+    with pytest.warns(ClickDataWarning, match=blind):
+        scorer(Column("qid"), log, y)
+    # Documents that are not annotated need no score.
+    log["some"] = log["noise"].where(log["qid"] < 10)
+    some = log.assign(relevance=log["relevance"].where(log["qid"] < 10))
+    with pytest.warns(ClickDataWarning, match=blind):
+        scorer(Column("some"), some, y)
     # Rows without impressions do not count: what is left has nothing to learn from.
     log.loc[log["relevance"] != 1, "impressions"] = 0
     with pytest.warns(ClickDataWarning, match=blind):
