@@ -337,7 +337,8 @@ class ClickTable:
             value = moves.clicks @ log_shares - logs @ pull / 2
             return value, design.T @ (moves.clicks - expected) - pull, known + precision
 
-        found = maximise(objective, start, tol=_MOVE**2, longest=2.0)
+        # The level of all of log b tells nothing, and may move: still is only what separates.
+        found = maximise(objective, start, tol=_MOVE**2, longest=2.0, still=0.5)
         self._precision, self._information = precision, objective(found.at)[2]
         self._curve = self._curve._replace(logs=found.at)
         return found.at - start, found.converged
