@@ -382,7 +382,7 @@ def train_test_queries(
     splitter = QueryShuffleSplit(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
-    framed = [X for X in arrays if len(arrays) > 1 and is_frame(X)]
+    framed = [X for X in arrays if is_frame(X)] if len(arrays) > 1 else []
     named = [X for X in framed if "qid" in role_columns(X)] or arrays
     train, test = next(splitter.split(named[0], qid=qid))
     return [safe_indexing(array, rows) for array in arrays for rows in (train, test)]

@@ -348,9 +348,9 @@ class ClickTable:
         place, pair = self._place[self._moves.rows], self._pair[self._moves.rows]
         row, n = np.arange(len(place)), len(self._depth)
         contrast = self._contrast(logs, pair, place)
-        smooth = contrast**2 / (contrast**2 + _LEAST_CONTRAST**2)
-        steeper = self._doubt[place] * self._rich[pair] * smooth
-        values = np.append(np.ones(len(place)), steeper / contrast)
+        steeper = self._doubt[place] * self._rich[pair]
+        steeper *= contrast / (contrast**2 + _LEAST_CONTRAST**2)
+        values = np.append(np.ones(len(place)), steeper)
         columns = np.append(place, np.full(len(place), n))
         slopes = csr_array((values, (np.tile(row, 2), columns)), (len(place), n + 1))
         return logs[place] + np.log(contrast), slopes
@@ -382,7 +382,8 @@ class ClickTable:
         """Mean and variance of the quality of each pair, by where it usually stands."""
         level, slope = self._line(self._curve, self._place)
         exposed, base = (self._by_pair(self._exposed * part) for part in (slope, level))
-        clicks, n = self._by_pair(self._clicks) - base, len(self._depth)
+        total, n = self._by_pair(self._clicks), len(self._depth)
+        clicks = total - base
         by_usual = (np.bincount(self._usual, count, n) for count in (clicks, exposed))
         mean = np.maximum(np.divide(*(sums + TINY for sums in by_usual)), _LEAST)[self._usual]
         known = exposed > 0
@@ -402,7 +403,6 @@ class ClickTable:
         # Quality given the number of clicks, beside that of the mean click.
         gain = spread * exposed / np.maximum(spread * exposed**2 + chance, TINY)
         quality = np.maximum(mean + gain * (clicks - due), _LEAST_CONTRAST * mean)
-        total = self._by_pair(self._clicks)
         typical = total @ quality / max(total.sum(), TINY)
         self._typical += self._gain * (np.exp(self._curve.logs[0]) * typical - self._typical)
         self._rich += self._gain * (1 - typical / quality - self._rich)

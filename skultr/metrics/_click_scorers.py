@@ -335,7 +335,7 @@ def annotated_documents(
         )
     scores = documents.scores(estimator, "the estimator")
     if y is not None and logging is None:
-        _warn_if_blind(type(estimator).__name__, documents.read, documents.of_rows, y)
+        _warn_if_blind(type(estimator).__name__, documents.read, documents.row_scores, y)
     return scores[ranked], mean[ranked], documents.relevance[ranked]
 
 

@@ -251,7 +251,7 @@ class AnnotatedDocuments:
                 f"of X, ({self.read.n_rows},), or a fitted ranker. Got a "
                 f"{type(ranker).__name__}."
             )
-        self.of_rows = scores = as_numbers(given, f"The scores of {name}")
+        self.row_scores = scores = as_numbers(given, f"The scores of {name}")
         missing = np.isnan(scores[self.rows])
         if missing.any():
             raise ValueError(
