@@ -373,56 +373,68 @@ class GroupedLogit:
 
     def best_weights(
         self,
-        scores: NDArray[np.float64],  # (n_rows, n_scores) or (n_different, n_scores)
+        scores: NDArray[np.float64],  # (n_rows, n_scores)
         log_examination: Floats,  # (n_rows,)
-        *,
-        center: Floats | float = 0.0,  # w_0
-        strength: float = 0.0,  # λ, in units of the log-likelihood of all clicks
-        place: Ints | None = None,  # (n_used,), index of different scores; by default the rows
     ) -> Floats:  # (n_scores,)
         r"""Non-negative weights of several scores that make the clicks most likely.
 
-        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(\sum_m w_m s_m + \log o)_i - \tfrac12
-        \lambda \lVert w - w_0 \rVert^2`, which is concave.
+        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(\sum_m w_m s_m + \log o)_i`, which is
+        concave.
         """
-        if place is None:
-            scores, place = scores[self.rows], np.arange(len(self.list_))
-        n = scores.shape[1]
-        center = np.broadcast_to(np.asarray(center, dtype=float), (n,))
-        start = np.maximum(center, 0.5 / n)
-        bounds = np.zeros(n), np.full(n, np.inf)
-        offset = log_examination[self.rows]
-        return self._likeliest(scores, place, offset, start, bounds, center, strength).at
+        n, place = scores.shape[1], np.arange(len(self.list_))
+        bounds, offset = (np.zeros(n), np.full(n, np.inf)), log_examination[self.rows]
+        start = np.full(n, 0.5 / n)
+        return self._likeliest(scores[self.rows], place, offset, start, bounds).at
 
     def likeliest_examination(
         self,
         relevance: Floats,  # (n_rows,), g
         factor: Ints,  # (n_rows,)
         start: Floats,  # (n_factors,)
-        weight: float | None = 1.0,  # w; None estimates it too, at least 0
     ) -> Floats:  # (n_factors,)
         r"""Maximum-likelihood log examination by bias factor, given relevance.
 
-        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(w g + h)_i` in :math:`h`, which
+        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(g + h)_i` in :math:`h`, which
         is determined up to a constant, between -12 and 12; NaN for a factor that occurs in no
         list with a click.
         """
-        g, factor, n = relevance[self.rows], factor[self.rows], len(start)
+        g, factor = relevance[self.rows], factor[self.rows]
         # The scale of the scores does not matter, only that they do not overflow.
         g = g - np.maximum.reduceat(g, self.starts)[self.list_]
-        high = np.full(n, _MAX_LOG_RATIO)
-        low, design, place = -high, None, factor
-        if weight is None:
-            design = csr_array(hstack([eye_array(n, format="csr")[factor], g[:, None]]))
-            place = np.arange(len(g))
-            start, low, high = np.append(start, 1.0), np.append(low, 0.0), np.append(high, np.inf)
-        found = self._likeliest(design, place, g * (weight or 0.0), start, (low, high))
-        return np.where(np.bincount(factor, minlength=n) > 0, found.at[:n], np.nan)
+        high = np.full(len(start), _MAX_LOG_RATIO)
+        found = self._likeliest(None, factor, g, start, (-high, high))
+        return np.where(np.bincount(factor, minlength=len(start)) > 0, found.at, np.nan)
+
+    def likeliest_mix(
+        self,
+        scores: NDArray[np.float64],  # (n_rows, n_scores), s
+        factor: Ints,  # (n_rows,)
+        log_examination: Floats,  # (n_rows,)
+        center: Floats,  # (n_factors + n_scores,), a
+        strength: Floats | float = 0.0,  # λ, of each number
+    ) -> tuple[Floats, Floats]:  # (n_factors,), (n_scores,)
+        r"""An effect of each factor on the logits, and non-negative weights of several scores.
+
+        Maximises :math:`\sum_i c_i \log \mathrm{softmax}(h_b + \sum_m w_m s_m + \log o)_i -
+        \tfrac12 \sum_j \lambda_j (x_j - a_j)^2` in :math:`x = (h, w)`, which is concave. Effects
+        are between -12 and 12; the search starts from ``center``.
+        """
+        n_scores = scores.shape[1]
+        n = len(center) - n_scores
+        low = np.append(np.full(n, -_MAX_LOG_RATIO), np.zeros(n_scores))
+        high = np.append(np.full(n, _MAX_LOG_RATIO), np.full(n_scores, np.inf))
+        scores, factor = scores[self.rows], factor[self.rows]
+        scores = scores - np.maximum.reduceat(scores, self.starts)[self.list_]
+        design = csr_array(hstack([eye_array(n, format="csr")[factor], csr_array(scores)]))
+        place, offset = np.arange(len(factor)), log_examination[self.rows]
+        found = self._likeliest(design, place, offset, center, (low, high), center, strength)
+        return found.at[:n], found.at[n:]
 
     def _likeliest(self, design, place, offset, start, bounds, center=0.0, strength=0.0):
         """Effects w within bounds of the greatest likelihood of logits (Z w)[place] + offset, less
-        λ |w - w_0|² / 2: a :class:`Maximum`. Without Z, each place has an effect of its own."""
+        λ (w - w_0)² / 2: a :class:`Maximum`. Without Z, each place has an effect of its own."""
         n_places = len(start) if design is None else design.shape[0]
+        pulled = diags_array(np.broadcast_to(strength, start.shape))
 
         def objective(point):
             effects = point if design is None else design @ point
@@ -432,13 +444,11 @@ class GroupedLogit:
             value = self.clicks @ log_shares - 0.5 * pull @ (point - center)
             known = self.information(shares, place, n_places)
             if design is None:
-                known = known.plus(np.full(n_places, strength))
-                return value, surplus - pull, known if n_places > FEW_FACTORS else known.dense()
-            gradient = design.T @ surplus - pull
-            curvature = _information(design, known.own, known.coupling @ design, known.inverse)
-            if strength:
-                curvature = curvature + strength * np.eye(len(point))
-            return value, gradient, curvature
+                return value, surplus, known if n_places > FEW_FACTORS else known.dense()
+            known = _information(design, known.own, known.coupling @ design, known.inverse)
+            if isinstance(known, LinearOperator):
+                return value, design.T @ surplus - pull, known + aslinearoperator(pulled)
+            return value, design.T @ surplus - pull, known + pulled.toarray()
 
         return maximise(objective, start, bounds=bounds, tol=_TOL)
 

@@ -54,14 +54,21 @@ if TYPE_CHECKING:
 _PRODUCTION = "production"
 #: Least propensity that the shared curve gives to a row.
 _LEAST_PROPENSITY = 1e-4
-#: A curve with a larger standard error of its logarithm, on average over clicks, is not known.
-_LARGEST_ERROR = 0.5
+#: Standard errors of log examination, in the mean over clicks: with a larger one the curve is not
+#: known, and with one up to the second number dual learning adds nothing to it.
+_LARGEST_ERROR, _PRECISE = 0.5, 0.1
 #: Standard errors by which clicks must confirm debiased members where the curve is not known.
 _LEAST_EVIDENCE = 2.0
-#: Weight of production beside naive members where clicks tell nothing.
-_SHARE_OF_PRODUCTION = 0.5
+#: Before the clicks are seen: the weight of production, the standard deviation of a weight, as a
+#: share of its mean, and that of the effect of a bias factor, in logits.
+_SHARE_OF_PRODUCTION, _SPREAD, _EFFECT = 0.5, 0.5, 3.0
+#: Least mean of the sum of weights: logits for one standard deviation of scores.
+_LEAST_SCALE = 1e-3
 #: Fewer queries with clicks give no weights.
 _LEAST_QUERIES = 10
+#: Queries with more candidates than this multiple of the documents shown are only reranked: the
+#: first where production has half of the weight, the second always.
+_MANY, _ALWAYS = 3, 5
 
 
 @dataclass(eq=False, repr=False)
@@ -249,7 +256,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         ValueError
             If production has a weight and its score is absent.
         """
-        return self.explain(X, qid=qid, production=production).to_numpy().sum(axis=1)
+        check_is_fitted(self)
+        qid = self._known_query_ids(X, qid, "predict")
+        return self._parts(X, qid, production).sum(axis=1)
 
     def explain(
         self, X: Table, *, qid: Column | None = None, production: Column | None = None
@@ -271,47 +280,52 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         """
         check_is_fitted(self)
         qid = self._known_query_ids(X, qid, "predict")
-        return self._parts(X, qid, production)
+        return pd.DataFrame(self._parts(X, qid, production), columns=self.weights_.index.to_list())
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
-        return self._parts(X, qid).to_numpy().sum(axis=1)
+        return self._parts(X, qid).sum(axis=1)
 
     def _parts(self, X, qid, production=None):
+        """What each member contributes to each row, shape (n_rows, n_members)."""
         features = self._read_features(X, reset=False)
         query = encode(qid)[0]
-        weights = self.weights_["weight"]
-        served = self._production(X, production) if weights.get(_PRODUCTION, 0) else None
+        weights = self.weights_["weight"].to_numpy()
+        served = None
+        if self.weights_.index[-1] == _PRODUCTION:
+            served = read_role(X, _PRODUCTION, production)
         # A log repeats documents over its pages; they count once.
         candidates = DistinctCandidates.of_rows(X, features, query, served)
         features, query = features[candidates.first], query[candidates.first]
-        inside, parts = np.ones(len(query), dtype=bool), {}
+        inside, parts = np.ones(len(query), dtype=bool), np.zeros((len(query), len(weights)))
         if served is not None:
+            _faults.check({_PRODUCTION: served})
             served = candidates.mean(served)
-            inside, place = reranked(served, query, self.depth_)
+            many = _MANY if weights[-1] >= 0.5 else _ALWAYS
+            inside, place = reranked(served, query, self.depth_, many)
             served = standardized_within(served, query, inside, 1e-12)
             # The others follow in production's order.
-            parts[_PRODUCTION] = weights[_PRODUCTION] * (served - np.where(inside, 0.0, place))
-        for name, ranker in self.named_estimators_.items():
-            if weights[name]:
+            parts[:, -1] = weights[-1] * served - np.where(inside, 0.0, place)
+        elif self.weights_.index[-1] == _PRODUCTION:
+            self._check_without_production(np.bincount(query).max(initial=0))
+        for m, ranker in enumerate(self.estimators_):
+            if weights[m]:
                 scores = standardized_within(scores_of(ranker, features, query), query, inside)
-                parts[name] = weights[name] * scores
-        # A member without a weight, as production can be, has no part.
-        nothing = np.zeros(len(query))
-        return pd.DataFrame(
-            {name: parts.get(name, nothing)[candidates.place] for name in weights.index}
-        )
+                parts[:, m] = weights[m] * scores
+        return parts[candidates.place]
 
-    def _production(self, X, production):
-        scores = read_role(X, _PRODUCTION, production)
-        if scores is None:
+    def _check_without_production(self, n_candidates):
+        weight = self.weights_.loc[_PRODUCTION, "weight"]
+        if weight or n_candidates > _ALWAYS * self.depth_:
+            why = (
+                f"has the weight {weight:.2f}"
+                if weight
+                else f"says which of {n_candidates} candidates are ranked anew"
+            )
             raise ValueError(
                 f"X has no column {_PRODUCTION!r} and no {_PRODUCTION}= was passed, but this "
-                "member of the ensemble has the weight "
-                f"{self.weights_.loc[_PRODUCTION, 'weight']:.2f}. Add the score of the ranker in "
-                "production for each candidate, or drop the column from the log and fit again."
+                f"member of the ensemble {why}. Add the score of the ranker in production for "
+                "each candidate, or drop the column from the log and fit again."
             )
-        _faults.check({_PRODUCTION: scores})
-        return scores
 
     def _validate_params(self):
         super()._validate_params()
@@ -360,9 +374,11 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         known = log.propensity is not None
         if not known:
             table = table_curve(clicks)
-            known = _is_precise(table, clicks)
-            curve = np.exp(table.combined(_network_curve(clicks, seed)).log_examination)
-            curve = np.clip(curve / curve.max(), _LEAST_PROPENSITY, 1.0)
+            error = _mean_error(table, clicks)
+            known, curve = error <= _LARGEST_ERROR, table.log_examination
+            if error > _PRECISE:
+                curve = table.combined(_network_curve(clicks, seed)).log_examination
+            curve = np.clip(np.exp(curve - curve.max()), _LEAST_PROPENSITY, 1.0)
             log = replace(log, propensity=curve[log.bias])
         self.examination_ = examination_table(clicks, log.propensity)
         return known, log
@@ -370,29 +386,25 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def _fit_weights(self, log, members, known, random):
         """Set the weights of the members."""
         names = [name for name, _ in members]
-        naive = [isinstance(ranker, NaiveRanker) for _, ranker in members]
+        debiased = [m for m, (_, each) in enumerate(members) if not isinstance(each, NaiveRanker)]
         if log.production is not None:
             names.append(_PRODUCTION)
-            naive.append(True)
-        naive, production = np.array(naive), np.array([name == _PRODUCTION for name in names])
         held_out = self._held_out(log, members, random)
-        self.evidence_ = np.nan
-        trusted = known or naive.all()
-        if not trusted and held_out is not None:
-            self.evidence_ = held_out.evidence(np.flatnonzero(~naive))
-            trusted = self.evidence_ >= _LEAST_EVIDENCE
-        if not trusted:
-            self._warn_about_curve(log, [name for name, n in zip(names, naive, strict=True) if n])
-        if not trusted and naive.any():
-            weights = given_weights(naive * np.where(production, _SHARE_OF_PRODUCTION, 1.0))
-        elif held_out is None:
-            weights = given_weights(np.ones(len(names)))
-        else:
-            weights = held_out.weights(np.flatnonzero(production))
+        self.evidence_, losses, share = np.nan, np.nan, np.full(len(names), 1 / len(names))
+        if log.production is not None:
+            share = np.full(len(names), (1 - _SHARE_OF_PRODUCTION) / len(members))
+            share[-1] = _SHARE_OF_PRODUCTION
+        weights = share, np.full(len(names), np.nan)
+        if held_out is not None:
+            weights, losses = held_out.weights(share), held_out.losses()
+            if debiased:
+                self.evidence_ = held_out.evidence(debiased)
+        if debiased and not known and not self.evidence_ >= _LEAST_EVIDENCE:
+            self._warn_about_curve(log)
         self.weights_ = pd.DataFrame(
             dict(zip(["weight", "standard_error"], weights, strict=True)),
             index=pd.Index(names, name="member"),
-        ).assign(loss=np.nan if held_out is None else held_out.losses())
+        ).assign(loss=losses)
 
     def _held_out(self, log, members, random):
         """Clicks and cross-fitted scores; None if too few queries have clicks."""
@@ -424,23 +436,18 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             columns.append(standardized(served, query, 1e-12))
         return HeldOut(log, np.column_stack(columns))
 
-    def _warn_about_curve(self, log, naive):
-        n = len(log.bias_values)
+    def _warn_about_curve(self, log):
         found = (
             "too few clicks to tell"
             if np.isnan(self.evidence_)
             else f"{self.evidence_:.1f} standard errors, expected at least {_LEAST_EVIDENCE:g}"
         )
-        left = (
-            f"Only {' and '.join(naive)} {'has' if len(naive) == 1 else 'have'} a weight."
-            if naive
-            else "There is no naive member to rely on, so that they keep their weights."
-        )
         warn_user(
-            f"The log does not determine the examination of its {n} bias factors, because too few "
-            "documents were shown under several of them, and held-out clicks do not confirm the "
-            f"debiased members ({found}). {left} Pass known propensities, or let the order of "
-            "results vary (skultr.identifiability.IdentifiabilityGraph says where).",
+            f"The log does not determine the examination of its {len(log.bias_values)} bias "
+            "factors, because too few documents were shown under several of them, and held-out "
+            f"clicks do not confirm the debiased members ({found}). The weights stay near equal "
+            "ones. Pass known propensities, or let the order of results vary "
+            "(skultr.identifiability.IdentifiabilityGraph says where).",
             NotIdentifiableWarning,
         )
 
@@ -454,15 +461,13 @@ def _network_curve(log, seed):
     return np.log(np.maximum(found, TINY))
 
 
-def _is_precise(table, log):
-    """Whether comparisons within documents determine examination where the clicks are."""
-    if not table.is_connected:
-        return False
+def _mean_error(table, log):
+    """Standard error of log examination by comparisons within documents, where the clicks are."""
     clicks = np.bincount(log.bias, log.clicks, len(log.bias_values))
-    if not clicks.any():
-        return False
+    if not table.is_connected or not clicks.any():
+        return np.inf
     error = table.fit.standard_error(int(np.argmax(clicks)))
-    return bool(clicks[clicks > 0] @ error[clicks > 0] <= _LARGEST_ERROR * clicks.sum())
+    return float(np.average(error[clicks > 0], weights=clicks[clicks > 0]))
 
 
 def _parts_of_queries(log, n_parts, random):
@@ -488,123 +493,86 @@ def _parts_of_queries(log, n_parts, random):
     return part
 
 
-#: Strengths of the pull towards equal weights, in units of the log-likelihood per click.
-_STRENGTHS = (*10.0 ** np.arange(1.5, -3.1, -0.5), 0.0)
-#: Queries with more candidates than this multiple of the documents shown are only reranked.
-_MANY = 3
-
-
 class HeldOut:
     """Clicks of a log, and scores of members for it, that are standardised within queries.
 
     The scores, (n_candidates, n_members), are those of the pairs :func:`candidates_of` the log.
-    Weights are pairs: values that sum to 1, and their standard errors, each (n_members,).
+    Each bias factor has an effect of its own on clicks: whatever examination may be, it is in the
+    effects, so that a wrong curve can neither feign nor hide what a score explains.
     """
 
     def __init__(self, log: ClickLog, scores: NDArray[np.float64]) -> None:
-        self.scores = scores
         self.clicks = ExplainedClicks(log)
         self.choice = self.clicks.choice
         key = pair_codes(log.query, log.version, log.n_versions)
-        self.place = np.searchsorted(candidates_of(log), key)  # (n_rows,)
+        self.scores = scores[np.searchsorted(candidates_of(log), key)]  # (n_rows, n_members)
         self.bias, self.n_factors = log.bias, len(log.bias_values)
 
     def losses(self) -> Floats:
         """Loss of each member alone, with its best weight: nats per click, shape (n_members,)."""
         columns = np.hsplit(self.scores, self.scores.shape[1])
-        return np.array([self._losses(column @ self._best(column)).sum() for column in columns])
+        return np.array([self.clicks.losses(self._logits(column)[0]).sum() for column in columns])
 
-    def weights(self, bounded: Ints) -> tuple[Floats, Floats]:
-        r"""The weights nearest to equal ones that the clicks do not refute.
+    def weights(self, share: Floats) -> tuple[Floats, Floats]:
+        """Weights that sum to 1 and their standard errors over queries, each (n_members,).
 
-        Along a path from equal weights to the most likely ones, the first whose loss is within
-        one standard error of the loss at the end; the error is that of the difference, over
-        queries.
+        The most likely ones given a normal prior around ``share``. Its scale is that of the best
+        factor on the scores in this mixture, so that clicks which tell little leave the mixture
+        as it is, whatever the unit of what they tell.
         """
-        n, n_clicks = self.scores.shape[1], self.choice.n_clicks
-        scale = float(self._best(self.scores.sum(axis=1, keepdims=True))[0])
-        path = [(np.eye(n), np.full(n, scale), np.inf)]
-        path += [(*self._bounded(scale, s * n_clicks, bounded), s * n_clicks) for s in _STRENGTHS]
-        losses = [self._losses(self.scores @ (map_ @ point)) for map_, point, _ in path]
-        behind = [each - losses[-1] for each in losses]
-        near = [each.sum() <= np.sqrt(len(each)) * each.std() for each in behind]
-        map_, point, strength = path[near.index(True)]
-        is_confirmed = (path[-1][0] @ path[-1][1]).sum() > TINY and point.sum() > TINY
-        if np.isinf(strength) or not is_confirmed:
-            return given_weights(np.ones(n))
-        return self._with_errors(map_, point, strength)
+        scale = max(float(self._logits(self.scores @ share[:, None])[1][0]), _LEAST_SCALE)
+        strength = (_SPREAD * scale * share) ** -2
+        logits, weights = self._logits(self.scores, scale * share, strength)
+        total, used = weights.sum(), np.flatnonzero(weights > 0)
+        shares = self.choice.shares(logits)
+        expected = self.choice.expected(shares)
+        columns = np.column_stack([self._within(self.scores[:, m], shares) for m in used])
+        surplus = self.choice.clicks - expected
+        gradient = np.column_stack([self.clicks.by_query(surplus * each) for each in columns.T])
+        hessian = columns.T @ (expected[:, None] * columns) + np.diag(strength[used])
+        # Of weights that sum to 1, by the delta method.
+        to_share = np.eye(len(weights))[:, used] / total - weights[:, None] / total**2
+        influence = gradient @ np.linalg.inv(hessian) @ to_share.T
+        return weights / total, np.where(weights > 0, np.linalg.norm(influence, axis=0), np.nan)
 
-    def evidence(self, members: Ints) -> float:
+    def evidence(self, members: list[int]) -> float:
         r"""How firmly held-out clicks confirm the mean score of members, within positions.
 
         The score test of :math:`w = 0` in :math:`P(i) = \mathrm{softmax}(w s + h_{b})_i` with one
-        free effect :math:`h` for each bias factor. Whatever examination may be, it is in
-        :math:`h`, so that a wrong curve can neither feign nor hide evidence.
+        free effect :math:`h` for each bias factor.
         """
-        choice, n = self.choice, self.n_factors
-        nothing = np.zeros(len(self.bias))
-        free = choice.likeliest_examination(nothing, self.bias, np.zeros(n))
-        share, factor = choice.shares(np.nan_to_num(free)[self.bias]), self.bias[choice.rows]
-        expected = choice.expected(share)
-        score = self.scores[:, members].mean(axis=1)[self.place[choice.rows]]
-        score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
-        # Information of the effects, and between them and the score; then the score's residual.
-        information = choice.information(share, factor, n)
-        slope, _ = cg(information, np.bincount(factor, expected * score, n), rtol=1e-8)
-        residual = score - slope[factor] + (information.coupling @ slope)[choice.list_]
-        by_query = self.clicks.by_query(residual * (choice.clicks - expected))
+        share = self.choice.shares(self._logits(self.scores[:, :0])[0])
+        score = self._within(self.scores[:, members].mean(axis=1), share)
+        surplus = self.choice.clicks - self.choice.expected(share)
+        by_query = self.clicks.by_query(score * surplus)
         return float(by_query.sum() / max(np.sqrt(by_query @ by_query), TINY))
 
-    def _best(self, scores, **pull):
-        """The likeliest weights of the columns of scores."""
-        place = self.place[self.choice.rows]
-        return self.choice.best_weights(scores, self.clicks.log_examination, place=place, **pull)
+    def _logits(self, scores, center=0.0, strength=0.0):
+        """The likeliest logits of rows, and the weights of the columns of scores in them."""
+        n, n_scores, log_examination = self.n_factors, scores.shape[1], self.clicks.log_examination
+        effects, weights = self.choice.likeliest_mix(
+            scores,
+            self.bias,
+            log_examination,
+            np.append(np.zeros(n), np.broadcast_to(center, n_scores)),
+            np.append(np.full(n, _EFFECT**-2), np.broadcast_to(strength, n_scores)),
+        )
+        return scores @ weights + effects[self.bias] + log_examination, weights
 
-    def _losses(self, score):
-        """Loss of each query with a click, given a score of each candidate."""
-        return self.clicks.losses(score[self.place] + self.clicks.log_examination)
-
-    def _bounded(self, scale, strength, bounded):
-        """The likeliest weights as map and point, with the bound on some members."""
-        n = self.scores.shape[1]
-        map_ = np.eye(n)
-        others = np.setdiff1d(np.arange(n), bounded)
-        pull = {"center": scale, "strength": strength}
-        point = self._best(self.scores, **pull)
-        if len(others) and (point[bounded] > point[others].mean()).any():
-            # The problem is convex: the solution is where the bound holds with equality.
-            map_ = map_[:, others]
-            map_[bounded] = 1 / len(others)
-            point = self._best(self.scores @ map_, **pull)
-        return map_, point
-
-    def _with_errors(self, map_, point, strength):
-        weights = map_ @ point
-        choice, place = self.choice, self.place[self.choice.rows]
-        used = map_[:, point > 0]
-        scores = self.scores @ used
-        share = choice.shares((self.scores @ weights)[self.place] + self.clicks.log_examination)
-        surplus = choice.clicks - choice.expected(share)
-        hessian = scores.T @ (choice.information(share, place, len(scores)) @ scores)
-        columns = scores[place].T
-        gradient = np.column_stack([self.clicks.by_query(surplus * each) for each in columns])
-        inverse = np.linalg.pinv(hessian + strength * np.eye(len(hessian)))
-        # Of weights that sum to 1, by the delta method.
-        total = weights.sum()
-        to_share = used / total - np.outer(weights, used.sum(axis=0)) / total**2
-        covariance = to_share @ inverse @ (gradient.T @ gradient) @ inverse @ to_share.T
-        error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        return weights / total, np.where(weights > 0, error, np.nan)
+    def _within(self, score, share):
+        """A score less what effects of bias factors explain of it: (n_used,)."""
+        choice, factor = self.choice, self.bias[self.choice.rows]
+        score = score[choice.rows]
+        score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
+        information = choice.information(share, factor, self.n_factors)
+        aim = np.bincount(factor, choice.expected(share) * score, self.n_factors)
+        slope, _ = cg(information, aim, rtol=1e-8)
+        return score - slope[factor] + (information.coupling @ slope)[choice.list_]
 
 
 def candidates_of(log: ClickLog) -> Ints:
     """Codes of the pairs of query and version in a log, sorted."""
     return np.unique(pair_codes(log.query, log.version, log.n_versions))
-
-
-def given_weights(share: NDArray[np.float64]) -> tuple[Floats, Floats]:
-    """Weights in the proportion of ``share``, shape (n_members,), that are not estimated."""
-    return share / share.sum(), np.full(len(share), np.nan)
 
 
 def shown_depth(log: ClickLog) -> int:
@@ -621,16 +589,17 @@ def shown_depth(log: ClickLog) -> int:
     return int(max(median, log.position.max()))
 
 
-def reranked(production: NDArray[np.float64], query: Ints, depth: int) -> tuple[Bools, Ints]:
+def reranked(
+    production: NDArray[np.float64], query: Ints, depth: int, many: int
+) -> tuple[Bools, Ints]:
     """Candidates that are ranked anew, and the rank of each by production.
 
     Each candidate is one row. They are all candidates of a query, or the first ``depth`` by
-    production if there are more than three times as many: most of the others were never shown,
+    production if there are more than ``many`` times as many: most of the others were never shown,
     and no click says how good a model is for them.
     """
     place = rank_in_segment(query, production)
-    many = np.bincount(query) > _MANY * depth
-    return ~many[query] | (place <= depth), place
+    return (np.bincount(query) <= many * depth)[query] | (place <= depth), place
 
 
 def standardized_within(

@@ -249,16 +249,18 @@ def _by_scores(log, scores, told):
     n_factors = len(log.bias_values)
     if not len(choice.rows):
         return np.full(n_factors, np.nan), False
-    relevance = scores[log.version]
+    relevance, bias = scores[log.version], log.bias
+    clicks = np.bincount(bias[choice.rows], choice.clicks, minlength=n_factors)
 
     def loss(curve):
-        examination = curve[log.bias]
+        examination = curve[bias]
         weight = choice.best_weights(relevance[:, None], examination)[0]
         return choice.loss(weight * relevance + examination)
 
-    found = choice.likeliest_examination(relevance, log.bias, told - told.mean(), None)
+    start = np.append(told - told.mean(), 1.0)
+    found = choice.likeliest_mix(relevance[:, None], bias, np.zeros(len(bias)), start)[0]
+    found[np.bincount(bias[choice.rows], minlength=n_factors) == 0] = np.nan
     gain = choice.n_clicks * (loss(told) - loss(np.where(np.isnan(found), told, found)))
-    clicks = np.bincount(log.bias[choice.rows], choice.clicks, minlength=n_factors)
     ratio = _centered(found - told, clicks)
     n_free = max(np.count_nonzero(clicks) - 1, 1)
     return ratio, 2 * gain > _LEAST_GAIN * n_free and _matters(ratio, clicks)
