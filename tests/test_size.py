@@ -10,15 +10,15 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_765
+TOTAL = 21_725
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 258,
     "_log": 3645,
-    "_models": 1005,
-    "_torch": 995,
+    "_models": 1006,
+    "_torch": 926,
     "click_models": 1112,
     "command": 655,
     "datasets": 1302,
@@ -30,7 +30,7 @@ STATEMENTS = {
     "plotting": 773,
     "preprocessing.py": 164,
     "propensity": 1732,
-    "rankers": 3020,
+    "rankers": 3048,
     "serving": 875,
     "simulation": 900,
     "testing": 536,

@@ -3,12 +3,10 @@ examination from the same clicks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.special import expit, logit
 from skorch.callbacks import Callback
@@ -17,11 +15,10 @@ from torch.nn.functional import logsigmoid
 
 from .._base._typing import Bools, Floats
 from .._log._cells import loss_scale
-from .._log._segments import TINY
 from .._models._solve import GroupedLogit, maximise
 from .._models._tabular import fit_factors
 from ._lists import CLICK_ONLY, LOSSES, ListLoss, ScaledLoss, list_log_softmax, log_exposure
-from ._networks import ListScores, stream
+from ._networks import ListScores
 
 if TYPE_CHECKING:
     from skorch import NeuralNet
@@ -230,13 +227,6 @@ class ExaminationStep(Callback):
             module.examination.copy_(torch.where(best.isnan(), module.examination, best))
 
 
-#: Attributes that a training sets.
-_TRAINED = ("network_", "net_", "history_", "n_iter_")
-#: The clicks of fewer held-out queries do not choose between targets.
-_LEAST_QUERIES = 5
-#: Held-out clicks contradict an examination if they ask for one whose logarithm is at most this
-#: part of it, and twice the gain in log-likelihood is at least that number.
-_FLATTER, _LEAST_GAIN = 0.8, 10.0
 #: Twice the log-likelihood per impression that a last step may gain: equal clicks in other rows
 #: must give an equal result, to many digits.
 _TOL = 1e-16
@@ -303,68 +293,6 @@ def fit_listwise(
     )
 
 
-def fit_best_of(
-    learner: NeuralEstimator,
-    log: ClickLog,
-    task: FitTask | None,
-    examination: Floats,
-    targets: Mapping[str, Callable[[], ListTarget]],
-    *,
-    cautious: str | None = None,
-) -> tuple[str, pd.DataFrame | None]:
-    r"""Train a network for each target, and keep one by where held-out clicks fell.
-
-    The queries that early stopping holds out are the same for all targets, and so are the initial
-    weights. If the learner was given a log for early stopping, whose propensities are then its
-    examination, it takes their place. Their clicks are compared by :class:`GroupedLogit` with the
-    logits :math:`w s + \log
-    o`; :math:`w \ge 0` is fitted to them, because weighted losses leave the scale of scores free.
-    Scores that undo a wrong examination would explain the clicks best. If the clicks ask for a
-    clearly flatter one, the logits are :math:`w s + v \log o`, with :math:`v` fitted too.
-    """
-    with learner._seeded():
-        first, target = next(iter(targets.items()))
-        if len(targets) == 1:
-            fit_listwise(learner, log, task, target())
-            return first, None
-        held_out, part = _compared_queries(learner, log, examination)
-        if part is None:
-            fit_listwise(learner, log, task, target(), held_out=held_out)
-            return first, None
-        generator = stream()
-        state = generator.get_state()
-        trained, scores = {}, {}
-        for name, target in targets.items():
-            generator.set_state(state)
-            fit_listwise(learner, log, task, target(), held_out=held_out)
-            scores[name] = learner._outputs(learner.network_, part.features)[:, 0][part.version]
-            trained[name] = {key: getattr(learner, key) for key in _TRAINED}
-    table = compared(part, scores)
-    best = table["loss"].idxmin()
-    if cautious in targets:
-        row = table.loc[cautious]
-        best = cautious if row["excess"] <= row["standard_error"] else best
-    vars(learner).update(trained[best])
-    return best, table
-
-
-def _compared_queries(learner, log, examination):
-    """Queries held out of the log, and the log of the clicks that choose between targets.
-
-    The first is None if the learner was given a log for early stopping, and the second if it has
-    clicks of too few queries.
-    """
-    part = learner._tempered_validation()
-    if part is not None:
-        n_queries = len(np.unique(part.query[part.clicks > 0]))
-        return None, part.sample() if n_queries >= _LEAST_QUERIES else None
-    held_out = learner._held_out_queries(log, log.clicks)
-    if held_out.sum() < _LEAST_QUERIES:
-        return held_out, None
-    part = replace(log, propensity=examination).select_queries(held_out).sample()
-    return held_out, part.times(log.traffic_factors(learner.traffic_exponent))
-
-
 def fit_affine(
     scores: Floats, examination: Floats, clicks: Floats, weight: Floats
 ) -> tuple[float, float]:
@@ -392,55 +320,3 @@ def fit_affine(
     start = np.array([logit(rate), np.clip(spread, 0.01, 3.0)])
     shift, scale = maximise(objective, start, bounds=bounds, tol=_TOL).at
     return float(shift - scale * center / spread), float(scale / spread)
-
-
-class ExplainedClicks:
-    """How well scores of the rows of a log explain where its clicks fell, query by query.
-
-    The propensities of the log are examination.
-    """
-
-    def __init__(self, log: ClickLog) -> None:
-        self.choice = GroupedLogit.of_log(log)
-        query = log.query[self.choice.rows[self.choice.starts]]
-        self._query = np.unique(query, return_inverse=True)[1]
-        self.log_examination = np.log(np.maximum(log.propensity, TINY))  # (n_rows,)
-
-    def by_query(self, values: Floats) -> Floats:
-        """Sums of values of used rows over each query with a click."""
-        return np.bincount(self._query, np.add.reduceat(values, self.choice.starts))
-
-    def losses(self, logits: Floats) -> Floats:
-        """Loss per click, divided by query: (n_queries,) numbers that add up to it."""
-        return np.bincount(self._query, self.choice.list_losses(logits)) / self.choice.n_clicks
-
-
-def compared(log: ClickLog, scores: Mapping[str, Floats]) -> pd.DataFrame:
-    """How well scores of the rows of a log explain where its clicks fell, one row per name.
-
-    The propensities of the log are examination. Columns are the ``loss`` per click, its ``excess``
-    over the smallest with ``standard_error``, and the two numbers fitted.
-    """
-    clicks = ExplainedClicks(log)
-
-    def fit(name, free):
-        """Loss per click, by query, then w and v."""
-        offset = (0.0 if free else 1.0) * clicks.log_examination
-        parts = np.column_stack([scores[name], clicks.log_examination])[:, : 1 + free]
-        weights = clicks.choice.best_weights(parts, offset)
-        return clicks.losses(parts @ weights + offset), *weights, *[1.0] * (not free)
-
-    fits = {name: fit(name, False) for name in scores}
-    best = min(fits, key=lambda name: fits[name][0].sum())
-    losses, _, exponent = fit(best, True)
-    gain = 2 * clicks.choice.n_clicks * (fits[best][0].sum() - losses.sum())
-    if exponent <= _FLATTER and gain >= _LEAST_GAIN:
-        fits = {name: fit(name, True) for name in scores}
-    smallest = min((losses for losses, *_ in fits.values()), key=np.sum)
-    rows = [
-        (losses.sum(), (losses - smallest).sum(), np.linalg.norm(losses - smallest), *numbers)
-        for losses, *numbers in fits.values()
-    ]
-    columns = ["loss", "excess", "standard_error", "score_weight", "examination_exponent"]
-    index = pd.Index([*fits], name="target", dtype=object)
-    return pd.DataFrame(rows, index=index, columns=columns, dtype=float)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -21,11 +20,12 @@ from .._log._roles import read_role
 from .._log._segments import TINY
 from .._models._table_curve import TableCurve, table_curve
 from .._models._tabular import LearnsRelevance, fit_factors
-from .._torch._joint import fit_affine, fit_best_of, fit_listwise, fit_towers
+from .._torch._joint import fit_affine, fit_listwise, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import AssumptionWarning, NotIdentifiableError, python_value, warn_user
 from ..identifiability._graph import warn_unless_identifiable
-from ._ips import NAIVE, corrections, that_differ
+from ._evidence import KNOWN_CURVE, LEARNED_CURVE, confirmation
+from ._ips import AS_THEY_ARE, CLIP, Correction, judges_for
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             network = None if self.examination == "table" else self._fit_network(clicks, task)
             stopped = network is not None and self.n_iter_ < self.net_.max_epochs
             curve = final_curve(clicks, network, is_converged=stopped)
-            # A refit on the network's own curve would only add noise.
-            if curve.is_compared or clicks is not log:
-                self._fit_with_curve(log, task, curve)
+            self._fit_with_curve(log, task, curve)
             self.examination_ = curve.table
             if curve.comparison is not None:
                 self.examination_comparison_ = curve.comparison
@@ -179,19 +177,18 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _fit_with_curve(self, log, task, curve):
         """Train a network listwise on the final curve; sets all that predictions need."""
         examination = np.exp(curve.log_examination)[log.bias]
-        ways = corrections("offset", "auto")
-        if not curve.is_determined:  # held-out clicks would confirm any curve
-            ways = ways[:1]
-        known = replace(log, propensity=examination)
-        found = {each.name: each for each in that_differ(ways, known)}
+        known, self._correction = replace(log, propensity=examination), AS_THEY_ARE
+        if examination.min() < examination.max():
+            random = check_random_state(self.random_state)
+            found = confirmation(known, judges_for(self, log), random, clicks=self._click_log)
+            if not found.refuses(KNOWN_CURVE if curve.is_determined else LEARNED_CURVE):
+                self._correction = Correction("offset", CLIP)
         if self._validation is not None:
             row_examination = np.exp(curve.log_examination)[self._validation.bias]
             self._validation = replace(self._validation, propensity=row_examination)
-        targets = {
-            name: partial(each.target, known, self._validation) for name, each in found.items()
-        }
-        name, _ = fit_best_of(self, log, task, examination, targets, cautious=NAIVE)
-        self._correction, self._log_examination = found[name], curve.log_examination
+        with self._seeded():
+            fit_listwise(self, log, task, self._correction.target(known, self._validation))
+        self._log_examination = curve.log_examination
         self._calibrate(log)
         self._fit_factors_again(log)
 
@@ -338,8 +335,7 @@ class FinalCurve(NamedTuple):
     log_examination: Floats  # (n_factors,)
     table: pd.DataFrame
     comparison: pd.DataFrame | None
-    is_determined: bool
-    is_compared: bool
+    is_determined: bool  # by documents that moved
 
 
 def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = True) -> FinalCurve:
@@ -357,7 +353,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
             )
         found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
         result = examination_table(log, np.exp(found)[log.bias], table.fit.standard_error(0))
-        return FinalCurve(found, result, None, True, True)
+        return FinalCurve(found, result, None, True)
     combined = table.combined(network)
     if is_converged and combined.p_value < _RARE:
         _warn_if_confounded(log, table, network)
@@ -383,8 +379,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
         },
         index=result.index,
     )
-    is_compared = len(np.unique(table.component)) < len(network)
-    return FinalCurve(found, result, comparison, table.is_connected, is_compared)
+    return FinalCurve(found, result, comparison, table.is_connected)
 
 
 def _relative(log_examination):

@@ -58,7 +58,7 @@ class DLARanker(ClickRanker):
     variant : {"default", "published"}, default="default"
         Objective of the embedding: a likelihood, the same for all rankers, or the published least
         squares, which are biased if documents have few clicks (see :ref:`embedding`).
-    max_weight : float or None, default=10.0
+    max_weight : float or None, default=None
         Upper bound on the inverse weights of both parts while they are learned together.
     {examination}
         trained afresh, listwise with that examination (see Notes).
@@ -114,7 +114,7 @@ class DLARanker(ClickRanker):
     ['examination', 'standard_error', 'impressions', 'clicks']
     """
 
-    max_weight: float | None = 10.0
+    max_weight: float | None = None
 
     _parameter_constraints = {
         **ClickRanker._parameter_constraints,

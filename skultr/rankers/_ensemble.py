@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse.linalg import cg
 from sklearn.utils import check_random_state
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import Interval, seeded_clone
@@ -20,9 +17,8 @@ from .._base._typing import ArrayLike, Bools, Column, Estimator, Floats, Ints, R
 from .._log import _faults
 from .._log._cells import examination_table
 from .._log._roles import read_role
-from .._log._segments import TINY, encode, equal_rows, hash_columns, pair_codes, rank_in_segment
+from .._log._segments import encode, pair_codes, rank_in_segment
 from .._models._table_curve import table_curve
-from .._torch._joint import ExplainedClicks
 from ..exceptions import (
     ClickDataWarning,
     NotIdentifiableWarning,
@@ -31,19 +27,21 @@ from ..exceptions import (
 from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
 )
-from ._dual_learning import DLARanker
-from ._ips import IPSRanker, NaiveRanker
-from ._lambdamart import LambdaMARTRanker
-from ._members import (
-    DistinctCandidates,
-    HoldsMembers,
-    fit_members,
-    fitted_elsewhere,
+from ._evidence import (
+    LEARNED_CURVE,
+    LEAST_QUERIES,
+    HeldOut,
+    candidates_of,
+    confirmation,
+    cross_fitted,
+    parts_of_queries,
     scores_of,
     standardized,
 )
+from ._ips import IPSRanker, NaiveRanker
+from ._lambdamart import LambdaMARTRanker, judges
+from ._members import DistinctCandidates, HoldsMembers, fit_members
 from ._propensity_ranker import TakesPropensities
-from ._ranker import fit_to_log
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -57,15 +55,11 @@ _LEAST_PROPENSITY = 1e-4
 #: Standard errors of log examination, in the mean over clicks: with a larger one the curve is not
 #: known, and with one up to the second number dual learning adds nothing to it.
 _LARGEST_ERROR, _PRECISE = 0.5, 0.1
-#: Standard errors by which clicks must confirm debiased members where the curve is not known.
-_LEAST_EVIDENCE = 2.0
 #: Before the clicks are seen: the weight of production, the standard deviation of a weight, as a
 #: share of its mean, and that of the effect of a bias factor, in logits.
 _SHARE_OF_PRODUCTION, _SPREAD, _EFFECT = 0.5, 0.5, 3.0
 #: Least mean of the sum of weights: logits for one standard deviation of scores.
 _LEAST_SCALE = 1e-3
-#: Fewer queries with clicks give no weights.
-_LEAST_QUERIES = 10
 #: Queries with more candidates than this multiple of the documents shown are only reranked: the
 #: first where production has half of the weight, the second always.
 _MANY, _ALWAYS = 3, 5
@@ -343,20 +337,20 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         if self.estimators is None:
             return [
                 ("naive", NaiveRanker()),
-                ("network", IPSRanker(correction="divide", clip=0.1)),
-                ("trees", LambdaMARTRanker(clip=0.1, num_leaves=7)),
+                ("network", IPSRanker(correction="offset", clip=0.1)),
+                ("trees", LambdaMARTRanker(debiasing="user-aware", num_leaves=7)),
             ]
         return self.estimators
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         is_told = log.propensity is not None
-        known, log = self._with_curve(log, self._click_log or log, random)
+        log = self._with_curve(log, self._click_log or log, random)
         members = [
             (name, seeded_clone(ranker, random.randint(2**31 - 1)))
             for name, ranker in self._members()
         ]
-        self._fit_weights(log, members, known, random)
+        self._fit_weights(log, members, random)
         self.depth_ = shown_depth(log)
         self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told)
         self._names = [name for name, _ in members]
@@ -369,96 +363,68 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         return None
 
     def _with_curve(self, log, clicks, random):
-        """Whether the clicks determine examination, and the log with a propensity in each row."""
-        seed = random.randint(2**31 - 1)
-        known = log.propensity is not None
-        if not known:
+        """The log with a propensity in each row."""
+        self.evidence_ = np.nan
+        if log.propensity is None:
             table = table_curve(clicks)
-            error = _mean_error(table, clicks)
-            known, curve = error <= _LARGEST_ERROR, table.log_examination
+            error, curve = _mean_error(table, clicks), table.log_examination
             if error > _PRECISE:
-                curve = table.combined(_network_curve(clicks, seed)).log_examination
+                start = replace(clicks, propensity=1 / clicks.position)
+                found = confirmation(start, judges(), random, assumed=True)
+                curve = table.combined(found.log_examination).log_examination
+                if error > _LARGEST_ERROR:
+                    self.evidence_ = found.evidence
+                    self._warn_about_curve(clicks)
             curve = np.clip(np.exp(curve - curve.max()), _LEAST_PROPENSITY, 1.0)
             log = replace(log, propensity=curve[log.bias])
         self.examination_ = examination_table(clicks, log.propensity)
-        return known, log
+        return log
 
-    def _fit_weights(self, log, members, known, random):
+    def _fit_weights(self, log, members, random):
         """Set the weights of the members."""
-        names = [name for name, _ in members]
-        debiased = [m for m, (_, each) in enumerate(members) if not isinstance(each, NaiveRanker)]
+        names, share = [name for name, _ in members], np.full(len(members), 1 / len(members))
         if log.production is not None:
             names.append(_PRODUCTION)
-        held_out = self._held_out(log, members, random)
-        self.evidence_, losses, share = np.nan, np.nan, np.full(len(names), 1 / len(names))
-        if log.production is not None:
-            share = np.full(len(names), (1 - _SHARE_OF_PRODUCTION) / len(members))
-            share[-1] = _SHARE_OF_PRODUCTION
-        weights = share, np.full(len(names), np.nan)
-        if held_out is not None:
-            weights, losses = held_out.weights(share), held_out.losses()
-            if debiased:
-                self.evidence_ = held_out.evidence(debiased)
-        if debiased and not known and not self.evidence_ >= _LEAST_EVIDENCE:
-            self._warn_about_curve(log)
-        self.weights_ = pd.DataFrame(
-            dict(zip(["weight", "standard_error"], weights, strict=True)),
-            index=pd.Index(names, name="member"),
-        ).assign(loss=losses)
-
-    def _held_out(self, log, members, random):
-        """Clicks and cross-fitted scores; None if too few queries have clicks."""
-        part = _parts_of_queries(log, self.cv, random)
+            share = np.append(share * (1 - _SHARE_OF_PRODUCTION), _SHARE_OF_PRODUCTION)
+        weights, error, losses = share, np.nan, np.nan
+        part = parts_of_queries(log, self.cv, random)
         if part is None:
-            return None
-        candidates = candidates_of(log)
-        query, version = np.divmod(candidates, log.n_versions)
-        work = [(m, k) for m in range(len(members)) for k in range(self.cv)]
-        found = Parallel(n_jobs=self.n_jobs)(
-            delayed(fitted_elsewhere)(
-                members[m][1],
-                log,
-                np.flatnonzero(part != k),
-                log.features[version[here]],
-                query[here],
+            warn_user(
+                f"Fewer than {max(LEAST_QUERIES, self.cv)} queries have clicks, too few to learn "
+                "the weights of the members. The weights are given, not learned.",
+                ClickDataWarning,
             )
-            for m, k in work
-            for here in [part[query] == k]
+        else:
+            scores = cross_fitted(log, [ranker for _, ranker in members], part, self.n_jobs)
+            if log.production is not None:
+                candidates, place = candidates_of(log)
+                served = np.bincount(place, log.production) / np.bincount(place)
+                served = standardized(served, candidates // log.n_versions, 1e-12)
+                scores = np.column_stack([scores, served[place]])
+            held_out = HeldOut(log, scores)
+            losses = [each.sum() for each in held_out.losses()]
+            weights, error = _likeliest_weights(held_out, share)
+        self.weights_ = pd.DataFrame(
+            {"weight": weights, "standard_error": error, "loss": losses},
+            index=pd.Index(names, name="member"),
         )
-        scores = np.zeros((len(query), len(members)))
-        for (m, k), values in zip(work, found, strict=True):
-            scores[part[query] == k, m] = values
-        columns = [standardized(column, query) for column in scores.T]
-        if log.production is not None:
-            key = pair_codes(log.query, log.version, log.n_versions)
-            place = np.searchsorted(candidates, key)
-            served = np.bincount(place, log.production) / np.bincount(place)
-            columns.append(standardized(served, query, 1e-12))
-        return HeldOut(log, np.column_stack(columns))
 
     def _warn_about_curve(self, log):
+        if self.evidence_ >= LEARNED_CURVE:
+            return
         found = (
             "too few clicks to tell"
             if np.isnan(self.evidence_)
-            else f"{self.evidence_:.1f} standard errors, expected at least {_LEAST_EVIDENCE:g}"
+            else f"{self.evidence_:.1f} standard errors, expected at least {LEARNED_CURVE:g}"
         )
         warn_user(
             f"The log does not determine the examination of its {len(log.bias_values)} bias "
             "factors, because too few documents were shown under several of them, and held-out "
-            f"clicks do not confirm the debiased members ({found}). The weights stay near equal "
-            "ones. Pass known propensities, or let the order of results vary "
+            f"clicks do not confirm a correction ({found}). They decide how much the debiased "
+            "members weigh. Pass known propensities, or let the order of results vary "
             "(skultr.identifiability.IdentifiabilityGraph says where).",
             NotIdentifiableWarning,
         )
-
-
-def _network_curve(log, seed):
-    """Log examination by bias factor as dual learning finds it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its verdict on the log is not that of the ensemble
-        network = fit_to_log(DLARanker(examination="network", random_state=seed), log)
-    found = network.examination_["examination"].to_numpy(dtype=float)
-    return np.log(np.maximum(found, TINY))
 
 
 def _mean_error(table, log):
@@ -470,109 +436,28 @@ def _mean_error(table, log):
     return float(np.average(error[clicks > 0], weights=clicks[clicks > 0]))
 
 
-def _parts_of_queries(log, n_parts, random):
-    """Part of each query, with as many queries with clicks in each; None if these are few."""
-    clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
-    # A hash of what each query showed where, so that parts do not depend on ids.
-    vector = equal_rows(log.features)[0]
-    content = np.zeros(len(clicked), dtype=np.uint64)
-    for rows in log.chunks():
-        np.add.at(content, rows.query, hash_columns([vector[rows.version], rows.position]))
-    order = np.argsort(content, kind="stable")[random.permutation(len(clicked))]
-    if clicked.sum() < max(_LEAST_QUERIES, n_parts):
-        warn_user(
-            f"Found {int(clicked.sum())} queries with clicks, too few to learn the weights of the "
-            f"members; expected at least {max(_LEAST_QUERIES, n_parts)}. The weights are given, "
-            "not learned.",
-            ClickDataWarning,
-        )
-        return None
-    part = np.empty(len(clicked), dtype=int)
-    order = order[np.argsort(clicked[order], kind="stable")]
-    part[order] = np.arange(len(order)) % n_parts
-    return part
+def _likeliest_weights(held_out: HeldOut, share: Floats) -> tuple[Floats, Floats]:
+    """Weights that sum to 1 and their standard errors over queries, each (n_members,).
 
-
-class HeldOut:
-    """Clicks of a log, and scores of members for it, that are standardised within queries.
-
-    The scores, (n_candidates, n_members), are those of the pairs :func:`candidates_of` the log.
-    Each bias factor has an effect of its own on clicks: whatever examination may be, it is in the
-    effects, so that a wrong curve can neither feign nor hide what a score explains.
+    The most likely ones given a normal prior around ``share``. Its scale is that of the best
+    factor on the scores in this mixture, so that clicks which tell little leave the mixture as it
+    is, whatever the unit of what they tell.
     """
-
-    def __init__(self, log: ClickLog, scores: NDArray[np.float64]) -> None:
-        self.clicks = ExplainedClicks(log)
-        self.choice = self.clicks.choice
-        key = pair_codes(log.query, log.version, log.n_versions)
-        self.scores = scores[np.searchsorted(candidates_of(log), key)]  # (n_rows, n_members)
-        self.bias, self.n_factors = log.bias, len(log.bias_values)
-
-    def losses(self) -> Floats:
-        """Loss of each member alone, with its best weight: nats per click, shape (n_members,)."""
-        columns = np.hsplit(self.scores, self.scores.shape[1])
-        return np.array([self.clicks.losses(self._logits(column)[0]).sum() for column in columns])
-
-    def weights(self, share: Floats) -> tuple[Floats, Floats]:
-        """Weights that sum to 1 and their standard errors over queries, each (n_members,).
-
-        The most likely ones given a normal prior around ``share``. Its scale is that of the best
-        factor on the scores in this mixture, so that clicks which tell little leave the mixture
-        as it is, whatever the unit of what they tell.
-        """
-        scale = max(float(self._logits(self.scores @ share[:, None])[1][0]), _LEAST_SCALE)
-        strength = (_SPREAD * scale * share) ** -2
-        logits, weights = self._logits(self.scores, scale * share, strength)
-        total, used = weights.sum(), np.flatnonzero(weights > 0)
-        shares = self.choice.shares(logits)
-        expected = self.choice.expected(shares)
-        columns = np.column_stack([self._within(self.scores[:, m], shares) for m in used])
-        surplus = self.choice.clicks - expected
-        gradient = np.column_stack([self.clicks.by_query(surplus * each) for each in columns.T])
-        hessian = columns.T @ (expected[:, None] * columns) + np.diag(strength[used])
-        # Of weights that sum to 1, by the delta method.
-        to_share = np.eye(len(weights))[:, used] / total - weights[:, None] / total**2
-        influence = gradient @ np.linalg.inv(hessian) @ to_share.T
-        return weights / total, np.where(weights > 0, np.linalg.norm(influence, axis=0), np.nan)
-
-    def evidence(self, members: list[int]) -> float:
-        r"""How firmly held-out clicks confirm the mean score of members, within positions.
-
-        The score test of :math:`w = 0` in :math:`P(i) = \mathrm{softmax}(w s + h_{b})_i` with one
-        free effect :math:`h` for each bias factor.
-        """
-        share = self.choice.shares(self._logits(self.scores[:, :0])[0])
-        score = self._within(self.scores[:, members].mean(axis=1), share)
-        surplus = self.choice.clicks - self.choice.expected(share)
-        by_query = self.clicks.by_query(score * surplus)
-        return float(by_query.sum() / max(np.sqrt(by_query @ by_query), TINY))
-
-    def _logits(self, scores, center=0.0, strength=0.0):
-        """The likeliest logits of rows, and the weights of the columns of scores in them."""
-        n, n_scores, log_examination = self.n_factors, scores.shape[1], self.clicks.log_examination
-        effects, weights = self.choice.likeliest_mix(
-            scores,
-            self.bias,
-            log_examination,
-            np.append(np.zeros(n), np.broadcast_to(center, n_scores)),
-            np.append(np.full(n, _EFFECT**-2), np.broadcast_to(strength, n_scores)),
-        )
-        return scores @ weights + effects[self.bias] + log_examination, weights
-
-    def _within(self, score, share):
-        """A score less what effects of bias factors explain of it: (n_used,)."""
-        choice, factor = self.choice, self.bias[self.choice.rows]
-        score = score[choice.rows]
-        score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
-        information = choice.information(share, factor, self.n_factors)
-        aim = np.bincount(factor, choice.expected(share) * score, self.n_factors)
-        slope, _ = cg(information, aim, rtol=1e-8)
-        return score - slope[factor] + (information.coupling @ slope)[choice.list_]
-
-
-def candidates_of(log: ClickLog) -> Ints:
-    """Codes of the pairs of query and version in a log, sorted."""
-    return np.unique(pair_codes(log.query, log.version, log.n_versions))
+    scores, choice = held_out.scores, held_out.choice
+    scale = max(float(held_out.mix(scores @ share[:, None])[2][0]), _LEAST_SCALE)
+    strength = (_SPREAD * scale * share) ** -2
+    logits, _, weights = held_out.mix(scores, scale * share, strength)
+    total, used = weights.sum(), np.flatnonzero(weights > 0)
+    shares = choice.shares(logits)
+    expected = choice.expected(shares)
+    columns = np.column_stack([held_out.within(scores[:, m], shares) for m in used])
+    surplus = choice.clicks - expected
+    gradient = np.column_stack([held_out.by_query(surplus * each) for each in columns.T])
+    hessian = columns.T @ (expected[:, None] * columns) + np.diag(strength[used])
+    # Of weights that sum to 1, by the delta method.
+    to_share = np.eye(len(weights))[:, used] / total - weights[:, None] / total**2
+    influence = gradient @ np.linalg.inv(hessian) @ to_share.T
+    return weights / total, np.where(weights > 0, np.linalg.norm(influence, axis=0), np.nan)
 
 
 def shown_depth(log: ClickLog) -> int:

@@ -4,7 +4,6 @@ correct clicks that a fit compares."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.utils import check_random_state
 from .._base._sklearn import HasMethods, StrOptions
 from .._base._typing import Estimator, Floats
 from .._log._estimator import NotPickled
-from .._torch._joint import ListTarget, fit_best_of, fit_listwise
+from .._torch._joint import ListTarget, fit_listwise
 from .._torch._lists import LOSSES
 from .._torch._net import NeuralEstimator
 from ..propensity._source import (
@@ -23,6 +22,7 @@ from ..propensity._source import (
     label_table,
     warn_about_weights,
 )
+from ._lambdamart import judges
 from ._learners import (
     booster_columns,
     fit_learner,
@@ -45,6 +45,8 @@ _PAIRWISE = ("pairwise", "lambda")
 #: division, which alone gives all documents the same importance. Only held-out clicks that speak
 #: for no correction, as with wrong propensities, are.
 _MANY_CLICKS = 100
+#: Trees need more documents than this to judge for a network.
+_MANY_DOCUMENTS = 2_000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -298,41 +300,43 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         "normalize": ["boolean"],
     }
 
-    def _corrections(self) -> list[Correction]:
-        """The corrections to compare; without a listwise network there is one, division."""
+    def _correction(self, log: ClickLog) -> tuple[ClickLog, Correction]:
+        """The log with the propensities of the correction, and this."""
         if self._earlier is not None:
-            return [Correction(self.correction_, self.clip_)]
-        if self.estimator is None and self.loss == "softmax":
-            return corrections(self.correction, self.clip)
-        if self.correction == "offset":
-            raise ValueError(
-                "correction='offset' is a loss of the network with loss='softmax', got "
-                f"loss={self.loss!r} and estimator={self.estimator!r}. Use correction='divide'; "
-                "or, for trees, LambdaMARTRanker."
-            )
-        return [Correction("divide", None if self.clip == "auto" else self.clip)]
+            return log, Correction(self.correction_, self.clip_)
+        if self.estimator is not None or self.loss != "softmax":
+            if self.correction == "offset":
+                raise ValueError(
+                    "correction='offset' is a loss of the network with loss='softmax', got "
+                    f"loss={self.loss!r} and estimator={self.estimator!r}. Use "
+                    "correction='divide'; or, for trees, LambdaMARTRanker."
+                )
+            return log, Correction("divide", None if self.clip == "auto" else self.clip)
+        clip = self.clip
+        if clip == "auto":
+            random = check_random_state(self.random_state)
+            log, is_refused = self._confirmed(log, random, judges_for(self, log))
+            if is_refused:
+                return log, AS_THEY_ARE
+            clip = CLIP
+        if self.correction != "auto":
+            return log, Correction(self.correction, clip)
+        n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
+        if debias_clicks(log).effective_sample_size < _MANY_CLICKS * n_queries:
+            return log, Correction("offset", clip)
+        return log, Correction("divide", None if self.clip == "auto" else clip)
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         if self.loss != "softmax":
             super()._fit_network(log, task)
             return
-        found = {each.name: each for each in that_differ(self._corrections(), log)}
-        targets = {
-            name: partial(each.target, log, self._validation) for name, each in found.items()
-        }
-        cautious = NAIVE
-        n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
-        n_clicks = debias_clicks(log).effective_sample_size if "divide" in targets else 0.0
-        if n_clicks >= _MANY_CLICKS * n_queries:
-            cautious = "divide"
-            targets = {way: targets[way] for way in ("divide", NAIVE) if way in targets}
-        name, choice = fit_best_of(self, log, task, log.propensity, targets, cautious=cautious)
-        if choice is not None:
-            self.choice_ = choice.rename_axis("correction")
-        self._remember(log, found[name])
+        log, correction = self._correction(log)
+        self._remember(log, correction)
+        with self._seeded():
+            fit_listwise(self, log, task, correction.target(log, self._validation))
 
     def _weighted_clicks(self, log: ClickLog) -> Floats:
-        return self._remember(log, self._corrections()[0])
+        return self._remember(*self._correction(log))
 
     def _validation_clicks(self, log: ClickLog) -> Floats:
         return debias_clicks(log, clip=self.clip_, normalize=self.normalize).clicks
@@ -461,10 +465,16 @@ class UserAwareIPSRanker(IPSRanker):
     _averages = True
 
 
-#: Name of the correction that leaves the clicks as they are.
-NAIVE = "naive"
-#: Bound that is compared with no bound if ``clip="auto"``.
-_CLIP = 0.1
+def judges_for(ranker: NeuralEstimator, log: ClickLog) -> tuple[BaseRanker, BaseRanker]:
+    """A naive and a debiased ranker for held-out clicks to compare, before a network is trained.
+
+    Networks like that of the ranker if documents are few, and else trees, which take less time.
+    """
+    if log.n_versions > _MANY_DOCUMENTS:
+        return judges()
+    settings = {name: getattr(ranker, name) for name in NeuralEstimator._parameter_constraints}
+    settings |= {"random_state": None, "verbose": 0}
+    return NaiveRanker(**settings), IPSRanker(correction="offset", clip=CLIP, **settings)
 
 
 @dataclass(frozen=True)
@@ -473,13 +483,6 @@ class Correction:
 
     form: Literal["divide", "offset"]
     clip: float | None
-
-    @property
-    def name(self) -> str:
-        """Short text for the index of a table."""
-        if self.clip == 1:
-            return NAIVE
-        return self.form if self.clip is None else f"{self.form}, clip={self.clip:g}"
 
     def target(self, log: ClickLog, validation: ClickLog | None = None) -> ListTarget:
         """What a network is fitted to, and stopped by if there is a log for validation."""
@@ -491,27 +494,8 @@ class Correction:
         return ListTarget(clicks, validation=stopping)
 
 
-def corrections(form: str, clip: str | float | None) -> list[Correction]:
-    """The corrections that these parameters allow; the first needs no comparison.
-
-    Clicks as they are is among them if the clip is free: with few clicks, or propensities that the
-    clicks contradict, every correction can be worse than none.
-    """
-    forms = ["offset", "divide"] if form == "auto" else [form]
-    if clip != "auto":
-        return [Correction(each, clip) for each in forms]
-    # Division with the bound is no candidate beside the offset with the bound: their rankings were
-    # equally good, and each candidate is a training.
-    unbounded = [Correction(each, None) for each in forms]
-    return [Correction(forms[0], _CLIP), *unbounded, Correction("divide", 1.0)]
-
-
-def that_differ(found: list[Correction], log: ClickLog) -> list[Correction]:
-    """Those of some corrections that train different networks on this log."""
-    least, largest = log.propensity.min(), log.propensity.max()
-    if least == largest:
-        # Nothing to correct. Division then trains the very network of the naive ranker.
-        return [Correction(found[-1].form, None if len(found) > 1 else found[0].clip)]
-    if least < _CLIP or len(found) < 3:
-        return found
-    return [each for each in found if each.clip != _CLIP]
+#: Least propensity of a correction. Without a bound an error of the curve, or a few clicks of rows
+#: that hardly anybody examined, undo what production knew.
+CLIP = 0.1
+#: The correction that leaves the clicks as they are.
+AS_THEY_ARE = Correction("divide", 1.0)

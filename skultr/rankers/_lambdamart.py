@@ -186,7 +186,8 @@ class LambdaMARTRanker(PropensityRanker):
     (1000,)
     """
 
-    debiasing: Literal["user-aware", "ips", "none"] = "user-aware"
+    clip: float | None = 0.1
+    debiasing: Literal["auto", "user-aware", "ips", "none"] = "auto"
     loss: Literal["softmax", "lambda"] = "softmax"
     n_estimators: int = 300
     learning_rate: float = 0.05
@@ -204,7 +205,7 @@ class LambdaMARTRanker(PropensityRanker):
 
     _parameter_constraints = {
         **PropensityRanker._parameter_constraints,
-        "debiasing": [StrOptions({"user-aware", "ips", "none"})],
+        "debiasing": [StrOptions({"auto", "user-aware", "ips", "none"})],
         "loss": [StrOptions({"softmax", "lambda"})],
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -236,10 +237,14 @@ class LambdaMARTRanker(PropensityRanker):
 
     @property
     def _averages(self):
-        return self.debiasing == "user-aware"
+        return self.debiasing in ("auto", "user-aware")
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
+        self.debiasing_ = self.debiasing
+        if self.debiasing == "auto":
+            log, is_refused = self._confirmed(log, random, judges())
+            self.debiasing_ = "none" if is_refused else "user-aware"
         settings, losses, callbacks, held_out = self._settings(random), {}, [], {}
         documents = self._documents(log)
         settings["num_leaves"] = self._leaves(documents.label)
@@ -300,7 +305,7 @@ class LambdaMARTRanker(PropensityRanker):
     def _documents(self, log):
         """One row per (query, shown version): the label of its document, its own examinations."""
         divisors = None
-        if self._uses_propensities:
+        if self.debiasing_ != "none":
             log, divisors = replace(log, clicks=self._debiased_clicks(log)), self._divisors
         version, labels = examples_of(log, divisors)
         weight = labels.weight * log.traffic_factors(self.traffic_exponent)[labels.query]
@@ -356,6 +361,14 @@ class _Documents:
             reference=reference,
             **self.columns,
         )
+
+
+def judges() -> tuple[LambdaMARTRanker, LambdaMARTRanker]:
+    """Small naive and debiased trees, which take little time, for held-out clicks to compare."""
+    naive, debiased = (
+        LambdaMARTRanker(debiasing=way, num_leaves=4) for way in ("none", "user-aware")
+    )
+    return naive, debiased
 
 
 def _derivatives(loss, scores, data):

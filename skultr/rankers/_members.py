@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from lightgbm import LGBMRegressor
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -24,9 +23,10 @@ from .._log._estimator import NotPickled
 from .._log._reader import first_rows
 from .._log._roles import read_role
 from .._log._segments import encode, equal_rows, sums_of_rows
-from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
+from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._source import columns_of_source
 from ._dual_learning import DLARanker
+from ._evidence import fit_member, scores_of, standardized
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
 from ._learners import (
@@ -120,13 +120,6 @@ class HoldsMembers(BaseComposition):
         return any(getattr(ranker, flag, False) for _, ranker in self._members())
 
 
-def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
-    """Scores of a member, higher is better, for documents of several queries."""
-    if isinstance(ranker, BaseRanker):
-        return ranker._scores_within(features, query)
-    return -ranker.rank(features, qid=query)  # other rankers need not have scores
-
-
 def _check_member(name: str, ranker: Any) -> None:
     """Refuse what is no ranker, or reads columns that members do not get."""
     if isinstance(ranker, type):
@@ -156,7 +149,7 @@ def fit_members(rankers: Iterable[Any], log: ClickLog, is_told: bool) -> list[An
         if not is_told:
             text = "The clicks contradict the propensities"
             warnings.filterwarnings("ignore", text, AssumptionWarning)
-        fitted = [_fit_member(ranker, log) for ranker in progress(rankers, "member")]
+        fitted = [fit_member(ranker, log) for ranker in progress(rankers, "member")]
     said = {}
     for each in caught:
         text = str(each.message)
@@ -164,24 +157,6 @@ def fit_members(rankers: Iterable[Any], log: ClickLog, is_told: bool) -> list[An
     for (category, _), text in said.items():
         warn_user(text, category)
     return fitted
-
-
-def _fit_member(ranker, log):
-    """The ranker fitted to the log, with its propensities if it takes them."""
-    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
-    with warnings.catch_warnings():
-        # Held-out clicks judge the members.
-        warnings.simplefilter("ignore", UnstableWeightsWarning)
-        return fit_to_log(ranker, log if takes else log.without_propensity())
-
-
-def fitted_elsewhere(
-    ranker: Any, log: ClickLog, others: Ints, features: NDArray[Any], query: Ints
-) -> Floats:
-    """Scores by a clone that is fitted to a part of a log, that of ``others`` of its queries."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit to the whole log warns
-        return scores_of(_fit_member(clone(ranker), log.part_of(others)), features, query)
 
 
 class DistinctCandidates(NamedTuple):
@@ -363,21 +338,6 @@ class RankAggRanker(HoldsMembers, BaseRanker):
             for _, ranker in progress(members, "member")
         ]
         self._names = [name for name, _ in members]
-
-
-def standardized(
-    scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6
-) -> NDArray[np.float64]:
-    """Scores with mean 0 and standard deviation 1 in each query; 0 where they are constant."""
-    n = np.maximum(np.bincount(query), 1)
-    largest = np.zeros(len(n))
-    np.maximum.at(largest, query, np.abs(scores))
-    # Relative to the largest, so that nothing overflows.
-    scores = scores / np.where(largest > 0, largest, 1.0)[query]
-    apart = scores - (np.bincount(query, scores) / n)[query]
-    spread = np.sqrt(np.bincount(query, apart**2) / n)
-    varies = spread > rounding
-    return np.where(varies[query], apart / np.where(varies, spread, 1.0)[query], 0.0)
 
 
 @dataclass(eq=False, repr=False)

@@ -3,9 +3,9 @@ of: clicks that contradict told examination, pages of one row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -34,6 +34,7 @@ from ..propensity._source import (
     require_positive,
     warn_about_weights,
 )
+from ._evidence import KNOWN_CURVE, LEARNED_CURVE, confirmation
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -128,13 +129,37 @@ class PropensityRanker(TakesPropensities):
             require_positive(log)
         return super()._fold(log)
 
+    def _confirmed(
+        self, log: ClickLog, random: np.random.RandomState, judges: tuple[Any, Any]
+    ) -> tuple[ClickLog, bool]:
+        """The log with the propensities that a correction takes, and whether clicks refuse it.
+
+        Propensities that are no more than an assumption give way to those that held-out clicks
+        ask for.
+        """
+        if log.propensity.min() == log.propensity.max():
+            return log, False
+        assumed = self.propensity is None and isinstance(
+            getattr(self, "propensity_", None), PowerLawPropensity
+        )
+        found = confirmation(log, judges, random, clicks=self._click_log, assumed=assumed)
+        if found.table is not None:
+            self.choice_ = found.table
+        is_refused = found.refuses(LEARNED_CURVE if assumed else KNOWN_CURVE)
+        if assumed and not is_refused:
+            self._told = None
+            curve = np.exp(found.log_examination - found.log_examination.max())
+            log = replace(log, propensity=curve[log.bias])
+        return log, is_refused
+
     def _divisors(self, log: ClickLog) -> Floats:
         """Propensity that the clicks of each row are divided by."""
         return log.propensity if self.clip is None else np.maximum(log.propensity, self.clip)
 
     def _debiased_clicks(self, log: ClickLog) -> Floats:
         """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
-        warn_about_weights(log, clip=self.clip)
+        if not hasattr(self, "choice_"):  # held-out clicks know better
+            warn_about_weights(log, clip=self.clip)
         return self._describe(log, debias_clicks(log, clip=self.clip))
 
     def _describe(self, log, debiased):

@@ -1,7 +1,5 @@
 """Newton's method, and the likelihood of where the clicks of a group fell."""
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -182,15 +180,35 @@ def test_likeliest_weights_are_where_no_step_helps():
     assert best[2] == 0  # no weight is negative
     np.testing.assert_allclose(best[:2], [1.0, 0.3], atol=0.2)
 
-    def value(weights, strength=0.0):
-        loss = choice.list_losses(scores @ weights + seen).sum()
-        return -loss - 0.5 * strength * ((weights - 0.4) ** 2).sum()
+    def value(weights):
+        return -choice.list_losses(scores @ weights + seen).sum()
 
-    for strength, sign in itertools.product((0.0, 50.0), (1, -1)):
-        best = choice.best_weights(scores, seen, center=0.4, strength=strength)
-        for step in sign * 1e-3 * np.eye(3):
-            moved = np.maximum(best + step, 0)
-            assert value(moved, strength) <= value(best, strength)
+    for step in np.vstack([1e-3 * np.eye(3), -1e-3 * np.eye(3)]):
+        assert value(np.maximum(best + step, 0)) <= value(best)
+
+
+@pytest.mark.parametrize("n_factors", [4, 1600])
+def test_likeliest_mix_is_where_no_step_helps(n_factors):
+    """Few factors are solved densely, many by iterations."""
+    rng = np.random.default_rng(0)
+    list_, scores = np.repeat(np.arange(300), 4), rng.normal(size=(1200, 2))
+    factor = rng.integers(n_factors, size=1200)
+    chance = scores @ [1.0, -0.5] - 0.5 * factor / n_factors + rng.gumbel(size=1200)
+    clicks = (chance.reshape(300, 4) == chance.reshape(300, 4).max(axis=1)[:, None]).ravel() * 1.0
+    choice, offset = GroupedLogit.from_rows(list_, clicks), rng.normal(size=1200) / 10
+    center = np.append(np.zeros(n_factors), [0.4, 0.4])
+    strength = np.append(np.full(n_factors, 0.5), [50.0, 50.0])
+    best = np.concatenate(choice.likeliest_mix(scores, factor, offset, center, strength))
+
+    def value(x):
+        logits = scores @ x[n_factors:] + x[factor] + offset
+        return -choice.list_losses(logits).sum() - 0.5 * strength @ (x - center) ** 2
+
+    for place in [0, 1, 2, 3, n_factors, n_factors + 1]:
+        for step in (1e-2, -1e-2):
+            moved = best.copy()
+            moved[place] += step
+            assert value(moved) <= value(best) or (moved[place] < 0 and place >= n_factors)
 
 
 def test_examination_of_factors_without_a_click_is_at_its_bound():

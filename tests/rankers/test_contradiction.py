@@ -52,7 +52,7 @@ def _warns(ranker, log, clicks):
 
 def test_wrong_curve_warns_and_shows_the_right_one(world):
     fixed, log, clicks = world
-    ranker = IPSRanker(propensity=WRONG, max_epochs=20, random_state=0)
+    ranker = IPSRanker(propensity=WRONG, clip=None, max_epochs=20, random_state=0)
     with pytest.warns(AssumptionWarning, match="The clicks contradict the propensities"):
         ranker.fit(log, clicks)
     curves = ranker.examination_comparison_

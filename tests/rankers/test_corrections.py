@@ -11,28 +11,30 @@ from sklearn.linear_model import Ridge
 
 from skultr import UserAwareIPSRanker
 from skultr._log._clicklog import make_click_log
-from skultr._torch._joint import compared
 from skultr._torch._lists import softmax_loss
 from skultr.datasets import make_ltr
-from skultr.exceptions import ClickDataWarning, UnstableWeightsWarning
+from skultr.exceptions import AssumptionWarning, ClickDataWarning, UnstableWeightsWarning
 from skultr.metrics import IPSScorer
 from skultr.propensity import relevance_labels
 from skultr.rankers import IPSRanker, LambdaMARTRanker, NaiveRanker
-from skultr.simulation import PositionBasedUser, simulate_clicks
+from skultr.rankers._evidence import HeldOut
+from skultr.simulation import DeterministicPolicy, PositionBasedUser, simulate_clicks
 
 from .._worlds import FEATURES, random_lists
 
 CURVE = 1 / np.arange(1, 21)
 
 
-def _log(n_sessions, n_queries=120, seed=0):
-    documents = make_ltr(n_queries, n_features=10, random_state=seed)
+def _log(n_sessions, n_queries=120, production=True, eta=1.0):
+    documents = make_ltr(n_queries, n_features=10, random_state=0)
+    noise = np.random.default_rng(0).normal(size=len(documents))
     log, clicks, _ = simulate_clicks(
         documents,
         n_sessions=n_sessions,
         n_positions=20,
-        user=PositionBasedUser(1.0),
-        random_state=seed,
+        scores=documents["relevance"] + noise if production else noise,
+        user=PositionBasedUser(eta),
+        random_state=0,
     )
     return log, clicks
 
@@ -84,55 +86,83 @@ def test_equal_propensities_leave_no_choice():
         np.testing.assert_array_equal(ips.predict(log), naive.predict(log))
 
 
-def test_choice_is_in_the_attributes():
-    log, clicks = _log(4_000)
-    ranker = IPSRanker(propensity=CURVE, max_epochs=8, random_state=0).fit(log, clicks)
-    choice = ranker.choice_
-    assert list(choice.index) == ["offset, clip=0.1", "offset", "divide", "naive"]
-    naive = choice.loc["naive"]
-    within = naive["excess"] <= naive["standard_error"]
-    kept = "naive" if within else choice["loss"].idxmin()
-    name = ranker.correction_ + ("" if ranker.clip_ is None else f", clip={ranker.clip_:g}")
-    assert kept == ("naive" if ranker.clip_ == 1 else name)
-    assert (choice["excess"] >= 0).all()
-    np.testing.assert_allclose(choice["excess"], choice["loss"] - choice["loss"].min())
-    raised = ranker.labels_["label"] * ranker.labels_["impressions"] / ranker.labels_["clicks"]
-    assert raised.max() <= (np.inf if ranker.clip_ is None else 1 / ranker.clip_ + 1e-9)
+@pytest.mark.parametrize("make", [IPSRanker, UserAwareIPSRanker, LambdaMARTRanker])
+def test_a_right_curve_is_confirmed(make):
+    log, clicks = _log(6_000, production=False)
+    ranker = make(propensity=CURVE, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClickDataWarning)
+        ranker.fit(log, clicks)
+    assert ranker.choice_["loss"].idxmin() == "corrected"
+    excess, error = ranker.choice_.loc["naive", ["excess", "standard_error"]]
+    assert excess > error
+    if make is LambdaMARTRanker:
+        assert ranker.debiasing_ == "user-aware"
+    else:
+        assert (ranker.correction_, ranker.clip_) == ("offset", 0.1)
 
 
-@pytest.mark.parametrize(
-    ("correction", "clip", "compared"),
-    [
-        ("auto", 0.2, ["offset, clip=0.2", "divide, clip=0.2"]),
-        ("auto", None, ["offset", "divide"]),
-        ("divide", "auto", ["divide, clip=0.1", "divide", "naive"]),
-        ("offset", "auto", ["offset, clip=0.1", "offset", "naive"]),
-    ],
-)
-def test_what_is_compared(correction, clip, compared):
+@pytest.mark.parametrize("make", [IPSRanker, LambdaMARTRanker])
+def test_a_curve_that_undoes_relevance_is_refused(make):
+    """Users read every result; a curve of 1/k² takes what the order knows for examination."""
+    log, clicks = _log(6_000, eta=0.0)
+    with pytest.warns(ClickDataWarning, match="do not confirm the correction of position bias"):
+        ranker = make(propensity=CURVE**2, random_state=0).fit(log, clicks)
+    if make is LambdaMARTRanker:
+        assert ranker.debiasing_ == "none"
+        naive = LambdaMARTRanker(debiasing="none", random_state=0)
+    else:
+        assert (ranker.correction_, ranker.clip_) == ("divide", 1)
+        naive = NaiveRanker(random_state=0)
+    assert ranker.choice_.index.tolist() == ["naive", "corrected"]
+    assert np.corrcoef(ranker.predict(log), naive.fit(log, clicks).predict(log))[0, 1] > 0.9
+
+
+def test_a_correction_of_choice_is_not_compared():
     log, clicks = _log(1_500)
-    settings = {"correction": correction, "clip": clip, "max_epochs": 1, "random_state": 0}
-    ranker = IPSRanker(propensity=CURVE, **settings).fit(log, clicks)
-    assert list(ranker.choice_.index) == compared
+    for correction, clip, kept in (
+        ("auto", 0.2, ("offset", 0.2)),
+        ("auto", None, ("offset", None)),
+        ("divide", None, ("divide", None)),
+    ):
+        settings = {"correction": correction, "clip": clip, "max_epochs": 1, "random_state": 0}
+        ranker = IPSRanker(propensity=CURVE, **settings).fit(log, clicks)
+        assert (ranker.correction_, ranker.clip_) == kept
+        assert not hasattr(ranker, "choice_")
 
 
-def test_bound_that_raises_nothing_is_not_compared():
-    log, clicks = _log(1_500)
-    gentle = CURVE**0.5  # at least 0.22
-    ranker = IPSRanker(propensity=gentle, max_epochs=1, random_state=0).fit(log, clicks)
-    assert list(ranker.choice_.index) == ["offset", "divide", "naive"]
-
-
-@pytest.mark.parametrize("settings", [{"early_stopping": False}, {"validation_fraction": 0.02}])
-def test_without_held_out_queries_it_is_the_clipped_offset(settings):
-    log, clicks = _log(1_500)
-    settings = {"max_epochs": 2, "random_state": 0, "propensity": CURVE, **settings}
-    ranker = IPSRanker(**settings).fit(log, clicks)
+def test_few_queries_neither_confirm_nor_refuse():
+    log, clicks = _log(500, n_queries=8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClickDataWarning)
+        ranker = IPSRanker(propensity=CURVE, max_epochs=1, random_state=0).fit(log, clicks)
     assert (ranker.correction_, ranker.clip_) == ("offset", 0.1)
     assert not hasattr(ranker, "choice_")
-    if not ranker.early_stopping:
-        explicit = IPSRanker(correction="offset", clip=0.1, **settings).fit(log, clicks)
-        np.testing.assert_array_equal(ranker.predict(log), explicit.predict(log))
+
+
+def test_many_clicks_are_divided():
+    log, clicks = _log(1_500, n_queries=20)
+    log = log.assign(impressions=200.0)
+    ranker = IPSRanker(propensity=CURVE, clip=None, max_epochs=1, random_state=0)
+    assert ranker.fit(log, clicks).correction_ == "divide"
+
+
+def test_a_curve_that_is_no_more_than_assumed_gives_way_to_what_clicks_ask_for():
+    """One order by chance: documents never move, and their features tell what was examined."""
+    documents = make_ltr(200, n_features=6, random_state=0)
+    log, clicks, truth = simulate_clicks(
+        documents,
+        n_sessions=20_000,
+        policy=DeterministicPolicy(),
+        scores=np.random.default_rng(0).normal(size=len(documents)),
+        user=PositionBasedUser(2.0),
+        random_state=0,
+    )
+    with pytest.warns(AssumptionWarning, match="No propensities given"):
+        ranker = LambdaMARTRanker(random_state=0).fit(log, clicks)
+    learned = np.log(ranker.examination_["examination"].to_numpy()[:6])
+    true = np.log(truth.examination[:6] / truth.examination[0])
+    assert np.abs(learned - true).max() < np.abs(true / 2 - true).max() / 2  # half of it is 1/k
 
 
 @pytest.mark.parametrize("settings", [{"loss": "mse"}, {"estimator": Ridge()}])
@@ -145,35 +175,25 @@ def test_offset_is_a_listwise_loss(settings):
     assert (ranker.correction_, ranker.clip_) == ("divide", None)
 
 
-def _held_out(told, n_lists=400, scale=50.0):
-    """Expected clicks of lists in random order, examined 1 / k, and two scorings of them."""
+def test_a_wrong_curve_neither_feigns_nor_hides_what_scores_explain():
+    """Effects of positions are free: relevance is best with any curve, also with its own."""
     rng = np.random.default_rng(0)
-    position = np.array([rng.permutation(5) + 1 for _ in range(n_lists)]).ravel()
-    relevance = rng.uniform(0.1, 0.9, 5 * n_lists)
-    clicks = scale * relevance / position
-    roles = {"qid": np.repeat(np.arange(n_lists), 5), "position": position}
-    roles |= {"propensity": told(position), "impressions": np.full(len(clicks), scale)}
-    document = np.arange(len(clicks), dtype=np.float32)[:, None]
-    log = make_click_log(document, document, clicks / scale, roles=roles)
-    # What features tell of the position can make up for part of a wrong examination.
-    undoing = np.log(relevance) + 0.6 * np.log(1 / position / told(position))
-    undoing += 0.3 * rng.normal(size=len(undoing))
-    row = log.features[log.doc, 0].astype(int)  # the log is sorted by position
-    return compared(log, {"relevance": np.log(relevance[row]), "undoing": undoing[row]})
-
-
-def test_scores_that_undo_a_wrong_examination_are_not_chosen():
-    table = _held_out(lambda position: 1.0 / position**2)
-    assert table["loss"].idxmin() == "relevance"
-    assert table.loc["relevance", "examination_exponent"] == pytest.approx(0.5, abs=0.01)
-    assert table.loc["relevance", "score_weight"] == pytest.approx(1, abs=0.01)
-
-
-def test_right_examination_is_taken_as_it_is():
-    table = _held_out(lambda position: 1.0 / position)
-    assert (table["examination_exponent"] == 1).all()
-    assert table["loss"].idxmin() == "relevance"
-    assert table.loc["relevance", "score_weight"] == pytest.approx(1, abs=0.01)
+    position = np.array([rng.permutation(5) + 1 for _ in range(400)]).ravel()
+    relevance = rng.uniform(0.1, 0.9, 2000)
+    clicks = 50 * relevance / position
+    roles = {"qid": np.repeat(np.arange(400), 5), "position": position}
+    document = np.arange(2000, dtype=np.float32)[:, None]
+    undoing = np.log(relevance) - 0.6 * np.log(position) + 0.3 * rng.normal(size=2000)
+    losses = []
+    for told in (1 / position, 1 / position**2):
+        roles |= {"propensity": told, "impressions": np.full(2000, 50.0)}
+        log = make_click_log(document, document, clicks / 50, roles=roles)
+        row = log.features[log.doc, 0].astype(int)  # the log is sorted by position
+        held_out = HeldOut(log, np.column_stack([np.log(relevance), undoing])[row])
+        losses.append([each.sum() for each in held_out.losses()])
+        np.testing.assert_allclose(held_out.mix(held_out.scores[:, :1])[2], 1, atol=0.01)
+    assert losses[0][0] < losses[0][1]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
 
 
 # ------------------------------------------------------------------------------ the weights

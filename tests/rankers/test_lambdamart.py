@@ -110,6 +110,7 @@ def _taught(ranker, log, rate):
 
     class Spy(LambdaMARTRanker):
         def _fit(self, log, task):
+            self.debiasing_ = self.debiasing
             seen.append(self._documents(log))
 
         def _check_against(self, log):
@@ -173,7 +174,9 @@ def test_warns_where_a_handful_of_clicks_decide():
     _, log, rate = _world()
     tiny = np.where(np.arange(len(log)) == np.flatnonzero(log["position"] == 4)[0], 1e-6, 1.0)
     with pytest.warns(UnstableWeightsWarning, match="clicks carry half of the weight"):
-        _quick(propensity="column", debiasing="ips").fit(log.assign(propensity=tiny), rate)
+        _quick(propensity="column", debiasing="ips", clip=None).fit(
+            log.assign(propensity=tiny), rate
+        )
 
 
 def test_propensities_by_an_estimator_or_assumed():
@@ -184,8 +187,8 @@ def test_propensities_by_an_estimator_or_assumed():
     fixed = (log["session"] == 0).to_numpy()  # one order per query: no document moved
     one, known = log[fixed], PowerLawPropensity(eta=1.0)
     with pytest.warns(AssumptionWarning, match="1 / position"):
-        assumed = _quick(propensity=None).fit(one, rate[fixed])
-    ranker = _quick(propensity=known).fit(one, rate[fixed])
+        assumed = _quick(debiasing="user-aware", propensity=None).fit(one, rate[fixed])
+    ranker = _quick(debiasing="user-aware", propensity=known).fit(one, rate[fixed])
     assert ranker.propensity_.eta == 1.0
     np.testing.assert_array_equal(assumed.predict(log), ranker.predict(log))
     both = log.assign(propensity=1.0)

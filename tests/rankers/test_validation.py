@@ -91,16 +91,6 @@ def test_the_best_epoch_for_the_validation_log_is_kept(logs):
     assert along.history_["valid_loss"].idxmin() > against.history_["valid_loss"].idxmin() == 1
 
 
-def test_the_choice_among_corrections_is_that_of_the_validation_log(logs):
-    training, (X, y) = logs
-    choices = [
-        brief(IPSRanker(propensity=CURVE)).fit(*training, validation=(X, clicks)).choice_
-        for clicks in (y, 1 - y)
-    ]
-    assert (choices[0].index == choices[1].index).all()
-    assert np.abs(choices[0]["loss"] - choices[1]["loss"]).min() > 1e-6
-
-
 @pytest.mark.parametrize("ranker", [NaiveRanker(), IPSRanker(), DLARanker()], ids=repr)
 def test_frames_and_datasets_validate_alike(ranker, logs, tmp_path):
     (X, y), (later, clicks) = logs

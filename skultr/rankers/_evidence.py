@@ -1,0 +1,238 @@
+"""What clicks of held-out queries say of scores, whatever examination may be."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse.linalg import cg
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
+
+from .._base._sklearn import seeded_clone
+from .._base._typing import Floats, Ints
+from .._log._segments import TINY, equal_rows, hash_columns, pair_codes
+from .._models._solve import GroupedLogit
+from ..exceptions import ClickDataWarning, UnstableWeightsWarning, warn_user
+from ._ranker import BaseRanker, fit_to_log
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+
+#: Standard errors by which held-out clicks must confirm a correction: with a curve that documents
+#: which moved determine, or that was given, and with one that was learned with relevance.
+KNOWN_CURVE, LEARNED_CURVE = 1.0, 2.0
+#: The clicks of fewer queries confirm nothing.
+LEAST_QUERIES = 10
+#: Standard deviation, in logits, of the effect of a bias factor before the clicks are seen.
+_EFFECT = 3.0
+
+
+class Confirmation(NamedTuple):
+    """Whether held-out clicks confirm a correction of clicks by propensities."""
+
+    evidence: float  # in standard errors; NaN: too few clicks to tell
+    table: pd.DataFrame | None
+    log_examination: Floats  # (n_factors,)
+
+    def refuses(self, least: float) -> bool:
+        """True, with a warning, if clicks could have confirmed the correction and did not."""
+        if not self.evidence < least:
+            return False
+        warn_user(
+            "Held-out clicks do not confirm the correction of position bias: with it, scores "
+            f"explain clicks within positions by {self.evidence:.1f} standard errors better, "
+            f"expected at least {least:g}. The ranker learns the clicks as they are. Log more "
+            "sessions, or let the order of results vary (IdentifiabilityRepair says where).",
+            ClickDataWarning,
+        )
+        return True
+
+
+def confirmation(
+    log: ClickLog,
+    judges: tuple[Any, Any],
+    random: np.random.RandomState,
+    *,
+    clicks: ClickLog | None = None,
+    assumed: bool = False,
+) -> Confirmation:
+    """Compare a naive and a debiased ranker by clicks that neither has seen.
+
+    The propensities of the log are those of the second ranker. If they are ``assumed``, they are
+    only a start: the examination that its held-out scores ask for takes their place, once. The
+    second must explain clicks within positions better than the first: a curve that takes
+    relevance for examination makes scores that explain nothing there. Where the target of the log
+    is another outcome, its ``clicks`` judge.
+    """
+    if clicks is not None:
+        log = replace(clicks, features=log.features, propensity=log.propensity)
+    log, n_factors = log.sample(), len(log.bias_values)
+    rows = np.maximum(np.bincount(log.bias, minlength=n_factors), 1)
+    curve = np.bincount(log.bias, np.log(np.maximum(log.propensity, TINY)), n_factors) / rows
+    part = parts_of_queries(log, 2, random)
+    if part is None:
+        return Confirmation(np.nan, None, curve)
+    seed = random.randint(2**31 - 1)
+    naive, debiased = (seeded_clone(each, seed) for each in judges)
+    plain = HeldOut(log, cross_fitted(log, [naive], part))
+    if assumed:
+        log = replace(log, propensity=np.exp(curve)[log.bias])
+        curve = curve + HeldOut(log, cross_fitted(log, [debiased], part)).effects()
+        log = replace(log, propensity=np.exp(curve - curve.max())[log.bias])
+    corrected = HeldOut(log, cross_fitted(log, [debiased], part))
+    if not (plain.scores.any() or corrected.scores.any()):  # too few documents to learn from
+        return Confirmation(np.nan, None, curve)
+    plain, corrected = plain.losses()[0], corrected.losses()[0]
+    losses = pd.Series({"naive": plain.sum(), "corrected": corrected.sum()}, name="loss")
+    error = max(float(np.linalg.norm(plain - corrected)), TINY)
+    table = losses.rename_axis("correction").to_frame()
+    table = table.assign(excess=losses - losses.min(), standard_error=error)
+    return Confirmation(float((plain - corrected).sum() / error), table, curve)
+
+
+def cross_fitted(
+    log: ClickLog, rankers: Sequence[Any], part: Ints, n_jobs: int | None = None
+) -> NDArray[np.float64]:  # (n_rows, n_rankers)
+    """Scores of the rows by rankers that were fitted to the other parts of the queries.
+
+    They are standardised over the candidates of each query.
+    """
+    candidates, place = candidates_of(log)
+    query, version = np.divmod(candidates, log.n_versions)
+    work = [(m, k) for m in range(len(rankers)) for k in range(part.max() + 1)]
+    found = Parallel(n_jobs=n_jobs)(
+        delayed(_fitted_elsewhere)(
+            rankers[m], log, np.flatnonzero(part != k), log.features[version[here]], query[here]
+        )
+        for m, k in work
+        for here in [part[query] == k]
+    )
+    scores = np.zeros((len(query), len(rankers)))
+    for (m, k), values in zip(work, found, strict=True):
+        scores[part[query] == k, m] = values
+    return np.column_stack([standardized(column, query) for column in scores.T])[place]
+
+
+def _fitted_elsewhere(ranker, log, others, features, query):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to the whole log warns
+        return scores_of(fit_member(clone(ranker), log.part_of(others)), features, query)
+
+
+def fit_member(ranker: Any, log: ClickLog) -> Any:
+    """The ranker fitted to the log, with its propensities if it takes them."""
+    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
+    with warnings.catch_warnings():
+        # Held-out clicks judge the members.
+        warnings.simplefilter("ignore", UnstableWeightsWarning)
+        return fit_to_log(ranker, log if takes else log.without_propensity())
+
+
+def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
+    """Scores of a ranker, higher is better, for documents of several queries."""
+    if isinstance(ranker, BaseRanker):
+        return ranker._scores_within(features, query)
+    return -ranker.rank(features, qid=query)  # other rankers need not have scores
+
+
+def candidates_of(log: ClickLog) -> tuple[Ints, Ints]:
+    """Codes of the pairs of query and version in a log, sorted, and the place of each row."""
+    key = pair_codes(log.query, log.version, log.n_versions)
+    return np.unique(key, return_inverse=True)
+
+
+def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState) -> Ints | None:
+    """Part of each query, with as many queries with clicks in each; None if these are few."""
+    clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
+    if clicked.sum() < max(LEAST_QUERIES, n_parts):
+        return None
+    # A hash of what each query showed where, so that parts do not depend on ids.
+    vector = equal_rows(log.features)[0]
+    content = np.zeros(len(clicked), dtype=np.uint64)
+    for rows in log.chunks():
+        np.add.at(content, rows.query, hash_columns([vector[rows.version], rows.position]))
+    order = np.argsort(content, kind="stable")[random.permutation(len(clicked))]
+    part = np.empty(len(clicked), dtype=int)
+    order = order[np.argsort(clicked[order], kind="stable")]
+    part[order] = np.arange(len(order)) % n_parts
+    return part
+
+
+def standardized(
+    scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6
+) -> NDArray[np.float64]:
+    """Scores with mean 0 and standard deviation 1 in each query; 0 where they are constant."""
+    n = np.maximum(np.bincount(query), 1)
+    largest = np.zeros(len(n))
+    np.maximum.at(largest, query, np.abs(scores))
+    # Relative to the largest, so that nothing overflows.
+    scores = scores / np.where(largest > 0, largest, 1.0)[query]
+    apart = scores - (np.bincount(query, scores) / n)[query]
+    spread = np.sqrt(np.bincount(query, apart**2) / n)
+    varies = spread > rounding
+    return np.where(varies[query], apart / np.where(varies, spread, 1.0)[query], 0.0)
+
+
+class HeldOut:
+    """Clicks of a log, and scores of its rows that did not learn from them.
+
+    Each bias factor has an effect of its own on clicks: whatever examination may be, it is in the
+    effects, so that a wrong curve can neither feign nor hide what a score explains.
+    """
+
+    def __init__(self, log: ClickLog, scores: NDArray[np.float64]) -> None:
+        self.scores = scores  # (n_rows, n_scores)
+        self.choice = GroupedLogit.of_log(log)
+        self.log_examination = np.log(np.maximum(log.propensity, TINY))
+        self.bias, self.n_factors = log.bias, len(log.bias_values)
+        query = log.query[self.choice.rows[self.choice.starts]]
+        self._query = np.unique(query, return_inverse=True)[1]
+
+    def losses(self) -> list[Floats]:
+        """Loss per click of each score alone, with its best weight, divided by query."""
+        found = [self.mix(column[:, None])[0] for column in self.scores.T]
+        return [
+            np.bincount(self._query, self.choice.list_losses(logits)) / self.choice.n_clicks
+            for logits in found
+        ]
+
+    def effects(self) -> Floats:
+        """The likeliest effect of each bias factor given the scores, relative to propensities."""
+        return self.mix(self.scores)[1]
+
+    def mix(
+        self,
+        scores: NDArray[np.float64],
+        center: Floats | float = 0.0,
+        strength: Floats | float = 0.0,
+    ) -> tuple[Floats, Floats, Floats]:
+        """The likeliest logits of rows, with effects of bias factors and weights of scores."""
+        n, n_scores = self.n_factors, scores.shape[1]
+        effects, weights = self.choice.likeliest_mix(
+            scores,
+            self.bias,
+            self.log_examination,
+            np.append(np.zeros(n), np.broadcast_to(center, n_scores)),
+            np.append(np.full(n, _EFFECT**-2), np.broadcast_to(strength, n_scores)),
+        )
+        return scores @ weights + effects[self.bias] + self.log_examination, effects, weights
+
+    def by_query(self, values: Floats) -> Floats:
+        """Sums of values of used rows over each query with a click."""
+        return np.bincount(self._query, np.add.reduceat(values, self.choice.starts))
+
+    def within(self, score: Floats, share: Floats) -> Floats:
+        """A score of rows less what effects of bias factors explain of it: (n_used,)."""
+        choice, factor = self.choice, self.bias[self.choice.rows]
+        score = score[choice.rows]
+        score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
+        information = choice.information(share, factor, self.n_factors)
+        aim = np.bincount(factor, choice.expected(share) * score, self.n_factors)
+        slope, _ = cg(information, aim, rtol=1e-8)
+        return score - slope[factor] + (information.coupling @ slope)[choice.list_]
