@@ -119,7 +119,7 @@ early_stopping, validation_fraction, n_iter_no_change""",
     steep, and the more so the more clicks there are. "table" compares the clicks of the same
     documents at several positions, and takes no features; the log must connect all bias
     factors. "auto" takes the table where documents moved and the network elsewhere, weighted
-    by their precision. With "table", and with "auto" if documents moved, the network is then""",
+    by their precision. With "table" and "auto" the network is then""",
     "confounding": """Raises
 ------
 NotIdentifiableError
@@ -134,11 +134,10 @@ AssumptionWarning
     that of the documents that moved, by more than chance and by 15 % on average.""",
     "refits": r"""Notes
 -----
-Held-out clicks choose between three refits, as in :class:`IPSRanker`: examination as an
-offset, :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`, as it is or raised to at least
-0.1, and clicks as they are, which stay unless a correction is better by one standard error.
-If documents do not connect all bias factors, the raised offset is taken, because held-out
-clicks would confirm any examination. If no document moved, there is no refit.
+The last training has examination, raised to at least 0.1, as an offset: :math:`-\sum_i c_i
+\log \mathrm{softmax}(g + \log o)_i`. It learns the clicks as they are, and ``fit`` warns, if
+held-out clicks do not confirm the correction, as in :class:`IPSRanker`: by one standard error
+if documents that moved determine examination, and by two if the network does.
 
 Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
 are compared across pages, with the logarithm of their impressions as a further offset.""",
@@ -155,11 +154,11 @@ propensity_
 correction_ : {"divide", "offset"}
     The form that was kept.
 clip_ : float or None
-    The bound that was kept; 1 if clicks as they are were as good as any correction.
+    The bound that was used; 1 if held-out clicks did not confirm the correction.
 choice_ : DataFrame indexed by ``correction``
-    What was compared: ``loss`` per held-out click in nats, its ``excess`` over the smallest
-    with ``standard_error``, ``score_weight`` and ``examination_exponent`` (see Notes). Only if
-    there was a choice.""",
+    What was compared, "naive" and "corrected": ``loss`` per held-out click in nats, its
+    ``excess`` over the smaller one, and the ``standard_error`` of the difference (see Notes).
+    Only if held-out clicks were asked.""",
 }
 
 _SECTION = r"{}\n-+\n(?P<groups>.*?)\n(?:\n|$)"

@@ -59,7 +59,8 @@ class DLARanker(ClickRanker):
         Objective of the embedding: a likelihood, the same for all rankers, or the published least
         squares, which are biased if documents have few clicks (see :ref:`embedding`).
     max_weight : float or None, default=None
-        Upper bound on the inverse weights of both parts while they are learned together.
+        Upper bound on the inverse weights of both parts while they are learned together. It
+        makes every curve that falls below its inverse flatter than it is.
     {examination}
         trained afresh, listwise with that examination (see Notes).
     examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"

@@ -71,26 +71,25 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     The recommended first choice. A debiased ranker is best where its assumptions hold and the
     clicks are many; a naive one is better where clicks are few; and the ranker that served may be
-    better than both. Their weighted mean was hardly ever below the better of the naive ranker and
-    the one that served, and better than any single ranker on average
-    (:ref:`ensemble_ranker`).
+    better than both. The weighted mean is seldom below the better of the naive ranker and the one
+    that served, and better than any single ranker on average (:ref:`ensemble_ranker`).
 
     A score is :math:`\sum_m w_m z_m(x)`, with :math:`z_m` the score of member :math:`m`,
     standardised over the candidates of the query: ``predict`` needs ``qid`` and all candidates
-    of a query. The weights are chosen in three steps.
+    of a query. The weights are chosen in two steps.
 
-    1. *One examination curve for all.* From the same documents at several positions, and, where
-       no document moved, from dual learning. Known propensities are used as they are.
+    1. *One examination curve for all.* It comes from the same documents at several positions.
+       Where too few moved, small trees are fitted to one half of the queries with the curve 1/k;
+       the clicks of the other half, given the scores of these trees, ask for the curve that is
+       used. Known propensities are used as they are.
     2. *Cross-fitting.* Each member is fitted to a part of the queries and scores the others,
-       whose clicks have the likelihood :math:`\prod_i \mathrm{softmax}(\sum_m w_m z_m + \log
-       o)_i^{c_i}`. Of all weights between equal and most likely ones, those nearest to equal ones
-       are taken whose likelihood is within one standard error of the largest. Production's weight
-       is at most the mean of the others, because it may have been trained on the same queries.
-       Then all members are fitted to the whole log.
-    3. *A test where the curve is not known.* If no documents moved, dual learning may take
-       relevance for examination. The debiased members keep their weights only if their held-out
-       scores explain clicks *within* each position, whatever examination may be. Otherwise only
-       naive members and production have a weight, and ``fit`` warns.
+       whose clicks have the likelihood :math:`\prod_i \mathrm{softmax}(\sum_m w_m z_m + h_b)_i^
+       {c_i}`. The effects :math:`h_b` of the bias factors are free: whatever examination may be,
+       it is in them, and no error of the curve moves a weight. The weights, :math:`w \ge 0`, are
+       the most likely ones given a normal prior: half for production and the rest in equal parts,
+       with a standard deviation of half of each. Its scale is that of the best factor on this
+       mixture, so that clicks which tell little change little. Then all members are fitted to the
+       whole log.
 
     Parameters
     ----------
@@ -98,8 +97,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         Members by name. The default is
 
         - ``"naive"``: ``NaiveRanker()``,
-        - ``"network"``: ``IPSRanker(correction="divide", clip=0.1)`` on the shared curve,
-        - ``"trees"``: ``LambdaMARTRanker(clip=0.1, num_leaves=7)`` on the shared curve.
+        - ``"network"``: ``IPSRanker(correction="offset", clip=0.1)`` on the shared curve,
+        - ``"trees"``: ``LambdaMARTRanker(debiasing="user-aware", num_leaves=7)`` on it.
 
         If the log has the role ``production``, the score of the ranker that served is one more
         member of this name. A clone of each is fitted. Members whose parameter ``propensity``
@@ -123,9 +122,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     ----------
     weights_ : DataFrame of shape (n_members, 3)
         By member (index ``member``): ``weight``, which sums to 1; its ``standard_error`` over
-        queries, NaN where the weight is not estimated (equal ones, 0); and ``loss``, the
-        cross-fitted loss of the member alone, with the best factor on its scores, in nats per
-        click.
+        queries, NaN where the weight is 0 or not estimated; and ``loss``, the cross-fitted loss
+        of the member alone, with the best factor on its scores and free effects of bias factors,
+        in nats per click.
     estimators_ : list of rankers
         The clones, fitted to the whole log. Their ids of queries and documents are running
         numbers.
@@ -140,8 +139,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         Number of documents that the log showed per query: the median over impressions, and at
         least a page.
     evidence_ : float
-        How firmly held-out clicks confirm the debiased members within positions, in standard
-        errors; NaN if the curve is known or there are no debiased members.
+        By how many standard errors debiased trees explain held-out clicks within positions better
+        than naive ones; NaN if the curve is known.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -149,11 +148,12 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     Warns
     -----
     NotIdentifiableWarning
-        If debiased members get no weight, because the log does not determine examination.
+        If the log does not determine examination, and held-out clicks do not confirm a correction
+        by two standard errors.
     AssumptionWarning
         If clicks contradict propensities that were given.
     ClickDataWarning
-        If too few queries have clicks, so that weights are equal.
+        If too few queries have clicks, so that the weights are those of the prior.
 
     See Also
     --------
@@ -162,14 +162,14 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     Notes
     -----
     *Candidates that were never shown.* Clicks cannot tell how good the members are for them. If
-    production has a weight, and a query has more than three times as many candidates as the log
-    showed per query (``depth_``), the first ``depth_`` by production are ranked anew, and the
-    others follow in production's order. Without production's score, rank only those that it
-    would show.
+    a query has more than five times as many candidates as the log showed per query (``depth_``),
+    or more than three times as many and production has half of the weight, the first ``depth_`` by
+    production are ranked anew, and the others follow in production's order. Without production's
+    score, rank only those that it would show.
 
-    *A signal that the features lack.* If production is far better than its features explain, its
-    bounded weight keeps the ensemble below it. Give such a score to the members too, as a feature
-    under another name.
+    *Memorised labels.* Production may have been trained on labels of the very queries in the log.
+    It is then better there than on others, and its weight is too large for these; the log cannot
+    tell this from a signal that the features lack.
 
     References
     ----------
@@ -238,7 +238,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             query, with a warning.
         production : array-like of shape (n_rows,), default=None
             Score of the ranker in production; by default the column ``production`` of X. Needed
-            if it has a weight.
+            if it has a weight, or if candidates are many.
 
         Returns
         -------
@@ -248,7 +248,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         Raises
         ------
         ValueError
-            If production has a weight and its score is absent.
+            If the score of production is needed and absent.
         """
         check_is_fitted(self)
         qid = self._known_query_ids(X, qid, "predict")

@@ -190,18 +190,20 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         asked to ``predict`` one probability per row (``FrozenEstimator`` keeps a fitted one as it
         is). None uses the role if there is one. Without it the curve comes from the log where
         documents moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all
-        users), and else is ``PowerLawPropensity(eta=1.0)``, with a warning.
+        users). Else it is ``PowerLawPropensity(eta=1.0)``, with a warning; where ``clip`` is
+        "auto", held-out clicks then correct it (see Notes).
     correction : {"auto", "divide", "offset"}, default="auto"
         "divide" gives a click the weight 1 over its propensity, as published. "offset" adds the
         logarithm of the propensity to the score before the softmax, so that no click weighs more
-        than another; its optimum is the same, and its variance is smaller (see Notes). "auto"
-        trains with each, and keeps the network with which the clicks of held-out queries are
-        likeliest (see Notes). With another ``loss``, or with ``estimator``, "auto" is "divide".
+        than another; its optimum is the same, and its variance is smaller (see Notes). "auto" is
+        "divide" from an effective sample of 100 clicks per query on, and for another ``loss`` or
+        an ``estimator``, and else "offset".
     clip : float in (0, 1], "auto" or None, default="auto"
         Lower bound: smaller propensities are replaced by it, so that no click weighs more than
         ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking. "auto"
-        compares 0.1, None and 1, which leaves the clicks as they are, by held-out clicks; with
-        another ``loss``, or with ``estimator``, it is None.
+        asks the clicks of held-out queries whether the correction pays. If not, it is 1, which
+        leaves the clicks as they are, with a warning; else it is 0.1, or None with so many clicks
+        that they are divided. With another ``loss``, or with ``estimator``, it is None.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
@@ -244,17 +246,14 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     likelihood of where the clicks of a list fell. Expected clicks :math:`o_i r_i` have their
     optimum at :math:`e^s \propto r`, which is also that of the clicks over propensities.
 
-    The choice compares at most four trainings: the offset with ``clip=0.1`` and without, division,
-    and clicks as they are. Early stopping holds out the same queries from each, and their clicks
-    are compared by the loss per click of :math:`\mathrm{softmax}(w s + v \log o)`. The scale
-    :math:`w \ge 0` is fitted to each. :math:`v` is 1, unless these clicks ask for a much flatter
-    examination (:math:`v \le 0.8`, likelihood ratio significant); then it is fitted too, because
-    scores that undo a wrong curve would seem the best. Clicks as they are are kept if their loss
-    is within one standard error of the smallest: a correction has to show that it helps. Without
-    early stopping, or with fewer than five held-out queries, it is the offset with ``clip=0.1``.
-    With an effective sample of at least 100 clicks per query with clicks, only division and clicks
-    as they are are compared, and division is kept unless it is worse by a standard error.
-    If all propensities are equal there is no choice, and the ranker is :class:`NaiveRanker`.
+    *Whether a correction pays.* Small trees (or, for up to 2,000 documents, networks like this
+    one) are fitted to the clicks of half of the queries, as they are and corrected, and score the
+    other half, whose clicks have the likelihood :math:`\mathrm{softmax}(w s + h_k)`. The effects
+    :math:`h_k` of the bias factors are free, so that a wrong curve can neither feign nor hide what
+    the scores explain. The corrected scores must be better by one standard error over queries, or
+    by two if the curve was assumed. An assumed curve is a start: :math:`h_k`, given the first
+    corrected scores, takes its place. With fewer than 10 queries with clicks nothing is compared,
+    and the correction is used. If all propensities are equal, the ranker is :class:`NaiveRanker`.
 
     Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
     are compared across pages, with the logarithm of their impressions as a further offset.
@@ -267,7 +266,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     AssumptionWarning
         If propensities are assumed, or if the clicks contradict them.
     ClickDataWarning
-        With ``loss="pairwise"`` or ``"lambda"``, if most clicks fell on pages of one row.
+        If held-out clicks do not confirm the correction; and with ``loss="pairwise"`` or
+        ``"lambda"``, if most clicks fell on pages of one row.
 
     References
     ----------
@@ -388,7 +388,7 @@ class UserAwareIPSRanker(IPSRanker):
         in :class:`IPSRanker`. "auto" decides by held-out clicks.
     clip : float in (0, 1], "auto" or None, default="auto"
         Lower bound: smaller mean propensities are replaced by it. This reduces the variance, and
-        adds bias. "auto" decides by held-out clicks, as in :class:`IPSRanker`.
+        adds bias. "auto" asks held-out clicks, as in :class:`IPSRanker`.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS).
     {learner}
@@ -427,6 +427,8 @@ class UserAwareIPSRanker(IPSRanker):
         and fewer than five per query with clicks are left as effective sample.
     AssumptionWarning
         If propensities are assumed, or if the clicks contradict them.
+    ClickDataWarning
+        If held-out clicks do not confirm the correction.
 
     Raises
     ------

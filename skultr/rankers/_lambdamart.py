@@ -50,16 +50,18 @@ class LambdaMARTRanker(PropensityRanker):
         per position, from position 1; or an estimator, which is cloned, fitted to the log and
         asked to ``predict`` one probability per row. None uses
         the role if there is one. Without it the curve comes from the log where documents moved
-        (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and else is
-        ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
-    clip : float in (0, 1], default=None
+        (``RegressionEMPropensity(relevance="embedding")``, one curve for all users). Else it is
+        ``PowerLawPropensity(eta=1.0)``, with a warning; with ``debiasing="auto"`` held-out clicks
+        then correct it, as in :class:`IPSRanker`.
+    clip : float in (0, 1] or None, default=0.1
         Lower bound: smaller propensities are replaced by it. This reduces the variance, and adds
         bias.
-    debiasing : {"user-aware", "ips", "none"}, default="user-aware"
+    debiasing : {"auto", "user-aware", "ips", "none"}, default="auto"
         ``"user-aware"`` divides the clicks of a document by its mean propensity in the query,
         over users and positions, as :class:`UserAwareIPSRanker` does. ``"ips"`` divides each
         click by the propensity of its own row; the variance is the same or larger. ``"none"``
-        does not correct the clicks.
+        does not correct the clicks. ``"auto"`` is "user-aware" if the clicks of held-out queries
+        confirm it (see the Notes of :class:`IPSRanker`), and else "none", with a warning.
     loss : {"softmax", "lambda"}, default="softmax"
         Listwise, the likelihood of which documents of a query were clicked; or pairwise, where a
         pair is weighted by the change of DCG when it is exchanged. See Notes.
@@ -95,6 +97,10 @@ class LambdaMARTRanker(PropensityRanker):
 
     Attributes
     ----------
+    debiasing_ : {"user-aware", "ips", "none"}
+        What was used.
+    choice_ : DataFrame
+        Only if held-out clicks were asked: their losses, as in :class:`IPSRanker`.
     num_leaves_ : int
         Maximum number of leaves per tree that was used.
     booster_ : lightgbm.Booster
@@ -134,7 +140,8 @@ class LambdaMARTRanker(PropensityRanker):
     UnstableWeightsWarning
         If a few clicks carry half of the weight.
     ClickDataWarning
-        If there are too few queries to hold any out.
+        If held-out clicks do not confirm the correction, or if there are too few queries to hold
+        any out.
 
     See Also
     --------
