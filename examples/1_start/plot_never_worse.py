@@ -3,16 +3,15 @@ Never worse than what you had
 =============================
 
 **Claim.** :class:`~skultr.rankers.EnsembleRanker` weighs naive and debiased rankers, and the one
-that served the log, by the clicks of held-out queries. Behind a weak production ranker it gains
-more than half of what dual learning gains. Behind a strong one, where dual learning ends below it,
-the ensemble stays level with the better of production and the naive ranker, or above.
+that served the log, by the clicks of held-out queries. Behind production rankers from weak to
+strong it is level with the better of production and the naive ranker, or above. Dual learning
+corrects clicks only where other clicks confirm it: behind the two stronger rankers they do not,
+and it learns the clicks as they are.
 
 **Limit.** It is no guarantee to be the best: behind the weakest production ranker dual learning
-alone is ahead by .015, and in the same study with 360 queries by .08 (.68; ensemble .60, naive
-.51). Documents and position-based clicks are simulated, one log for each point, so that
+alone is ahead by .03, because the ensemble keeps some weight for production. Documents and position-based clicks are simulated, one log for each point, so that
 differences of .02 may be chance. Production varied its order. Where it never does, the log cannot
-tell examination from relevance by documents that moved, and ``fit`` may leave the debiased members
-out, with a warning. Held-out clicks tell nothing about documents that were never shown.
+tell examination from relevance by documents that moved, and ``fit`` may warn. Held-out clicks tell nothing about documents that were never shown.
 """
 
 # %%
@@ -102,19 +101,17 @@ plt.show()
 # The claim, checked
 # ------------------
 #
-# The ensemble is nowhere clearly below production or the naive ranker, and behind the weakest
-# production it gains more than half of what dual learning gains (0.4 in the check: networks differ
-# a little from processor to processor).
+# The ensemble is nowhere clearly below production or the naive ranker, and dual learning is nowhere
+# below the naive ranker. Behind the weakest production both gain.
 assert (table["ensemble"] > table[["production", "naive"]].max(axis=1) - 0.005).all()
-weak = table.iloc[0] - table["naive"].iloc[0]
-assert weak["ensemble"] > 0.4 * weak["DLA"]
-assert table["DLA"].iloc[-1] < table["production"].iloc[-1]
+assert (table["DLA"] > table["naive"] - 0.005).all()
+assert (table[["DLA", "ensemble"]].iloc[0] > table["naive"].iloc[0] + 0.01).all()
 
 # %%
 # What each member weighs
 # -----------------------
 #
-# Weights stay equal unless held-out clicks refute this. On these small logs they do not.
+# Production starts from half of the weight. The stronger it is, the more clicks confirm it.
 print(pd.DataFrame(weights).round(2))
 
 # %%

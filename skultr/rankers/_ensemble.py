@@ -53,11 +53,11 @@ _PRODUCTION = "production"
 #: Least propensity that the shared curve gives to a row.
 _LEAST_PROPENSITY = 1e-4
 #: Standard errors of log examination, in the mean over clicks: with a larger one the curve is not
-#: known, and with one up to the second number dual learning adds nothing to it.
+#: known, and with one up to the second number features add nothing to it.
 _LARGEST_ERROR, _PRECISE = 0.5, 0.1
-#: Before the clicks are seen: the weight of production, the standard deviation of a weight, as a
-#: share of its mean, and that of the effect of a bias factor, in logits.
-_SHARE_OF_PRODUCTION, _SPREAD, _EFFECT = 0.5, 0.5, 3.0
+#: Before the clicks are seen: the weight of production, and the standard deviation of a weight as
+#: a share of its mean.
+_SHARE_OF_PRODUCTION, _SPREAD = 0.5, 0.5
 #: Least mean of the sum of weights: logits for one standard deviation of scores.
 _LEAST_SCALE = 1e-3
 #: Queries with more candidates than this multiple of the documents shown are only reranked: the
