@@ -169,6 +169,11 @@ def solve_within(
     step = solve_scaled(curvature, gradient)
     if ((step >= low) & (step <= high)).all():
         return step
+    if len(step) > FEW_FACTORS:  # as above
+        free = np.where(gradient > 0, high > 0, low < 0)
+        step[~free] = 0.0
+        step[free] = solve_scaled(curvature[np.ix_(free, free)], gradient[free])
+        return np.clip(step, low, high)
     size, axes = eigh(curvature)
     root = np.sqrt(np.maximum(size, max(_JITTER * size[-1], _FLAT)))
     # Least squares of H^½ s - H^-½ g.
