@@ -108,7 +108,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "download_all_examples": False,
     "remove_config_comments": True,
-    "abort_on_example_error": False,
+    "abort_on_example_error": True,
 }
 
 html_theme = "pydata_sphinx_theme"

@@ -22,6 +22,7 @@ from .._models._table_curve import TableCurve, table_curve
 from .._models._tabular import LearnsRelevance, fit_factors
 from .._torch._joint import fit_affine, fit_listwise, fit_towers
 from .._torch._net import NeuralEstimator
+from .._torch._networks import ScaledFeatures
 from ..exceptions import AssumptionWarning, NotIdentifiableError, python_value, warn_user
 from ..identifiability._graph import warn_unless_identifiable
 from ._evidence import KNOWN_CURVE, LEARNED_CURVE, confirmation
@@ -179,8 +180,11 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         examination = np.exp(curve.log_examination)[log.bias]
         known, self._correction = replace(log, propensity=examination), AS_THEY_ARE
         if examination.min() < examination.max():
-            random = check_random_state(self.random_state)
-            found = confirmation(known, judges_for(self, log), random, clicks=self._click_log)
+            random, judged = check_random_state(self.random_state), known
+            if isinstance(log.features, ScaledFeatures):  # to judges they are features like others
+                scaled = np.asarray(log.features).round(_DIGITS)
+                judged = replace(known, features=scaled)
+            found = confirmation(judged, judges_for(self, log), random, clicks=self._click_log)
             if not found.refuses(KNOWN_CURVE if curve.is_determined else LEARNED_CURVE):
                 self._correction = Correction("offset", CLIP)
         if self._validation is not None:

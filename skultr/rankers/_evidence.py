@@ -16,7 +16,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._base._sklearn import seeded_clone
 from .._base._typing import Floats, Ints
-from .._log._segments import TINY, equal_rows, hash_columns, pair_codes
+from .._log._segments import TINY, hash_columns, mix, pair_codes
 from .._models._solve import GroupedLogit
 from ..exceptions import ClickDataWarning, UnstableWeightsWarning, warn_user
 from ._ranker import BaseRanker, fit_to_log
@@ -152,14 +152,12 @@ def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState)
     clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
     if clicked.sum() < max(LEAST_QUERIES, n_parts):
         return None
-    # A hash of what each query showed where, so that parts do not depend on ids.
-    vector = equal_rows(log.features)[0]
+    # A hash of the clicks that each query had where, so that parts do not depend on ids.
     content = np.zeros(len(clicked), dtype=np.uint64)
     for rows in log.chunks():
-        np.add.at(content, rows.query, hash_columns([vector[rows.version], rows.position]))
-    order = np.argsort(content, kind="stable")[random.permutation(len(clicked))]
-    part = np.empty(len(clicked), dtype=int)
-    order = order[np.argsort(clicked[order], kind="stable")]
+        np.add.at(content, rows.query, hash_columns([rows.position, rows.weight, rows.clicks]))
+    seed = np.uint64(random.randint(2**31 - 1))
+    part, order = np.empty(len(clicked), dtype=int), np.lexsort([mix(content ^ seed), ~clicked])
     part[order] = np.arange(len(order)) % n_parts
     return part
 
