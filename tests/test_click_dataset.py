@@ -290,7 +290,7 @@ def test_train_test_queries(log, dataset):
 
 
 SEARCHES = {
-    # Without the last training: rounding can tip whether clicks of 20 queries confirm a curve.
+    # Without the last training: rounding can tip whether clicks of 15 queries confirm a curve.
     "likelihood": (
         partial(DLARanker, examination="network"),
         ClickLikelihoodScorer(propensity=[1.0, 0.6, 0.4, 0.3]),
