@@ -10,14 +10,14 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_725
+TOTAL = 21_732
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 258,
     "_log": 3645,
-    "_models": 1006,
+    "_models": 1011,
     "_torch": 926,
     "click_models": 1112,
     "command": 655,
@@ -30,7 +30,7 @@ STATEMENTS = {
     "plotting": 773,
     "preprocessing.py": 164,
     "propensity": 1732,
-    "rankers": 3048,
+    "rankers": 3050,
     "serving": 875,
     "simulation": 900,
     "testing": 536,

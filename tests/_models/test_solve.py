@@ -187,9 +187,9 @@ def test_likeliest_weights_are_where_no_step_helps():
         assert value(np.maximum(best + step, 0)) <= value(best)
 
 
-@pytest.mark.parametrize("n_factors", [4, 1600])
+@pytest.mark.parametrize("n_factors", [4, 200, 1600])
 def test_likeliest_mix_is_where_no_step_helps(n_factors):
-    """Few factors are solved densely, many by iterations."""
+    """Few factors are solved by least squares, more by projected steps, many by iterations."""
     rng = np.random.default_rng(0)
     list_, scores = np.repeat(np.arange(300), 4), rng.normal(size=(1200, 2))
     factor = rng.integers(n_factors, size=1200)
