@@ -200,7 +200,7 @@ def test_a_whole_search(convert, capsys):
     log["relevance"] = log["relevance"].clip(upper=2).where(log["qid"] % 4 > 0)
     ranker = make_pipeline(
         IdentifiabilityRepair(bias=["position", "device"]),
-        DLARanker(max_epochs=2, random_state=0),
+        DLARanker(examination="network", max_epochs=2, random_state=0),
     )
     search = GridSearchCV(
         ranker,

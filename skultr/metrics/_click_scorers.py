@@ -125,7 +125,7 @@ class CMIPScorer(Scorer):
     >>> policy = PlackettLucePolicy(1.0)
     >>> log = simulate_clicks(documents, n_sessions=1_000, policy=policy, random_state=0)
     >>> search = GridSearchCV(
-    ...     DLARanker(max_epochs=3, random_state=0),
+    ...     DLARanker(examination="network", max_epochs=3, random_state=0),
     ...     {"weight_decay": [0.0, 1000.0]},
     ...     cv=QueryKFold(3),
     ...     scoring={

@@ -475,7 +475,7 @@ def judges_for(ranker: NeuralEstimator, log: ClickLog) -> tuple[BaseRanker, Base
     if log.n_versions > _MANY_DOCUMENTS:
         return judges()
     settings = {name: getattr(ranker, name) for name in NeuralEstimator._parameter_constraints}
-    settings |= {"random_state": None, "verbose": 0}
+    settings |= {"random_state": None, "verbose": 0, "net_params": None}  # callbacks report once
     return NaiveRanker(**settings), IPSRanker(correction="offset", clip=CLIP, **settings)
 
 

@@ -62,7 +62,7 @@ def test_a_column_that_float64_cannot_tell_apart_warns():
     "ranker",
     [
         IPSRanker(max_epochs=3, random_state=0),
-        LambdaMARTRanker(n_estimators=10, random_state=0),
+        LambdaMARTRanker(debiasing="user-aware", clip=None, n_estimators=10, random_state=0),
         HeckmanRanker(debias=True, hidden_layer_sizes=()),
     ],
     ids=lambda ranker: type(ranker).__name__,

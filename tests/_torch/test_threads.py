@@ -6,9 +6,9 @@ from threading import Barrier
 import numpy as np
 import torch
 
-from skultr.rankers import IPSRanker, NaiveRanker
+from skultr.rankers import NaiveRanker
 
-from .._worlds import random_lists, small_log
+from .._worlds import small_log
 
 N_THREADS = 3
 
@@ -29,18 +29,3 @@ def test_same_seed_in_several_threads_gives_the_same_model_and_leaves_the_stream
             for scores in pool.map(lambda _: fit(wait=together.wait), range(N_THREADS)):
                 np.testing.assert_array_equal(scores, alone)
     assert torch.equal(torch.get_rng_state(), stream)
-
-
-def test_targets_that_are_compared_start_from_the_same_weights(monkeypatch):
-    starts, network = [], NaiveRanker._network
-
-    def remember(self, *args, **kwargs):
-        found = network(self, *args, **kwargs)
-        starts.append(found[1][0].weight.detach().clone())
-        return found
-
-    monkeypatch.setattr(IPSRanker, "_network", remember)
-    log, clicks = random_lists(n_queries=60, n_sessions=600)
-    IPSRanker(propensity=1 / np.arange(1, 11), max_epochs=1, random_state=0).fit(log, clicks)
-    assert len(starts) > 1
-    assert all(torch.equal(each, starts[0]) for each in starts)

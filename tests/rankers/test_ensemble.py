@@ -129,7 +129,7 @@ def test_fixed_order_of_production_that_knows_the_labels():
 @pytest.mark.filterwarnings("error::skultr.exceptions.NotIdentifiableWarning")
 def test_fixed_order_of_weak_production():
     noise = np.random.default_rng(0).normal(size=200 * 20)
-    documents, log, clicks, truth = served_log(
+    _, log, clicks, truth = served_log(
         n_queries=200, n_sessions=20_000, policy=DeterministicPolicy(), production=noise
     )
     ranker = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
