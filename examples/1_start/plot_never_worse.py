@@ -9,9 +9,11 @@ corrects clicks only where other clicks confirm it: behind the two stronger rank
 and it learns the clicks as they are.
 
 **Limit.** It is no guarantee to be the best: behind the weakest production ranker dual learning
-alone is ahead by .03, because the ensemble keeps some weight for production. Documents and position-based clicks are simulated, one log for each point, so that
-differences of .02 may be chance. Production varied its order. Where it never does, the log cannot
-tell examination from relevance by documents that moved, and ``fit`` may warn. Held-out clicks tell nothing about documents that were never shown.
+alone is ahead by .03, because the ensemble keeps some weight for production. Documents and
+position-based clicks are simulated, one log for each point, so that differences of .02 may be
+chance. Production varied its order. Where it never does, the log cannot tell examination from
+relevance by documents that moved, and ``fit`` may warn. Held-out clicks tell nothing about
+documents that were never shown.
 """
 
 # %%
@@ -101,8 +103,8 @@ plt.show()
 # The claim, checked
 # ------------------
 #
-# The ensemble is nowhere clearly below production or the naive ranker, and dual learning is nowhere
-# below the naive ranker. Behind the weakest production both gain.
+# The ensemble is nowhere clearly below production or the naive ranker, and dual learning is
+# nowhere below the naive ranker. Behind the weakest production both gain.
 assert (table["ensemble"] > table[["production", "naive"]].max(axis=1) - 0.005).all()
 assert (table["DLA"] > table["naive"] - 0.005).all()
 assert (table[["DLA", "ensemble"]].iloc[0] > table["naive"].iloc[0] + 0.01).all()
