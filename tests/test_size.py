@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_732
+TOTAL = 21_734
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
@@ -30,7 +30,7 @@ STATEMENTS = {
     "plotting": 773,
     "preprocessing.py": 164,
     "propensity": 1732,
-    "rankers": 3050,
+    "rankers": 3052,
     "serving": 875,
     "simulation": 900,
     "testing": 536,

@@ -16,7 +16,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._base._sklearn import seeded_clone
 from .._base._typing import Floats, Ints
-from .._log._segments import TINY, hash_columns, mix, pair_codes
+from .._log._segments import TINY, mix, pair_codes
 from .._models._solve import GroupedLogit
 from ..exceptions import ClickDataWarning, UnstableWeightsWarning, warn_user
 from ._ranker import BaseRanker, fit_to_log
@@ -152,10 +152,13 @@ def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState)
     clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
     if clicked.sum() < max(LEAST_QUERIES, n_parts):
         return None
-    # A hash of the clicks that each query had where, so that parts do not depend on ids.
+    # A sum over clicks and impressions by position, so that parts depend neither on ids nor on
+    # which equal pages were merged.
     content = np.zeros(len(clicked), dtype=np.uint64)
     for rows in log.chunks():
-        np.add.at(content, rows.query, hash_columns([rows.position, rows.weight, rows.clicks]))
+        place = mix(rows.position.astype(np.uint64))
+        counts = [each.astype(np.uint64) for each in (rows.clicks, rows.weight)]
+        np.add.at(content, rows.query, place * counts[0] + mix(place) * counts[1])
     seed = np.uint64(random.randint(2**31 - 1))
     part, order = np.empty(len(clicked), dtype=int), np.lexsort([mix(content ^ seed), ~clicked])
     part[order] = np.arange(len(order)) % n_parts

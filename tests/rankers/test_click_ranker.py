@@ -451,11 +451,14 @@ def test_networks_beat_the_naive_ranker_on_served_randomness():
         random_state=0,
     )
     settings = {"hidden_layer_sizes": (), "learning_rate": 0.02, "max_epochs": 25}
+    settings["random_state"] = 0
     ndcg = {
-        cls.__name__: cls(**settings, random_state=0)
-        .fit(log, clicks)
-        .score(documents, documents["relevance"])
-        for cls in (NaiveRanker, RegressionEMRanker, TwoTowerRanker)
+        type(ranker).__name__: ranker.fit(log, clicks).score(documents, documents["relevance"])
+        for ranker in (
+            NaiveRanker(**settings),
+            RegressionEMRanker(examination="network", **settings),
+            TwoTowerRanker(examination="network", **settings),
+        )
     }
     assert ndcg["RegressionEMRanker"] > ndcg["NaiveRanker"]
     assert ndcg["TwoTowerRanker"] > ndcg["NaiveRanker"]
