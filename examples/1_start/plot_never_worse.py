@@ -5,11 +5,11 @@ Never worse than what you had
 **Claim.** :class:`~skultr.rankers.EnsembleRanker` weighs naive and debiased rankers, and the one
 that served the log, by the clicks of held-out queries. Behind production rankers from weak to
 strong it is level with the better of production and the naive ranker, or above. Dual learning
-corrects clicks only where other clicks confirm it: behind the two stronger rankers they do not,
-and it learns the clicks as they are.
+corrects clicks only where other clicks confirm it. These logs are too small for that, and it learns
+the clicks as they are.
 
-**Limit.** It is no guarantee to be the best: behind the weakest production ranker dual learning
-alone is ahead by .03, because the ensemble keeps some weight for production. Documents and
+**Limit.** It is no guarantee to be the best: with a sure curve, a corrected ranker can be ahead of
+both behind a weak production ranker. Documents and
 position-based clicks are simulated, one log for each point, so that differences of .02 may be
 chance. Production varied its order. Where it never does, the log cannot tell examination from
 relevance by documents that moved, and ``fit`` may warn. Held-out clicks tell nothing about
@@ -104,10 +104,10 @@ plt.show()
 # ------------------
 #
 # The ensemble is nowhere clearly below production or the naive ranker, and dual learning is
-# nowhere below the naive ranker. Behind the weakest production both gain.
+# nowhere below the naive ranker. Behind the weakest production the ensemble gains.
 assert (table["ensemble"] > table[["production", "naive"]].max(axis=1) - 0.005).all()
 assert (table["DLA"] > table["naive"] - 0.005).all()
-assert (table[["DLA", "ensemble"]].iloc[0] > table["naive"].iloc[0] + 0.01).all()
+assert table["ensemble"].iloc[0] > table["naive"].iloc[0] + 0.01
 
 # %%
 # What each member weighs
