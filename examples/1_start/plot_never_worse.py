@@ -5,8 +5,8 @@ Never worse than what you had
 **Claim.** :class:`~skultr.rankers.EnsembleRanker` weighs naive and debiased rankers, and the one
 that served the log, by the clicks of held-out queries. Behind production rankers from weak to
 strong it is level with the better of production and the naive ranker, or above. Dual learning
-corrects clicks only where other clicks confirm it. These logs are too small for that, and it learns
-the clicks as they are.
+corrects clicks only where other clicks confirm it. These logs are too small for that, and it
+learns the clicks as they are.
 
 **Limit.** It is no guarantee to be the best: with a sure curve, a corrected ranker can be ahead of
 both behind a weak production ranker. Documents and
