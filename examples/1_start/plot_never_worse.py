@@ -9,11 +9,10 @@ corrects clicks only where other clicks confirm it. These logs are too small for
 learns the clicks as they are.
 
 **Limit.** It is no guarantee to be the best: with a sure curve, a corrected ranker can be ahead of
-both behind a weak production ranker. Documents and
-position-based clicks are simulated, one log for each point, so that differences of .02 may be
-chance. Production varied its order. Where it never does, the log cannot tell examination from
-relevance by documents that moved, and ``fit`` may warn. Held-out clicks tell nothing about
-documents that were never shown.
+both behind a weak production ranker. Documents and position-based clicks are simulated, one log
+for each point, so that differences of .02 may be chance. Production varied its order. Where it
+never does, the log cannot tell examination from relevance by documents that moved, and ``fit`` may
+warn. Held-out clicks tell nothing about documents that were never shown.
 """
 
 # %%

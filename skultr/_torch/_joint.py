@@ -13,7 +13,7 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
-from .._base._typing import Bools, Floats
+from .._base._typing import Floats
 from .._log._cells import loss_scale
 from .._models._solve import GroupedLogit, maximise
 from .._models._tabular import fit_factors
@@ -265,8 +265,6 @@ def fit_listwise(
     log: ClickLog,
     task: FitTask | None,
     target: ListTarget,
-    *,
-    held_out: Bools | None = None,
 ) -> None:
     r"""Train a network of relevance, of which the learner then holds the result.
 
@@ -288,7 +286,6 @@ def fit_listwise(
         log.clicks,
         click_only=click_only,
         task=task,
-        held_out=held_out,
         validation=validation,
     )
 
