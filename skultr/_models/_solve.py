@@ -169,11 +169,6 @@ def solve_within(
     step = solve_scaled(curvature, gradient)
     if ((step >= low) & (step <= high)).all():
         return step
-    if len(step) > FEW_FACTORS:  # as above
-        free = np.where(gradient > 0, high > 0, low < 0)
-        step[~free] = 0.0
-        step[free] = solve_scaled(curvature[np.ix_(free, free)], gradient[free])
-        return np.clip(step, low, high)
     size, axes = eigh(curvature)
     root = np.sqrt(np.maximum(size, max(_JITTER * size[-1], _FLAT)))
     # Least squares of H^½ s - H^-½ g.
@@ -290,7 +285,7 @@ def gram(matrix: csr_array | Floats, weight: Floats) -> Floats:
 
 def _information(design, own, means, total):
     """Z' diag(own) Z - M' diag(total) M: a dense matrix, or an operator on many columns."""
-    if design.shape[1] <= MAX_DENSE:
+    if design.shape[1] <= FEW_FACTORS:
         return gram(design, own) - gram(means, total)
     z, m, own, total = map(aslinearoperator, (design, means, diags_array(own), diags_array(total)))
     return z.T @ own @ z - m.T @ total @ m
@@ -304,6 +299,8 @@ def _information(design, own, means, total):
 #: Twice the log-likelihood that a last step may still gain: effects are exact to 1e-5 of their
 #: standard errors.
 _TOL = 1e-10
+#: Standard deviation, in logits, of the effect of a factor before the clicks are seen.
+_EFFECT = 3.0
 #: Bound on log examination ratios, whose estimate for a factor without clicks is minus infinity.
 _MAX_LOG_RATIO = 12.0
 
@@ -416,13 +413,14 @@ class GroupedLogit:
         factor: Ints,  # (n_rows,)
         log_examination: Floats,  # (n_rows,)
         center: Floats,  # (n_factors + n_scores,), a
-        strength: Floats | float = 0.0,  # λ, of each number
+        strength: Floats | float = 0.0,  # λ of the weights
     ) -> tuple[Floats, Floats]:  # (n_factors,), (n_scores,)
         r"""An effect of each factor on the logits, and non-negative weights of several scores.
 
         Maximises :math:`\sum_i c_i \log \mathrm{softmax}(h_b + \sum_m w_m s_m + \log o)_i -
-        \tfrac12 \sum_j \lambda_j (x_j - a_j)^2` in :math:`x = (h, w)`, which is concave. Effects
-        are between -12 and 12; the search starts from ``center``.
+        \tfrac12 \sum_j \lambda_j (x_j - a_j)^2` in :math:`x = (h, w)`, which is concave. The prior
+        of effects has standard deviation 3, so that rare factors and those that no list compares
+        stay at their ``center``, from which the search starts.
         """
         n_scores = scores.shape[1]
         n = len(center) - n_scores
@@ -432,6 +430,7 @@ class GroupedLogit:
         scores = scores - np.maximum.reduceat(scores, self.starts)[self.list_]
         design = csr_array(hstack([eye_array(n, format="csr")[factor], csr_array(scores)]))
         place, offset = np.arange(len(factor)), log_examination[self.rows]
+        strength = np.append(np.full(n, _EFFECT**-2), np.broadcast_to(strength, n_scores))
         found = self._likeliest(design, place, offset, center, (low, high), center, strength)
         return found.at[:n], found.at[n:]
 

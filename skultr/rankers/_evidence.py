@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 KNOWN_CURVE, LEARNED_CURVE = 1.0, 2.0
 #: The clicks of fewer queries confirm nothing.
 LEAST_QUERIES = 10
-#: Standard deviation, in logits, of the effect of a bias factor before the clicks are seen.
-_EFFECT = 3.0
+#: Relative difference of losses that is rounding.
+_ROUNDING = 1e-5
 
 
 class Confirmation(NamedTuple):
@@ -90,7 +90,8 @@ def confirmation(
         return Confirmation(np.nan, None, curve)
     plain, corrected = plain.losses()[0], corrected.losses()[0]
     losses = pd.Series({"naive": plain.sum(), "corrected": corrected.sum()}, name="loss")
-    error = max(float(np.linalg.norm(plain - corrected)), TINY)
+    # Where neither score explains anything, losses differ by rounding only.
+    error = max(float(np.linalg.norm(plain - corrected)), _ROUNDING * float(plain.sum()), TINY)
     table = losses.rename_axis("correction").to_frame()
     table = table.assign(excess=losses - losses.min(), standard_error=error)
     return Confirmation(float((plain - corrected).sum() / error), table, curve)
@@ -220,7 +221,7 @@ class HeldOut:
             self.bias,
             self.log_examination,
             np.append(np.zeros(n), np.broadcast_to(center, n_scores)),
-            np.append(np.full(n, _EFFECT**-2), np.broadcast_to(strength, n_scores)),
+            strength,
         )
         return scores @ weights + effects[self.bias] + self.log_examination, effects, weights
 

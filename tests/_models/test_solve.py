@@ -187,9 +187,9 @@ def test_likeliest_weights_are_where_no_step_helps():
         assert value(np.maximum(best + step, 0)) <= value(best)
 
 
-@pytest.mark.parametrize("n_factors", [4, 200, 1600])
+@pytest.mark.parametrize("n_factors", [4, 200])
 def test_likeliest_mix_is_where_no_step_helps(n_factors):
-    """Few factors are solved by least squares, more by projected steps, many by iterations."""
+    """Few factors are solved by least squares, many by iterations."""
     rng = np.random.default_rng(0)
     list_, scores = np.repeat(np.arange(300), 4), rng.normal(size=(1200, 2))
     factor = rng.integers(n_factors, size=1200)
@@ -197,8 +197,8 @@ def test_likeliest_mix_is_where_no_step_helps(n_factors):
     clicks = (chance.reshape(300, 4) == chance.reshape(300, 4).max(axis=1)[:, None]).ravel() * 1.0
     choice, offset = GroupedLogit.from_rows(list_, clicks), rng.normal(size=1200) / 10
     center = np.append(np.zeros(n_factors), [0.4, 0.4])
-    strength = np.append(np.full(n_factors, 0.5), [50.0, 50.0])
-    best = np.concatenate(choice.likeliest_mix(scores, factor, offset, center, strength))
+    best = np.concatenate(choice.likeliest_mix(scores, factor, offset, center, 50.0))
+    strength = np.append(np.full(n_factors, 1 / 9), [50.0, 50.0])
 
     def value(x):
         logits = scores @ x[n_factors:] + x[factor] + offset
