@@ -6,8 +6,10 @@ BIN := $(VENV)/bin
 # make test TORCH=torch==2.4.0 TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH ?= torch --constraint constraints.txt
 TORCH_INDEX ?=
+comma := ,
 
-.PHONY: quickstart papers benchmarks test test-minimum test-scale lint docs site-test wheel clean
+.PHONY: quickstart papers benchmarks test test-minimum test-scale lint docs site-test \
+	dist release-test clean
 
 # Your own documents: make quickstart ARGS="--data my_letor_file.txt"
 quickstart: $(VENV)/.quickstart
@@ -44,15 +46,25 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
+# make docs FAST=1 runs no script of the gallery: figures that were never drawn are missing
+FAST ?=
 docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/$(if $(FAST),fast \
+		-D plot_gallery=0 -D suppress_warnings=ref.footnote$(comma)image.not_readable,html)
 
 # The built site: links, other hosts, and five pages in Chromium at two widths
 site-test: $(VENV)/.docs $(VENV)/.site
 	$(BIN)/python -m pytest -rs tests/site
 
-wheel: $(VENV)/.lint
-	rm -rf dist && $(BIN)/python -m build --wheel
+# The sdist, and the wheel that is built from it
+dist: $(VENV)/.lint
+	rm -rf dist && $(BIN)/python -m build
+
+# Both as users install them, with each extra and each Python that is here. At the lower bounds:
+# TORCH=torch==2.4.0 BOUNDS="--constraint constraints-minimum.txt" .ci/release python3.11
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+release-test: dist
+	TORCH="$(TORCH)" TORCH_INDEX="$(TORCH_INDEX)" .ci/release $(PYTHONS)
 
 clean:
 	rm -rf $(VENV) $(VENV)-minimum dist docs/_build docs/auto_examples docs/generated

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
+from sphinx.util.inspect import signature_from_str, stringify_signature
 from sphinx_gallery.sorting import ExplicitOrder
 
 import skultr
 
-# The directives of docs/papers and docs/benchmarks.rst.
+# The directives of docs/papers and docs/benchmarks.rst, and the thumbnails of the gallery.
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "skultr"
@@ -32,6 +33,7 @@ extensions = [
     "paper_links",
     "paper_results",
     "speed_results",
+    "thumbnails",
 ]
 exclude_patterns = ["_build", "**/README.txt", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
@@ -55,6 +57,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"__init__\.py|quickstart\.py|\bsimulated_shop\.py",
     "within_subsection_order": ExplicitOrder(
         [
+            "plot_real_clicks.py",
             "plot_naive_against_debiased.py",
             "plot_examination_curve.py",
             "plot_what_breaks_a_correction.py",
@@ -101,6 +104,8 @@ sphinx_gallery_conf = {
     # Examples on the page of each class, and the classes in the code of each example as links.
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skultr",),
+    "image_scrapers": ("thumbnails.with_first_panel",),
+    "thumbnail_size": (600, 420),
     "reference_url": {"skultr": None},
     # That page takes its tables from other hosts.
     "write_computation_times": False,
@@ -115,19 +120,21 @@ html_theme = "pydata_sphinx_theme"
 html_title = "skultr"
 html_static_path = ["_static"]
 html_css_files = ["skultr.css"]
-html_js_files = [("wide_figures.js", {"defer": "defer"})]
+html_js_files = [(name, {"defer": "defer"}) for name in ("wide_figures.js", "folded_pages.js")]
 html_show_sourcelink = False
 # "fit" on the page of a class, not "DLARanker.fit".
 toc_object_entries_show_parents = "hide"
 html_theme_options = {
+    "logo": {"text": f"skultr {version}"},
+    "github_url": "https://github.com/skultr/skultr",
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
     "use_edit_page_button": False,
 }
 html_context = {"default_mode": "auto"}
-html_sidebars = {"index": [], "api": []}
+html_sidebars = {"index": [], "api": [], "install": []}
 
 
 class NoMailTo(SphinxTransform):
@@ -152,6 +159,23 @@ def link_to_pages(app, pagename, templatename, context, doctree):
         context["body"] = re.sub(back, r"\1", context["body"])
 
 
+def in_order_of_docstring(app, what, name, obj, options, signature, returns):
+    """Own parameters first, as in the docstring: dataclasses put those of base classes first."""
+    if what != "class" or not signature or not obj.__doc__:
+        return None
+    found = signature_from_str(signature)
+    documented = re.findall(r"^ *(\w+) :", obj.__doc__, flags=re.MULTILINE)
+
+    def place(each):
+        # Only what must be named may move.
+        moves = each.kind is each.KEYWORD_ONLY and each.name in documented
+        return each.kind, documented.index(each.name) if moves else -1
+
+    ordered = sorted(found.parameters.values(), key=place)
+    return stringify_signature(found.replace(parameters=ordered)), returns
+
+
 def setup(app):
+    app.connect("autodoc-process-signature", in_order_of_docstring)
     app.add_transform(NoMailTo)
     app.connect("html-page-context", link_to_pages)

@@ -10,7 +10,7 @@
 - :mod:`skultr.simulation`: click logs with known truth.
 - :mod:`skultr.datasets`: documents with relevance labels, made or read; logs of search engines.
 - :mod:`skultr.plotting`: Displays of graphs and examination curves.
-- :mod:`skultr.evaluation`: what a ranking is worth, and which experiment would tell.
+- :mod:`skultr.evaluation`: value of a ranking by its clicks, experiments, monitoring.
 - :mod:`skultr.serving`: models and judgments in the formats of search engines, and on disk.
 - :mod:`skultr.testing`: checks for rankers, yours or ours.
 - :func:`skultr.aggregate_clicks`: from impressions in any engine to distinct cells.

@@ -1,4 +1,4 @@
-"""Warnings and errors, one class each, so that a user can silence or catch exactly one of them."""
+"""Warnings and errors; each cause has its own class, which can be filtered or caught alone."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ class MissingRoleWarning(UserWarning):
 
 
 class ClickDataWarning(UserWarning):
-    """The clicks can be used but are probably not what was meant (grades, no clicks at all,
-    ...)."""
+    """The clicks can be used, but are probably wrong or too few (grades, no clicks, ...)."""
 
 
 class AssumptionWarning(UserWarning):
@@ -52,7 +51,7 @@ class NotIdentifiableWarning(UserWarning):
 
 
 class NotIdentifiableError(ValueError):
-    """The log determines no part of the estimate, such as examination without any swap."""
+    """The log does not determine the estimate, such as examination if no document moved."""
 
 
 class UnstableWeightsWarning(UserWarning):

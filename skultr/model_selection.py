@@ -1,5 +1,4 @@
-"""Splitters that keep queries or page layouts whole, and selection of a model that is used to rank
-differently.
+"""Splitters that keep queries or page layouts whole, and a refit rule for off-policy selection.
 
 The rows of a query share its documents. If some of them are in the training set and others in the
 test set, a model is tested on documents that it was trained on. These splitters read the roles
@@ -191,7 +190,7 @@ class QueryShuffleSplit(_Splitter, GroupShuffleSplit):
 
 
 class LayoutSplit(_Splitter, BaseShuffleSplit):
-    """Splits by page layout: tests on layouts of result pages that training did not see.
+    """Splits by page layout: test pages have layouts that the training set does not have.
 
     A layout is the documents of a result page of one query, each at its position. All pages of a
     layout are in the training set or all are in the test set; of each query that was shown in
@@ -224,9 +223,9 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
 
     Notes
     -----
-    Queries with one layout are training data, as are lists of which no row was shown. Where
-    production changes an order for a reason (a document became more relevant), held-out pages
-    differ from the others in more than their order.
+    Queries with one layout are training data, as are lists of which no row was shown. Where the
+    production ranker changes an order for a reason (a document became more relevant), held-out
+    pages differ from the others in more than their order.
 
     Documents that only held-out layouts show have no label; models with parameters per document
     give them the mean.
@@ -299,7 +298,7 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
             "LayoutSplit splits the pages of a query, and parts of a ClickDataset are whole "
             "queries. Pass its frame: X, clicks = dataset.to_frame().",
         )
-        need = dict.fromkeys(("qid", "session", "position"), "to tell the layouts of a query")
+        need = dict.fromkeys(("qid", "session", "position"), "to find the layouts of a query")
         rows = read(X, roles=roles, reads=_LAYOUT_ROLES, need=need, caller="LayoutSplit")
         if not rows.shown.any():
             NO_ROW_SHOWN.report()
@@ -389,7 +388,7 @@ def train_test_queries(
 
 
 class OffPolicySelection:
-    """Selection of a model that should stay good when documents are ranked differently.
+    """Rule for ``refit`` in a search: selects a model for rankings unlike the logged one.
 
     A callable for ``refit`` of scikit-learn's searches. Each scorer of ``keep`` keeps its best
     candidates; among the candidates that every scorer keeps, the one with the best score ``by`` is
@@ -397,21 +396,21 @@ class OffPolicySelection:
     candidates by ``by`` is selected, with a warning.
 
     Held-out clicks come from the logged ranking. A model that copies this ranking may be best by
-    every usual metric and fail as soon as its own ranking is served: CMIP tells copies. But models
-    that learned nothing copy nothing either. So quality comes first: by default the candidates
+    every usual metric and fail as soon as its own ranking is served. CMIP detects copies, but is
+    also low for models that learned nothing, so quality comes first: by default the candidates
     within one standard error of the best nDCG on annotation, of these the ones within one standard
     error of the best perplexity, and of these the one with the least CMIP.
 
     Measured on 36 logs, grids of 18 networks of which a third and more learned nothing: with 75 of
-    150 queries annotated, the choice was within .01 nDCG@5 of the best network in .81 of the logs,
-    and lost .024 at most; the best perplexity among the four of least CMIP in .22, and up to .28;
-    the least CMIP in .06, and up to .38. With 25 annotated queries it was within .01 in .56, and
-    lost up to .10. Where networks are all that is compared, the best nDCG alone did as well (.86,
-    .023): CMIP is for candidates that rank alike and copy differently.
+    150 queries annotated, the choice was within 0.01 nDCG@5 of the best network in 0.81 of the
+    logs, and lost 0.024 at most; the best perplexity among the four of least CMIP in 0.22, and up
+    to 0.28; the least CMIP in 0.06, and up to 0.38. With 25 annotated queries it was within 0.01
+    in 0.56, and lost up to 0.10. Where networks are all that is compared, the best nDCG alone did
+    as well (0.86, 0.023): CMIP helps between candidates of equal nDCG.
 
     Rankers without ``predict_click`` have no perplexity: ``OffPolicySelection({"ndcg": "1se"})``,
-    within .01 in .72, and .046 at most; with 25 annotated queries it lost up to .20, and
-    ``refit="ndcg"`` is safer (.06). Among click models, which are to predict clicks, let
+    within 0.01 in 0.72, and 0.046 at most; with 25 annotated queries it lost up to 0.20, and
+    ``refit="ndcg"`` is safer (0.06). Among click models, which are to predict clicks, let
     perplexity come first: ``OffPolicySelection({"perplexity": "1se"})``. The rule of the paper,
     "top-4 CMIP, top-4 PPL: nDCG↑", is ``OffPolicySelection({"cmip": 4, "perplexity": 4},
     by="ndcg")``. See :ref:`choosing`.

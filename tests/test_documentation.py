@@ -6,10 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-import polars as pl
-
 from ._discovery import public_names
-from ._worlds import shuffled_log
 
 ROOT = Path(__file__).parents[1]
 
@@ -42,6 +39,21 @@ def test_code_that_the_pages_only_show_names_what_exists():
             assert all(hasattr(module, alias.name) for alias in node.names), node.module
 
 
+def test_guide_is_short_and_readme_is_plain():
+    """Words with code; reading ease by Flesch's formula on the README's prose."""
+    readme = (ROOT / "README.md").read_text()
+    guide = [page.read_text() for page in (ROOT / "docs" / "user_guide").glob("*.rst")]
+    assert len(" ".join([readme, *guide]).split()) <= 25_000
+
+    prose = re.sub(r"^```.*?^```|^[#|!].*?$|\]\(.*?\)", "", readme, flags=re.DOTALL | re.MULTILINE)
+    words = re.findall(r"[a-z][a-z'-]*", prose.lower())
+    sentences = [part for part in re.split(r"[.?!]\s|\n\n", prose) if part.strip()]
+    vowels = [re.findall(r"[aeiouy]+", re.sub(r"(es|ed|e)$", "", word)) for word in words]
+    syllables = sum(max(1, len(groups)) for groups in vowels)
+    ease = 206.835 - 1.015 * len(words) / len(sentences) - 84.6 * syllables / len(words)
+    assert ease >= 60, f"Flesch reading ease of README.md: {ease:.0f}"
+
+
 def test_gallery_checks_its_claims():
     scripts = list((ROOT / "examples").glob("*/plot_*.py"))
     assert len(scripts) > 30
@@ -68,21 +80,3 @@ def test_contributors_are_sent_to_files_that_exist():
     paths = re.findall(r"\b(?:skultr|tests|docs)/[\w/]*\w\.(?:py|rst|md)", text)
     assert len(paths) > 10
     assert not [path for path in paths if not (ROOT / path).is_file()]
-
-
-def test_landing_page_leads_from_a_parquet_file_to_a_ranking(tmp_path, monkeypatch, capsys):
-    page = (ROOT / "docs" / "index.rst").read_text()
-    snippet = textwrap.dedent(re.search(r"code-block:: python\n\n(.*?)\n\S", page, re.DOTALL)[1])
-    documents, log, clicks = shuffled_log(40, 400, n_features=5)
-    names = {"qid": "query", "session": "page", "doc": "product", "position": "rank"}
-    monkeypatch.chdir(tmp_path)
-    pl.DataFrame(log.assign(click=clicks).rename(columns=names)).write_parquet("clicks.parquet")
-    candidates = documents.drop(columns="relevance").rename(columns=names)
-    pl.DataFrame(candidates).write_parquet("candidates.parquet")
-
-    result = {}
-    exec(snippet, result)
-
-    assert "dentifiable" in capsys.readouterr().out
-    places = result["candidates"].group_by("qid").agg(pl.col("place").sort())["place"]
-    assert all(each.to_list() == list(range(1, len(each) + 1)) for each in places)

@@ -130,7 +130,7 @@ FAULTS = {
     "two rows at one position": (
         _two_at_one_position,
         ValueError,
-        "Two rows of one list stand at position 1 .*expected at most one row per position",
+        "Two rows of one list are at position 1 .*expected at most one row per position",
         LISTS,
     ),
     "impressions -1": (_cell("impressions", 3, -1.0), ValueError, FINITE, COUNTED),
@@ -145,6 +145,12 @@ FAULTS = {
         _click(3, np.nan),
         ValueError,
         "contains NaN or infinity: found nan in 1 row",
+        CLICKED,
+    ),
+    "click as text": (
+        lambda X, y: (X, np.array(y, dtype=int).astype(str)),
+        ValueError,
+        "must hold numbers",
         CLICKED,
     ),
     "click infinite": (_click(3, np.inf), ValueError, "infinity: found inf in 1 row", CLICKED),
@@ -199,7 +205,7 @@ FAULTS = {
 }
 #: After the warning, what these doors are asked for does not exist, and they say so.
 GIVE_UP = {
-    ("no clicks", "propensity"): "The log cannot tell examination from relevance",
+    ("no clicks", "propensity"): "The log cannot separate examination from relevance",
     ("no clicks", "factor_rank"): "nothing to factorise",
     ("click 2", "factor_rank"): "grades above 1 are no counts",
 }

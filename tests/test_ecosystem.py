@@ -4,6 +4,7 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import StackingRegressor, VotingRegressor
@@ -11,7 +12,7 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.model_selection import HalvingGridSearchCV, cross_val_score, learning_curve
 
-from skultr.metrics import RankingScorer
+from skultr.metrics import RankingScorer, to_ir_measures
 from skultr.model_selection import QueryKFold
 from skultr.rankers import LambdaMARTRanker, NaiveRanker, RankAggRanker
 
@@ -152,6 +153,62 @@ def test_averages_of_scores_are_refused(log, ranker, several):
 def test_sums_of_ranks_are_what_to_use(log, documents, ranker):
     members = [("slow", ranker), ("fast", clone(ranker).set_params(n_estimators=5))]
     assert RankAggRanker(members).fit(*log).predict(documents).shape == (600,)
+
+
+# --------------------------------------------------------------------------------------
+# PyTerrier: its frame always, its pipeline where it is installed
+# --------------------------------------------------------------------------------------
+def as_documents(results, features):
+    X = pd.DataFrame(np.stack(results["features"]), columns=features, index=results.index)
+    return X.assign(qid=results["qid"], doc=results["docno"])
+
+
+@pytest.fixture(scope="module")
+def results(documents, ranker):
+    """Results with features, in another order of rows and with another index than documents."""
+    features = features_of(documents, ranker)
+    results = pd.DataFrame(
+        {
+            "qid": documents["qid"].astype(str),
+            "query": "words",
+            "docno": documents["doc"].astype(str),
+            "score": documents["feature_000"],
+            "features": list(features.to_numpy()),
+        }
+    )
+    return results.sample(frac=1, random_state=0)
+
+
+def test_results_of_pyterrier_are_documents(documents, ranker, results):
+    X = as_documents(results, list(ranker.feature_names_in_))
+    expected = ranker.predict(documents)[results.index]
+    np.testing.assert_array_equal(ranker.predict(X), expected)
+    np.testing.assert_array_equal(ranker.rank(X), rank_within(expected, results["qid"]))
+
+
+def rank_within(score, qid):
+    ranked = pd.Series(score).groupby(qid.to_numpy()).rank(ascending=False, method="first")
+    return ranked.to_numpy()
+
+
+def test_a_step_of_a_pipeline_of_pyterrier(documents, ranker, results):
+    pt = pytest.importorskip("pyterrier", reason="needs pyterrier")
+
+    def rerank(results):
+        X = as_documents(results, list(ranker.feature_names_in_))
+        return pt.model.add_ranks(results.assign(score=ranker.predict(X)))
+
+    qrels, _ = to_ir_measures(documents, ranker)
+    qrels = qrels.rename(columns={"query_id": "qid", "doc_id": "docno", "relevance": "label"})
+    first = pt.Transformer.from_df(pt.model.add_ranks(results))
+    again = pt.apply.generic(rerank)
+    topics = results[["qid", "query"]].drop_duplicates()
+    found = pt.Experiment([first, first >> again], topics, qrels, ["ndcg_cut_10"])
+    assert found["ndcg_cut_10"].is_monotonic_increasing
+    X = as_documents(again(results), list(ranker.feature_names_in_))
+    names = {"docno": "doc", "label": "relevance"}
+    X = X.merge(qrels.rename(columns=names), on=["qid", "doc"], how="left")
+    assert RankingScorer()(ranker, X) == pytest.approx(RankingScorer()(ranker, documents))
 
 
 # --------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ def test_a_log_of_one_order_is_not_pretended_to_support_judgments(
     assert name == "skultr, examination assumed"
     model = json.loads((out / "assumed-model.xgboost.json").read_text())
     assert model["model"]["name"] == "skultr-assumed"
-    assert "on the order served. This holds only if the assumed curve does." in text
+    assert "against the order served. This holds only if the assumed curve does." in text
 
 
 def test_without_matplotlib_the_curve_is_a_table(log_file, tmp_path, monkeypatch):
@@ -220,7 +220,7 @@ def test_clicks_that_are_sure_of_nothing_give_no_judgments_to_upload(tmp_path, c
     lines = [{"query_id": "q", "user_query": "tent"}, *actions]
     (tmp_path / "one.ndjson").write_text("\n".join(map(json.dumps, lines)))
     assert _run(tmp_path / "one.ndjson", "--out", tmp_path) == 0
-    assert "tells no document from another" in capsys.readouterr().err
+    assert "does not separate good documents from bad ones" in capsys.readouterr().err
     assert "Do not upload the judgments" in _text_of(tmp_path / "report.html")
 
 

@@ -6,7 +6,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import sklearn
+from sklearn.base import clone
 from sklearn.callback import ProgressBar
+from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -61,6 +63,21 @@ def test_search_over_a_frame(world, convert, routing):
 
 
 # Folds of so few documents have grades of less than twenty, which are merged.
+def test_search_for_bias_columns(world):
+    documents, log, clicks = world
+    features = [name for name in documents if name.startswith("feature")]
+    named = ColumnTransformer([("features", StandardScaler(), features)])
+    search = _search().set_params(
+        estimator__onfeatures__transformer=named,
+        param_grid={"identifiabilityrepair__bias": ["position", ["position", "device"]]},
+    )
+    search.fit(log, clicks)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    for one in search.cv_results_["params"]:
+        ranker = clone(search.estimator).set_params(**one).fit(log, clicks)
+        assert ranker[-1].n_features_in_ == len(features)
+
+
 def test_arrays_with_keywords_and_routing(world):
     log, clicks = world[1].drop(columns="device"), world[2]
     features = [name for name in log if name.startswith("feature")]

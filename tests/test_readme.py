@@ -8,7 +8,6 @@ import pytest
 from ._worlds import shuffled_log
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-polars = pytest.importorskip("polars")
 
 
 @pytest.fixture
@@ -16,7 +15,7 @@ def parquet_log(tmp_path, monkeypatch):
     _, log, clicks = shuffled_log(60, 600, n_features=5)
     names = {"qid": "query", "session": "page", "doc": "product", "position": "rank"}
     log = log.drop(columns=["relevance"], errors="ignore").rename(columns=names)
-    polars.from_pandas(log.assign(click=clicks)).write_parquet(tmp_path / "clicks.parquet")
+    log.assign(click=clicks).to_parquet(tmp_path / "clicks.parquet")
     monkeypatch.chdir(tmp_path)
 
 
@@ -25,8 +24,16 @@ def test_snippet_runs_on_a_parquet_file(parquet_log, capsys):
     (snippet,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     names = {}
     exec(compile(snippet, "README.md", "exec"), names)
-    assert names["scored"]["score"].is_finite().all()
+    places = names["ranked"].groupby("qid")["place"].apply(sorted)
+    assert all(each == list(range(1, len(each) + 1)) for each in places)
     assert "bias factors" in capsys.readouterr().out
+
+
+def test_landing_page_has_the_same_snippet():
+    page = (Path(__file__).parents[1] / "docs" / "index.rst").read_text()
+    (options,) = re.findall(r"literalinclude:: \.\./README\.md\n((?: +:.*\n)+)", page)
+    marks = re.findall(r":(start-after|end-before): (.*)", options)
+    assert marks == [("start-after", "```python"), ("end-before", "```")]
 
 
 def test_links_are_absolute_and_images_are_in_the_checkout():

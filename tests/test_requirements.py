@@ -15,7 +15,7 @@ def bounds(requirements):
     found = {}
     for requirement in map(Requirement, requirements):
         (clause,) = requirement.specifier
-        assert clause.operator == ">=", f"{requirement} is no lower bound"
+        assert clause.operator in (">=", "=="), f"{requirement} has no lower bound"
         names = {requirement.name} | ({"distributed"} & requirement.extras)
         found |= dict.fromkeys(names, clause.version)
     return found

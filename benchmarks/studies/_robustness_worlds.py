@@ -190,9 +190,10 @@ class World:
         return features[row], self.clicks, length, self.impressions["position"].to_numpy() - 1
 
     def ndcg(self, scores):
-        """Mean nDCG@10 of scores of the test documents."""
+        """nDCG@10 of scores of the test documents, by query that has a relevant one."""
         relevance, query = self._relevance
-        return float(ndcg_score(relevance, scores, qid=query, k=10))
+        found = ndcg_score(relevance, scores, qid=query, k=10, per_query=True)
+        return found["ndcg@10"].dropna()
 
 
 def _depth(cell):

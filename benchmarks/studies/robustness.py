@@ -25,6 +25,7 @@ import warnings
 from pathlib import Path
 
 import lightgbm
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import xgboost
@@ -54,7 +55,11 @@ METHODS = ("production", "random", *RANKERS, *PEERS)
 #: Rankers that learn from documents that were never shown.
 READ_CANDIDATES = ("CLD",)
 CELL = list(Cell._fields)
+#: What a method is compared with.
+REFERENCES = ("production", "naive")
+OVER = [f"over {name}" for name in REFERENCES]
 MARGIN, HARM = 0.005, 0.03
+BELOW, NOT_BELOW = "#d1495b", "#2e86ab"
 
 
 # --------------------------------------------------------------------------------------
@@ -137,12 +142,18 @@ def fits(cell, settings, seed):
     """One row for each method; one that fails says why, and the others go on."""
     cell = Cell(**cell)
     world = World(cell, seed, *documents_of(cell.documents, seed, DATA, settings.letor))
+    references = {}
     for name, method in methods().items():
         row, start = {"method": name, "ndcg": None, "error": ""}, time.process_time()
         with warnings.catch_warnings(record=True) as raised:
             warnings.simplefilter("always")
             try:
-                row["ndcg"] = world.ndcg(method(world, seed))
+                ndcg = world.ndcg(method(world, seed))
+                row["ndcg"] = ndcg.mean()
+                if name in REFERENCES:
+                    references[name] = ndcg
+                for other, known in references.items():
+                    row[f"error over {other}"] = (ndcg - known).sem()
             except Exception as error:
                 row["error"] = f"{type(error).__name__}: {error}"[:300]
         told = {warning.category.__name__ for warning in raised} & set(exceptions.__all__)
@@ -160,7 +171,7 @@ def compare(rows, keys=CELL):
     )
     wide = table["ndcg"].unstack("method")
     of_cell = table.index.droplevel("method")
-    for name in ("naive", "production"):
+    for name in REFERENCES:
         reference = wide.get(name, pd.Series(np.nan, wide.index))
         table[f"over {name}"] = table["ndcg"] - reference.loc[of_cell].to_numpy()
     table["regret"] = wide.max(axis=1).loc[of_cell].to_numpy() - table["ndcg"]
@@ -193,22 +204,54 @@ def margins(rows):
     """Margin over naive of each cell and method, by each factor of the grid."""
     table = compare(rows)["over naive"].rename("over naive").reset_index()
     parts = [table.assign(factor=factor, level=table[factor].astype(str)) for factor in CELL]
-    return _least(pd.concat(parts), "over naive", ["method", "factor", "level"])
+    groups = pd.concat(parts).groupby(["method", "factor", "level"], sort=False)["over naive"]
+    found = groups.agg(["mean", "min"]).set_axis(["over naive", "worst"], axis=1)
+    return found.reset_index().assign(seed=0)
 
 
 def ensemble(rows):
-    """Margin of the ensemble over the better of naive and production, by cell."""
-    wide = compare(rows)["ndcg"].unstack("method")
-    margin = wide["ensemble"] - wide[["naive", "production"]].max(axis=1)
-    margin = margin.rename("margin").dropna().reset_index()
-    margin["kept"] = (margin["margin"] >= -MARGIN).astype(float)
-    return _least(margin.assign(method="ensemble"), "margin", ["method"], ["kept"])
+    """Margins of the ensemble over naive, production and the better of the two, by cell."""
+    rows = rows[rows["method"] == "ensemble"].merge(
+        compare(rows).reset_index()[[*CELL, "method", *OVER]], on=[*CELL, "method"]
+    )
+    errors = {f"error {over}": _error_of_mean for over in OVER}
+    found = rows.groupby([*CELL, "method"], sort=False).agg(dict.fromkeys(OVER, "mean") | errors)
+    margin = found[OVER].min(axis=1)
+    found = found.assign(margin=margin, worst=margin.min(), kept=(margin >= -MARGIN) * 1.0)
+    return found.reset_index().assign(seed=0)
 
 
-def _least(table, value, by, others=()):
-    groups = table.groupby(by, sort=False)
-    found = groups[[value, *others]].mean()
-    return found.assign(worst=groups[value].min()).reset_index().assign(seed=0)
+def _error_of_mean(errors):
+    """Standard error of a mean over seeds, from that of each."""
+    return np.sqrt((errors**2).sum()) / len(errors)
+
+
+def draw_cells(rows, table):
+    """Margins of the cells over each reference, sorted, with 95 % intervals over queries."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")
+    for axis, over in zip(axes, OVER, strict=True):
+        margin = rows.sort_values(over)
+        below = (margin[over] < -MARGIN).to_numpy()
+        for part, color in ((below, BELOW), (~below, NOT_BELOW)):
+            axis.errorbar(
+                np.flatnonzero(part) + 1,
+                margin.loc[part, over],
+                yerr=1.96 * margin.loc[part, f"error {over}"],
+                fmt="o",
+                ms=4,
+                lw=1,
+                color=color,
+            )
+        axis.axhline(0, color="black", lw=0.8)
+        axis.set_title(
+            f"Ensemble {over}: {margin[over].mean():+.3f} on average,\n"
+            f"more than {MARGIN:.3f} below in {below.sum()} of {len(margin)}",
+            fontsize=11,
+        )
+        axis.set_xlabel("simulated settings, sorted")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("difference in nDCG@10")
+    return figure
 
 
 STUDY = Study("fits", fits, chosen, quick_runs=1, full_runs=3)
@@ -241,6 +284,7 @@ PAGE = Page(
             ("method",),
             ("margin", "worst", "kept"),
             keep=ensemble,
+            draw=draw_cells,
         ),
     ),
 )

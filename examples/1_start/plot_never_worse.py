@@ -1,6 +1,6 @@
 """
-Never worse than what you had
-=============================
+The ensemble behind weak and strong production rankers
+======================================================
 
 **Claim.** :class:`~skultr.rankers.EnsembleRanker` weighs naive and debiased rankers, and the one
 that served the log, by the clicks of held-out queries. Behind production rankers from weak to

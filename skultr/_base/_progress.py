@@ -37,7 +37,7 @@ _printed.setFormatter(logging.Formatter("%(name)s: %(message)s"))
 
 
 def show_progress(show: bool = True) -> None:
-    """Report what long fits, reads and resamples are doing, at most once per second.
+    """Print the progress of long fits, reads and resampling, at most once per second.
 
     Lines go to the logger ``"skultr"`` at the level ``INFO``. As long as the program has not
     configured logging, they are printed to stderr. Results do not change. Worker processes that

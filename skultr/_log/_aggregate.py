@@ -45,7 +45,7 @@ _HASHES = ["_hash0", "_hash1"]
 def aggregate_clicks(
     impressions: AnyFrame, documents: Frame | None = None, *, click: str = "click"
 ) -> tuple[Any, Floats]:
-    """Distinct lists of a log of impressions, with click rates and numbers of impressions.
+    """Merge equal result lists of a log into one list each, with click rates and impressions.
 
     Training on the result gives exactly the model that the raw log gives, at a cost that grows
     with the number of distinct lists. The passes over the log run in the engine that holds it.
@@ -66,7 +66,7 @@ def aggregate_clicks(
         Features of each ``doc``, and optionally ``production`` and ``relevance``, to join to the
         result. With a column ``qid`` the join is on both. Documents that are not in the log are
         ignored, and so are columns of ``impressions`` without a role: features that change from
-        session to session must stand in ``impressions``, all others take less here.
+        session to session must be in ``impressions``, all others need less memory here.
     click : str, default="click"
         Name of the column of clicks. Without a column ``impressions`` it holds values between 0
         and 1 (larger ones are graded relevance and divided by their maximum); else the *number*

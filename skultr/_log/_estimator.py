@@ -130,7 +130,7 @@ def steps_of(model: Any) -> list[Any]:
     if hasattr(model, "best_estimator_"):
         return steps_of(model.best_estimator_)
     if hasattr(model, "scoring") and hasattr(model, "estimator"):
-        raise NotFittedError(f"{type(model).__name__} has no best_estimator_: fit it, with refit.")
+        raise NotFittedError(f"{type(model).__name__} has no best_estimator_: fit it with refit.")
     return [model]
 
 

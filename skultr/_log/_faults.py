@@ -298,7 +298,7 @@ LOOK_LIKE_RATES = Fault(
 ONE_ROW_PER_POSITION = Fault(
     ("position",),
     ValueError,
-    "Two rows of one list stand at position {value} ({where}); expected at most one row per "
+    "Two rows of one list are at position {value} ({where}); expected at most one row per "
     "position. If a query was served several times, name each result page in a column 'session' "
     "(or pass session=), or reduce the log with skultr.aggregate_clicks.",
 )

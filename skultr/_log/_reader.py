@@ -31,6 +31,7 @@ from ._roles import (
     check_container,
     count_rows,
     is_frame,
+    numbers,
     read_column,
     read_features,
     read_role,
@@ -157,7 +158,7 @@ def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Float
         )
     if isinstance(y, Mapping) or (isinstance(y, str) and y.startswith(OUTCOME)):
         raise ValueError(
-            f"{caller} speaks of clicks, and y is another outcome: {y!r}. Pass y='click'."
+            f"{caller} needs clicks, and y is another outcome: {y!r}. Pass y='click'."
         )
     if isinstance(y, str):
         clicks = read_column(X, y)  # first: it says what X lacks
@@ -657,14 +658,7 @@ def features_of(X: Any) -> NDArray[np.float32]:
 def as_clicks(X: Any, y: Column) -> Floats:
     """The clicks as numbers, one per row of X."""
     n_rows = count_rows(X)
-    y = as_array(y)
-    if y.dtype.kind in "mM":
-        raise ValueError(
-            f"y holds {y.dtype} values; expected clicks (0 or 1) or click rates in [0, 1]."
-        )
-    if y.dtype.kind == "O" and y.ndim == 1:  # may hold None or pandas.NA
-        y = np.where(pd.isna(y), np.nan, y)
-    y = column_or_1d(y, warn=True, dtype=np.float64)
+    y = numbers("y", column_or_1d(as_array(y), warn=True))
     if len(y) != n_rows:
         raise ValueError(
             f"X has {count_of(n_rows, 'row')} and y has {len(y)}; expected one click per row."

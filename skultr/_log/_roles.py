@@ -180,7 +180,7 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
             f"The role {role!r} has shape {value.shape}; expected one value for each row of X, "
             f"that is ({n_rows},)."
         )
-    return _numeric_role(role, value) if role in _NUMERIC_ROLES else value
+    return numbers(f"The role {role!r}", value) if role in _NUMERIC_ROLES else value
 
 
 def read_scope(X: Any, value: Any = None) -> str:
@@ -203,8 +203,12 @@ def check_container(X: Any) -> None:
     """Refuse an X whose column names or masks would be ignored: dicts and masked arrays."""
     if sparse.issparse(X):  # some of which are dicts
         return
-    if X is None:
-        raise TypeError("X is None; expected a frame or an array, one row per shown document.")
+    if X is None or isinstance(X, str) or hasattr(X, "__fspath__"):
+        raise TypeError(
+            f"X is {X!r}; expected a frame or an array, one row per shown document. Read a file "
+            "first, for example with pandas.read_parquet; skultr.ClickDataset.from_parquet reads "
+            "files that do not fit into memory."
+        )
     if isinstance(X, dict) or (isinstance(X, list) and X and isinstance(X[0], dict)):
         raise TypeError(
             f"X is a {type(X).__name__}{'' if isinstance(X, dict) else ' of dicts'}; expected a "
@@ -430,18 +434,20 @@ def text_of_faults(faults: Sequence[str]) -> str:
     )
 
 
-def _numeric_role(role, value):
+def numbers(what: str, value: NDArray[Any]) -> Floats:
+    """The values of a column as float64; an error about ``what`` if they are no numbers."""
     if value.dtype.kind in "iufb":
         return value.astype(float)
     # Object columns hold None or pandas.NA for missing values. Text is an error even if it could
     # be read as a number, because it is more often an id than a position.
     present = value[~pd.isna(value)]
-    wrong = [item for item in present if not isinstance(item, Real | Decimal)]
+    wrong = [item for item in present if not isinstance(item, Real | Decimal | np.bool_)]
     if value.dtype.kind != "O" or wrong:
         example = (wrong or list(present) or [None])[0]
         raise ValueError(
-            f"The role {role!r} must hold numbers, got {value.dtype} values such as "
-            f"{example!r}. Convert the column, or rename it if it holds something else."
+            f"{what} must hold numbers, got {value.dtype} values such as "
+            f"{python_value(example)!r}. Convert them, or rename the column if it holds something "
+            "else."
         )
     return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)
 

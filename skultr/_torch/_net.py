@@ -320,32 +320,39 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         self.net_, self.network_ = net, module.network
 
     def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
-        callbacks = [("epochs", _Epochs(self, task)), *callbacks]
-        callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
-        if validation is not None:
-            stop = _Patience(
-                "valid_loss", patience=self.n_iter_no_change, load_best=True, sink=noop
-            )
-            callbacks.append(("early_stopping", stop))
+        stop = _Patience(patience=self.n_iter_no_change, load_best=True, sink=noop)
+        callbacks = [
+            ("epochs", _Epochs(self, task)),
+            *callbacks,
+            ("clip", ClipGradients(_MAX_GRADIENT_NORM)),
+            *[("early_stopping", stop)] * (validation is not None),
+        ]
+        given = self.net_params or {}
         # All parameters take their step in one call, unless net_params forbid it.
         forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
-        is_fused = self.optimizer in _FUSED and torch.device(self.device).type in ("cpu", "cuda")
-        is_fused = is_fused and not forbidding & (self.net_params or {}).keys()
+        is_fused = (
+            self.optimizer in _FUSED
+            and torch.device(self.device).type in ("cpu", "cuda")
+            and not forbidding & given.keys()
+        )
+        optimizer = given.get("optimizer", OPTIMIZERS.get(self.optimizer, self.optimizer))
+        # Some optimizers, such as LBFGS, have no decay; others decay unless they get 0.
+        decays = self.weight_decay or "weight_decay" in inspect.signature(optimizer).parameters
         settings = {
             "criterion": criterion,
-            "optimizer": OPTIMIZERS.get(self.optimizer, self.optimizer),
+            "optimizer": optimizer,
             **({"optimizer__fused": True} if is_fused else {}),
             "lr": self.learning_rate,
             "max_epochs": self.max_epochs,
             "batch_size": self.batch_size,
-            "optimizer__weight_decay": self.weight_decay,
+            **({"optimizer__weight_decay": self.weight_decay} if decays else {}),
             "optimizer__param_groups": param_groups,
             "iterator_train__shuffle": True,
-            **_iterators(self.net_params or {}),
+            **_iterators(given),
             "train_split": None if validation is None else predefined_split(validation),
             "device": self.device,
             "verbose": self.verbose,
-            **(self.net_params or {}),
+            **given,
         }
         added = settings.pop("callbacks", None) or []
         if isinstance(added, str):

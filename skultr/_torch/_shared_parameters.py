@@ -114,12 +114,12 @@ learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
 traffic_exponent
 early_stopping, validation_fraction, n_iter_no_change""",
     "examination": """examination : {"auto", "table", "network"}, default="auto"
-    Where examination comes from, for a network. "network" is the published method: what the
-    network does not explain. If production ranked by more than the features, that is too
-    steep, and the more so the more clicks there are. "table" compares the clicks of the same
-    documents at several positions, and takes no features; the log must connect all bias
-    factors. "auto" takes the table where documents moved and the network elsewhere, weighted
-    by their precision. With "table" and "auto" the network is then""",
+    Where examination comes from, for a network. "network" estimates it from what the relevance
+    network leaves unexplained (the published method). If the production ranker used signals
+    that the features lack, this curve is too steep, and more clicks make it worse. "table"
+    compares the clicks of the same documents at several positions, without features; the log
+    must connect all bias factors. "auto" uses the table where documents moved and the network
+    elsewhere, weighted by their precision. With "table" and "auto" the network is then""",
     "confounding": """Raises
 ------
 NotIdentifiableError
@@ -130,14 +130,14 @@ Warns
 NotIdentifiableWarning
     If the log does not determine relevance.
 AssumptionWarning
-    If production knew more than the features: the examination of the network differs from
-    that of the documents that moved, by more than chance and by 15 % on average.""",
+    If the production ranker used signals that the features lack: examination by the network
+    differs from that by documents that moved, by more than chance and by 15 % on average.""",
     "refits": r"""Notes
 -----
 The last training has examination, raised to at least 0.1, as an offset: :math:`-\sum_i c_i
-\log \mathrm{softmax}(g + \log o)_i`. It learns the clicks as they are, and ``fit`` warns, if
-held-out clicks do not confirm the correction, as in :class:`IPSRanker`: by one standard error
-if documents that moved determine examination, and by two if the network does.
+\log \mathrm{softmax}(g + \log o)_i`. There is no correction, with a warning, if held-out
+clicks do not confirm it, as in :class:`IPSRanker`: by one standard error if documents that
+moved determine examination, and by two if the network does.
 
 Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
 are compared across pages, with the logarithm of their impressions as a further offset.""",
@@ -147,18 +147,18 @@ estimator : estimator, default=None
     Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
     takes ``sample_weight``. See :ref:`learners`.""",
     "corrections": """examination_comparison_ : DataFrame
-    Only for propensities that were not estimated from this log, one per bias factor: the
-    curve that was ``told`` and the one ``implied`` by the clicks, each relative to the first
-    factor. It comes from documents that moved or, without any, from the fitted scores.
+    Only for propensities that were not estimated from this log: by bias factor, the given
+    curve (column ``told``) and the one ``implied`` by the clicks, relative to the first factor.
+    The latter comes from documents that moved or, without any, from the fitted scores.
 propensity_
 correction_ : {"divide", "offset"}
-    The form that was kept.
+    The form that was used.
 clip_ : float or None
-    The bound that was used; 1 if held-out clicks did not confirm the correction.
+    The bound that was used; 1 (no correction) if held-out clicks did not confirm it.
 choice_ : DataFrame indexed by ``correction``
-    What was compared, "naive" and "corrected": ``loss`` per held-out click in nats, its
-    ``excess`` over the smaller one, and the ``standard_error`` of the difference (see Notes).
-    Only if held-out clicks were asked.""",
+    Comparison of "naive" and "corrected" on held-out clicks, if there was one: ``loss`` per
+    click in nats, its ``excess`` over the smaller one, and the ``standard_error`` of the
+    difference (see Notes).""",
 }
 
 _SECTION = r"{}\n-+\n(?P<groups>.*?)\n(?:\n|$)"

@@ -24,7 +24,7 @@ from ._em import (
     CountingModel,
     EMClickModel,
 )
-from ._model import known_codes, last_clicks
+from ._model import examination_by_position, known_codes, last_clicks
 
 
 class ChainMixin:
@@ -43,7 +43,8 @@ class ChainMixin:
     def _remember_chain(self, log, means, tables):
         """Keep the tables of documents, and P(examined), not conditional on any click."""
         self._remember_documents(log, means, **tables)
-        self.examination_ = examination_by_position(log, lambda part: self._examined(part, tables))
+        examined = log.by_chunk(lambda part: self._examined(part, tables))
+        self.examination_ = examination_by_position(log, examined)
 
     def _examined(self, log, tables):
         examined = np.empty(log.n_rows)
@@ -130,7 +131,7 @@ class CascadeModel(ChainMixin, CountingModel):
                 ClickDataWarning,
             )
         self._remember_rates(log, clicks, shown)
-        self.examination_ = examination_by_position(log, _down_to_first_click)
+        self.examination_ = examination_by_position(log, log.by_chunk(_down_to_first_click))
 
     def _transitions(self, parameters, position):
         return parameters["relevance"], 1.0, 0.0
@@ -141,20 +142,6 @@ def _down_to_first_click(log):
     first = np.where(log.clicks > 0, place, log.n_rows + 1)
     first = np.minimum.reduceat(first, log.offsets[:-1])
     return place <= np.repeat(first, np.diff(log.offsets))
-
-
-def examination_by_position(log, examined):
-    """Mean examination, impressions and clicks per position; ``examined(part)`` is by row."""
-    sums = np.zeros((3, int(log.position.max()) + 1))
-    for part in log.chunks():
-        columns = examined(part) * part.weight, part.weight, part.clicks
-        sums += [np.bincount(part.position, column, sums.shape[1]) for column in columns]
-    positions = np.unique(log.position)
-    examination, impressions, clicks = sums[:, positions]
-    return pd.DataFrame(
-        {"examination": examination / impressions, "impressions": impressions, "clicks": clicks},
-        index=pd.Index(positions, name="position"),
-    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -354,6 +354,7 @@ class RDCTRModel(CountingModel):
         rate = posterior_mean(cells.clicks, cells.weight, self.prior_[cells.factor].T)
         relevance = 1.0 + cells.by_doc(rate / mean[cells.factor] - 1.0) / cells.n_factors
         self._remember_documents(log, {"relevance": 1.0}, relevance=relevance)
+        self._tables["doc"] = np.append(np.arange(cells.n_docs), -1)
         # Keys are sorted because cells are. Documents that were never shown have no code.
         self._keys = np.unique(cells.doc, return_inverse=True)[1] * cells.n_factors + cells.factor
         self._rates = np.append(rate, np.nan)
@@ -364,13 +365,9 @@ class RDCTRModel(CountingModel):
         at = cells.factor == factor
         return given_prior(self.prior) or empirical_beta(cells.clicks[at], cells.weight[at])
 
-    def _row_parameters(self, X, qid, doc):
-        place = self._places(X, qid, doc)
-        return {**self._parameters_at(place), "doc": place}
-
     def _probability(self, parameters, position, bias, clicks):
         factor = self._factors.codes(bias, parameters["relevance"] > 0)
-        # Unseen documents have the place -1; no key is below 0.
+        # Unseen documents have the number -1; no key is below 0.
         key = parameters["doc"] * len(self.prior_) + factor
         place = np.searchsorted(self._keys, key)
         found = self._keys[np.minimum(place, len(self._keys) - 1)] == key

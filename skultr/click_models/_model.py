@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import safe_indexing
 from .._base._typing import Column, Floats, Ints, Table
-from .._log._cells import known_factor_codes
+from .._log._cells import examination_table, known_factor_codes
 from .._log._dataset import ClickDataset
 from .._log._documents import KnownDocuments
 from .._log._faults import count_of
@@ -243,7 +243,6 @@ class BaseClickModel(BaseRanker):
         score : float
             See :func:`skultr.metrics.perplexity_score`.
         """
-        check_is_fitted(self)
         roles = {"qid": qid, "session": session, "position": position, "bias": bias}
         given = {**roles, "impressions": impressions}
         reads = ("qid", "session", "position", "bias", "impressions")
@@ -371,9 +370,7 @@ class TableClickModel(BaseClickModel):
     def _row_parameters(self, X, qid, doc):
         if self._needs_features:
             return self._network_parameters(self._read_features(X, reset=False))
-        return self._parameters_at(self._places(X, qid, doc))
-
-    def _parameters_at(self, place):
+        place = self._places(X, qid, doc)
         return {name: table[place] for name, table in self._tables.items()}
 
     def _places(self, X, qid, doc):
@@ -466,6 +463,11 @@ def by_position(log):
     """The log with the positions of its rows as bias factors."""
     positions, bias = np.unique(log.position, return_inverse=True)
     return replace(log, bias=bias, bias_values=positions)
+
+
+def examination_by_position(log, examination):
+    """Mean examination, impressions and clicks per position, from examination by row."""
+    return examination_table(by_position(log), examination).rename_axis(index="position")
 
 
 def last_clicks(log):

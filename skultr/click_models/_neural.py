@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .._base._sklearn import Interval, StrOptions
-from .._log._cells import examination_table, loss_scale
+from .._log._cells import loss_scale
 from .._log._faults import count_of
 from .._log._segments import rectangles
 from .._torch._joint import TowersLoss
@@ -22,7 +22,7 @@ from .._torch._lists import LOSSES, ListDataset, ListLoss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import GRU, Linear, stream
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
-from ._model import BaseClickModel, TableClickModel, by_position
+from ._model import BaseClickModel, TableClickModel, examination_by_position
 
 #: Number of lists (or samples of lists) that are predicted at a time.
 _CHUNK = 16_384
@@ -395,8 +395,7 @@ class CACMModel(NeuralClickModel):
 
     def _fit(self, log, task):
         super()._fit(log, task)
-        table = examination_table(by_position(log), self._examination(log))
-        self.examination_ = table.rename_axis(index="position")
+        self.examination_ = examination_by_position(log, self._examination(log))
 
     def _examination(self, log):
         """P(examined) of each row of a log, given its clicks."""

@@ -130,9 +130,9 @@ class PBMModel(ProductModel):
 
     By default examination comes from the same documents at several positions
     (:class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` does the same), and
-    the relevance of a document from its clicks and from where production put it. A document with
-    few clicks is then as relevant as others of its query that stood as high, and one with many is
-    what its clicks say. Where no document moved, examination is taken to be
+    the relevance of a document from its clicks and its place in the logged ranking. A document
+    with few clicks gets about the relevance of others of its query that were shown as high; one
+    with many, that of its clicks. Where no document moved, examination is taken to be
     :math:`1 / \sqrt{k}`, with a warning.
 
     Parameters
@@ -140,8 +140,8 @@ class PBMModel(ProductModel):
     prior : {"logged", "empirical"}, (float, float) or None, default="logged"
         What is known of a document before its clicks are counted.
 
-        - ``"logged"``: a gamma distribution whose mean falls with the place that production gave
-          the document, times a factor of its query; both, and how firmly they hold, are learned
+        - ``"logged"``: a gamma distribution whose mean falls with the place of the document in
+          the logged ranking, times a factor of its query; both, and their strength, are learned
           from the log (Notes of :func:`~skultr.propensity.relevance_labels`). The place is the
           role ``production`` if the log has it, less the mean of the query, else the mean position
           in the lists of the query.

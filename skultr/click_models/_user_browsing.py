@@ -18,7 +18,7 @@ from .._models._browsing import (
 from .._models._table_curve import pair_curve
 from ..identifiability._graph import warn_unless_identifiable
 from ._em import WEAK
-from ._model import by_position, last_clicks, warn_about_unknown
+from ._model import by_position, warn_about_unknown
 from ._position_based import (
     GROUP_IMPRESSIONS,
     PRIOR_WEIGHT,
@@ -47,11 +47,11 @@ class UBMModel(ProductModel):
     prior : {"logged", "empirical"}, (float, float) or None, default="logged"
         What is known of a document before its clicks are counted.
 
-        - ``"logged"``: a gamma distribution whose mean falls with the place that production gave
-          the document, as in :class:`PBMModel`. Examination comes from the same documents at
+        - ``"logged"``: a gamma distribution whose mean falls with the place of the document in
+          the logged ranking, as in :class:`PBMModel`. Examination comes from the same documents at
           several pairs of rank and last click, so that the prior does not move it.
         - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood. Poor
-          documents stand deep, so that it books part of their shortfall on examination.
+          documents are shown deep, so that part of their few clicks lowers examination.
         - (float, float): pseudo-counts of clicks and of skips of an examined document.
         - None: as in :class:`PBMModel`.
 
@@ -252,8 +252,7 @@ def _check_depth(n_ranks):
 
 def _last_positions(log):
     """Position of the last click above each row, 0 if there is none."""
-    place, _ = last_clicks(log)
     starts = np.repeat(log.offsets[:-1], np.diff(log.offsets))
     last = np.maximum.accumulate(np.where(log.clicks > 0, np.arange(log.n_rows), -1))
     above = np.append(-1, last[:-1])
-    return np.where(above >= starts, log.position[above], 0) * (place > 1)
+    return np.where(above >= starts, log.position[above], 0)

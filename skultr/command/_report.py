@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .._base._typing import AnyFrame, Frame
-from .._log._counted import value_bits
+from .._log._counted import collect, value_bits
 from .._log._estimator import DROP, RENAME, errors_of
 from .._log._faults import ADD_ONE, faults_in, orders_lists, outcomes_of
 from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
@@ -148,7 +148,7 @@ _FORMATS["click rate"] = "{:.2%}".format
 
 
 def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -> LogReport:
-    """What a click log holds, which roles its columns have, its faults, and the code that trains.
+    """Report on a click log: roles of its columns, counts, faults, and code that trains on it.
 
     No fault of the log is an error here: the report names it. Of more than a million rows, whole
     queries are drawn, by the hash of their place.
@@ -238,23 +238,21 @@ def _opened(path):
 
 def _in_memory(frame):
     """At most a million rows of a frame, as whole queries, in memory; the number of all rows."""
-    lazy = isinstance(frame, nw.LazyFrame)
-    n_rows = frame.select(nw.len()).collect().item() if lazy else len(frame)
+    n_rows = collect(frame.select(nw.len())).item()
     if n_rows > _ROWS:
         names = [str(name) for name in frame.collect_schema().names()]
         qid = _first(names, "qid", lambda name: True)
         if qid is None:
             frame = frame.head(_ROWS)
         else:
-            counts = frame.group_by(qid).agg(nw.len().alias("_n"))
-            counts = counts.collect() if lazy else counts
+            counts = collect(frame.group_by(qid).agg(nw.len().alias("_n")))
             counts = counts.to_pandas().sort_values(qid, kind="stable", ignore_index=True)
             counts = counts.sample(frac=1, random_state=0)
             few = counts[counts["_n"].cumsum() <= _ROWS]
             frame = frame.filter(
                 nw.col(qid).is_in((few if len(few) else counts[:1])[qid].tolist())
             )
-    return (frame.collect() if isinstance(frame, nw.LazyFrame) else frame), n_rows
+    return collect(frame), n_rows
 
 
 # HTML --------------------------------------------------------------------------------------
@@ -431,7 +429,12 @@ class _Table:
         log = self._renamed()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            errors, mends = errors_of(log, self.clicks, {}, (*FIT_ROLES, "production"))
+            errors, mends = errors_of(
+                log,
+                "click" if "click" in self.roles.values() else None,
+                {},
+                (*FIT_ROLES, "production"),
+            )
         faults = [
             f"No column looks like the role {role!r}: rename the one that holds it."
             for role in ("qid", "doc", "position", "click")
@@ -461,7 +464,7 @@ class _Table:
         frame = self.frame.rename({n: r for n, r in self.roles.items() if n != r})
         if self.starts_at_0:
             frame = frame.with_columns(nw.col("position") + 1)
-        if "click" in frame.columns:
+        if self.clicks is not None:
             frame = frame.with_columns(nw.col("click").cast(nw.Float64))
         return frame.to_native()
 
@@ -535,7 +538,7 @@ class _Table:
 
     # Code ---------------------------------------------------------------------------------
     def _code(self, mends):
-        """The lines that train: rename, what cannot be a feature, and the ranker."""
+        """The lines that train: rename, what cannot be a feature, and the ranker, or labels."""
         polars = self.frame.implementation.is_polars()
         rename = {name: role for name, role in self.roles.items() if name != role}
         kinds = nw.String | nw.Categorical | nw.Enum
@@ -547,6 +550,11 @@ class _Table:
         lines += [mend[polars] for mend in mends]
         if drop:
             lines.append(DROP[polars].format([n for n in self.frame.columns if n in drop]))
+        if not {*self.features} - drop:
+            imports = ["from skultr.click_models import UBMModel"]
+            imports.append("from skultr.propensity import relevance_labels")
+            fit = 'labels = relevance_labels(log, "click", propensity=UBMModel(), interval=True)'
+            return "\n".join([*imports, "", *lines, fit])
         imports, ranker = ["from skultr.rankers import EnsembleRanker"], "EnsembleRanker()"
         if few:
             imports += [

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from .._base._texts import normal_text
 from ..click_models import PBMModel, UBMModel
 from ..datasets import read_ubi
-from ..datasets._ubi_pages import normal_texts
 from ..exceptions import is_meant
 from ..identifiability import IdentifiabilityGraph
 from ..metrics import dcg_score
@@ -60,7 +60,7 @@ _JUDGMENTS = {
 }
 _BY_INTERVAL = {
     "lower": "A judgment is the grade of the lower end of the 95 % interval: what the clicks are "
-    "sure of. Grade 0 may be a document of which they tell too little.",
+    "sure of. Grade 0 may be a document with too few clicks.",
     "within": "Only pairs whose 95 % interval lies within one grade are judged. More clicks or "
     "fewer grades (`--grades 0 1`) judge more.",
     "ignore": "A judgment is the grade of the label, however uncertain.",
@@ -171,7 +171,7 @@ def run(options: argparse.Namespace) -> None:
 def _folder(name):
     out = Path(name)
     if any(path.is_file() for path in (out, *out.parents)):
-        raise ValueError(f"--out is {name}, where a file stands; expected a folder.")
+        raise ValueError(f"--out is {name}, which is a file; expected a folder.")
     out.mkdir(parents=True, exist_ok=True)
     if not os.access(out, os.W_OK):
         raise ValueError(f"--out is {name}, which cannot be written to.")
@@ -261,12 +261,9 @@ def _curve(log, is_connected):
 
 
 def _write_log(log, out):
-    note = 'one row per document shown, for `fit(log, "click")`'
-    if find_spec("pyarrow") is None:
-        log.to_csv(out / "log.csv", index=False)
-        return "log.csv", note
-    log.to_parquet(out / "log.parquet", index=False)
-    return "log.parquet", note
+    kind = "csv" if find_spec("pyarrow") is None else "parquet"
+    getattr(log, f"to_{kind}")(out / f"log.{kind}", index=False)
+    return f"log.{kind}", 'one row per document shown, for `fit(log, "click")`'
 
 
 # Judgments ----------------------------------------------------------------------------
@@ -344,7 +341,7 @@ def _features(name):
         table[column] = table[column].astype(np.float64)
         if (table[column].abs() > np.finfo(np.float32).max).any():
             raise ValueError(f"The feature {column!r} of {path} holds infinity, or above float32.")
-    table["query"] = _as_read(table["query"])
+    table["query"] = table["query"].astype(str).map(normal_text)
     table["doc"] = table["doc"].astype(str)
     twice = table.duplicated(["query", "doc"])
     if twice.any():
@@ -423,15 +420,9 @@ def _trained_on(X, features, n_shown, mark):
     return text
 
 
-def _as_read(queries):
-    """Queries as read_ubi normalizes them."""
-    names, codes = normal_texts([str(text) for text in queries])
-    return np.array([*names, ""], dtype=object)[codes[:-1]]  # blanks have the code -1
-
-
 def _with_features(features, log, report):
     """The rows of the log whose document has features; missing ones are 0, as in engines."""
-    words = dict(zip(report.queries["qid"], _as_read(report.queries["user_query"]), strict=True))
+    words = report.queries.set_index("qid")["user_query"].astype(str).map(normal_text)
     rows = log.assign(query=log["qid"].astype(object).map(words), doc=log["doc"].astype(str))
     X = rows.merge(features.fillna(0), on=["query", "doc"])
     if X.empty:
@@ -470,7 +461,7 @@ def _compare(ranker, X, propensity):
     error = 1.96 * gain.std() / np.sqrt(len(gain))
     text = (
         f"DCG@10 of the model on {len(gain)} held-out queries, by clicks corrected for position: "
-        f"{100 * gain.mean():+.1f} % (± {100 * error:.1f}) on the order served."
+        f"{100 * gain.mean():+.1f} % (± {100 * error:.1f}) against the order served."
     )
     return text, bool(gain.mean() > error)
 
@@ -480,21 +471,21 @@ def _compare(ranker, X, propensity):
 _VERDICTS = {
     "yes": (
         "This log supports judgments.",
-        "The clicks tell how far users look, and so what they like.",
+        "The clicks determine how far users look, and so what they like.",
     ),
     "barely": (
         "This log supports judgments only roughly.",
-        "The clicks tell little of how far users look at some positions. Labels of documents that "
-        "always stood there may be off by more than their intervals say.",
+        "At some positions the clicks determine only roughly how far users look. Labels of "
+        "documents that were only shown there may be off by more than their intervals.",
     ),
     "level": (
-        "This log tells no document from another.",
+        "This log does not separate good documents from bad ones.",
         "All judgments have one grade: the clicks are too few, or the documents equally good.",
     ),
     "no": (
         "This log does not support judgments.",
-        "Too few documents were shown at several positions, so that the clicks cannot tell what "
-        "users like from where they look. Judgments and model rest on an assumed curve, which the "
+        "Too few documents were shown at several positions, so that the clicks cannot separate "
+        "what users like from where they look. Judgments and model use an assumed curve, as the "
         "names of their files say. They show the formats, not the truth.",
     ),
 }
@@ -567,8 +558,8 @@ def page(found: Findings) -> str:
     parts = {
         "What to do next": _list(found.steps, "ol"),
         "What was read": _outline(found.read),
-        "Does the log determine relevance?": "<p>What tells attention from relevance are "
-        f"documents that were shown at several positions.</p><pre>{escape(found.graph)}</pre>",
+        "Does the log determine relevance?": "<p>Documents shown at several positions "
+        f"separate attention from relevance.</p><pre>{escape(found.graph)}</pre>",
         "How far users look": f"<p>{how_far}</p>"
         + _figure(
             found.examination, "assumed" if found.level == "no" else "estimate, 95 % interval"

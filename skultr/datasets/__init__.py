@@ -5,10 +5,19 @@ pair: the role columns ``qid``, ``doc`` and ``relevance``, then the features. :f
 finds the files of a published set.
 :func:`skultr.simulation.simulate_clicks` turns such a frame into a click log, and
 :func:`read_ubi` returns the click log of a search engine, with a report of how it was read.
+:func:`fetch_trec_sessions` downloads a small log of real clicks.
 """
 
 from ._letor import letor_splits, load_letor
 from ._make import make_ltr
+from ._sessions import fetch_trec_sessions
 from ._ubi import UBIReport, read_ubi
 
-__all__ = ["UBIReport", "letor_splits", "load_letor", "make_ltr", "read_ubi"]
+__all__ = [
+    "UBIReport",
+    "fetch_trec_sessions",
+    "letor_splits",
+    "load_letor",
+    "make_ltr",
+    "read_ubi",
+]

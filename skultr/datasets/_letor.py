@@ -426,8 +426,7 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; expected the folder that a set unpacks to.")
     files = sorted(path for path in folder.rglob("*") if _counts(path))
-    named = [(_fold_of(path), _split_of(path), path) for path in files]
-    named = [each for each in named if each[1] is not None]
+    named = [(_fold_of(path), name, path) for path in files if (name := _split_of(path))]
     if not named:
         found = ", ".join(str(path.relative_to(folder)) for path in files[:5]) or "none"
         raise ValueError(
@@ -462,26 +461,20 @@ def _is_parquet(path):
 
 def _counts(path):
     """Whether it is a file of documents; Parquet's may be a folder, whose parts do not count."""
-    if path.name.startswith(".") or _is_parquet(path.parent) or not _is_documents(path):
-        return False
-    return path.is_file() or _is_parquet(path)
+    hidden = path.name.startswith(".") or _is_parquet(path.parent)
+    return not hidden and _is_documents(path) and (path.is_file() or _is_parquet(path))
 
 
 def _split_of(path):
     """The split that the name of a file tells; None without one."""
-    name = path.name.lower()
-    matches = (
-        split for split, words in _SPLITS.items() if re.search(f"(?<![a-z])(?:{words})", name)
-    )
-    return next(matches, None)
+    words = {split: rf"(?<![a-z])(?:{each})" for split, each in _SPLITS.items()}
+    return next((split for split in words if re.search(words[split], path.name.lower())), None)
 
 
 def _fold_of(path):
     """The fold that the name of a file tells, or else that of its folder; None without one."""
-    for name in (path.name, path.parent.name):
-        if match := _FOLD.search(name.lower()):
-            return int(match[1])
-    return None
+    matches = (_FOLD.search(name.lower()) for name in (path.name, path.parent.name))
+    return next((int(match[1]) for match in matches if match), None)
 
 
 class _Lines(NamedTuple):
@@ -553,6 +546,5 @@ def _only_fold(folder, found, fold):
 
 
 def _numbered(numbers):
-    if not numbers:
-        return ""
-    return ("fold " if len(numbers) == 1 else "the folds ") + ", ".join(map(str, numbers))
+    folds = "fold " if len(numbers) == 1 else "the folds "
+    return folds + ", ".join(map(str, numbers)) if numbers else ""

@@ -253,37 +253,26 @@ def _copy(values, rng):
     return np.float32(rng.uniform(0.1, 10)) * values * factor
 
 
-def _counts(latent, rng):
-    location, spread = rng.uniform(1, 6), rng.uniform(1, 2)
-    return np.floor(np.minimum(np.exp(location + spread * latent), 1e6))
-
-
-def _log_counts(latent, rng):
-    return np.log1p(np.exp(rng.uniform(1, 4) + latent))
-
-
-def _probability(latent, rng):
-    return expit(rng.uniform(0.5, 2) * (latent - rng.uniform(-1, 1)))
-
-
-def _tf_idf(latent, rng):
-    return np.float32(rng.uniform(2, 40)) * np.logaddexp(0, 1.5 * latent)
-
-
-def _mostly_zero(latent, rng):
-    return np.float32(rng.uniform(0.1, 20)) * np.maximum(latent - rng.uniform(0.3, 1.2), 0)
-
-
-def _flag(latent, rng):
-    return latent > rng.uniform(-0.8, 0.8)
-
-
-def _normal(latent, rng):
-    return np.float32(rng.uniform(-5, 5)) + np.float32(rng.uniform(0.5, 5)) * latent
-
-
-def _ratio(latent, rng):
-    return np.float32(10 ** rng.uniform(-5, -2)) * np.exp(0.7 * latent)
-
-
-_SCALES = (_counts, _probability, _tf_idf, _mostly_zero, _flag, _normal, _ratio, _log_counts)
+#: Scales of features, given latent numbers and a generator of their parameters.
+_SCALES = (
+    # counts
+    lambda latent, rng: np.floor(
+        np.minimum(np.exp(rng.uniform(1, 6) + rng.uniform(1, 2) * latent), 1e6)
+    ),
+    # probabilities
+    lambda latent, rng: expit(rng.uniform(0.5, 2) * (latent - rng.uniform(-1, 1))),
+    # scores like tf-idf
+    lambda latent, rng: np.float32(rng.uniform(2, 40)) * np.logaddexp(0, 1.5 * latent),
+    # mostly zero
+    lambda latent, rng: (
+        np.float32(rng.uniform(0.1, 20)) * np.maximum(latent - rng.uniform(0.3, 1.2), 0)
+    ),
+    # flags
+    lambda latent, rng: latent > rng.uniform(-0.8, 0.8),
+    # normal numbers
+    lambda latent, rng: np.float32(rng.uniform(-5, 5)) + np.float32(rng.uniform(0.5, 5)) * latent,
+    # tiny ratios
+    lambda latent, rng: np.float32(10 ** rng.uniform(-5, -2)) * np.exp(0.7 * latent),
+    # logarithms of counts
+    lambda latent, rng: np.log1p(np.exp(rng.uniform(1, 4) + latent)),
+)

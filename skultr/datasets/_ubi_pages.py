@@ -6,7 +6,6 @@ Records, pages and rows are frames of codes, where -1 is unknown. A page is the 
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._base._texts import normal_text
 from ._ubi_records import NO_ORDINAL, Records
 
 #: From this share of events on that contradict their page the user is warned.
@@ -620,13 +620,9 @@ def _starts(queries, page_size):
 
 
 def normal_texts(texts: list[str]) -> tuple[list[str], NDArray[Any]]:
-    """Normalized texts, and the code of each text's; -1 for blanks, and for no text (last).
-
-    Equal queries are written alike: Unicode NFKC, lower case, single spaces.
-    """
+    """Normalized texts, and the code of each text's; -1 for blanks, and for no text (last)."""
     table = {"": -1}
-    plain = (" ".join(unicodedata.normalize("NFKC", each).casefold().split()) for each in texts)
-    codes = [table.setdefault(text, len(table) - 1) for text in plain]
+    codes = [table.setdefault(normal_text(text), len(table) - 1) for text in texts]
     return list(table)[1:], np.array([*codes, -1])
 
 

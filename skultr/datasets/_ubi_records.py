@@ -14,6 +14,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -376,16 +377,25 @@ def _places(path):
 
 def _unpacked_pieces(path):
     """The bytes of each piece of a compressed file."""
-    try:
+    with _reading(path, "unpacked", "unpack it and pass the files that are in it"):
         for file in _members(path):
             while piece := file.read(_PIECE):
                 yield piece + file.readline() + _whole_record(file)
+
+
+@contextmanager
+def _reading(
+    path, how="read as Parquet", instead="read it with another package and pass the frame"
+):
+    """Errors of what reads a damaged file, as one sentence."""
+    try:
+        yield
     except FileNotFoundError:
         raise
-    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
-            f"{path} cannot be unpacked ({error}). Write it again, or unpack it and pass the "
-            "files that are in it."
+            f"{path} cannot be {how} ({' '.join(str(error).split())}). Write it again, or "
+            f"{instead}."
         ) from error
 
 
@@ -425,9 +435,12 @@ def _read_piece(piece, kind, fields):
         with open(path, "rb") as file:
             file.seek(start)
             piece = file.read(end - start)
-    lines = piece.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if not lines[-1]:
-        lines.pop()
+    if 4 * piece.count(0) > len(piece):  # half of the bytes of UTF-16 are 0, in JSON none is
+        raise ValueError(
+            "A file of records is UTF-16 or UTF-32; expected JSON lines in UTF-8. Convert it, for "
+            "example with iconv -f UTF-16 -t UTF-8."
+        )
+    lines = piece.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
     reader, faults, action = _Reader(fields), {}, {}
     documents = chain.from_iterable(
         _documents(lines[start : start + _BLOCK]) for start in range(0, len(lines), _BLOCK)
@@ -586,15 +599,11 @@ def parquet_parts(
             f"Reading {path} needs PyArrow: pip install pyarrow. Or read the file with another "
             "package and pass the frame."
         ) from error
-    try:
-        opened = parquet.ParquetFile(path)
-    except ValueError as error:  # of PyArrow
-        raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
-    with opened as file:
-        wanted = [name for name in _names(file.schema_arrow) if _is_read(name, fields)]
-        if not wanted:
-            raise ValueError(_NO_FIELD.format(path, file.schema_arrow.names[:20]))
-        n_groups, n_rows = file.num_row_groups, file.metadata.num_rows
+    with _reading(path), parquet.ParquetFile(path) as file:
+        schema, n_groups, n_rows = file.schema_arrow, file.num_row_groups, file.metadata.num_rows
+    wanted = [name for name in _names(schema) if _is_read(name, fields)]
+    if not wanted:
+        raise ValueError(_NO_FIELD.format(path, schema.names[:20]))
     n_jobs = 1 if n_rows < _MANY_ROWS or n_groups == 1 else -1 if n_jobs is None else n_jobs
     groups = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="n_jobs")(
         delayed(_row_group)(path, group, wanted, kind, fields) for group in range(n_groups)
@@ -616,12 +625,11 @@ def _names(fields, begin=""):
 
 
 def _row_group(path, group, wanted, kind, fields):
-    import pyarrow as pa
-    from pyarrow import parquet
+    from pyarrow import Table, parquet
 
-    with parquet.ParquetFile(path) as file:
+    with _reading(path), parquet.ParquetFile(path) as file:
         return [
-            _part(nw.from_native(pa.Table.from_batches([batch])), kind, fields)
+            _part(nw.from_native(Table.from_batches([batch])), kind, fields)
             for batch in file.iter_batches(_BLOCK_OF_ROWS, row_groups=[group], columns=wanted)
         ]
 

@@ -1,4 +1,4 @@
-"""What a ranking is worth, which experiment would tell, and what to watch after it."""
+"""Value of a ranking by its clicks, plans and results of experiments, and monitoring of logs."""
 
 from typing import TYPE_CHECKING
 

@@ -56,8 +56,8 @@ class ClickTable:
     (Vardasbi, Oosterhuis & de Rijke, 2020), so that quality matters more below. With a large τ,
     each document has click rates of its own at each position.
 
-    b is told by the moves of documents alone: by the positions at which the clicks of a document
-    fell, given their number. Where documents stand usually, and how good they are there, does not
+    b comes from the moves of documents alone: from the positions at which the clicks of a document
+    fell, given their number. Where documents are usually, and how good they are there, does not
     matter, so that no prior of qualities can bend the curve. Its own prior is a straight line of
     log b on the log of the position, with a random walk around it, as wide as the clicks make
     likeliest (empirical Bayes).
@@ -303,7 +303,7 @@ class ClickTable:
         return trustless
 
     def _set_leaving(self):
-        """Let documents end visits as their moves tell their relevance, not where they stand."""
+        """Let documents end visits by the relevance that their moves show, not by their place."""
         if self._leaving is None:
             return
         precision, told = self._told(self._curve)
@@ -379,7 +379,7 @@ class ClickTable:
         return by_pair @ design
 
     def _set_prior(self):
-        """Mean and variance of the quality of each pair, by where it usually stands."""
+        """Mean and variance of the quality of each pair, by its usual position."""
         level, slope = self._line(self._curve, self._place)
         exposed, base = (self._by_pair(self._exposed * part) for part in (slope, level))
         total, n = self._by_pair(self._clicks), len(self._depth)

@@ -36,7 +36,7 @@ from ..metrics._scorers import AnnotatedDocuments, metric_by_query
 
 @dataclass(frozen=True, eq=False)
 class RankerComparison:
-    """Differences between rankers on annotated queries, made by :func:`compare_rankers`.
+    """Result of :func:`compare_rankers`: differences between rankers on annotated queries.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class RankerComparison:
         ``ranker`` and ``baseline``; ``value``, the mean metric of the ranker; ``difference`` to
         the baseline, from ``lower`` to ``upper`` (NaN if it is the same in all queries);
         ``p_value``, and ``p_adjusted`` for all comparisons (Holm); ``detectable``, the smallest
-        true difference that so many queries would show in 80 of 100 samples (NaN: none);
+        true difference that this number of queries detects with a power of 80 % (NaN: none);
         ``n_queries``, of which the ranker has ``wins``, ``ties`` and ``losses``; ``verdict``:
         "better", "worse" or "cannot tell".
     values : pandas.DataFrame of shape (n_rankers, 3)
@@ -74,7 +74,7 @@ class RankerComparison:
         )
 
     def summary(self) -> str:
-        """Which ranker is better, and what these queries cannot tell, in plain words."""
+        """Verdict on each pair in plain words, and the queries that a clear one needs."""
         head = f"{self.metric} by query. Queries: {len(self.per_query)}"
         counted = len(self.per_query), "queries"
         if self.n_clusters:
@@ -99,7 +99,7 @@ class RankerComparison:
     prefer_skip_nested_validation=True,
 )
 def compare_rankers(
-    rankers: Mapping[str, Predictor | Column],
+    rankers: Mapping[str, Predictor | Column | str],
     X: Table | None = None,
     y: Column | str | None = None,
     *,
@@ -114,15 +114,16 @@ def compare_rankers(
     doc: Column | None = None,
     **options: Any,
 ) -> RankerComparison:
-    """Which of several rankers is better on annotated queries, and whether these can tell.
+    """Test which of several rankers is better on annotated queries, with confidence intervals.
 
     Rankers are compared within each query, because queries differ more than rankers do.
     Documents count once, however many rows show them; those without annotation do not.
 
     Parameters
     ----------
-    rankers : dict of str to ranker or array-like of shape (n_rows,)
-        Fitted rankers, pipelines or searches, or scores of the rows; at least two.
+    rankers : dict of str to ranker, array-like of shape (n_rows,) or str
+        Fitted rankers, pipelines or searches, scores of the rows, or their column of X; at least
+        two.
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns), default=None
         Documents: the features of the rankers, and the roles ``qid``, ``relevance`` and ``doc``.
         Without ``doc``, rows with equal features are one document of their query. If all rankers
@@ -165,7 +166,7 @@ def compare_rankers(
     Notes
     -----
     *The p-value* [1]_ is the share of random signs of the differences of queries that give a mean
-    at least as far from 0. Below six queries that differ, none is below .05.
+    at least as far from 0. Below six queries that differ, none is below 0.05.
 
     *The interval* is a bootstrap-t [2]_ over queries, which follows skewed differences, with ends
     at least as far as Student's.
@@ -308,8 +309,8 @@ def _in_words(row, n, unit):
         return f"{found} {row.ranker} is {row.verdict}."
     if np.isnan(row.detectable):
         return f"{found} Cannot tell: too few {unit} differ."
-    found += f" Cannot tell: so many {unit} would show {row.detectable:.2g}"
+    found += f" Cannot tell: {n} {unit} can detect differences above {row.detectable:.2g}"
     if 0 < abs(row.difference) < row.detectable:
         needed = float(f"{n * (row.detectable / row.difference) ** 2:.2g}")
-        found += f"; to show {abs(row.difference):.2g} takes about {needed:,.0f}"
+        found += f". Detecting {abs(row.difference):.2g} would need about {needed:,.0f} {unit}"
     return f"{found}."

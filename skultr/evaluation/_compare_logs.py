@@ -57,7 +57,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogComparison:
-    """What changed between two logs, made by :func:`compare_logs`.
+    """Result of :func:`compare_logs`: what changed between two logs.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class LogComparison:
         return bool((self.table["verdict"] == "alarm").any())
 
     def summary(self) -> str:
-        """What changed, and what these logs cannot tell, in plain words."""
+        """What changed, and what these logs leave open, in plain words."""
         rows = dict([*self.table.groupby("verdict")])
         lines = [f"{len(self.table)} rows: "]
         lines[0] += ", ".join(f"{verdict} in {len(rows[verdict])}" for verdict in sorted(rows))
@@ -106,10 +106,10 @@ def compare_logs(
     n_looks: int = 1,
     relevant: Mapping[str, float] | None = None,
 ) -> LogComparison:
-    r"""What changed between two logs, and whether it is an alarm.
+    r"""Test what changed between two logs, and whether it is an alarm.
 
     Watches users (examination and click rates), features, traffic, and whether the new log can
-    still tell relevance from position. An alarm is a change that chance does not explain, and
+    still separate relevance from position. An alarm is a change that chance does not explain, and
     that is large enough to matter.
 
     Parameters
@@ -158,37 +158,37 @@ def compare_logs(
          - by position
          - 10 % of the old value
        * - location
-         - by feature: mean rank of its values among the old ones, .5 if nothing changed; .02 is a
-           shift of .07 standard deviations
-         - .02
+         - by feature: mean rank of its values among the old ones, 0.5 if nothing changed; 0.02 is
+           a shift of 0.07 standard deviations
+         - 0.02
        * - spread
-         - by feature: how far these ranks are from the middle, .5 if nothing changed
-         - .02
+         - by feature: how far these ranks are from the middle, 0.5 if nothing changed
+         - 0.02
        * - missing
          - by feature: share of rows without a value
-         - .02
+         - 0.02
        * - column
          - a column that one log lacks
          - any
        * - new queries
          - share of the pages whose query the old log lacks, beside the share that a log of its
            size would lack of traffic like its own (Good 1953)
-         - .05 more
+         - 0.05 more
        * - new documents
          - the same of rows, in queries of 10 or more old pages
-         - .05 more
+         - 0.05 more
        * - moved documents
          - probability that two impressions of a document are at different positions
          - half of the old value less
        * - connected
          - share of impressions in the largest component of the identifiability graph
-         - .05 less
+         - 0.05 less
 
     *Examination* compares click rates of the same document of the same query at the same position,
-    so that another production order does not look like other users. Only rows without a click
+    so that another order of documents does not look like other users. Only rows without a click
     above on their page count, because satisfied users stop earlier below better documents; counts
-    do not tell this, and all rows count. Documents whose relevance changed stand out among others
-    at their position, and count less. The other estimate is by documents that moved within each
+    do not show this, and all rows count. Documents whose relevance changed are outliers at their
+    position, and count less. The other estimate is by documents that moved within each
     log (:class:`~skultr.propensity.InterventionHarvesting`), which needs no common query and
     allows any change of relevance. The more precise one counts; where they contradict each other
     (2 standard errors), the one that says less.
@@ -201,7 +201,7 @@ def compare_logs(
     900 pairs of 2,000 or 20,000 pages had an alarm (worst cell: 1 of 25). Of 20,000 pages,
     examination that is 20 % lower from position 3 on always gave an alarm. The row of examination
     was among them in 92 to 100 % of the pairs, but in 16 of 25 with users who trust positions and
-    few swaps. Another production never gave an alarm of examination; another relevance of a tenth
+    few swaps. Another ranker never gave an alarm of examination; another relevance of a tenth
     of the documents did in 3 of 150 pairs (2 of 25 in the worst cell).
 
     References
@@ -213,7 +213,7 @@ def compare_logs(
 
     Examples
     --------
-    A job that fails, and so tells somebody, when the log of this week is not like the one before:
+    A job that fails, and so alerts somebody, when the log of this week differs from the last one:
 
     .. code-block:: python
 

@@ -40,7 +40,7 @@ _METHODS = ("team-draft", "balanced", "probabilistic")
 
 @dataclass(eq=False)
 class Interleaver:
-    """Result lists that mix two or more rankings, so that clicks say which one users prefer.
+    """Interleave two or more rankings in one result list, to compare them by clicks.
 
     Each session compares the rankings on one page, so that differences between users and queries
     cancel; an A/B test needs many times the traffic. Read with :func:`interleaving_outcome`.
@@ -103,7 +103,7 @@ class Interleaver:
         self._rng = np.random.default_rng(seeds)
 
     def interleave_one(self, rankings: Mapping[str, Sequence[Any]]) -> tuple[list[Any], list[str]]:
-        """The list for one request: documents from the top, and the team to log with each.
+        """Make the list of one request: documents from the top, and the ``team`` to log with each.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class Interleaver:
         rankings: Sequence[str] | Mapping[str, ArrayLike],
         sessions: int | Column,
     ) -> pd.DataFrame:
-        """The lists of many sessions, as a log without clicks.
+        """Make the lists of many sessions, as a log without clicks.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class Interleaver:
         """Documents, teams and arms of lists, of shape (n_lists, n_positions[, n_rankings]).
 
         ``ranks`` has the shape (n_lists, n_rankings, n_documents), infinite where a ranking does
-        not hold a document. -1 stands behind the end of a list, and where there is no arm.
+        not hold a document. -1 marks the end of a list, and rows without an arm.
         """
         if self.method == "balanced":
             return self._merge(ranks)
@@ -352,7 +352,7 @@ def interleaving_outcome(
     power: float = 0.8,
     sequential: bool = False,
 ) -> InterleavingOutcome:
-    r"""Which ranking wins more sessions: share, interval, p-value and the traffic still needed.
+    r"""Test which ranking wins more sessions: share, interval, p-value and sessions still needed.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ def interleaving_outcome(
     Raises
     ------
     ValueError
-        If a role is missing, ``team`` is no text of one :class:`Interleaver`, a row stands for
+        If a role is missing, ``team`` is no text of one :class:`Interleaver`, a row counts
         several impressions, a list has two rows at one position, two clusters or none, or a click
         is neither 0 nor 1.
 

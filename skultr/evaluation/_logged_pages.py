@@ -203,13 +203,13 @@ class LoggedPages(RowsOfLog):
         np.maximum.at(usual, keys // len(self.slot_query), shown)
         return float(1 - usual.sum() / shown.sum())
 
-    def scores_of(self, scores: Predictor | ArrayLike, name: str) -> Floats:
+    def scores_of(self, scores: Predictor | ArrayLike | str, name: str) -> Floats:
         """Scores of the rows of X, after their checks."""
         if isinstance(scores, type):
             raise TypeError(f"{name} is the class {scores.__name__}; expected a fitted ranker.")
         if hasattr(scores, "predict"):
             scores = predict_within(scores, self.X, self.rows["qid"], self.rows["doc"])
-        scores = as_array(scores)
+        scores = read_column(self.X, scores) if isinstance(scores, str) else as_array(scores)
         n_rows, kind = self.rows.n_rows, scores.dtype.kind
         missing = int(np.isnan(scores).sum()) if kind == "f" else 0
         if scores.shape != (n_rows,) or kind not in "biuf" or missing:
@@ -219,8 +219,8 @@ class LoggedPages(RowsOfLog):
             )
         return scores.astype(float)
 
-    def rank_by(self, scores: Predictor | ArrayLike, k: int | None, name: str) -> Pages:
-        """The pages on which the documents of each query stand by falling score."""
+    def rank_by(self, scores: Predictor | ArrayLike | str, k: int | None, name: str) -> Pages:
+        """The pages on which the documents of each query are ordered by falling score."""
         scores = self.scores_of(scores, name)
         # Rows of this context come first: a ranking may depend on it.
         order = np.argsort(~self.inside, kind="stable")

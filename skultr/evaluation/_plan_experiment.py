@@ -152,8 +152,8 @@ def _text(table):
         "y": ["array-like", str, None],
         "target": [StrOptions({"examination", "difference"})],
         "half_width": [Interval(Real, 0, None, closed="neither")],
-        "scores_a": ["array-like", HasMethods(["predict"]), None],
-        "scores_b": ["array-like", HasMethods(["predict"]), None],
+        "scores_a": ["array-like", str, HasMethods(["predict"]), None],
+        "scores_b": ["array-like", str, HasMethods(["predict"]), None],
         "k": [Interval(Integral, 2, None, closed="left"), None],
         "sessions": [Interval(Real, 1, None, closed="left"), None],
         "propensity": PROPENSITY_CONSTRAINT,
@@ -167,15 +167,15 @@ def plan_experiment(
     *,
     half_width: float,
     target: Literal["examination", "difference"] = "examination",
-    scores_a: Predictor | ArrayLike | None = None,
-    scores_b: Predictor | ArrayLike | None = None,
+    scores_a: Predictor | ArrayLike | str | None = None,
+    scores_b: Predictor | ArrayLike | str | None = None,
     k: int | None = None,
     sessions: float | None = None,
     propensity: Literal["column"] | ArrayLike | Estimator | None = None,
     sample_weight: Column | None = None,
     **roles: Any,
 ) -> ExperimentPlan:
-    r"""The experiment that tells examination, or which ranking is better, for the fewest clicks.
+    r"""Plan the experiment that measures examination, or a difference of rankings, at least cost.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def plan_experiment(
         - ``"difference"``: clicks per page of ``scores_a`` minus ``scores_b``, as
           ``policy_difference(method="item-position")`` reads it. The plan serves the two rankings,
           the more often the noisier their clicks and the fewer they cost.
-    scores_a, scores_b : fitted ranker, or array-like of shape (n_rows,), default=None
+    scores_a, scores_b : fitted ranker, array-like of shape (n_rows,) or str, default=None
         Of the two rankings, as for :func:`policy_difference`.
     k : int, default=None
         Positions 1 to k take part; None for all.
@@ -229,7 +229,7 @@ def plan_experiment(
     two. Clicks are taken to be position-based, and documents that the log never showed as relevant
     as those at the last position.
 
-    *Examination* combines what documents at several positions tell with a prior, which is all that
+    *Examination* combines the documents shown at several positions with a prior, which is all that
     a log without them has: of the fall of click rates (in logarithms), between a third and all is
     examination (two standard errors around 2/3). Where the prior decides, the promise is cautious;
     plan again from the first days of the experiment.
@@ -238,12 +238,11 @@ def plan_experiment(
     subject to the half-width at each position, which is predicted from the expected clicks of
     each document.
 
-    *Promises* are 95 % quantiles of what simulated experiments report, in which relevance and
+    *Promises* are 95 % quantiles of what experiments would report, in which relevance and
     examination vary as far as the log does not know them. In simulations, promises of a
     difference were kept in 97 % of the experiments (92 % where traffic follows Zipf's law, 90 %
-    with users who trust positions), with
-    at most 1.3 times the sessions that keep them in 95 %; promises of examination in 85 to 100 %,
-    with as many or, from a log in one order, with more.
+    with users who trust positions), with at most 1.3 times the sessions that keep them in 95 %;
+    promises of examination in 85 to 100 %, with as many or, from a log in one order, with more.
 
     A difference has the half-width that queries leave, however long the experiment is: where a
     few queries have most of the traffic, plans near it are long and may miss. At each place where
@@ -462,8 +461,8 @@ _SPLITS = np.array([(a, b) for a in _PARTS for b in _PARTS if a + b <= 1])
 _LEAST_COST = 1e-3
 #: Price of variance, relative to that of clicks, at which clicks do not count.
 _HIGH = 1e6
-#: Experiments that are simulated, and numbers that this may take.
-_EXPERIMENTS, _DRAWS = 1_000, 2_000_000
+#: Quantile 0.95 of the normal distribution: the experiment that a plan promises.
+_HIGHEST = 1.6449
 
 
 class RankingTest:
@@ -510,8 +509,6 @@ class RankingTest:
         self.clicks = logged.sum() / model.sessions
         self.difference = float(self.share @ self._by_query(self._sign * self._due))
         self._quantile = student.ppf(0.975, n_queries - 1)
-        n_draws = int(np.clip(_DRAWS / self._n, 100, _EXPERIMENTS))
-        self._draws = np.random.default_rng(0).standard_normal((n_draws, self._n))
 
     def _sums(self, values):
         return np.bincount(self._key, values, minlength=2 * self._n).reshape(-1, 2)
@@ -525,7 +522,7 @@ class RankingTest:
         return pages.ravel()[self._key] + rest[self._key // 2] * self._shown
 
     def half_widths(self, pages: Floats, sessions: float = 0.0) -> tuple[float, float]:
-        """Mean, and 95 % quantile, of what simulated experiments report together with the log.
+        """Mean, and 95 % quantile, of what experiments report together with the log.
 
         ``pages`` are those with each ranking; in the rest of so many ``sessions`` the pages are as
         in the log.
@@ -537,15 +534,18 @@ class RankingTest:
         model, variance = self._model, self._by_query(self._noise * new / total)
         doubt = np.bincount(self._pair, self._moved * new, minlength=len(model.doubt)) ** 2
         variance += np.bincount(model.query, doubt * model.doubt, minlength=self._n)
-        drawn = mean + np.sqrt(variance) * self._draws
-        drawn -= (drawn @ self.share)[:, None]
-        # Shares of queries in the traffic vary, too.
-        squares = self.share**2 + self.share * sessions / (sessions + model.sessions) ** 2
-        half = self._quantile * np.sqrt(drawn**2 @ squares * self._n / (self._n - 1))
         unseen = due * np.exp(-self._shown - added)
-        if (self._sums(unseen - _MOST_UNSEEN * due).sum(axis=0) > 0).any():
-            return half.mean(), np.inf
-        return half.mean(), np.quantile(half, 0.95)
+        is_seen = (self._sums(unseen - _MOST_UNSEEN * due).sum(axis=0) <= 0).all()
+        # Moments of what is reported, a weighted sum of squares of normal deviations from the
+        # mean of queries. Shares of queries in the traffic vary, too.
+        apart = (mean - mean @ self.share) ** 2
+        variance = (1 - 2 * self.share) * variance + self.share**2 @ variance
+        squares = self.share**2 + self.share * sessions / (sessions + model.sessions) ** 2
+        expected = squares @ (apart + variance)
+        spread = squares**2 @ (2 * variance**2 + 4 * apart * variance) / max(expected**2, TINY)
+        high = (1 - spread / 9 + _HIGHEST * np.sqrt(spread) / 3) ** 1.5  # by Wilson and Hilferty
+        half = self._quantile * np.sqrt(expected * self._n / (self._n - 1))
+        return half * (1 - spread / 8), half * high if is_seen else np.inf
 
     def alone(self, half_width: float) -> float:
         """Sessions of an A/B test whose mean clicks per page are compared."""

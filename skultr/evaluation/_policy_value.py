@@ -53,18 +53,19 @@ _CONSTRAINTS = {
     "n_candidates": [Interval(Integral, 1, None, closed="left")],
     "sample_weight": ["array-like", None],
 }
-_SCORES = ["array-like", HasMethods(["predict"])]
+_SCORES = ["array-like", str, HasMethods(["predict"])]
 _Method = Literal["dr", "direct", "pbm", "item-position"]
 _Gain = Literal["clicks", "dcg"]
 
 
 class PolicyEstimate(NamedTuple):
-    """What a log tells of a ranking, or of two; the first four are NaN where it cannot tell.
+    """Result of :func:`policy_value` or of :func:`policy_difference`.
 
     Parameters
     ----------
     value : float
-        Expected clicks per page, or DCG of the clicks with ``gain="dcg"``; or the difference.
+        Expected clicks per page (DCG with ``gain="dcg"``), or the difference; NaN, as the next
+        three, if the log does not decide.
     standard_error : float
         Without errors of given propensities and models, and of documents that were never shown.
     interval : tuple of float
@@ -77,10 +78,10 @@ class PolicyEstimate(NamedTuple):
         Number of equally weighted clicks of the same precision (Kish), on documents that two
         rankings have at different places.
     support : float
-        Share of the places that the log can speak of, positions weighted by their clicks; of two
-        rankings where they differ, for the one of which the log knows less.
+        Share of the places that the log covers, positions weighted by their clicks; of two
+        rankings where they differ, for the one that it covers less.
     verdict : str
-        In words; begins with "cannot tell" where the log cannot.
+        In words; begins with "cannot tell" if the log does not decide.
     """
 
     value: float
@@ -104,7 +105,7 @@ class PolicyEstimate(NamedTuple):
 def policy_value(
     X: Table | ClickDataset,
     y: Column | str | None,
-    scores: Predictor | ArrayLike,
+    scores: Predictor | ArrayLike | str,
     *,
     method: _Method = "dr",
     model: Any = None,
@@ -119,7 +120,7 @@ def policy_value(
     sample_weight: Column | None = None,
     **roles: Any,
 ) -> PolicyEstimate:
-    r"""Expected clicks per result page of a ranking, from the log of another ranking.
+    r"""Estimate the clicks per result page of a ranking from the log of another ranking.
 
     On every page of a query the new ranking shows the best documents, by ``scores``, of *all*
     documents that the query has in X: shown on that page, shown on other pages of the query, or
@@ -132,9 +133,10 @@ def policy_value(
         and ``session`` if it is raw.
     y : array-like of shape (n_rows,) or str
         Clicks or click rates, or the name of the column of X that holds them.
-    scores : fitted ranker, or array-like of shape (n_rows,)
-        The new ranking, greater is better; the same in all rows of a document of a query.
-        Equal scores are ordered by chance, in the same way in every call.
+    scores : fitted ranker, array-like of shape (n_rows,), or str
+        The new ranking: a ranker, scores, or their column of X. Greater is better; the same in all
+        rows of a document of a query. Equal scores are ordered by chance, in the same way in every
+        call.
     method : {"dr", "direct", "pbm", "item-position"}, default="dr"
         What is assumed of clicks on pages that the log does not have:
 
@@ -200,8 +202,8 @@ def policy_value(
     of the quality θ at the position j. The examination b comes from the moves of documents alone:
     at which positions the clicks of each fell, given their number. κ is trust in positions: at the
     top, users click bad documents as well (d is the depth of the position). f is the chance that
-    no click above ended the visit, which the clicks of whole pages tell. The deviations δ of a
-    document at a position have a variance that the log tells. Where it is large, click rates of
+    no click above ended the visit, estimated from the clicks of whole pages. The deviations δ of a
+    document at a position have a variance that the log determines: if it is large, click rates of
     documents at positions count, as for "item-position"; where it is 0, the formula alone. The
     interval includes the errors of all of these, and the whole difference that κ makes. Whole
     pages of the log must get the clicks that the formula predicts, compared with other pages of
@@ -210,23 +212,23 @@ def policy_value(
     **Documents that the log never showed** count from nothing to the best that their position ever
     had; the interval goes from one end to the other, and a verdict needs both ends to agree.
 
-    **Other methods** must predict the clicks on documents of the log that stand higher or lower
-    than they usually do. If they do, and still differ from "dr" (paired by query, p < 0.05), the
+    **Other methods** must predict the clicks on documents of the log that are higher or lower
+    than they usually are. If they do, and still differ from "dr" (paired by query, p < 0.05), the
     two are said to disagree. Counts without pages cannot test whether the documents above matter:
     users who stop at a click are then judged as if positions made them.
 
     **How far it goes.** On a grid of simulated logs of 12,000 pages (seven kinds of users, eight
-    ways to randomise production, two productions, four new rankings; 896 pairs), "dr" gave a
+    ways to randomise, two production rankers, four new rankings; 896 pairs), "dr" gave a
     verdict on 502, named a winner in 161, and a wrong one in 1; its intervals (``queries="log"``)
     held the truth in 98 %, of users who trust positions in 96 %. It named the winner of 61 % of
     the pairs that differ by 1 % of the clicks or more, on logs that move documents and show all of
-    them; with users who trust positions of 15 %, because trust is hard to tell. With users who
+    them; with users who trust positions of 15 %, because trust is hard to measure. With users who
     leave when they are satisfied, or after the first click, few winners are named: the order
     hardly changes how often they click. If a document that was never shown is on top of 20 % of
     the queries, nearly all logs cannot tell. For other queries (``queries="new"``) the interval
-    held in 17 of 20 logs of 150 queries of position-based users. Logs of 2,000 sessions tell
-    little. Trust that falls more steeply than as 1/d leaves an error: of .004 clicks per page
-    where .6, .3 and .1 of the clicks at three positions are of trust.
+    held in 17 of 20 logs of 150 queries of position-based users. Logs of 2,000 sessions are
+    too short. Trust that falls more steeply than as 1/d leaves an error: of 0.004 clicks per page
+    where 0.6, 0.3 and 0.1 of the clicks at three positions are of trust.
 
     References
     ----------
@@ -264,8 +266,8 @@ def policy_value(
 def policy_difference(
     X: Table | ClickDataset,
     y: Column | str | None,
-    scores_a: Predictor | ArrayLike,
-    scores_b: Predictor | ArrayLike,
+    scores_a: Predictor | ArrayLike | str,
+    scores_b: Predictor | ArrayLike | str,
     *,
     method: _Method = "dr",
     model: Any = None,
@@ -281,7 +283,7 @@ def policy_difference(
     sample_weight: Column | None = None,
     **roles: Any,
 ) -> PolicyEstimate:
-    """Expected clicks per result page of one ranking minus those of another one, paired.
+    """Estimate the clicks per result page of one ranking minus those of another one.
 
     Both rankings are judged by the same sessions. Places where they have the same document
     cancel, so that the difference has far less variance than its two terms.
@@ -291,8 +293,8 @@ def policy_difference(
     X, y, method, model, propensity, probability, gain, k, sample_weight, **roles
         See :func:`policy_value`, also for ``context``, ``cluster``, ``queries`` and
         ``n_candidates``.
-    scores_a, scores_b : fitted ranker, or array-like of shape (n_rows,)
-        The two rankings.
+    scores_a, scores_b : fitted ranker, array-like of shape (n_rows,), or str
+        The two rankings, such as a ranker and the column ``"production"``.
     names : tuple of (str, str), default=("a", "b")
         What the verdict calls them, such as ("new", "old").
 
@@ -336,7 +338,7 @@ def _estimate(log, rankings, gain, k, method, given, options):
     if k is not None and not position.min() <= k <= position.max():
         raise ValueError(
             f"k={k}, but the log has positions {int(position.min())} to {int(position.max())}, "
-            "and tells clicks there only. Pass k in this range."
+            "and has clicks there only. Pass k in this range."
         )
     wrong = [name for name, value in given.items() if value is not None and name != reads(method)]
     if wrong or (method == "direct" and given["model"] is None):
@@ -577,7 +579,7 @@ def _by_model(pages, model):
         found.append(np.asarray(predicted, dtype=float))
         if not ((found[-1] >= 0) & (found[-1] <= 1)).all():  # also NaN
             raise ValueError(
-                f"{type(model).__name__}.predict_click returned values that are no probabilities."
+                f"{type(model).__name__}.predict_click has values outside [0, 1]; expected none."
             )
     return found
 
@@ -685,14 +687,14 @@ def doubt_of(
     moved = sum(share * part.log.moved() for share, part in zip(shares, parts, strict=True))
     if (cells[0] < _LEAST_SUPPORT * cells[1]).any() and moved < _LEAST_MOVED:
         return (
-            f"documents stand at their usual position in {1 - moved:.1%} of the impressions, so "
-            "that the log cannot test what another position changes, whatever propensities or "
+            f"documents are at their usual position in {1 - moved:.1%} of the impressions, so "
+            "that the log cannot test the effect of another position, whatever propensities or "
             "models say. Log some pages with random swaps"
         )
     if support < _LEAST_SUPPORT and method != "dr":  # which counts the rest from none to best
         return (
-            f"the log can speak of {support:.0%} of what the ranking shows, or changes, of "
-            f"{_LEAST_SUPPORT:.0%} that are needed. Log more random pages, or use method='dr'"
+            f"the log has {support:.0%} of the documents that the ranking shows, or moves, and "
+            f"{_LEAST_SUPPORT:.0%} are needed. Log more random pages, or use method='dr'"
         )
     for number, least, what in [
         (effective, _LEAST_CLICKS, "clicks"),
@@ -710,7 +712,7 @@ def doubt_of_formula(log: LoggedPages, parts: list[_Part], method: str) -> str:
     """Why the method cannot be believed, if the log itself contradicts it."""
     if method == "dr" and not all(part.table.converged for part in parts):
         return (
-            "what a position changes did not converge, because the clicks hardly determine it. "
+            "the effect of positions did not converge, because the clicks hardly determine it. "
             "Log more sessions, or more random pages"
         )
     if method in ("pbm", "direct"):
@@ -719,7 +721,7 @@ def doubt_of_formula(log: LoggedPages, parts: list[_Part], method: str) -> str:
         if abs(moved.sum()) > _LEAST_WRONG * error:
             way = "more" if moved.sum() > 0 else "fewer"
             return (
-                f"the log contradicts method={method!r}: documents that stand higher than usual "
+                f"the log contradicts method={method!r}: documents that are higher than usual "
                 f"get {way} clicks than it predicts (p = {p_value_of(moved.sum(), error, 1e9):.2g}"
                 "). Use method='dr'"
             )

@@ -135,23 +135,27 @@ def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats
     np.fill_diagonal(joined, 0.0)
     # Sums of conductances, because differences of large numbers would lose the weak links.
     laplacian = np.diag(joined.sum(axis=1)) - joined
-    inverse = np.zeros_like(laplacian)
     # Any factor may be the ground.
     try:
         inner = cho_solve(cho_factor(laplacian[1:, 1:]), np.eye(len(laplacian) - 1))
     except LinAlgError:
         # The conductances differ by more than the precision of floats.
         inner = pinvh(laplacian[1:, 1:])
-    inverse[1:, 1:] = inner
+    inverse = np.pad(inner, ((1, 0), (1, 0)))
     diagonal = inverse.diagonal()
     resistance = diagonal[:, None] + diagonal - inverse - inverse.T
     return np.maximum(resistance, np.finfo(float).tiny) * ~np.eye(len(diagonal), dtype=bool)
 
 
+def members_of(labels: Ints) -> dict[int, Ints]:
+    """Items of each label, both ascending."""
+    return pd.Series(labels).groupby(labels).indices
+
+
 def _by_component(labels, factor):
     """Factors and pairs of each component with at least two factors."""
-    nodes, pairs = (pd.Series(each).groupby(each).indices for each in (labels, labels[factor]))
-    for component, members in nodes.items():
+    pairs = members_of(labels[factor])
+    for component, members in members_of(labels).items():
         if len(members) > 1:
             yield members, pairs[component]
 

@@ -42,9 +42,7 @@ _CHUNK = 20
 
 @dataclass(frozen=True, eq=False)
 class FactorRank:
-    """Number of products (document times bias factor) that the click rates of a log need.
-
-    Made by :func:`factor_rank`.
+    """Result of :func:`factor_rank`: how many products relevance × examination explain clicks.
 
     Parameters
     ----------
@@ -101,7 +99,7 @@ class FactorRank:
 
     @property
     def detectable(self) -> float:
-        """Ratio of the second singular value to the first that noise alone reaches."""
+        """Ratio of second to first singular value that noise alone reaches; see Attributes."""
         values = self.singular_values
         return float(values.at[2, "floor"] / values.at[1, "value"])
 
@@ -169,7 +167,7 @@ def factor_rank(
     level: float = 0.05,
     random_state: RandomState = None,
 ) -> FactorRank:
-    r"""Test whether clicks are relevance times examination, or how many such products they need.
+    r"""Test whether one product relevance × examination explains the clicks, or more are needed.
 
     Nearly all of unbiased learning to rank assumes that P(click) = relevance(document) x
     examination(bias factor): the matrix of click rates has rank one. Real logs can contradict
@@ -181,8 +179,8 @@ def factor_rank(
     Parameters
     ----------
     X : frame of shape (n_rows, n_columns) or ClickDataset
-        The click log, with ``qid``, ``position`` (or ``bias``), ``impressions`` where rows stand
-        for several, and, unless ``rows`` is named, ``doc`` or features. Rows without a position
+        The click log, with ``qid``, ``position`` (or ``bias``), ``impressions`` where rows count
+        several, and, unless ``rows`` is named, ``doc`` or features. Rows without a position
         were not shown.
     y : array-like of shape (n_rows,)
         Clicks, or clicks / impressions; a dataset has its own.
@@ -236,7 +234,7 @@ def factor_rank(
     - Groups formed by the same clicks that are then compared would be selected by their noise.
       So one half of the impressions forms the groups and the other half is compared, and vice
       versa.
-    - Within a group the better documents stand higher, so that raw click rates fall too steeply,
+    - Within a group better documents are shown higher, so that raw click rates fall too steeply,
       with a different slope in each group, even if one product is enough. So documents are
       compared only with themselves: the curve of a group maximises the conditional likelihood,
       given the number of clicks of each document. Under one product all groups have the same
@@ -249,9 +247,9 @@ def factor_rank(
     number of products is approximate, because documents still differ within groups. For that
     reason singular values from the third on are not tested if they are below 0.02 of the first.
 
-    *Named rows* are compared by their raw click rates, as in [1]_. This assumes that documents
-    of one row (one grade) are alike, or at least that production places them without regard
-    to their differences; otherwise one product is rejected too often.
+    *Named rows* are compared by their raw click rates, as in [1]_. This assumes that documents of
+    one row (one grade) are alike, or at least that the ranker places them without regard to their
+    differences; otherwise one product is rejected too often.
 
     *The test* is sequential: rank 1 against more, rank 2 against more, and so on. The
     maximum-likelihood matrix of each rank is fitted by Fisher scoring. Its score, projected
@@ -389,7 +387,7 @@ def _summary_lines(result):
         ]
     if result.n_components > 1:
         return [
-            "The log cannot tell whether one number per document is enough: its bias factors fall "
+            "The log leaves open whether one number per document is enough: its bias factors fall "
             f"into {result.n_components} components",
             "that were never compared with each other. Within them one product is not rejected "
             f"({p_value}).",
@@ -399,7 +397,7 @@ def _summary_lines(result):
     noise = f"noise alone reaches {result.detectable:.2g}"
     if not result.is_conclusive:
         return [
-            "The log is too small to tell whether one number per document is enough.",
+            "The log is too small to decide whether one number per document is enough.",
             f"The test does not reject it ({p_value}), but {noise} as the ratio of the second "
             "singular value",
             f"to the first, and ratios in real logs are as small as {result.reference_effect:g}.",
@@ -550,7 +548,8 @@ def _named_rows(cells, factors, name):
     shape = len(ids), len(factors)
     query = cells.doc_query[cells.doc]
     row = row[cells.doc]
-    n_filled = len(np.unique(row * shape[1] + cells.factor))
+    cell = row * shape[1] + cells.factor
+    n_filled = len(np.unique(cell))
     n_components, _ = factor_components(row, cells.factor, shape[1])
     if n_filled + n_components <= sum(shape):
         raise NotIdentifiableError(
@@ -561,12 +560,11 @@ def _named_rows(cells, factors, name):
     by_query = len(np.unique(query)) >= _LEAST_CLUSTERS
     by_query = by_query and len(row) >= _LEAST_IN_CELL * n_filled
     table = RateTable(
-        row,
-        cells.factor,
-        encode(query)[0] if by_query else None,
-        np.rint(cells.clicks),
-        np.rint(cells.weight),
-        shape,
+        cell=cell,
+        clicks=np.rint(cells.clicks),
+        weight=np.rint(cells.weight),
+        cluster=encode(query)[0] if by_query else None,
+        shape=shape,
     )
     rows = pd.Index(values_of(np.arange(len(ids)), ids), name=name)
     return with_center(table), rows, factors, by_query, n_components
@@ -582,8 +580,14 @@ def _groups_of_documents(cells, factors, n_groups, rng):
     first = chosen, chosen + rng.binomial((weight - clicks).astype(np.int64), 0.5)
     second = clicks - first[0], weight - first[1]
     # Examination relative to the best factor, if all documents have the same curve.
-    alone = np.zeros(n_units, dtype=np.intp)
-    everything = WithinDocuments(unit, factor, clicks, weight, alone, alone, (1, len(factors)))
+    everything = WithinDocuments(
+        unit=unit,
+        cell=factor,
+        clicks=clicks,
+        weight=weight,
+        cluster=np.zeros(n_units, dtype=np.intp),
+        shape=(1, len(factors)),
+    )
     curve = with_center(everything).center[0]
     curve /= curve.max()
     # Each document occurs twice: grouped by its second half, and by its first.
@@ -603,10 +607,9 @@ def _groups_of_documents(cells, factors, n_groups, rng):
     by_query = int(query.max()) + 1 >= _LEAST_CLUSTERS
     table = WithinDocuments(
         unit=np.concatenate([unit, unit + n_units])[shown],
-        factor=np.tile(factor, 2)[shown],
+        cell=np.concatenate([group[unit] * len(factors) + factor for group in groups])[shown],
         clicks=clicks[shown],
         weight=weight[shown],
-        group=np.concatenate(groups),
         cluster=np.tile(query if by_query else np.arange(n_units), 2),
         shape=(n_found, len(factors)),
     )

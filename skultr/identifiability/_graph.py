@@ -18,7 +18,7 @@ from .._log._cells import bipartite_components, factor_components
 from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._bias_features import MAX_NAMED, factor_labels, name_some
-from ._bridges import MAX_EXACT, articulation_documents, weak_links
+from ._bridges import MAX_EXACT, articulation_documents, members_of, weak_links
 from ._overlap import ENOUGH, information_of_log
 from ._plans import merged_codes
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class IdentifiabilityGraph:
-    """Graph of bias factors; two are linked if a document was shown under both.
+    """Graph of bias factors, such as positions; two are linked if a document had both.
 
     If P(click) = relevance(document) * examination(bias factor), a click log determines the
     relevance of its documents up to one scale exactly if this graph is connected [1]_. If it
@@ -113,7 +113,7 @@ class IdentifiabilityGraph:
         bias: str | list[str] | tuple[str, ...] | None = None,
         click: str | ArrayLike = "click",
     ) -> IdentifiabilityGraph:
-        """The graph of a click log, counted in the engine that holds the log.
+        """Build the graph of a click log; a frame of an engine is counted in that engine.
 
         Parameters
         ----------
@@ -257,7 +257,7 @@ class IdentifiabilityGraph:
         .. math:: P_n = 1 - \sum_{k=1}^{n-1} \binom{n-1}{k-1} P_k f^{k (n-k)}, \quad P_1 = 1,
 
         and above 30 factors with its limit :math:`\exp(-|T| f^{|T| - 1})`, where this is off by
-        at most .013. The formula of [1]_ for many factors, :math:`1 - |T| f^{|T| - 1}`, is the
+        at most 0.013. The formula of [1]_ for many factors, :math:`1 - |T| f^{|T| - 1}`, is the
         first term of both. This is what to expect of a log of this size, not whether this log is
         connected: rankings are far from uniform.
 
@@ -446,7 +446,7 @@ class IdentifiabilityGraph:
         ----------
         overlap : FeatureOverlap, default=None
             Result of :func:`feature_overlap` on the same log: the summary of a graph that is not
-            connected then says whether features tell its components apart. The graph keeps no
+            connected then says whether features separate its components. The graph keeps no
             features itself.
 
         Returns
@@ -485,13 +485,10 @@ class IdentifiabilityGraph:
 
     def _examples(self):
         """Names of the first factors of each component, as text."""
-        order = np.argsort(self.labels, kind="stable")
-        size = np.bincount(self.labels)
-        first = np.cumsum(size) - size
         names = self._factor_names()
         return [
-            name_some(names.take(order[start : start + min(n, MAX_NAMED)]), n)
-            for start, n in zip(first.tolist(), size.tolist(), strict=True)
+            name_some(names.take(factors[:MAX_NAMED]), len(factors))
+            for factors in members_of(self.labels).values()
         ]
 
 
@@ -524,13 +521,13 @@ def _overlap_text(log: ClickLog, labels: Ints) -> str:
     if not information.compares(groups):
         return "Features cannot do so either: no result page compares all components."
     components_text = (
-        f"overlap between the components ({overlap:.2f}; 1: they say nothing of the bias factor, "
-        "0: they give it away), so that the network"
+        f"overlap between the components ({overlap:.2f}; 1: they do not depend on the bias "
+        "factor, 0: they determine it), so that the network"
     )
     if overlap >= ENOUGH:
         return (
-            f"Features {components_text} can do so, if production knew no more than the features "
-            "do."
+            f"Features {components_text} can do so, if the production ranker used no signal that "
+            "they lack."
         )
     return (
         f"Features do NOT {components_text} cannot do so: what it calls examination may be "
@@ -611,7 +608,7 @@ def _components(graph):
 
 
 def _features(graph, overlap):
-    """Whether features tell the examination of components apart, if this was computed."""
+    """Whether features separate the examination of components, if this was computed."""
     if overlap is None:
         return []
     share = overlap.between(graph._factor_names(), graph.labels)

@@ -32,22 +32,30 @@ _HOLD = 1e-7
 _TOL = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
-class RateTable:
-    """Clicks and impressions by row and bias factor, as independent binomials."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Cells:
+    """Clicks and impressions of a log, each in a cell of a matrix of rates."""
 
-    row: np.ndarray  # (n_cells,)
-    factor: np.ndarray  # (n_cells,)
-    cluster: np.ndarray | None  # (n_cells,)
+    cell: np.ndarray  # (n_cells,), row (or group) * n_factors + factor
     clicks: np.ndarray  # (n_cells,)
     weight: np.ndarray  # (n_cells,)
-    shape: tuple
+    cluster: np.ndarray | None  # by cell of the log, or by unit
+    shape: tuple  # n_rows (or n_groups), n_factors
     center: np.ndarray | None = None  # (n_rows, n_factors)
 
     @cached_property
     def sums(self) -> list[Floats]:
         """Clicks and impressions, each of shape (n_rows, n_factors)."""
-        return _sums(self.row * self.shape[1] + self.factor, self)
+        size = self.shape[0] * self.shape[1]
+        return [
+            np.bincount(self.cell, values, size).reshape(self.shape)
+            for values in (self.clicks, self.weight)
+        ]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RateTable(_Cells):
+    """Clicks and impressions by row and bias factor, as independent binomials."""
 
     def score(self, rate: Floats) -> tuple[float, Floats | None, Floats | None]:
         """Log-likelihood of a matrix of rates; its gradient and information in the log rates.
@@ -79,15 +87,14 @@ class RateTable:
 
     def contributions(self, rate: Floats) -> sparse.csr_array:
         """Gradient of the log-likelihood by cluster, shape (n_clusters, n_rows * n_factors)."""
-        cell = self.row * self.shape[1] + self.factor
-        p = rate[self.row, self.factor]
+        p = rate.ravel()[self.cell]
         residual = (self.clicks - self.weight * p) / (1 - p)
         cluster = self.cluster
         if cluster is None:
-            cluster = np.arange(len(cell))
+            cluster = np.arange(len(p))
             residual = np.sqrt(self.weight * p / (1 - p))
-        size = self.shape[0] * self.shape[1]
-        return sparse.csr_array((residual, (cluster, cell)), (cluster.max() + 1, size))
+        shape = cluster.max() + 1, rate.size
+        return sparse.csr_array((residual, (cluster, self.cell)), shape)
 
     def scaled(self, rate: Floats) -> Floats:
         """Rates on the scale of the clicks: unchanged here."""
@@ -98,8 +105,8 @@ class RateTable:
         return change
 
 
-@dataclass(frozen=True, eq=False)
-class WithinDocuments:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WithinDocuments(_Cells):
     """Clicks of documents by bias factor, as multinomials given each document's total.
 
     The rates of a document are those of its group. This likelihood depends neither on the scale
@@ -107,18 +114,6 @@ class WithinDocuments:
     """
 
     unit: np.ndarray  # (n_cells,)
-    factor: np.ndarray  # (n_cells,)
-    clicks: np.ndarray  # (n_cells,)
-    weight: np.ndarray  # (n_cells,)
-    group: np.ndarray  # (n_units,)
-    cluster: np.ndarray  # (n_units,)
-    shape: tuple
-    center: np.ndarray | None = None  # (n_groups, n_factors)
-
-    @cached_property
-    def sums(self) -> list[Floats]:
-        """Clicks and impressions, each of shape (n_groups, n_factors)."""
-        return _sums(self._cell, self)
 
     def score(self, rate: Floats) -> tuple[float, Floats | None, Floats | None]:
         """Conditional log-likelihood of a matrix of rates, with gradient and information.
@@ -141,7 +136,7 @@ class WithinDocuments:
         target = self.center / self.center.sum(axis=1, keepdims=True)
         own = rate / rate.sum(axis=1, keepdims=True)
         value = choice.clicks @ log_shares + prior * (target * np.log(own)).sum()
-        known = choice.information(np.exp(log_shares), self._cell[choice.rows], size)
+        known = choice.information(np.exp(log_shares), self.cell[choice.rows], size)
         expected = known.own.reshape(self.shape)
         gradient = self.sums[0] - expected + prior * (target - own)
         information = (expected + prior * own)[:, :, None] * np.eye(n_factors)
@@ -171,7 +166,7 @@ class WithinDocuments:
         surplus = choice.clicks - choice.expected(np.exp(self._log_shares(rate)))
         cluster = self.cluster[self.unit[choice.rows]]
         return sparse.csr_array(
-            (surplus, (cluster, self._cell[choice.rows])), (self.cluster.max() + 1, rate.size)
+            (surplus, (cluster, self.cell[choice.rows])), (self.cluster.max() + 1, rate.size)
         )
 
     def scaled(self, rate: Floats) -> Floats:
@@ -190,14 +185,9 @@ class WithinDocuments:
         """Where the clicks of each unit fall."""
         return GroupedLogit.from_rows(self.unit, self.clicks)
 
-    @cached_property
-    def _cell(self):
-        """Cell of the matrix of each cell of the log."""
-        return self.group[self.unit] * self.shape[1] + self.factor
-
     def _log_shares(self, rate):
         """Logarithm of the share p_dt expected in each cell of a unit with clicks."""
-        expected = self.weight * rate.ravel()[self._cell]
+        expected = self.weight * rate.ravel()[self.cell]
         return self._choice.log_shares(np.log(expected[self._choice.rows]))
 
 
@@ -282,14 +272,6 @@ def with_center(table: Any) -> Any:
     crude = np.outer(row_rate, factor_rate) / (clicks.sum() / weight.sum())
     table = replace(table, center=crude * min(1.0, 0.9 / crude.max()))
     return replace(table, center=fit_low_rank(table, 1).rate)
-
-
-def _sums(cell, table):
-    size = table.shape[0] * table.shape[1]
-    return [
-        np.bincount(cell, values, size).reshape(table.shape)
-        for values in (table.clicks, table.weight)
-    ]
 
 
 def _rank_one(matrix):

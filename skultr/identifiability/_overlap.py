@@ -1,4 +1,4 @@
-"""Can the features tell examination from relevance, where no document moved?
+"""Do the features separate examination from relevance, where no document moved?
 
 Within a result page, the log odds of where a click falls are g(x) + h(t), relevance by features
 plus examination by bias factor. What can be predicted of the factor from the features could as
@@ -40,9 +40,7 @@ _READS = ("qid", "session", "position", "bias", "impressions")
 
 @dataclass(frozen=True, eq=False)
 class FeatureOverlap:
-    """How far the features leave examination and relevance apart.
-
-    Made by :func:`feature_overlap`.
+    """Result of :func:`feature_overlap`: do features separate examination from relevance?
 
     Parameters
     ----------
@@ -62,7 +60,7 @@ class FeatureOverlap:
     determines : bool
         True if ``overlap`` is at least 0.15: features may determine examination. Below, dual
         learning missed an examination by more than 0.1 on 20 of 22 simulated logs; above, on 7 of
-        78. It assumes that production knew nothing of relevance that the features lack: of 20
+        78. It assumes that the production ranker used no signal that the features lack: of 20
         logs where it did, 10 were missed, with overlaps from 0.56.
     """
 
@@ -86,11 +84,11 @@ class FeatureOverlap:
         """
         n_factors = count_of(len(self._factors), "bias factor")
         if len(self._factors) == 1:
-            return "There is one bias factor: features have nothing to tell apart."
+            return "There is one bias factor: nothing has to be separated."
         names = name_some(self.pairs[name].iloc[0] for name in ("factor_a", "factor_b"))
         if not self._information.compares():
             return (
-                "Features cannot tell examination from relevance: no result page compares all "
+                "Features cannot separate examination from relevance: no result page compares all "
                 f"{n_factors},\nbe it through others (such as {names}).\n"
                 "To do: name fewer columns as the bias factor, or serve pages that have both."
             )
@@ -100,18 +98,18 @@ class FeatureOverlap:
         )
         if self.determines:
             return (
-                "Features overlap: they can tell examination from relevance, if production "
-                f"knew no more than they do.\n{seen}"
+                "Features overlap: they can separate examination from relevance, if the ranker in "
+                f"production used no signal that they lack.\n{seen}"
             )
         return (
-            "Features do NOT overlap: they nearly give the bias factor away, so that examination "
+            "Features do NOT overlap: they nearly reveal the bias factor, so that examination "
             f"could be relevance.\n{seen}\n"
             "To do: drop features that follow the position (old scores, old ranks), or vary the "
             "order: see IdentifiabilityRepair."
         )
 
     def between(self, names: pd.Series, labels: Any) -> float:
-        """The least share over contrasts of groups of factors, whose own ratios are known.
+        """Least overlap over contrasts between groups of bias factors, such as components.
 
         Parameters
         ----------
@@ -155,13 +153,13 @@ def feature_overlap(
     click: str | None = "click",
     random_state: RandomState = 0,
 ) -> FeatureOverlap:
-    r"""Share of the information on examination that the features leave, by pair of bias factors.
+    r"""Measure whether the features suffice to separate examination from relevance.
 
-    Where no document was shown under two bias factors, clicks alone cannot tell examination from
-    relevance. A model in which relevance is a function of the features can, if documents with
-    similar features were shown under several factors [1]_. If the features give the factor away
+    Where no document was shown under two bias factors, clicks alone cannot separate examination
+    from relevance. A model in which relevance is a function of the features can, if documents
+    with similar features were shown under several factors [1]_. If the features reveal the factor
     (an old score, an old rank, columns that only one layout fills), its examination could as well
-    be relevance.
+    be relevance. The result is the share of the information on examination that is left, by pair.
 
     Parameters
     ----------
@@ -191,7 +189,7 @@ def feature_overlap(
 
     See Also
     --------
-    IdentifiabilityGraph : Whether documents that moved tell examination from relevance.
+    IdentifiabilityGraph : Whether documents that moved separate examination from relevance.
 
     Notes
     -----
@@ -207,17 +205,17 @@ def feature_overlap(
     :math:`h_a - h_b` under :math:`L_0` and :math:`L`: with 0.2, five times the clicks are needed.
     ``overlap`` is the least eigenvalue of :math:`L` relative to :math:`L_0`. Comparisons through
     other factors count, and a document that was shown under two of them leaves its share, because
-    its features cannot tell which one it was.
+    its features do not determine which one it was.
 
     *Estimate.* At most 5,000 rows of random lists; the 100 factors with the most impressions;
     ridge regression on the scaled features and 100 random units of them, each query predicted
     from others; queries weigh by the square root of their traffic, as for the rankers. So m is
-    what a small network learns easily. A factor that features tell by a rule that such a network
-    would not find (the column that is not zero, say) does not count as given away.
+    what a small network learns easily. A factor that features reveal by a rule that such a
+    network would not find (the column that is not zero, say) does not count as revealed.
 
-    *What it does not see.* Production may have known more than the features, whatever they are:
-    what it knew about relevance is then taken for examination. Only documents that moved, or an
-    experiment, show that.
+    *What it does not see.* The production ranker may have used signals that the features lack:
+    what they say about relevance is then taken for examination. Only documents that moved, or
+    an experiment, show that.
 
     References
     ----------
@@ -366,15 +364,15 @@ def examination_information(
     impressions = np.bincount(factor, weight)
     shown = np.flatnonzero(impressions)
     factors = np.sort(shown[np.argsort(-impressions[shown], kind="stable")[:_MAX_FACTORS]])
-    place = np.full(len(impressions), -1)
-    place[factors] = np.arange(len(factors))
-    rows = np.flatnonzero(place[factor] >= 0)
+    rows = np.flatnonzero(np.isin(factor, factors))
     rows = rows[_sample_of_lists(list_[rows], rng)]
     lists, queries = (np.unique(codes[rows], return_inverse=True)[1] for codes in (list_, query))
     # Queries weigh by the square root of their traffic, as for rankers.
     weight = weight[rows] / np.sqrt(np.bincount(queries, weight[rows])[queries])
     weight /= weight.mean()
-    target = _off_lists(np.eye(len(factors))[place[factor[rows]]], lists, weight)
+    target = _off_lists(
+        np.eye(len(factors))[np.searchsorted(factors, factor[rows])], lists, weight
+    )
     scaled = _scaled(np.asarray(features(rows), dtype=np.float64))
     if scaled.shape[1] > _MAX_FEATURES:
         telling = ((target * weight[:, None]).T @ scaled) ** 2
@@ -398,10 +396,8 @@ def _sample_of_lists(list_, rng):
         return np.arange(len(list_))
     code, size = np.unique(list_, return_inverse=True, return_counts=True)[1:]
     order = rng.permutation(len(size))
-    chosen = np.zeros(len(size), dtype=bool)
-    chosen[order[np.cumsum(size[order]) <= _MAX_ROWS]] = True
-    chosen[order[0]] = True
-    return np.flatnonzero(chosen[code])
+    n_lists = max(1, np.count_nonzero(np.cumsum(size[order]) <= _MAX_ROWS))
+    return np.flatnonzero(np.isin(code, order[:n_lists]))
 
 
 def _off_lists(values, list_, weight):
@@ -414,11 +410,9 @@ def _off_lists(values, list_, weight):
 # The regression -----------------------------------------------------------------------
 def _scaled(features):
     """Signed logarithm, standardised and clipped, as the input of networks is."""
-    features = np.sign(features) * np.log1p(np.abs(features))
-    missing = np.isnan(features)
-    if missing.any():  # at the mean, as there; at 0 if all are missing
-        mean = np.where(missing, 0, features).sum(axis=0) / np.maximum((~missing).sum(axis=0), 1)
-        features = np.where(missing, mean, features)
+    table = pd.DataFrame(np.sign(features) * np.log1p(np.abs(features)))
+    # At the mean, as there; at 0 if all are missing.
+    features = table.fillna(table.mean()).fillna(0.0).to_numpy()
     centre, spread = features.mean(axis=0), features.std(axis=0)
     constant = spread <= 1e-6 * np.maximum(np.abs(centre), 1e-30)
     scaled = (features - centre) / np.where(constant, 1.0, spread)

@@ -29,9 +29,10 @@ from .._log._clicklog import make_click_log
 from .._log._faults import count_of
 from .._log._pairs import Pairs, read_documents
 from .._log._roles import read_column
+from .._log._segments import pair_codes
 from ..exceptions import ClickDataWarning, warn_user
 from ._bias_features import MAX_NAMED, factor_codes, plain
-from ._bridges import first_by
+from ._bridges import first_by, members_of
 
 #: Merge plans that take longer, in hours, are refused.
 MAX_HOURS = 2.0
@@ -48,8 +49,6 @@ def merge_plan(vectors: Floats, labels: Ints) -> tuple[Ints, Ints, Floats]:
     and B is the least Euclidean distance of their bias features, min |v_a - v_b| over factors a
     of A and b of B.
     """
-    if labels.max(initial=0) == 0:
-        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0)
     vectors = np.asarray(vectors, dtype=float)
     vectors = vectors[:, np.ptp(vectors, axis=0) > 0]
     if vectors.shape[1] <= 1:
@@ -148,16 +147,12 @@ def neighbour_inside(
     """For each chosen factor, the factor of its component nearest to a given distance from it, or
     -1, and its distance, or NaN, where no factor of the component has other features."""
     neighbour = np.full(len(chosen), -1)
-    order = np.argsort(labels, kind="stable")
-    bounds = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
-    asked = np.argsort(labels[chosen], kind="stable")
-    first = np.searchsorted(labels[chosen][asked], np.arange(len(bounds)))
-    for component in np.flatnonzero((np.diff(bounds) > 1) & (np.diff(first) > 0)):
-        members = order[bounds[component] : bounds[component + 1]]
-        places = asked[first[component] : first[component + 1]]
-        off = partial(_off, vectors, vectors[chosen[places]], distance[places])
-        least, nearest = _least(off, members, len(places))
-        neighbour[places] = np.where(np.isfinite(least), nearest, -1)
+    members = members_of(labels)
+    for component, places in members_of(labels[chosen]).items():
+        if len(members[component]) > 1:
+            off = partial(_off, vectors, vectors[chosen[places]], distance[places])
+            least, nearest = _least(off, members[component], len(places))
+            neighbour[places] = np.where(np.isfinite(least), nearest, -1)
     apart = np.linalg.norm(vectors[chosen] - vectors[neighbour], axis=1)
     return neighbour, np.where(neighbour < 0, np.nan, apart)
 
@@ -170,8 +165,6 @@ def _off(vectors, there, distance, rows):
 
 def tree_diameter(n_nodes: int, a: Ints, b: Ints, cost: Floats) -> float:
     """Length of the longest path in a tree."""
-    if n_nodes < 2:
-        return 0.0
     tree = weighted_graph(n_nodes, a, b, cost)
     # A node farthest from any node is one end of a longest path.
     distance = dijkstra(tree, directed=False, indices=0)
@@ -215,16 +208,16 @@ def _prim(labels, prepare):
 
 def _nearest(vectors, labels):
     """Costs for :func:`_prim`: squared distances from the nearest factor of a component."""
-    order = np.argsort(labels, kind="stable")
-    bounds = np.searchsorted(labels[order], np.arange(labels.max() + 2))
+    members = members_of(labels)
 
     def prepare(outside):
         there = vectors[outside]
 
         def cost_from(component):
-            members = order[bounds[component] : bounds[component + 1]]
             return _least(
-                lambda part: cdist(vectors[part], there, "sqeuclidean"), members, len(there)
+                lambda part: cdist(vectors[part], there, "sqeuclidean"),
+                members[component],
+                len(there),
             )
 
         return cost_from
@@ -258,11 +251,10 @@ def _merge_on_a_line(values, labels):
     by_cost = np.argsort(values[right] - values[left], kind="stable")
     left, right = left[by_cost], right[by_cost]
     n = int(labels.max()) + 1
-    low = np.minimum(labels[left], labels[right]).astype(np.int64)
-    high = np.maximum(labels[left], labels[right]).astype(np.int64)
+    low, high = np.sort([labels[left], labels[right]], axis=0)
     # The cheapest link of any two components. Ranks replace the costs, because an edge of weight
     # 0 would not exist in a sparse graph.
-    kept = np.sort(np.unique(low * n + high, return_index=True)[1])
+    kept = np.sort(np.unique(pair_codes(low, high, n), return_index=True)[1])
     left, right, low, high = left[kept], right[kept], low[kept], high[kept]
     tree = minimum_spanning_tree(weighted_graph(n, low, high, np.arange(1.0, len(kept) + 1)))
     used = tree.data.astype(np.intp) - 1
@@ -270,8 +262,7 @@ def _merge_on_a_line(values, labels):
     nodes, parents = breadth_first_order(tree, 0, directed=False)
     flip = parents[labels[right]] != labels[left]
     a, b = np.where(flip, right, left), np.where(flip, left, right)
-    turn = np.empty(n, dtype=np.intp)
-    turn[nodes] = np.arange(n)
+    turn = np.argsort(nodes)
     by_turn = np.argsort(turn[labels[b]])
     a, b = a[by_turn], b[by_turn]
     return a, b, np.abs(values[a] - values[b])

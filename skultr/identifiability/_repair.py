@@ -84,7 +84,9 @@ class IdentifiabilityRepair(
     bias : str or list of str, default=None
         Columns whose values together are the bias factor; by default ``bias`` if X has it, else
         ``position``. Bias columns without a role (such as ``"device"``) are no features:
-        :meth:`transform` drops them.
+        :meth:`transform` drops them. If a search compares sets of bias columns, let an
+        ``OnFeatures(ColumnTransformer(...))`` name the features: a column that a set leaves out
+        would be one.
     strategy : {"merge", "intervene"}, default="merge"
         With ``"intervene"`` nothing is merged; the plan is in `interventions_` and
         `intervened_lists_`.

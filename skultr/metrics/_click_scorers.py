@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class CMIPScorer(Scorer):
-    """Scorer: minus the conditional mutual information with the logging policy, −CMIP.
+    """Scorer of debiasedness: minus the mutual information of scores and logging policy (−CMIP).
 
     CMIP measures how much the scores of a model copy the logged ranking beyond what relevance
     explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated documents of X. X
     is a log of which some rows are annotated (``relevance`` is missing in the others). Clicks
     (``y``) do not change the value.
 
-    CMIP is no quality: scores that learned nothing have CMIP 0. In a search, put quality first,
+    CMIP does not measure quality: random scores have a CMIP of 0. In a search, put quality first,
     with ``refit=OffPolicySelection()`` (see the example), and never choose by this scorer alone.
 
     A document counts once, however often the log shows it, at its mean position over all its
@@ -71,10 +71,10 @@ class CMIPScorer(Scorer):
     -----
     ClickDataWarning
         If clicks are passed and the scores explain them no better than position alone: clicks go
-        with the scores by less than one standard error, given one click rate per position (a
-        score test by query; not with ``logging``). Measured on folds of 50 queries and 1,000
-        sessions: of networks that learned less than a quarter of what the best one did, .86 are
-        told; of good ones .07, but .34 where production memorised the grades and users trust
+        with the scores by less than one standard error, given one click rate per position (a score
+        test by query; not with ``logging``). Measured on folds of 50 queries and 1,000 sessions:
+        of networks that learned less than a quarter of what the best one did, 0.86 get it; of good
+        ones 0.07, but 0.34 where the production ranker memorised the grades and users trust
         positions. Otherwise as :func:`cmip_score`.
 
     See Also
@@ -320,7 +320,7 @@ def annotated_documents(
     """Score, mean logged position (or logging score) and grade of each annotated document.
 
     A document is annotated if one of its rows is; its position is the mean over its shown rows.
-    With clicks ``y`` and positions, scores that explain no clicks are told.
+    With clicks ``y`` and positions, it warns of scores that explain no clicks.
     """
     unread = {"sample_weight"} if logging is None else {"sample_weight", "position"}
     given = {role: roles.get(role) for role in CMIPScorer._roles if role not in unread}
@@ -364,9 +364,9 @@ def _warn_if_blind(name, rows, scores, y):
     # alarms.
     if not value > error:  # 0 of constant scores, too
         warn_user(
-            f"The scores of {name} explain the clicks no better than position alone, as far as "
-            "these clicks tell: its CMIP may be near 0 because nothing was learned. Choose among "
-            "models of quality, with refit=OffPolicySelection() in a search.",
+            f"The scores of {name} explain the clicks no better than position alone: its CMIP may "
+            "be near 0 because nothing was learned. Compare quality first, with "
+            "refit=OffPolicySelection() in a search.",
             ClickDataWarning,
         )
 
@@ -441,7 +441,7 @@ def perplexity_score(
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Clicks, or click rates in [0, 1] of rows that stand for several impressions.
+        Clicks, or click rates in [0, 1] of rows that count several impressions.
     y_prob : array-like of shape (n_rows,)
         Predicted click probabilities in [0, 1], clipped to [1e-10, 1 - 1e-10].
     position : array-like of shape (n_rows,), default=None
@@ -536,7 +536,7 @@ def click_log_likelihood(
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Clicks, or click rates in [0, 1] of rows that stand for several impressions.
+        Clicks, or click rates in [0, 1] of rows that count several impressions.
     y_prob : array-like of shape (n_rows,)
         Predicted click probabilities in [0, 1], clipped to [1e-10, 1 - 1e-10].
     session : array-like of shape (n_rows,), default=None

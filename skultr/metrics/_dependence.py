@@ -181,16 +181,16 @@ def cmip_score(
           score of a document and the ``y_logging`` of another document of its grade, and the odds
           enter the bound of Donsker and Varadhan; but it starts from a normal distribution (a
           Gaussian copula), trees are cross-fitted and stop early (see Notes). It has the least
-          noise near 0. Of dependence that is no correlation it misses a part: .27 of .80 nats for
-          a parabola and 500 documents, .12 for 2,000.
+          noise near 0. Of dependence that is no correlation it misses a part: 0.27 of 0.80 nats
+          for a parabola and 500 documents, 0.12 for 2,000.
         - ``"knn"``: distances to the nearest neighbours (Kraskov et al. [2]_; given a discrete
           variable, Frenzel and Pompe's [3]_). It needs no training, is faster, and has little
           bias from a hundred documents per grade; in smaller grades it misses a part of strong
           dependence. Near 0 it is noisier.
-        - ``"published"``: section 4.3 of the paper to the letter, to compare with its figures:
-          one half of the documents against the other with exchanged ``y_logging``, LightGBM as it
-          comes, trained on one half of both and tested on the other, P in [.01, .99]. Its bias is
-          large: -.28 at 5,000 documents where the truth is 0, .15 for .51.
+        - ``"published"``: section 4.3 of the paper to the letter, to compare with its figures: one
+          half of the documents against the other with exchanged ``y_logging``, LightGBM as it
+          comes, trained on one half of both and tested on the other, P in [0.01, 0.99]. Its bias
+          is large: -0.28 at 5,000 documents where the truth is 0, 0.15 for 0.51.
 
         With fewer than 200 documents, ``"knn"`` is used instead of both classifiers, with a
         warning. This depends on ``y_true`` alone, and never on the scores.
@@ -205,7 +205,7 @@ def cmip_score(
         Query of each document, for the p-value and the standard error; the value is the same.
         Without it documents count as independent, and the p-value takes for dependence what the
         scores of whole queries have in common: pass it if documents belong to queries. The value
-        counts that too: .05 on average in 30 queries of 10 that truly have 0.
+        counts that too: 0.05 on average in 30 queries of 10 that truly have 0.
     return_result : bool, default=False
         Whether to return the standard error and the p-value as well.
 
@@ -247,21 +247,21 @@ def cmip_score(
     counts, plus that of one such table per grade, plus that of a normal distribution of the same
     correlation. It does not depend on ``estimator``. Measured over 200 logs of 300 documents each
     (4, 10 and 30 per query, 2 and 5 grades) in which both scores vary twice as much between
-    queries as within: without dependence .03 to .08 of the p-values are at most .05, and .24 to
-    .92 without ``qid``; at a correlation of .25 within queries and grades, .65 to .78.
+    queries as within: without dependence 0.03 to 0.08 of the p-values are at most 0.05, and 0.24
+    to 0.92 without ``qid``; at a correlation of 0.25 within queries and grades, 0.65 to 0.78.
 
     Estimators compare ranks within the grade. Those of grades of fewer than 20 documents are
     compared together: ranks are independent of each other if scores and positions are so within
     each grade, whatever differs between grades. Strong dependence in small grades is found in
-    part: .45 of .51 nats in five grades of 15, .31 in five grades of 5. Documents alone in their
-    grade are left out, and so are small grades that together have fewer than 20 documents.
+    part: 0.45 of 0.51 nats in five grades of 15, 0.31 in five grades of 5. Documents alone in
+    their grade are left out, and so are small grades that together have fewer than 20 documents.
     ``n_together`` and ``n_left_out`` of the result count them.
 
     ``"classifier"`` boosts trees from the log density ratio of a Gaussian copula, with one
     correlation per grade, shrunk to that of all as far as grades agree. Each document's term is
     that of the classifier which has not seen it, plus a third of what it gains where it was used
-    in training. Measured over 100 draws of 500 documents with correlation 0, .3, .6 and .9 by
-    grade: bias −.01 of .28, and 93 of 100 intervals of 1.96 standard errors hold the truth.
+    in training. Measured over 100 draws of 500 documents with correlation 0, 0.3, 0.6 and 0.9 by
+    grade: bias −0.01 of 0.28, and 93 of 100 intervals of 1.96 standard errors hold the truth.
 
     ``"published"`` takes the second half of the documents for those that are not exchanged, which
     the paper leaves open, and documents of the nearest grade where that half has none of the same.
@@ -380,8 +380,7 @@ class _Grades:
         together = n_small >= SMALLEST_GRADE or not self.n_large
         self.n_together = n_small if together else 0
         # Codes of large grades come first, so that the others are one cell from `n_large` on.
-        rank = np.empty(len(self.counts), dtype=np.intp)
-        rank[np.argsort(~large, kind="stable")] = np.arange(len(self.counts))
+        rank = np.argsort(np.argsort(~large, kind="stable"))
         self.code_by_size = rank[self.code]
         rows = np.flatnonzero((large | (small & together))[self.code])
         self.compared = rows[np.argsort(self.code_by_size[rows], kind="stable")]
@@ -520,8 +519,8 @@ _SMALL_GRADE, _N_NEIGHBORS_OF_SMALL = 100, 3
 #: deviation of the value is 1.1 to 1.5 times that of independent terms.
 KNN_ERROR_FACTOR = 1.4
 
-#: Smaller grades are compared together. Measured: of .51 nats in five grades of 15, neighbours
-#: within the grade find .31, and .45 among the ranks of all five.
+#: Smaller grades are compared together. Measured: of 0.51 nats in five grades of 15, neighbours
+#: within the grade find 0.31, and 0.45 among the ranks of all five.
 SMALLEST_GRADE = 20
 
 

@@ -30,12 +30,12 @@ from .._log._counted import counted
 from .._log._faults import count_of
 from .._log._reader import Rows, read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
-from .._log._segments import encode, offsets_from_sorted, sort_in_segment
+from .._log._segments import encode, rank_in_segment
 from .._models._solve import GroupedLogit
 from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ._query_means import ratio_of_sums
-from ._ranking import average_runs, flat_columns, refuse_where
+from ._ranking import flat_columns, refuse_where
 from ._scorers import Scorer, describes_a_scorer, one_per_row, predict_within
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ class IPSScorer(EstimateScorer):
     ``normalize`` the value is off by that factor, but the order of models is not affected.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
-    default (``enable_metadata_routing=True``). A row of several impressions counts like the
-    sessions that it stands for.
+    default (``enable_metadata_routing=True``). A row of several impressions counts as so many
+    sessions.
 
     References
     ----------
@@ -249,20 +249,12 @@ class IPSScorer(EstimateScorer):
 
     def _credits(self, list_, scores):
         """Value of a relevant document at the rank of each row, averaged over ties."""
-        order = sort_in_segment(list_, scores)
-        list_, scores = list_[order], scores[order]
-        offsets = offsets_from_sorted(list_)
-        length = np.repeat(np.diff(offsets), np.diff(offsets))
-        rank = np.arange(1, len(order) + 1) - np.repeat(offsets[:-1], np.diff(offsets))
-        cutoff = length if self.k is None else self.k
+        rank = rank_in_segment(list_, scores)
+        cutoff = np.bincount(list_)[list_] if self.k is None else self.k
         credit = -rank.astype(float)
         if self.metric != "arp":
             credit = (rank <= cutoff) / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
-        leads = np.ones(len(order), dtype=bool)
-        leads[1:] = (list_[1:] != list_[:-1]) | (scores[1:] != scores[:-1])
-        shared = np.empty(len(order))
-        shared[order] = average_runs(credit, leads)
-        return shared
+        return pd.Series(credit).groupby([list_, scores]).transform("mean").to_numpy()
 
 
 def _count_lists(X, click):
@@ -314,7 +306,7 @@ class ClickLikelihoodEstimate(NamedTuple):
 @describes_a_scorer
 @dataclass(eq=False, repr=False)
 class ClickLikelihoodScorer(EstimateScorer):
-    r"""Scorer: log-likelihood per held-out click gained by the scores of an estimator, in nats.
+    r"""Scorer: gain in log-likelihood per held-out click by the scores, in nats.
 
     Given that a click falls into a list, its row is i with the probability
     :math:`\mathrm{softmax}(w s + \log o)_i` over the shown rows of the list, for scores
@@ -325,8 +317,8 @@ class ClickLikelihoodScorer(EstimateScorer):
         \hat V = \frac{1}{\sum_i c_i} \sum_i c_i
         \bigl[\log \mathrm{softmax}(w s + \log o)_i - \log \mathrm{softmax}(\log o)_i\bigr]
 
-    0 means that the scores explain no more than where users look; a ranker of value .1 makes
-    the observed clicks :math:`e^{.1}`, 11 %, more likely each. If :math:`P(c = 1) = o\, r`, the
+    0 means that the scores explain no more than where users look; a ranker of value 0.1 makes
+    the observed clicks :math:`e^{0.1}`, 11 %, more likely each. If :math:`P(c = 1) = o\, r`, the
     expectation is greatest for :math:`w s = \log r` plus a constant per list, under any logging
     policy. No click is divided by a propensity, so that few clicks at the bottom cannot decide,
     as they can with :class:`IPSScorer`.
@@ -360,13 +352,13 @@ class ClickLikelihoodScorer(EstimateScorer):
     Notes
     -----
     *The propensities decide.* Too steep ones explain the clicks alone: all values are near 0, and
-    the pick is noise, or what undoes the old ranking. Too flat ones favour copies of the old
+    the best is chance, or reverses the old ranking. Too flat ones favour copies of the old
     ranking. Where the log shows each document at one position only, and the ranker that served
     it was good, curves estimated from the log are too steep: do not choose by clicks there. Take
     propensities from swaps or an experiment.
 
     *Steep propensities leave little to see*: if nearly all clicks fall on the first rows whatever
-    stands there, the values of all rankers are close together. ``estimate`` with a ``baseline``
+    is shown there, the values of all rankers are close together. ``estimate`` with a ``baseline``
     has the standard error of a difference.
 
     *The standard error* is that of a mean over queries at a given scale. Where the scores explain
@@ -377,7 +369,7 @@ class ClickLikelihoodScorer(EstimateScorer):
     their logarithm.
 
     Candidates that were never shown do not count, and neither do lists without a click or with one
-    row. A row of several impressions counts like the sessions that it stands for.
+    row. A row of several impressions counts as so many sessions.
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
     default (``enable_metadata_routing=True``).
@@ -549,7 +541,7 @@ def matched_pairs_score(
     level: float = 0.05,
     per_query: bool = False,
 ) -> float | pd.DataFrame:
-    r"""Share of pairs of documents shown at the same position that scores put in the right order.
+    r"""Share of document pairs shown at the same position that scores order as click rates do.
 
     A pair is two documents of one query that different pages showed at the same position. The one
     with the higher click rate there is the better one, however many users look at that position.
@@ -566,7 +558,7 @@ def matched_pairs_score(
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Clicks, or click rates in [0, 1] of rows that stand for several impressions.
+        Clicks, or click rates in [0, 1] of rows that count several impressions.
     y_score : array-like of shape (n_rows,)
         Scores or labels; higher is more relevant. If rows of a document at a position differ,
         their median counts.
@@ -616,8 +608,8 @@ def matched_pairs_score(
     has 305 to 441 pairs per split, about half of them of one query; one of Sogou (7,627 pages of
     1,051 queries) has none to 3, which say nothing. On Yandex
     :class:`~skultr.click_models.PBMModel` orders 92.8 % right, clicks over expected clicks
-    91.3 %, click rates 84.0 %. The lead of .015 has the interval [-.018, .040]; in 5 of the 16
-    splits PBM is behind, by .020 at most
+    91.3 %, click rates 84.0 %. The lead of 0.015 has the interval [-0.018, 0.040]; in 5 of the 16
+    splits PBM is behind, by 0.020 at most
     (``examples/1_start/plot_real_rerankings.py``).
 
     Examples
@@ -651,7 +643,7 @@ def matched_pairs_score(
 @describes_a_scorer
 @dataclass(eq=False, repr=False)
 class MatchedPairsScorer(Scorer):
-    """Scorer: share of pairs, shown at the same position, that an estimator orders right.
+    """Scorer: share of document pairs shown at the same position that scores order as clicks do.
 
     :func:`matched_pairs_score` of ``estimator.predict(X)`` on the shown rows of X: of two
     documents that held-out pages showed at the same position, is the one that users clicked more
@@ -781,7 +773,7 @@ def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd
 def _mean_over_pairs(table: pd.DataFrame) -> float:
     if table.empty:
         warn_user(
-            "No two documents of a query that stood at the same position have enough impressions "
+            "No two documents of a query shown at the same position have enough impressions "
             "there and click rates that differ significantly: the score is NaN. Expected pages of "
             "a query in different orders, and many of them. Lower min_impressions, or raise "
             "level, which makes the order of a pair less certain.",

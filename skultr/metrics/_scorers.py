@@ -23,6 +23,7 @@ from .._log._roles import (
     FIT_ROLES,
     is_frame,
     is_role,
+    read_column,
     role_columns,
     without_columns,
 )
@@ -239,12 +240,12 @@ class AnnotatedDocuments:
         )
         return np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)[self._own]
 
-    def scores(self, ranker: Predictor | Column, name: str) -> Floats:
+    def scores(self, ranker: Predictor | Column | str, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""
         is_model = hasattr(ranker, "predict")
         if is_model:
             ranker = predict_within(ranker, self._X, self.read["qid"], self.read["doc"])
-        given = as_array(ranker)
+        given = read_column(self._X, ranker) if isinstance(ranker, str) else as_array(ranker)
         if given.shape != (self.read.n_rows,):
             raise ValueError(
                 f"The scores of {name} have the shape {given.shape}; expected one for each row "
@@ -288,7 +289,7 @@ def to_ir_measures(
     doc: Column | None = None,
     relevance: Column | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Judgments and a ranking as the frames that ir_measures and ranx take.
+    """Convert judgments and a ranking to the frames that ir_measures and ranx read.
 
     Parameters
     ----------
@@ -368,7 +369,7 @@ def to_trec(
     doc: Column | None = None,
     relevance: Column | None = None,
 ) -> tuple[str, str]:
-    """Judgments and a ranking as the text of files of TREC.
+    """Convert judgments and a ranking to the text formats of TREC (qrels and run).
 
     Parameters
     ----------

@@ -146,13 +146,12 @@ class Display:
 
 def write_cells(ax: Axes, im: AxesImage, text_of: Callable[[Any], str], **style: Any) -> Any:
     """Write a text into each cell of an image that has a value, in black or white."""
-    values = np.ma.filled(im.get_array(), np.nan)
+    values = np.ma.asarray(im.get_array())
     texts = np.full(values.shape, None, dtype=object)
-    for (row, column), value in np.ndenumerate(values):
-        if not np.isnan(value):
-            dark = np.mean(im.cmap(im.norm(value))[:3]) < 0.6
-            style |= {"ha": "center", "va": "center", "color": "white" if dark else "black"}
-            texts[row, column] = ax.text(column, row, text_of(value), **style)
+    for (row, column), value in np.ma.ndenumerate(values):  # passes over masked values
+        dark = np.mean(im.cmap(im.norm(value))[:3]) < 0.6
+        style |= {"ha": "center", "va": "center", "color": "white" if dark else "black"}
+        texts[row, column] = ax.text(column, row, text_of(value), **style)
     return texts
 
 

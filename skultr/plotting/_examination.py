@@ -30,7 +30,7 @@ _TRUTH_LINE = {"color": TRUTH, "linestyle": "--", "zorder": 3, "label": "truth"}
 
 @dataclass(eq=False, repr=False)
 class ExaminationDisplay(Display):
-    """Curves of the examination that models estimated, with intervals and the truth.
+    """Plot of estimated examination curves, with intervals and the truth.
 
     Create it with :meth:`from_estimator` or :meth:`from_estimators`.
 
@@ -185,11 +185,9 @@ class ExaminationDisplay(Display):
                 f"{by_user[0]!r} has one curve per user; expected it alone, got {len(tables)} "
                 "models. Draw each model on its own axes (ax=...)."
             )
-        truth = (
-            read_truth_of_users(truth, tables[by_user[0]])
-            if by_user
-            else _read_truth(truth, tables)
-        )
+        if truth is not None:
+            read = _read_truth_of_users if by_user else _read_truth
+            truth = read(truth, tables)
         return cls(tables=tables, truth=truth).plot(ax, **plot_params)
 
     def plot(self, ax: Axes | None = None, *, confidence_level: float = 0.95) -> Self:
@@ -237,27 +235,25 @@ class ExaminationDisplay(Display):
         every = [*curves.values(), *truth]
         reference = _common_factors(every)[0]
         place = _places(pd.concat(every).index.unique().sort_values())
-        colors, markers, top = method_colors(curves), cycle(_MARKERS), 1.0
+        colors, markers = method_colors(curves), cycle(_MARKERS)
         for name, curve in curves.items():
             relative = (curve / curve[reference]).sort_index()
             error = _errors(self.tables[name], relative.index)
             style = {"color": colors[name], "marker": next(markers), "markersize": 5}
-            drawn = self._draw_curve(name, place, relative, error, quantile, label=name, **style)
+            self._draw_curve(name, place, relative, error, quantile, label=name, **style)
             self._mark_unknown(place, relative[np.isposinf(error)], colors[name])
-            top = max(top, drawn)
         for given in truth:
             given = (given / given[reference]).sort_index()
             (self.truth_line_,) = self.ax_.plot(place[given.index], given, **_TRUTH_LINE)
-            top = max(top, given.max())
-        self._label_factors(place, reference, top)
+        self._label_factors(place, reference)
 
     def _draw_curve(self, key, place, curve, error, quantile, *, color, bars=True, **style):
-        """Draw a curve, and its interval from standard errors of its log; returns their height."""
+        """Draw a curve, and its interval from standard errors of its log."""
         x, y = place[curve.index].to_numpy(), curve.to_numpy()
         (self.lines_[key],) = self.ax_.plot(x, y, color=color, **style)
         there = np.isfinite(error)
         if not there.any():
-            return np.nanmax(y)
+            return
         # Intervals of logarithms are skewed and never reach 0.
         spread = np.exp(np.minimum(quantile * error, 50.0))
         low, high = y / spread, y * spread
@@ -267,7 +263,6 @@ class ExaminationDisplay(Display):
             # A band is invisible if the neighbours have no interval, and hard to see under others.
             style = {"color": color, "linewidth": 1.2, "alpha": 0.6}
             self.ax_.vlines(x[there], low[there], high[there], **style)
-        return max(np.nanmax(y), np.max(high[there]))
 
     def _mark_unknown(self, place, unknown, color):
         """Hollow points for factors that are not connected with the first; any value fits them."""
@@ -278,14 +273,16 @@ class ExaminationDisplay(Display):
             style["label"] = "_" * (label in labels) + label
             self.ax_.plot(place[unknown.index], unknown, zorder=4, **style)
 
-    def _label_factors(self, place, reference, top):
+    def _label_factors(self, place, reference):
         """Names and ticks of the factors, and the height of the axes."""
-        # One huge interval must not flatten the curves.
-        self.ax_.set_ylim(0, 1.06 * min(top, 3.0))
         positions = pd.api.types.is_integer_dtype(place.index) and place.index.min() == 1
-        self.ax_.set_xlabel("position" if positions else "bias factor")
         reference = f"position {reference}" if positions else factor_text(reference)
-        self.ax_.set_ylabel(f"examination relative to {reference}")
+        self.ax_.set(
+            xlabel="position" if positions else "bias factor",
+            ylabel=f"examination relative to {reference}",
+            # One huge interval must not flatten the curves.
+            ylim=(0, 1.06 * np.clip(self.ax_.dataLim.ymax, 1.0, 3.0)),
+        )
         if len(place) <= 15 or not pd.api.types.is_numeric_dtype(place.index):
             labels = [factor_text(factor) for factor in place.index]
             crowded = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
@@ -300,27 +297,24 @@ class ExaminationDisplay(Display):
             raise ValueError(
                 "The log determines the examination of no user, so that no curve can be drawn."
             )
-        # `UserClusters` sorts its clusters by this mean.
-        examined = curves.fillna(0.0)
-        total = examined.sum(axis=1).where(lambda s: s > 0, 1.0)
-        depth = (examined * curves.columns.to_numpy()).sum(axis=1) / total
-        depth = depth.sort_values(kind="stable")
+        # `UserClusters` sorts its clusters by this mean, which is 0 where nothing is examined.
+        depth = (curves * curves.columns.to_numpy()).sum(axis=1) / curves.sum(axis=1)
+        depth = depth.fillna(0.0).sort_values(kind="stable")
         few = len(depth) <= _MAX_NAMED
         # The bright end of the colour map is hard to see on white.
         colors = shades("viridis", len(depth), 0.82) if few else _colors_by_depth(self.ax_, depth)
         style = {"marker": "o", "markersize": 3} if few else {"linewidth": 0.8, "alpha": 0.5}
-        place, top = _places(curves.columns), 1.0
+        place = _places(curves.columns)
         for user, color in zip(depth.index, colors, strict=True):
             curve = curves.loc[user]
             error = _errors(table.loc[user] if few else curve.to_frame(), curve.index)
             style |= {"color": color, "bars": False, "label": str(user) if few else f"_{user}"}
-            top = max(top, self._draw_curve(user, place, curve, error, quantile, **style))
+            self._draw_curve(user, place, curve, error, quantile, **style)
         if self.truth is not None:
             truth = _scaled_to(table, self.truth.reindex(curves.index))
             self.truth_line_ = _draw_truth(self.ax_, truth, few)
-            top = max(top, truth.to_numpy()[~truth.isna()].max())
         # The table has one scale for all users, so that the curve of a user need not start at 1.
-        self._label_factors(place, curves.columns.min(), top)
+        self._label_factors(place, curves.columns.min())
         if few or self.truth is not None:
             self.ax_.legend(frameon=False, title=curves.index.name if few else None)
 
@@ -371,8 +365,6 @@ def _table_of(estimator):
 
 def _read_truth(truth, tables):
     """The truth as a Series by bias factor."""
-    if truth is None:
-        return None
     if isinstance(truth, Mapping | pd.Series):
         # Tuples stay tuples, as in the tables, instead of becoming a MultiIndex.
         factors = pd.Index(list(truth.keys()), tupleize_cols=False)
@@ -434,12 +426,13 @@ def is_of_users(table: pd.DataFrame) -> bool:
     return isinstance(table.index, pd.MultiIndex) and table.index.nlevels == 2
 
 
-def read_truth_of_users(truth: Any, table: pd.DataFrame) -> pd.DataFrame | None:
-    """True examination as a frame of users by bias factors; None if it is not given."""
-    if truth is None or isinstance(truth, pd.DataFrame):
+def _read_truth_of_users(truth, tables):
+    """The truth as a frame of users, those of the only table, by bias factors."""
+    if isinstance(truth, pd.DataFrame):
         return truth
     if isinstance(truth, Mapping | pd.Series):
         return pd.Series(dict(truth.items())).unstack()
+    (table,) = tables.values()
     truth, users = np.asarray(truth, dtype=float), table.index.unique(0)
     numbered = pd.api.types.is_integer_dtype(users) and users.min() >= 0
     if truth.ndim != 2 or not numbered or users.max() >= len(truth):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from .._base._typing import ArrayLike, Column, Frame, Simulated
 from ..identifiability._bias_features import factor_labels
@@ -34,7 +33,7 @@ _WEAK = 2.0
 
 @dataclass(eq=False, repr=False)
 class IdentifiabilityDisplay(Display):
-    """Components of the bias factors of a click log; relevance needs a single one.
+    """Plot of the components of a click log; relevance is identifiable if there is one.
 
     Create it with :meth:`from_log` or :meth:`from_graph`. Up to 60 bias factors are drawn one by
     one on a circle, each component in a colour, with lines between factors that share documents.
@@ -127,7 +126,7 @@ class IdentifiabilityDisplay(Display):
         """
         links = weak = None
         if graph.n_factors <= _MAX_NODES:
-            links = _shared_documents(graph.pairs, graph.n_factors)
+            links = _shared_documents(graph.pairs)
             if weak_links and graph.pairs.clicks is not None and graph.n_factors > 1:
                 weak = _by_code(graph.weak_links(), graph.factors)
         display = cls(
@@ -188,13 +187,12 @@ class IdentifiabilityDisplay(Display):
             notes.append("dashed: ratio of examinations known only to within this factor (95 %)")
         self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
         self.points_ = self.ax_.scatter(*places.T, s=90, c=colors, edgecolors="white", zorder=3)
-        for name, angle in zip(self.names, angles, strict=True):
-            left = np.cos(angle) < -1e-9
+        for name, angle, place in zip(self.names, angles, 1.11 * places, strict=True):
+            left = place[0] < -1e-9
             style = {"ha": "right" if left else "left", "rotation_mode": "anchor"}
             style["rotation"] = np.degrees(angle) + 180 * left
             if max(lengths) <= 3:
                 style = {"ha": "center"}
-            place = 1.11 * np.array([np.cos(angle), np.sin(angle)])
             self.ax_.text(*place, _short(name), va="center", fontsize=8, zorder=4, **style)
         if len(self.components) > 1:
             for i, share in enumerate(self.components["impressions_share"][:_MAX_OWN]):
@@ -222,8 +220,7 @@ class IdentifiabilityDisplay(Display):
             return False
         a, b = (self.weak_links[name].to_numpy(dtype=int) for name in ("factor_a", "factor_b"))
         error = self.weak_links["standard_error"].to_numpy(dtype=float)
-        with np.errstate(over="ignore"):
-            spread = np.exp(1.96 * error)
+        spread = np.exp(np.minimum(1.96 * error, 50.0))
         weak = np.flatnonzero((labels[a] == labels[b]) & (spread >= _WEAK))
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
         for link in weak:
@@ -245,10 +242,8 @@ class IdentifiabilityDisplay(Display):
         )
         for column, shift, color, label in bars:
             share = rows[column].to_numpy()
-            self.ax_.barh(place + shift, share, height=0.36, color=color, label=label)
-            for y, value in zip(place + shift, share, strict=True):
-                style = {"va": "center", "fontsize": 8, "color": "0.3"}
-                self.ax_.text(value + 0.01, y, _percent(value), **style)
+            bar = self.ax_.barh(place + shift, share, height=0.36, color=color, label=label)
+            self.ax_.bar_label(bar, [*map(_percent, share)], padding=3, fontsize=8, color="0.3")
         self.ax_.set_yticks(place, rows["name"])
         self.ax_.set(xlim=(0, 1.12), xticks=[])
         self.ax_.tick_params(axis="y", length=0)
@@ -256,10 +251,9 @@ class IdentifiabilityDisplay(Display):
 
 
 # Data of the plot ---------------------------------------------------------------------
-def _shared_documents(pairs, n_factors):
+def _shared_documents(pairs):
     """Pairs of factors that share documents, with their number of shared documents."""
-    shape = (int(pairs.doc.max()) + 1, n_factors)
-    shown = csr_array((np.ones(len(pairs.doc)), (pairs.doc, pairs.factor)), shape)
+    shown = pairs.matrix()
     shared = np.triu((shown.T @ shown).toarray(), k=1)
     a, b = np.nonzero(shared)
     return pd.DataFrame({"factor_a": a, "factor_b": b, "n_documents": shared[a, b].astype(int)})
@@ -306,7 +300,7 @@ _LOWEST = 1e-4
 
 @dataclass(eq=False, repr=False)
 class RankDisplay(Display):
-    """Number of products of relevance and examination that explain the clicks of a log.
+    """Plot of the singular values of click rates, to count products relevance × examination.
 
     Left: the singular values of the matrix of click rates, on a log scale, with the floor that
     noise alone reaches; a point is filled if the test finds that the product is needed. Right: the
@@ -455,17 +449,21 @@ class RankDisplay(Display):
         style = {"color": noise, "linestyle": (0, (4, 2)), "marker": "_"}
         label = f"noise floor ({1 - self.result.level:.0%})"
         (floor_line,) = ax.plot(number, floor, label=label, **style)
-        ax.set_yscale("log")
-        ax.set_ylim(0.6 * min(shown.min(), np.nanmin(floor)), 2.2 * value[0])
         style = {"textcoords": "offset points", "fontsize": 9, "zorder": 4}
         for x, y, exact in zip(number, shown, value, strict=True):
             ax.annotate(f"{exact:.3f}", (x, y), (6, 5), **style)
-        ax.set(xlim=(0.6, number[-1] + 0.8), xticks=number)
-        ax.set(xlabel="number", ylabel="singular value of the click rates")
+        ax.set(
+            xlabel="number",
+            xlim=(0.6, number[-1] + 0.8),
+            xticks=number,
+            ylabel="singular value of the click rates",
+            yscale="log",
+            ylim=(0.6 * min(shown.min(), np.nanmin(floor)), 2.2 * value[0]),
+        )
         title = (
             "one product is enough"
             if self.result.is_conclusive
-            else "the log is too small to tell"
+            else "the log is too small to decide"
         )
         title = f"{rank} products are needed" if rank > 1 else title
         ax.set_title(title, loc="left", fontsize="medium")
@@ -484,8 +482,7 @@ class RankDisplay(Display):
         ax.set_facecolor("0.9")  # cells without impressions
         _name_ticks(ax.set_xticks, matrix.columns)
         _name_ticks(ax.set_yticks, matrix.index)
-        ax.set_xlabel(factor_text((*matrix.columns.names,)))
-        ax.set_ylabel(matrix.index.name)
+        ax.set(xlabel=factor_text((*matrix.columns.names,)), ylabel=matrix.index.name)
         ax.set_title("click rate", loc="left", fontsize="medium")
         ax.figure.colorbar(im, ax=ax)
         return im

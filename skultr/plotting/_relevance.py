@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from sklearn.metrics import confusion_matrix
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._base._typing import (
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.collections import PathCollection
     from matplotlib.colors import Colormap
     from matplotlib.lines import Line2D
-    from matplotlib.text import Annotation
 
 #: Largest number of levels of relevance that a matrix is drawn for.
 _MAX_LEVELS = 20
@@ -179,7 +177,6 @@ class RelevanceDisplay(Display):
             If values are missing, or ``y_true`` has more than 20 values and ``levels`` is None.
         """
         y_true, y_pred = _read_relevance("y_true", y_true), _read_relevance("y_pred", y_pred)
-        check_consistent_length(y_true, y_pred)
         levels = _read_levels(levels, y_true)
         middle = (levels[1:] + levels[:-1]) / 2
         true, estimated = (np.searchsorted(middle, values) for values in (y_true, y_pred))
@@ -252,7 +249,6 @@ def _read_levels(levels, y_true):
                 f"y_true has {len(levels)} distinct values; expected at most {_MAX_LEVELS}. Pass "
                 "levels=, at most 20 values to round to, such as numpy.linspace(0, 1, 6)."
             )
-        return levels
     levels = column_or_1d(levels, dtype=float)
     if not len(levels) or len(levels) > _MAX_LEVELS or not (np.diff(levels) > 0).all():
         raise ValueError(
@@ -274,7 +270,7 @@ _ARROWS = "#b23a48"
 
 @dataclass(eq=False, repr=False)
 class EmbeddingDisplay(Display):
-    """Embeddings of a vectorization model: documents, bias factors and base vectors in one space.
+    """Plot of the embeddings of documents, bias factors and base vectors in one space.
 
     Documents are points, coloured by relevance, with a large dot at the mean of each grade. Bias
     factors are arrows. Black dots are the base vectors, along which the queries are ranked. Under
@@ -447,7 +443,7 @@ class EmbeddingDisplay(Display):
         return self
 
     def _draw_documents(self, documents, relevance, cmap):
-        grades, codes = np.unique(relevance, return_inverse=True)
+        grades = np.unique(relevance)
         colors, norm, ticks = _colors(grades, cmap)
         # The best documents are the fewest, and are drawn last so that they are not hidden.
         order = np.argsort(relevance, kind="stable")
@@ -458,8 +454,7 @@ class EmbeddingDisplay(Display):
         )
         self.means_: PathCollection | None = None
         if len(grades) <= _MAX_GRADES:
-            counts = np.bincount(codes)
-            means = [np.bincount(codes, place) / counts for place in documents.T]
+            means = pd.DataFrame(documents).groupby(relevance).mean().to_numpy().T
             style = {"cmap": colors, "norm": norm, "edgecolors": "white", "linewidths": 1.5}
             self.means_ = self.ax_.scatter(
                 *means, c=grades, s=110, zorder=3, label="mean of a grade", **style
@@ -469,8 +464,6 @@ class EmbeddingDisplay(Display):
 
     def _draw_arrows(self, tails, tips):
         names = self.observation_embedding.index
-        self.arrows_: dict[Any, Annotation] = {}
-        self.text_: list[Annotation] = []
         style = {
             "arrowstyle": "->",
             "color": _ARROWS,
@@ -478,10 +471,13 @@ class EmbeddingDisplay(Display):
             "shrinkA": 0,
             "shrinkB": 0,
         }
-        for name, tail, tip in zip(names, tails, tips, strict=True):
-            self.arrows_[name] = self.ax_.annotate("", tip, tail, arrowprops=style, zorder=5)
-            if len(names) <= _MAX_NAMED:
-                self.text_.append(self._write_name(name, tail, tip))
+        arrows = [*zip(names, tails, tips, strict=True)]
+        self.arrows_ = {
+            name: self.ax_.annotate("", tip, tail, arrowprops=style, zorder=5)
+            for name, tail, tip in arrows
+        }
+        written = arrows if len(names) <= _MAX_NAMED else []
+        self.text_ = [self._write_name(*arrow) for arrow in written]
         # matplotlib ignores annotations for the limits of the axes and for the legend.
         self.ax_.update_datalim(np.vstack([tails, tips]))
         self.ax_.plot([], [], color=_ARROWS, label=f"observation × {self.arrow_scale_:.2g}")
@@ -500,8 +496,7 @@ class EmbeddingDisplay(Display):
         n_axes = np.shape(self.relevance_embedding)[1]
         self.ax_.set_xlabel("along the mean base vector: further right is ranked higher")
         if is_line:
-            self.ax_.set_yticks([])
-            self.ax_.set_ylabel("documents by relevance, above the bias factors")
+            self.ax_.set(yticks=[], ylabel="documents by relevance, above the bias factors")
         else:
             spread = np.var(self.relevance_embedding, axis=0)[1:]
             share = f"({spread[0] / (spread.sum() or 1.0):.0%} of their spread)"
@@ -542,12 +537,11 @@ def _canonical(documents, factors, bases):
 
 def _rotation(documents, first):
     """Orthonormal columns: ``first``, then the principal axes of its orthogonal complement."""
-    n_axes = len(first)
-    length = np.linalg.norm(first)
-    first = first / length if length else np.eye(n_axes)[0]
-    across = np.linalg.svd(first[None])[2][1:]
+    # The SVD of one row: its direction, up to the sign, and a basis of the complement.
+    sign, _, basis = np.linalg.svd(first[None])
+    across = basis[1:]
     principal = np.linalg.eigh(across @ documents.T @ documents @ across.T)[1][:, ::-1]
-    return np.column_stack([first, across.T @ principal])
+    return np.column_stack([sign[0] * basis[0], across.T @ principal])
 
 
 def _read_grades(X, relevance):
@@ -585,11 +579,11 @@ _N_POINTS, _FEWEST = 8, 10
 
 @dataclass(eq=False, repr=False)
 class DebiasednessDisplay(Display):
-    """Scores of a model against the logged positions of the documents, by grade.
+    """Plot of model scores against the logged positions of the documents, by grade.
 
     If a model is debiased, the cloud of each grade is flat: among documents of equal relevance,
-    the score does not depend on where production put them. Falling lines, or a large CMIP in
-    the title, show scores that copy the old ranking. Create it with :meth:`from_estimator` or
+    the score does not depend on their place in the logged ranking. Falling lines, or a large CMIP
+    in the title, show scores that copy the old ranking. Create it with :meth:`from_estimator` or
     :meth:`from_predictions`.
 
     Parameters
@@ -724,8 +718,13 @@ class DebiasednessDisplay(Display):
         cmip = cmip_score(
             y_pred, y_logging, y_true, estimator=cmip_estimator, random_state=random_state
         )
-        columns = map(np.asarray, (y_pred, y_logging, y_true))
-        documents = pd.DataFrame(dict(zip(("score", "logged", "grade"), columns, strict=True)))
+        documents = pd.DataFrame(
+            {
+                "score": np.asarray(y_pred),
+                "logged": np.asarray(y_logging),
+                "grade": np.asarray(y_true),
+            }
+        )
         return cls(documents, cmip=cmip).plot(ax, **plot_params)
 
     def plot(
@@ -769,8 +768,11 @@ class DebiasednessDisplay(Display):
                 style = {"color": color, "lw": 2.2, "label": f"grade {grade:g}"}
                 (self.lines_[grade],) = self.ax_.plot(*means, **style)
         title = f"CMIP = {self.cmip:.2f}"
-        self.ax_.set_title(f"{name}: {title}" if name else title)
-        self.ax_.set(xlabel=logging_name, ylabel="score of the model")
+        self.ax_.set(
+            title=f"{name}: {title}" if name else title,
+            xlabel=logging_name,
+            ylabel="score of the model",
+        )
         if self.lines_:
             self.ax_.legend(frameon=False, fontsize="small")
         return self

@@ -196,7 +196,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         return set() if self.context is None else set(self._names())
 
     def columns_of_cells(self, names: list[str]) -> list[str] | None:
-        """Columns of a log in an engine whose values tell cells apart, beside the document."""
+        """Columns that define the cells of a log, beside the document."""
         return self._factor_columns(names)
 
     def _factor_columns(self, names):

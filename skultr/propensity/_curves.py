@@ -200,7 +200,8 @@ class CurvePropensity(AddsLogs, BasePropensity):
         self._largest = np.nanmax(self._common)
         if self.user is not None:
             own = self._on_common_scale(self._with_errors(cells, estimate), cells, common)
-            own = self._shrunk(cells, own, common)
+            if self.user_shrinkage != 0:
+                own = self._shrunk(cells, own, common)
             self.average_examination_ = self.examination_
             self.examination_ = curve_table(cells, own)
             self._own = self.examination_["examination"]
@@ -228,8 +229,6 @@ class CurvePropensity(AddsLogs, BasePropensity):
         return own
 
     def _shrunk(self, cells, own, common):
-        if self.user_shrinkage == 0:
-            return own
         clicks = cells.by_factor(cells.clicks)
         place = np.searchsorted(self._bias_values, cells.factors.bias)
         rate = _mean_click_probability(cells, np.exp(common.log_examination)[place])
@@ -301,8 +300,8 @@ def places_of(values, bias_values, examination):
     unknown = (place < 0) | np.isnan(examination)[place]
     if unknown.any():
         raise ValueError(
-            f"Nothing is known of the examination of {count_of(int(unknown.sum()), 'row')}, such "
-            f"as at position (or bias factor) {values[unknown][0]:g}; the training log determines "
+            f"The examination of {count_of(int(unknown.sum()), 'row')} is unknown, such as at "
+            f"position (or bias factor) {values[unknown][0]:g}; the training log determines only "
             f"{bias_values[~np.isnan(examination)].tolist()[:20]}. Leave those rows out, or map "
             "them to known factors with IdentifiabilityRepair."
         )
@@ -344,11 +343,8 @@ def _noise(estimate, clicks):
 
 def _spread(drawn):
     """Standard deviation over resamples; infinite where most of them have no estimate."""
-    known = np.isfinite(drawn)
-    center = np.where(known, drawn, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    squares = np.where(known, (drawn - center) ** 2, 0.0).sum(axis=0)
-    error = np.sqrt(squares / np.maximum(known.sum(axis=0) - 1, 1))
-    return np.where(known.mean(axis=0) >= 0.5, error, np.inf)
+    table = pd.DataFrame(np.where(np.isfinite(drawn), drawn, np.nan))
+    return table.std().fillna(0.0).where(table.notna().mean() >= 0.5, np.inf).to_numpy()
 
 
 def _where_resamples_suffice(drawn, analytic, cells):

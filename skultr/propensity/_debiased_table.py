@@ -56,9 +56,9 @@ def debiased_table(
     user_aware: bool = True,
     clip: float | None = None,
 ) -> Any:
-    r"""Table of debiased clicks per impression, one row per document of a query, in its engine.
+    r"""Relevance labels of documents, computed inside DuckDB, Polars, Dask or Spark.
 
-    The labels are those of :func:`relevance_labels`, for a log that no memory holds: the engine
+    The labels are those of :func:`relevance_labels`, for a log larger than memory: the engine
     counts, and the table stays in it, ready to be joined with features for LightGBM on Dask,
     XGBoost on Dask or Spark, or SynapseML. A lazy frame gives a lazy frame.
 

@@ -1,5 +1,5 @@
 """Examination by comparing click rates: in experiments, in logs of several rankers; and plans of
-the swaps that would tell it."""
+the swaps that would determine it."""
 
 from __future__ import annotations
 
@@ -97,8 +97,6 @@ class _PairwisePropensity(CurvePropensity):
         return super()._with_errors(cells, estimate)
 
     def _shrunk(self, cells, own, common):
-        if self.user_shrinkage == 0:
-            return own
         comparisons = Comparisons.of(cells, self.variant)
         curves = pooled_curves(comparisons, comparisons.totals(), *common, self.user_shrinkage)
         return Estimate(*(comparisons.of_factors(values)[0] for values in curves))
@@ -106,7 +104,7 @@ class _PairwisePropensity(CurvePropensity):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RandomizedPropensity(_PairwisePropensity):
-    r"""Examination from an experiment that exchanges documents at random.
+    r"""Estimate examination from an experiment that exchanges documents at random.
 
     If chance alone decides which document is shown at which position, click rates of positions
     are proportional to examination, whatever the documents. Two designs are supported: lists
@@ -264,7 +262,7 @@ class RandomizedPropensity(_PairwisePropensity):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class InterventionHarvesting(_PairwisePropensity):
-    r"""Examination from documents that several rankers showed at different positions.
+    r"""Estimate examination from documents that rankers showed at different positions.
 
     Rankers that are compared in A/B tests, or replace each other over time, disagree. A document
     that two of them showed at different positions has the same relevance at both, so that the
@@ -424,9 +422,9 @@ class InterventionHarvesting(_PairwisePropensity):
             f"({count_of(cells.n_docs, 'document')})"
         )
         return (
-            f"The log cannot tell examination from relevance: {found}. Serve some documents at "
-            "several positions, as IdentifiabilityRepair(strategy='intervene') plans it, or log "
-            "several rankers. RegressionEMPropensity can use this log, because it compares "
+            f"The log cannot separate examination from relevance: {found}. Serve some documents "
+            "at several positions, as IdentifiabilityRepair(strategy='intervene') plans it, or "
+            "log several rankers. RegressionEMPropensity can use this log, because it compares "
             "positions by the features of documents."
         )
 
@@ -455,7 +453,7 @@ def _warn_about_unequal_orders(query, arm, doc, bias, impressions):
             f"not: beyond chance, {excess / most:.0%} of the pairs of impressions of a document "
             "share their position. If some rows were not randomised, name the column that "
             "identifies the others (arm=...). If the experiment favoured an order, use "
-            "InterventionHarvesting on its rows, which needs no fair coin; if documents never "
+            "InterventionHarvesting on its rows, which allows that; if documents never "
             "moved, use RegressionEMPropensity.",
             AssumptionWarning,
         )
@@ -597,7 +595,7 @@ def _estimated(shown, clicks, query):
     source = "Examination is that of the log."
     if (vague := np.flatnonzero(share[1:] < 0.5) + 2).size:
         source = (
-            "The log tells little of examination at the positions "
+            "The log determines examination only roughly at the positions "
             f"{', '.join(map(str, vague[:5]))}{', ...' * (len(vague) > 5)}: "
             f"{_PRIOR[0]:.0%} of the fall of their click rates (in logarithms) is taken for "
             "examination. Plan again from the first days of the experiment."

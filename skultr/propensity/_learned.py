@@ -171,7 +171,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
 @with_shared_text(**_TEXTS)
 @dataclass(kw_only=True, eq=False, repr=False)
 class RegressionEMPropensity(_LearnedPropensity):
-    r"""Regression-EM: examination of a position-based click model, for all users or for each.
+    r"""Estimate examination by regression-EM: one curve for all users, or one for each user.
 
     Whether a row was examined and whether it was relevant are both hidden. Examination and
     relevance maximise the likelihood of all clicks and missing clicks,
@@ -248,7 +248,7 @@ class RegressionEMPropensity(_LearnedPropensity):
 @with_shared_text(**_TEXTS)
 @dataclass(kw_only=True, eq=False, repr=False)
 class DualLearningPropensity(_LearnedPropensity):
-    r"""Dual learning: the examination that :class:`~skultr.DLARanker` learns beside relevance.
+    r"""Estimate examination by dual learning, as :class:`~skultr.DLARanker` does.
 
     With a network, examination and relevance are each trained on the clicks of a list weighted
     by the inverse of the other (Ai et al. 2018). At the end examination is fitted once more to

@@ -70,19 +70,20 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             read only by estimators that use them, or if no column ``doc`` identifies the
             documents. Also a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), with the
             name of its column of clicks as ``y``: the engine adds up clicks and impressions of
-            documents and bias factors, and only these leave it.
-            documents. A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other
-            argument; estimators that compare clicks and impressions of documents count them on
-            disk, others read the rows into memory.
+            documents and bias factors, and only these leave it. A
+            :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument;
+            estimators that compare clicks and impressions of documents count them on disk,
+            others read the rows into memory.
         y : array-like of shape (n_rows,)
-            Click (0 or 1), or click rate if a row stands for several impressions; or the name of
+            Click (0 or 1), or click rate if a row counts several impressions; or the name of
             the column of X that holds them. Of another outcome, as rankers take it, the column
             ``click`` is read.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \
                 default=None
-            Roles of the rows; a keyword wins over a column of the same name.
+            Roles of the rows; a keyword wins over a column of the same name. A ``session`` is one
+            result page, ``bias`` the code of the bias factor (by default the position).
         doc_scope : {"query", "global"}, default=None
             Whether an id in ``doc`` identifies a document within its query (the default), or the
             same document in all queries.
@@ -167,7 +168,7 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
         return set()
 
     def columns_of_cells(self, names: list[str]) -> list[str] | None:
-        """Columns of a log whose values tell cells apart, beside the document; None if more is
+        """Columns that define the cells of a log, beside the document; None if more is
         read than clicks and impressions of cells."""
         return None if self._reads_rows else self._factor_columns(names)
 

@@ -17,7 +17,7 @@ from .._log._counted import CellCount, counted
 from .._log._estimator import names_of
 from .._log._reader import read, take_target
 from .._log._roles import FIT_ROLES, is_frame, is_role, read_column, read_role, without_column
-from .._log._segments import TINY, encode, pair_codes
+from .._log._segments import TINY, as_array, encode, pair_codes
 from .._models._document_posterior import document_posterior, logged_places
 from ._source import (
     PROPENSITY_CONSTRAINT,
@@ -66,7 +66,7 @@ def relevance_labels(
     interval: bool = False,
     cluster: Column | str | None = None,
 ) -> pd.DataFrame:
-    r"""Table of debiased clicks per impression, one row per document of a query.
+    r"""Relevance labels from clicks: debiased clicks per impression of each document of a query.
 
     The labels are those that :class:`~skultr.UserAwareIPSRanker` and
     :class:`~skultr.rankers.IPSRanker` are trained on. With propensities :math:`o_i` of the
@@ -84,19 +84,20 @@ def relevance_labels(
         (lazy Polars, DuckDB, Dask, PySpark) the engine adds up the rows of a document that have
         one position and propensity, and only these counts leave it.
     y : array-like of shape (n_rows,) or str
-        Click (0 or 1), or click rate if a row stands for several impressions; or the name of the
+        Click (0 or 1), or click rate if a row counts several impressions; or the name of the
         column of X that holds them. A dataset has its own clicks. Another outcome, as rankers take
         it (``"outcome_purchase"`` or a weighted sum), is divided by propensities of the column
-        ``click``: labels are its mean per examination, and ``outcome`` stands for ``clicks``.
+        ``click``: labels are its mean per examination, and ``outcome`` replaces ``clicks``.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        As in :class:`~skultr.rankers.IPSRanker`; None requires the role ``propensity``. With
-        ``interval=True`` also a click model whose documents have intervals,
-        :class:`~skultr.click_models.UBMModel` or :class:`~skultr.click_models.PBMModel`: it
-        estimates examination from the same log, labels are P(click) at the first position, and
-        their intervals are wider by the error of examination. It also labels documents of
-        positions that no document connects to the first, with an assumed examination.
+        As in :class:`~skultr.rankers.IPSRanker`; None requires the role ``propensity``. Also a
+        model of :mod:`skultr.click_models`, which estimates examination from the same log: labels
+        are the ``relevance`` of its ``documents_``. With ``interval=True`` it must be one whose
+        documents have intervals, :class:`~skultr.click_models.UBMModel` or
+        :class:`~skultr.click_models.PBMModel`: these are wider by the error of examination. It
+        also labels documents of positions that no document connects to the first, with an assumed
+        examination.
     user_aware : bool, default=True
         Divide the click rate of a document by its mean propensity over the sessions of the query,
         which has less variance, and allows propensity 0 for users who never look so far; otherwise
@@ -105,9 +106,8 @@ def relevance_labels(
         Smaller propensities are raised to it.
     interval : bool, default=False
         Make ``label`` the posterior mean, and add its 95 % interval. The prior mean of a document
-        depends on the place that production gave it, and on its query (see Notes): a document
-        with few clicks is as relevant as others of its query that stood as high.
-
+        depends on its place in the logged ranking, and on its query (see Notes): a document with
+        few clicks is about as relevant as others of its query that were shown as high.
     cluster : array-like of shape (n_rows,) or str, default=None
         Impressions that depend on each other, such as those of one user: one value per row, or the
         name of a column of X. With ``interval=True``, and not for click models. Clicks and
@@ -149,9 +149,9 @@ def relevance_labels(
     impressions to be independent, but for ``cluster``.
 
     Of 1,000 documents whose log odds are normal the intervals covered 94 to 99 % (2 to 40
-    impressions per document, weak and strong production, known and estimated curves); 91 to 99 %
+    impressions per document, weak and strong rankers, known and estimated curves); 91 to 99 %
     with Zipf traffic, one order, or neighbours swapped. The worst: 89 % with 2 impressions of
-    documents of two kinds, relevant with a chance of about .67 or .08
+    documents of two kinds, relevant with a chance of about 0.67 or 0.08
     (``benchmarks/studies/labels.py``). Where users are not position-based they mean nothing. Of
     users who repeat their clicks five times they covered 44 to 59 %, and 96 to 99 % with
     ``cluster``, which hardly moves the labels of independent users.
@@ -177,7 +177,9 @@ def relevance_labels(
         by += [cluster] * isinstance(cluster, str)
         return CellCount.of(X, y, by, mean=["production"] * interval).cells()
 
-    if cluster is not None and (not interval or hasattr(propensity, "predict_click")):
+    # Models of clicks alone can sample them; rankers may predict them, too.
+    by_model = hasattr(propensity, "sample") and not isinstance(propensity, type)
+    if cluster is not None and (not interval or by_model):
         raise ValueError(
             "cluster widens the intervals of labels from propensities: expected interval=True and "
             f"no click model. Got interval={interval} and propensity={propensity!r}."
@@ -200,11 +202,9 @@ def relevance_labels(
             "y is another outcome than the click, and interval=True is for clicks, which are 0 or "
             "1. Leave it out, or pass y='click'."
         )
-    if interval and hasattr(propensity, "predict_click") and not isinstance(propensity, type):
-        return _of_click_model(propensity, given, X, y, sample_weight, clip)
-    if isinstance(cluster, str):
-        name, cluster = cluster, read_column(X, cluster)
-        X = X if is_role(name) else without_column(X, name)
+    if by_model and clicks is None:
+        return _of_click_model(propensity, given, X, y, sample_weight, clip, interval)
+    X, cluster = _read_clusters(X, cluster)
     clicked = y if clicks is None else clicks
     source = RowsOfLog(X, clicked, sample_weight, {})
     row_propensities, estimator = propensities(propensity, source, default=no_propensities)
@@ -226,24 +226,34 @@ def relevance_labels(
     return table if clicks is None else table.rename(columns={"clicks": "outcome"})
 
 
-def _of_click_model(model, given, X, y, sample_weight, clip):
-    """Relevance of each document of a query by a click model that has intervals."""
+def _read_clusters(X, cluster):
+    """X without a column of clusters, and the cluster of each row, or None."""
+    if isinstance(cluster, str):
+        X, cluster = X if is_role(cluster) else without_column(X, cluster), read_column(X, cluster)
+    if cluster is not None and (gaps := np.flatnonzero(pd.isna(as_array(cluster)))).size:
+        raise ValueError(
+            f"cluster is missing in {gaps.size} rows, first in row {gaps[0]}; expected an id in "
+            "every row. Give rows without one ids of their own."
+        )
+    return X, cluster
+
+
+def _of_click_model(model, given, X, y, sample_weight, clip, interval):
+    """Relevance of each document of a query by a click model."""
     if clip is not None:
         raise ValueError(f"clip={clip} raises propensities, and a click model has none: drop it.")
     takes_column(model, read_role(X, "propensity") is not None)
     documents = clone(model).fit(*given, sample_weight).documents_
-    if "lower" not in documents:
+    if interval and "lower" not in documents:
         raise ValueError(
             f"Documents of {model!r} have no intervals; expected UBMModel() or PBMModel(), with "
             "their default prior and solver."
         )
     rows = read(X, y, sample_weight, reads=FIT_ROLES)
     log = sort_into_lists(rows, np.empty((len(y), 0), dtype=np.float32))
-    table = label_table(log, log.clicks)
-    names = list(documents.index.names)
-    keys = table[names[0]] if len(names) == 1 else pd.MultiIndex.from_frame(table[names])
-    found = documents.rename(columns={"relevance": "label"}).reindex(keys)
-    return table.assign(**{name: found[name].to_numpy() for name in found})
+    found = documents.rename(columns={"relevance": "label"})
+    table = label_table(log, log.clicks).drop(columns="label")
+    return table.join(found if interval else found["label"], on=[*documents.index.names])
 
 
 def _with_intervals(

@@ -18,7 +18,7 @@ from .._log._dataset_frames import places_of, rows_of
 from .._log._documents import FeatureTable
 from .._log._faults import count_of
 from .._log._reader import read as read_rows
-from .._log._roles import as_pandas, column_names, is_frame, read_role
+from .._log._roles import as_pandas, column_names, is_frame, numbers, read_role
 from .._log._segments import pair_codes
 from ..exceptions import UnstableWeightsWarning, python_value, warn_user
 
@@ -219,7 +219,7 @@ def takes_column(source, has_column):
     if has_column and not (source is None or isinstance(source, str)):
         raise ValueError(
             "The log has the role 'propensity' and the parameter propensity is "
-            f"{type(source).__name__}: two answers to one question. Drop the column, or set "
+            f"{type(source).__name__}; expected one of them. Drop the column, or set "
             "propensity='column'."
         )
     return has_column
@@ -250,7 +250,7 @@ def refuse_wrong_source(source):
 
 def check_curve(curve, deepest):
     """A curve by position as an array; an error if it does not cover the log or is none."""
-    curve = np.asarray(curve, dtype=float)
+    curve = numbers("propensity", np.atleast_1d(curve))
     if curve.ndim != 1 or len(curve) < deepest:
         raise ValueError(
             f"propensity has shape {curve.shape}; expected one examination probability per "
@@ -427,11 +427,10 @@ def warn_about_weights(log, *, clip=None, queries=True):
     sample = (clicks @ weight) ** 2 / (clicks @ weight**2)
     if sample < min(_SMALL_SHARE * n_clicks, _SMALL_SAMPLE * n_queries):
         warn_user(
-            f"Inverse propensities make {n_clicks:.0f} clicks as noisy as {sample:.0f}: "
-            f"{sample / n_queries:.1f} per query with clicks. Below {_SMALL_SAMPLE:.0f} the "
-            "result may be worse than that of clicks as they are (NaiveRanker). Collect more "
-            "clicks, set clip=0.1 or more, or use IPSRanker with its defaults correction='auto' "
-            "and clip='auto'.",
+            f"After weighting, {n_clicks:,.0f} clicks carry the information of {sample:,.0f} "
+            f"({sample / n_queries:.1f} per query with clicks; below {_SMALL_SAMPLE:.0f}, the "
+            "result may be worse than without a correction). Collect more clicks, set clip=0.1 "
+            "or more, or use IPSRanker with its defaults correction='auto' and clip='auto'.",
             UnstableWeightsWarning,
         )
 

@@ -48,8 +48,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     r"""Ranker for clicks with trust bias: users also click irrelevant documents that rank high.
 
     Users who trust the upper results click irrelevant documents by mistake, and more often at
-    higher positions. The click probability is then an affine function of relevance (Agarwal et
-    al. 2019; Vardasbi et al. 2020):
+    higher positions. Under a bias factor :math:`t` (the position, by default) the click
+    probability is then an affine function of relevance (Agarwal et al. 2019; Vardasbi et al.
+    2020):
 
     .. math::
         P(c = 1 \mid x, t) = \alpha_t\, r(x) + \beta_t, \qquad

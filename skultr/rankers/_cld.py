@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 class CLDRanker(NeuralEstimator, PropensityRanker):
     r"""Causal likelihood decomposition, for logs that show only the top documents of a query.
 
-    Candidates that were never shown are rows without a ``position``. Production selected the
-    documents shown, often because it knew something about their relevance. Among the documents
-    shown, features then seem less important than they are (selection bias). Clicks are first
+    Candidates that were never shown are rows without a ``position``. The production ranker chose
+    the documents shown, often by signals of relevance that the features lack. Among these
+    documents, features then seem less important than they are (selection bias). Clicks are first
     divided by propensities, which removes position bias. Then relevance and selection are fitted
     together, with correlated errors: the part of a label's error that selection explains does not
     enter relevance.
@@ -152,8 +152,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         log-likelihood is within 1.92 of its maximum.
     gamma_profile_ : DataFrame indexed by ``gamma``
         Profile ``log_likelihood`` of the correlation, with ``gamma="estimate"``. It is divided by
-        how much more the queries differ than the model has it (Chandler and Bate 2007), and
-        corrected for the skewness of clicks.
+        the overdispersion of the queries (Chandler and Bate 2007), and corrected for the skewness
+        of clicks.
     likelihood_ : DataFrame indexed by ``epoch``
         Mean log-likelihood per row, as the sum of three columns: the labels of the rows shown
         (``relevance``), the selection of these rows (``shown``) and that of the others
@@ -168,7 +168,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``), as in :class:`IPSRanker`.
     examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log: the curve that was ``told``
+        Only for propensities that were not estimated from this log: the given curve (``told``)
         and the one ``implied`` by the clicks, as in :class:`IPSRanker`.
     propensity_
     effective_sample_size_, largest_weight_, clipped_share_ : float
@@ -212,11 +212,11 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     only the shape of the normal distribution identifies it: how skew the labels of the documents
     shown are. Clicks are skew by themselves; the estimate draws clicks from the fitted model and
     takes off what that adds. What is left is weak: an interval has a width of 1.3 with 20
-    impressions per document, and .7 with 200. Selection by rank within a query is not a threshold
+    impressions per document, and 0.7 with 200. Selection by rank within a query is not a threshold
     per document either: on top-k logs the maximum-likelihood :math:`\gamma` is at the bound.
     ``"estimate"`` therefore weighs the likelihood with a half-Cauchy prior of scale 0.05, at least
     0 and of mean 0.10: as noise makes an estimate of -0.3 or 0.7 where the truth is 0, what the
-    log does not determine stays near 0. Treat :math:`\gamma` as your assumption about production.
+    log does not determine stays near 0. Treat :math:`\gamma` as an assumption about your log.
 
     *Chance in clicks.* ``impressions`` and ``sample_weight`` count as impressions, so that click
     rates need the number they are of. *r* is one rate for all rows, because the rate of a row
@@ -414,9 +414,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             warn_user(
                 f"The log does not determine gamma: its likeliest value is {profile.likeliest:.2f}"
                 f", with a 95 % interval from {low:.2f} to {high:.2f}. {self.gamma_:.2f} is used, "
-                "mostly what is plausible without a log. Set gamma to what production may have "
-                "known about relevance beyond the features, such as 0.1 to 0.5, or to 0 if it "
-                "knew nothing else, and compare results.",
+                "mostly the prior. Set gamma to how much the production ranker knew about "
+                "relevance beyond the features, such as 0.1 to 0.5, or to 0 if it used the "
+                "features alone, and compare results.",
                 NotIdentifiableWarning,
             )
         return profile.fit

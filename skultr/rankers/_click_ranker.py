@@ -81,7 +81,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 self.examination_comparison_ = curve.comparison
 
     def predict(self, X: Table, *, qid: Column | None = None, doc: Column | None = None) -> Floats:
-        """Relevance scores; a higher one is more relevant, within one query.
+        """Relevance scores, comparable within one query; higher is more relevant.
 
         Parameters
         ----------
@@ -350,10 +350,9 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
             raise NotIdentifiableError(
                 "examination='table', but no clicked document connects all "
                 f"{len(log.bias_values)} bias factors: they fall into "
-                f"{len(np.unique(table.component))} components, which comparisons within "
-                "documents leave open. Serve some documents at several positions, as "
-                "IdentifiabilityRepair plans it, or use examination='auto', which asks the "
-                "network there."
+                f"{len(np.unique(table.component))} components, which no document compares. "
+                "Serve some documents at several positions, as IdentifiabilityRepair plans it, or "
+                "use examination='auto', which uses the network there."
             )
         found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
         result = examination_table(log, np.exp(found)[log.bias], table.fit.standard_error(0))
@@ -405,13 +404,13 @@ def _warn_if_confounded(log, table: TableCurve, network):
     names = log.bias_values
     ratios = [np.exp(curve[least] - curve[most]) for curve in (table.log_examination, network)]
     warn_user(
-        "Production knew more than the features: the network explains clicks by examination that "
-        "differs from examination by comparing the same documents at several positions, by "
-        f"{np.expm1(spread):.0%} on average and by more than chance. Bias factor {names[least]:g} "
-        f"is examined {ratios[0]:.2g} times as often as {names[most]:g} by the documents that "
-        f"moved, and {ratios[1]:.2g} times by the network. The ranker uses the former where "
-        "documents moved, and the network elsewhere. Both are in examination_comparison_; see "
-        "ExaminationDisplay. The same happens if examination depends on more than the bias factor "
-        "(such as clicks above): then add what it depends on to the role 'bias'.",
+        "The production ranker used signals that the features lack: examination by the network "
+        f"differs from examination by documents that moved by {np.expm1(spread):.0%} on average, "
+        f"more than by chance. Bias factor {names[least]:g} is examined {ratios[0]:.2g} times as "
+        f"often as {names[most]:g} according to the documents that moved, and {ratios[1]:.2g} "
+        "times according to the network. The ranker uses the former where documents moved, and "
+        "the network elsewhere. Both are in examination_comparison_; see ExaminationDisplay. The "
+        "same happens if examination depends on more than the bias factor (such as clicks above): "
+        "then add what it depends on to the role 'bias'.",
         AssumptionWarning,
     )

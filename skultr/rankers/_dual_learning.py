@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class DLARanker(ClickRanker):
     r"""Dual learning algorithm: a ranker that learns examination from the same clicks.
 
-    A network scores relevance; a table holds one examination logit per bias factor. Clicks
-    weighted by inverse examination train relevance, and clicks weighted by inverse relevance
-    train examination (Ai et al. 2018):
+    A network scores relevance; a table holds one examination logit per bias factor (by default,
+    the position). Clicks weighted by inverse examination train relevance, and clicks weighted by
+    inverse relevance train examination (Ai et al. 2018):
 
     .. math::
         L = -\sum_i c_i \frac{o_1}{o_i} \log \mathrm{softmax}(g)_i
@@ -59,8 +59,8 @@ class DLARanker(ClickRanker):
         Objective of the embedding: a likelihood, the same for all rankers, or the published least
         squares, which are biased if documents have few clicks (see :ref:`embedding`).
     max_weight : float or None, default=None
-        Upper bound on the inverse weights of both parts while they are learned together. It
-        makes every curve that falls below its inverse flatter than it is.
+        Upper bound on the weights 1/examination and 1/relevance while both parts are learned.
+        It makes every curve that falls below its inverse flatter than it is.
     {examination}
         trained afresh, listwise with that examination (see Notes).
     examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
@@ -259,7 +259,7 @@ class RegressionEMRanker(ClickRanker):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoTowerRanker(ClickRanker):
-    r"""Ranker with two towers, for relevance and for examination, that explain clicks together.
+    r"""Two-tower ranker: relevance and examination are fitted to the clicks together.
 
     .. math::
         P(c = 1) = \sigma(g(x))\,\sigma(h_t) \;\text{(product)}, \qquad

@@ -36,7 +36,7 @@ _ROUNDING = 1e-5
 class Confirmation(NamedTuple):
     """Whether held-out clicks confirm a correction of clicks by propensities."""
 
-    evidence: float  # in standard errors; NaN: too few clicks to tell
+    evidence: float  # a z-score; NaN: too few clicks to test
     table: pd.DataFrame | None
     log_examination: Floats  # (n_factors,)
 
@@ -45,10 +45,10 @@ class Confirmation(NamedTuple):
         if not self.evidence < least:
             return False
         warn_user(
-            "Held-out clicks do not confirm the correction of position bias: with it, scores "
-            f"explain clicks within positions by {self.evidence:.1f} standard errors better, "
-            f"expected at least {least:g}. The ranker learns the clicks as they are. Log more "
-            "sessions, or let the order of results vary (IdentifiabilityRepair says where).",
+            "Held-out clicks do not confirm the correction of position bias: its scores predict "
+            f"clicks at the same position better with a z-score of {self.evidence:.1f}, expected "
+            f"at least {least:g}. The ranker is trained without the correction. Log more "
+            "sessions, or vary the order of results (IdentifiabilityRepair shows where).",
             ClickDataWarning,
         )
         return True

@@ -65,8 +65,7 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         Divide clicks by propensities. The published method does not, and keeps position bias;
         :class:`RankAggRanker` combines it with a ranker that removes position bias.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        Source of the examination probabilities, as in :class:`IPSRanker`; used
-        with ``debias``.
+        Source of the examination probabilities, as in :class:`IPSRanker`; used with ``debias``.
     clip : float in (0, 1], default=None
         Lower bound: smaller propensities are replaced by it.
     alpha : float, default=0.001
@@ -106,7 +105,7 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``); with ``debias``.
     examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log: the curve that was ``told``
+        Only for propensities that were not estimated from this log: the given curve (``told``)
         and the one ``implied`` by the clicks, as in :class:`IPSRanker`; with ``debias``.
     propensity_ : estimator
         The fitted clone, if ``propensity`` is an estimator (or None); with

@@ -132,7 +132,7 @@ class _WeightedRanker(LearnerRanker):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NaiveRanker(_WeightedRanker):
-    r"""Ranker with clicks as labels: the baseline, which learns the old ranking.
+    r"""Baseline ranker with clicks as labels, which also learns the position bias of the log.
 
     Minimises the loss between scores :math:`f(x)` and uncorrected clicks, so that it estimates
     examination times relevance. It is unbiased only if all positions are examined equally often.
@@ -201,8 +201,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     clip : float in (0, 1], "auto" or None, default="auto"
         Lower bound: smaller propensities are replaced by it, so that no click weighs more than
         ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking. "auto"
-        asks the clicks of held-out queries whether the correction pays. If not, it is 1, which
-        leaves the clicks as they are, with a warning; else it is 0.1, or None with so many clicks
+        tests on the clicks of held-out queries whether the correction helps. If not, it is 1,
+        which means no correction, with a warning; else it is 0.1, or None with so many clicks
         that they are divided. With another ``loss``, or with ``estimator``, it is None.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
@@ -246,11 +246,11 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     likelihood of where the clicks of a list fell. Expected clicks :math:`o_i r_i` have their
     optimum at :math:`e^s \propto r`, which is also that of the clicks over propensities.
 
-    *Whether a correction pays.* Small trees (or, for up to 2,000 documents, networks like this
+    *Whether a correction helps.* Small trees (or, for up to 2,000 documents, networks like this
     one) are fitted to the clicks of half of the queries, as they are and corrected, and score the
     other half, whose clicks have the likelihood :math:`\mathrm{softmax}(w s + h_k)`. The effects
-    :math:`h_k` of the bias factors are free, so that a wrong curve can neither feign nor hide what
-    the scores explain. The corrected scores must be better by one standard error over queries, or
+    :math:`h_k` of the bias factors are free, so that a wrong curve has no effect on what the
+    scores explain. The corrected scores must be better by one standard error over queries, or
     by two if the curve was assumed. An assumed curve is a start: :math:`h_k`, given the first
     corrected scores, takes its place. With fewer than 10 queries with clicks nothing is compared,
     and the correction is used. If all propensities are equal, the ranker is :class:`NaiveRanker`.
@@ -377,18 +377,17 @@ class UserAwareIPSRanker(IPSRanker):
     ----------
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities of the *sessions*: the role ``propensity`` of each
-        row; an estimator with one curve per user, such as
-        ``RegressionEMPropensity(user="user")``, which is cloned, fitted to the log and asked to
-        ``predict``; or one number per position. None uses
-        the role if there is one. Without it the curve comes from the log where documents moved
-        (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and else is
-        ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
+        row; an estimator with one curve per user, such as ``RegressionEMPropensity(user="user")``,
+        which is cloned, fitted to the log and asked to ``predict``; or one number per position.
+        None uses the role if there is one. Without it the curve comes from the log where documents
+        moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and
+        else is ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
     correction : {"auto", "divide", "offset"}, default="auto"
         Whether mean propensities divide clicks, as published, or are an offset of the scores, as
         in :class:`IPSRanker`. "auto" decides by held-out clicks.
     clip : float in (0, 1], "auto" or None, default="auto"
         Lower bound: smaller mean propensities are replaced by it. This reduces the variance, and
-        adds bias. "auto" asks held-out clicks, as in :class:`IPSRanker`.
+        adds bias. "auto" tests on held-out clicks, as in :class:`IPSRanker`.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS).
     {learner}
@@ -497,7 +496,7 @@ class Correction:
 
 
 #: Least propensity of a correction. Without a bound an error of the curve, or a few clicks of rows
-#: that hardly anybody examined, undo what production knew.
+#: that hardly anybody examined, undo what the production ranker knew.
 CLIP = 0.1
 #: The correction that leaves the clicks as they are.
 AS_THEY_ARE = Correction("divide", 1.0)

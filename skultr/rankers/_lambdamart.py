@@ -48,8 +48,8 @@ class LambdaMARTRanker(PropensityRanker):
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities: the role ``propensity`` of each row; one number
         per position, from position 1; or an estimator, which is cloned, fitted to the log and
-        asked to ``predict`` one probability per row. None uses
-        the role if there is one. Without it the curve comes from the log where documents moved
+        asked to ``predict`` one probability per row. None uses the role if there is one. Without
+        it the curve comes from the log where documents moved
         (``RegressionEMPropensity(relevance="embedding")``, one curve for all users). Else it is
         ``PowerLawPropensity(eta=1.0)``, with a warning; with ``debiasing="auto"`` held-out clicks
         then correct it, as in :class:`IPSRanker`.
@@ -98,9 +98,9 @@ class LambdaMARTRanker(PropensityRanker):
     Attributes
     ----------
     debiasing_ : {"user-aware", "ips", "none"}
-        What was used.
+        The correction that was used.
     choice_ : DataFrame
-        Only if held-out clicks were asked: their losses, as in :class:`IPSRanker`.
+        Losses of held-out clicks, if the correction was tested, as in :class:`IPSRanker`.
     num_leaves_ : int
         Maximum number of leaves per tree that was used.
     booster_ : lightgbm.Booster
@@ -118,7 +118,7 @@ class LambdaMARTRanker(PropensityRanker):
         Only if propensities are used: mean propensity of each bias factor (index ``bias``),
         ``examination``, relative to that of the first factor, with ``impressions`` and ``clicks``.
     examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log: the curve that was ``told``
+        Only for propensities that were not estimated from this log: the given curve (``told``)
         and the one ``implied`` by the clicks, as in :class:`IPSRanker`.
     propensity_ : estimator
         The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
@@ -163,9 +163,9 @@ class LambdaMARTRanker(PropensityRanker):
     its scores.
 
     *Leaves.* Trees of many leaves learn the noise of small logs by heart. Of 4, 7, 15 and 31, 4
-    had the best nDCG@10 in the mean over our worlds of 700 to 10,500 documents with clicks, .01 to
-    .08 above 31 in each (generated documents, MQ2008, the example data of LightGBM); 4 and 7 had
-    with 15,000, and 7 and 15 with 38,000. How many clicks the documents had mattered less.
+    had the best nDCG@10 in the mean over our worlds of 700 to 10,500 documents with clicks, 0.01
+    to 0.08 above 31 in each (generated documents, MQ2008, the example data of LightGBM); 4 and 7
+    had with 15,000, and 7 and 15 with 38,000. How many clicks the documents had mattered less.
 
     *Missing values and categories.* LightGBM sends a missing value down the side of a split where
     the training documents without the feature fit best; a feature that was never missing in

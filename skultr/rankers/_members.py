@@ -200,7 +200,7 @@ class DistinctCandidates(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class RankAggRanker(HoldsMembers, BaseRanker):
-    """Ranker by the mean rank, or the mean score, that several rankers give each candidate.
+    """Average the ranks, or the scores, that several rankers give to each candidate.
 
     Each member removes one bias: by default :class:`IPSRanker` removes position bias and
     :class:`HeckmanRanker` removes selection bias (Ovaisi et al. 2020). The members are fitted
@@ -275,7 +275,7 @@ class RankAggRanker(HoldsMembers, BaseRanker):
     _reads_users = True  # members may
 
     def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
-        """Mean standing of each row in its query; a higher score is more relevant.
+        """Minus the mean rank, or the mean score, of each row in its query; higher is better.
 
         Parameters
         ----------

@@ -34,8 +34,8 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     r"""Network with the pairwise debiasing of unbiased LambdaMART.
 
     Each clicked row :math:`i` is compared with each row :math:`j` of the list that was not
-    clicked. A bias factor has one bias ratio for clicks, :math:`t^+`, and one for missing clicks,
-    :math:`t^-`. The loss divides by both (Hu et al. 2019):
+    clicked. A bias factor (by default, a position) has one bias ratio for clicks, :math:`t^+`, and
+    one for missing clicks, :math:`t^-`. The loss divides by both (Hu et al. 2019):
 
     .. math::
         L = \sum_{c_i = 1, c_j = 0} \frac{L_{ij}}{t^+_i\, t^-_j}, \qquad

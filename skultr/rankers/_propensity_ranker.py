@@ -1,5 +1,5 @@
 """The base class of rankers that need the examination probability of every row, and what they warn
-of: clicks that contradict told examination, pages of one row."""
+of: clicks that contradict given propensities, pages of one row."""
 
 from __future__ import annotations
 
@@ -178,9 +178,9 @@ def _warn_about_contradiction(curves, log_ratio):
         "The clicks contradict the propensities: bias factor "
         f"{python_value(steep[0])} is examined {told:.2g} times as often as "
         f"{python_value(steep[1])} according to the propensities, and {implied:.2g} times "
-        "according to the clicks. Either the propensities are wrong, with which a ranker may end "
-        "near random, or production ranked by more than the features. Both curves are in "
-        "examination_comparison_; see ExaminationDisplay.from_comparison. Estimate the "
+        "according to the clicks. Either the propensities are wrong, and the ranker may be near "
+        "random, or the production ranker used signals that the features lack. Both curves are "
+        "in examination_comparison_; see ExaminationDisplay.from_comparison. Estimate the "
         "propensities, or leave propensity=None if documents were shown at several positions.",
         AssumptionWarning,
     )

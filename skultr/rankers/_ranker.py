@@ -148,14 +148,13 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         X : DataFrame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, one row per (shown) document. In a frame (pandas, Polars, PyArrow)
             columns that are named after a role have that role, and all others are features, which
-            may be missing where networks scale and for trees. In an
-            array all columns are features, and roles are passed as keywords. A
-            :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
-            Rankers with
-            ``relevance="embedding"``, and click models of one number per document without
-            ``solver="gradient"``, also take a frame of an engine (lazy Polars, DuckDB, Dask,
-            PySpark), with the name of its column of clicks as ``y``: the engine adds up clicks
-            and impressions of documents and bias factors, and only these leave it.
+            may be missing where networks scale and for trees. In an array all columns are
+            features, and roles are passed as keywords. A :class:`~skultr.ClickDataset` holds
+            clicks and roles, and needs no other argument. Rankers with ``relevance="embedding"``,
+            and click models of one number per document without ``solver="gradient"``, also take
+            a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), with the name of its column
+            of clicks as ``y``: the engine adds up clicks and impressions of documents and bias
+            factors, and only these leave it.
         y : array-like of shape (n_rows,), str or dict of str to float
             Click (0 or 1), or click rate if a row has several impressions. Values above 1 are
             read as graded relevance and divided by their maximum. A string names the column of X
@@ -168,8 +167,10 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             Multiplies ``impressions``.
         qid, session, doc, position, bias, user, propensity, impressions, production : \
                 array-like of shape (n_rows,), default=None
-            Roles of the rows; a keyword has priority over a column of the same name. Only
-            :class:`EnsembleRanker` reads ``production``.
+            Roles of the rows; a keyword has priority over a column of the same name. A
+            ``session`` is one result page, ``bias`` the code of the bias factor (by default the
+            position), ``propensity`` the probability that the row is examined, ``production``
+            the score of the production ranker (only :class:`EnsembleRanker` reads it).
         doc_scope : {"query", "global"}, default=None
             With "query" (the default), an id in ``doc`` identifies a document within its query;
             with "global", it identifies the same document in all queries.
@@ -247,12 +248,11 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     ) -> Self:
         """Learn from a further click log, such as that of a new day.
 
-        A network is trained on from where it is, for ``max_epochs`` epochs at most: its weights
-        and what it learned of examination go on, with a new optimizer. The scaling of the
-        features, given or estimated propensities, the chosen correction, and examination that was
-        taken from documents that moved stay those of the first log. Attributes that describe a
-        log describe the new one, but ``examination_`` counts impressions and clicks of all logs
-        where the ranker learns examination.
+        A network continues from its weights and its learned examination, with a new optimizer,
+        for ``max_epochs`` epochs at most. The scaling of the features, propensities, the chosen
+        correction, and examination from documents that moved remain those of the first log.
+        Attributes that describe a log describe the new one, but ``examination_`` counts
+        impressions and clicks of all logs where the ranker learns examination.
 
         A table of counts (a click model by counting or EM, ``relevance="embedding"``) becomes what
         ``fit`` would give for the lists of all logs together.
@@ -262,8 +262,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         X, y, sample_weight, qid, session, doc, position, bias, user, propensity, impressions, \
                 production, doc_scope, documents
             As in :meth:`fit`, with the same features (rows to predict may then leave out those of
-            the last ``documents``). The lists of X are other lists than those
-            of earlier logs, whatever their sessions are called.
+            the last ``documents``). The lists of X are other lists than those of earlier logs,
+            whatever their sessions are called.
 
         Returns
         -------
@@ -322,7 +322,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         return self
 
     def predict(self, X: Table) -> Floats:
-        """Relevance scores; a higher one is more relevant, within one query.
+        """Relevance scores, comparable within one query; higher is more relevant.
 
         Parameters
         ----------

@@ -240,7 +240,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     __metadata_request__predict = {"qid": True}
 
     def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
-        """Relevance scores; a higher one is more relevant, within one query.
+        """Relevance scores, comparable within one query; higher is more relevant.
 
         Parameters
         ----------
@@ -656,7 +656,7 @@ class BaseLoss(nn.Module):
     :math:`\frac12 \sum \|\mu(x) - o(t)\|^2 / \sigma^2(x) + \log \sigma^2(x)` for the learned
     :math:`o(t)`, which are fixed (Chen et al. 2022, eq. 10). The loss depends on the impressions
     of a document only through the ``mean`` and the ``variance`` of their embeddings, so that each
-    document is one row, whose place stands as its bias factor.
+    document is one row, whose place serves as its bias factor.
     """
 
     def __init__(self, mean: Floats, variance: Floats) -> None:

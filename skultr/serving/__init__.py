@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._export import export_model as export_model
     from ._judgments import export_judgments as export_judgments
+    from ._judgments import read_judgments as read_judgments
     from ._saved import load_model as load_model
     from ._saved import save_model as save_model
 else:
@@ -15,7 +16,7 @@ else:
         __name__,
         {
             "_export": ("export_model",),
-            "_judgments": ("export_judgments",),
+            "_judgments": ("export_judgments", "read_judgments"),
             "_saved": ("load_model", "save_model"),
         },
     )

@@ -44,7 +44,7 @@ _HINTS = {
 
 @validate_params(
     {
-        "format": [StrOptions(set(_FORMATS))],
+        "format": [StrOptions(_FORMATS.keys())],
         "feature_names": [list, tuple, np.ndarray, pd.Index, Mapping, None],
         "name": [str],
         "shift": [StrOptions({"nonnegative"}), None],
@@ -63,7 +63,7 @@ def export_model(
     store: str | None = None,
     queries: Mapping[str, Any] | None = None,
 ) -> str | bytes:
-    """A fitted ranker as the text, or bytes, that a search engine loads.
+    """Export a fitted ranker as the text, or bytes, that a search engine loads.
 
     Parameters
     ----------
@@ -176,17 +176,15 @@ def export_model(
     _check_options(upload, format)
     for part, write in _FORMATS[format].items():
         model = _PARTS[part](served)
-        if model is None:
-            continue
-        if shift is not None and part != "trees":
-            raise ValueError(
-                f"shift adds a leaf to trees, and this model has {part}. Leave it out."
-            )
-        return write(model if shift is None else nonnegative(model), upload)
-    formats = [each for each, parts in _FORMATS.items() if any(_has(served, x) for x in parts)]
+        if model is not None:
+            if shift is not None and part != "trees":
+                raise ValueError(
+                    f"shift adds a leaf to trees, and this model has {part}. Leave it out."
+                )
+            return write(model if shift is None else nonnegative(model), upload)
     raise ValueError(
         f"This {type(served.ranker).__name__} has no {' or '.join(_FORMATS[format])}, from which "
-        f"the format {format!r} is written. Its formats: {formats or 'none'}. "
+        f"the format {format!r} is written. Its formats: {_formats_of(served)} "
         f"{' '.join(map(_HINTS.__getitem__, _FORMATS[format]))}"
     )
 
@@ -208,8 +206,13 @@ def _check_options(upload, format):
             )
 
 
-def _has(served, part):
-    try:
-        return _PARTS[part](served) is not None
-    except ValueError:
-        return False
+def _formats_of(served):
+    """The formats that a model has, in words; if there is none, what forbids it."""
+    found, forbids = set(), ["none."]
+    for part, find in _PARTS.items():
+        try:
+            found |= set() if find(served) is None else {part}
+        except ValueError as error:
+            forbids.append(str(error))
+    formats = [format for format, parts in _FORMATS.items() if found & {*parts}]
+    return f"{formats}." if formats else " ".join(forbids)

@@ -1,7 +1,9 @@
-"""Judgments for search engines and evaluation tools, from labels of clicks."""
+"""Judgments of search engines and evaluation tools: written from labels of clicks, and read."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -11,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .._base._sklearn import StrOptions, validate_params
+from .._base._texts import normal_text
 from .._base._typing import Frame
 from .._log._roles import is_frame
 from ..exceptions import ClickDataWarning, warn_user
@@ -45,7 +48,9 @@ def export_judgments(
     Parameters
     ----------
     labels : DataFrame of shape (n_pairs, n_columns)
-        What :func:`~skultr.propensity.relevance_labels` returns with ``interval=True``.
+        What :func:`~skultr.propensity.relevance_labels` returns with ``interval=True``; or
+        human judgments with the columns ``qid``, ``doc`` and ``relevance``, as
+        :func:`read_judgments` returns them.
     format : {"opensearch", "trec", "quepid"}
         Body of ``PUT _plugins/_search_relevance/judgments`` (JSON); qrels ``qid 0 docno grade``;
         or CSV ``query,docid,rating``, which OpenSearch Dashboards reads too.
@@ -55,12 +60,13 @@ def export_judgments(
         limits: the last grade is that of the best documents (95 % quantile over queries of the
         highest label), and the gain in nDCG, :math:`2^g - 1` of grade number g counted from 0, is
         proportional to the label. None is (0, 1, 2, 3), for OpenSearch with decimals in between
-        (without them if ``interval="within"``).
+        (without them if ``interval="within"``). Human judgments are written as they are, unless a
+        mapping gives them another scale: ``{0: 0, 1: 1, 10: 2, 100: 3}``.
     interval : {"lower", "within", "ignore"}, default="lower"
         ``"lower"`` writes the grade of the lower end of the 95 % interval, so that a document with
         few clicks is not rated highly by chance. ``"within"`` writes only pairs whose interval
         lies within one grade, and warns how many it leaves out, which most tools take for
-        irrelevant. ``"ignore"`` writes the grade of the label.
+        irrelevant. ``"ignore"`` writes the grade of the label. Not used for human judgments.
     queries : mapping or DataFrame, default=None
         What is written for a ``qid``, by default ``qid`` itself: a mapping, or a frame with the
         columns ``qid`` and ``user_query`` (``report.queries`` of
@@ -72,13 +78,19 @@ def export_judgments(
     Returns
     -------
     text : str
-        To be written with ``encoding="utf-8"``.
+        To be written with ``encoding="utf-8"``. Queries and ids are unchanged, because engines
+        look them up. Spreadsheets read those that begin with ``=``, ``+``, ``-`` or ``@`` as
+        formulas: import a CSV file there as text.
 
     Raises
     ------
     ValueError
         If a column is missing, a label not finite, a pair there twice, an id empty or not fit for
         the format, or if no pair is left.
+
+    See Also
+    --------
+    read_judgments : The way back.
 
     Examples
     --------
@@ -91,8 +103,12 @@ def export_judgments(
     usb hub,B01,3
     usb hub,B02,1
     """
-    table = _read(labels, ["label", *_ENDS[interval]])
-    graded = _scale(grades, table, format == "opensearch" and interval != "within")
+    frame = nw.from_native(labels if is_frame(labels) else pd.DataFrame(), eager_only=True)
+    is_human = {"label", "relevance"} & {*frame.columns} == {"relevance"}
+    if is_human:
+        frame, interval = frame.rename({"relevance": "label"}), "ignore"
+    table = _read(frame, ["label", *_ENDS[interval]])
+    graded = _scale(grades, table, format == "opensearch" and interval != "within", is_human)
     low, high = (graded(table[end]) for end in _ENDS[interval])
     sure = table.assign(grade=low, text=_texts(queries, table["qid"]))[low == high]
     if len(sure) < len(table):
@@ -104,37 +120,138 @@ def export_judgments(
             raise ValueError(message)
         warn_user(message, ClickDataWarning)
     pairs = sure.groupby(["text", "doc"], sort=False)["grade"].max().to_dict()
-    return _WRITERS[format](pairs, name)
+    return _FORMATS[format][0](pairs, name)
 
 
-def _read(labels, numbers):
-    """The labels as a pandas frame, with ids as text."""
-    frame = nw.from_native(labels, eager_only=True) if is_frame(labels) else None
-    missing = [c for c in ("qid", "doc", *numbers) if frame is None or c not in frame.columns]
-    if frame is None or missing or not len(frame):
+@validate_params(
+    {"text": [str], "format": [StrOptions({"opensearch", "trec", "quepid"})]},
+    prefer_skip_nested_validation=True,
+)
+def read_judgments(
+    text: str,
+    format: Literal["opensearch", "trec", "quepid"],
+    *,
+    queries: Mapping[Any, Any] | Frame | None = None,
+) -> pd.DataFrame:
+    r"""Judgments of people, or of :func:`export_judgments`, from the text of a file.
+
+    Parameters
+    ----------
+    text : str
+        The text itself: ``Path("judgments.json").read_text(encoding="utf-8")``.
+    format : {"opensearch", "trec", "quepid"}
+        What OpenSearch's Search Relevance Workbench imports, or what
+        ``GET _plugins/_search_relevance/judgments/ID`` returns (JSON; ratings are text or
+        numbers); qrels of TREC ``qid 0 docno grade``; or CSV whose first line names the columns
+        ``query``, ``docid`` and ``rating``, as Quepid exports it. Other fields and columns are
+        ignored.
+    queries : mapping or DataFrame, default=None
+        As for :func:`export_judgments`: the text of each ``qid`` of the log, such as
+        ``report.queries`` of :func:`~skultr.datasets.read_ubi`. Texts are compared in lower case
+        with single spaces (Unicode NFKC), as ``read_ubi`` writes them. Of several texts of one
+        ``qid`` a document has its highest rating. None takes the query of the file as ``qid``.
+
+    Returns
+    -------
+    judgments : pandas.DataFrame
+        One row per pair of a query and a document: ``qid`` (text, or the keys of ``queries``),
+        ``doc`` (text) and ``relevance`` (the rating, from 0). Merge it into documents that are to
+        be scored; those without a rating have none, and metrics leave them out.
+
+    Raises
+    ------
+    ValueError
+        If the text is not of this format or damaged, a pair has two ratings, or no pair is rated.
+
+    Warns
+    -----
+    ClickDataWarning
+        If pairs without a rating, or with a negative one (not judged, in qrels), are left out, or
+        queries that are not in ``queries``.
+
+    See Also
+    --------
+    export_judgments : Writes them, also in another format than they were read from.
+    skultr.metrics.RankingScorer : Scores rankers by them.
+    skultr.evaluation.compare_rankers : Compares rankers by them.
+
+    Examples
+    --------
+    >>> from skultr.serving import export_judgments, read_judgments
+    >>> judged = read_judgments("query,docid,rating\nusb hub,B01,3\nusb hub,B02,1\n", "quepid")
+    >>> judged
+           qid  doc  relevance
+    0  usb hub  B01        3.0
+    1  usb hub  B02        1.0
+    >>> print(export_judgments(judged, "trec", queries={"usb hub": 1}), end="")
+    1 0 B01 3
+    1 0 B02 1
+    """
+    _, read, expected = _FORMATS[format]
+    try:
+        rows = read(text.removeprefix("\ufeff"))  # the mark that spreadsheets write
+        table = pd.DataFrame(rows, columns=["qid", "doc", "relevance"])
+        table["relevance"] = pd.to_numeric(table["relevance"])
+        rated = table[table["relevance"] >= 0].drop_duplicates()
+    except (AttributeError, KeyError, TypeError, ValueError, csv.Error) as error:
+        raise ValueError(
+            f"The text holds no judgments in the format {format!r} ({type(error).__name__}: "
+            f"{error}). Expected {expected}."
+        ) from error
+    if rated.empty:
+        raise ValueError(f"No pair has a rating from 0. Expected {expected}.")
+    if n_left_out := len(table) - int((table["relevance"] >= 0).sum()):
+        warn_user(
+            f"{n_left_out} of {len(table)} pairs have no rating, or a negative one: they are left "
+            "out, as not judged.",
+            ClickDataWarning,
+        )
+    rated = _read(nw.from_native(rated, eager_only=True), ["relevance"])
+    if queries is None:
+        return rated
+    names = _named(queries)
+    known = pd.DataFrame({"qid": [*names], "text": [normal_text(str(x)) for x in names.values()]})
+    rated["text"] = rated["qid"].map(normal_text)
+    lost = rated.loc[~rated["text"].isin(known["text"]), "qid"].unique()
+    if len(lost):
+        warn_user(
+            f"{len(lost)} of {rated['qid'].nunique()} queries of the judgments, such as "
+            f"{lost[0]!r}, are not in queries: their ratings are left out.",
+            ClickDataWarning,
+        )
+    pairs = rated.drop(columns="qid").merge(known, on="text").groupby(["qid", "doc"], sort=False)
+    return pairs["relevance"].max().reset_index()
+
+
+def _read(frame, numbers):
+    """Labels or ratings as a pandas frame, with ids as text."""
+    missing = [column for column in ("qid", "doc", *numbers) if column not in frame.columns]
+    if missing or not len(frame):
         raise ValueError(
             f"labels has no {'column ' + missing[0] if missing else 'rows'}; expected the table "
-            "of relevance_labels(..., interval=True)."
+            "of relevance_labels(..., interval=True), or qid, doc and relevance."
         )
     ids = {role: [id_text(id_, role) for id_ in frame[role].to_list()] for role in ("qid", "doc")}
     values = {name: frame[name].cast(nw.Float64).to_numpy() for name in numbers}
     table = pd.DataFrame({**ids, **values})
     pair = table[["qid", "doc"]]
     for wrong, what in [
-        (pair.duplicated(), "there twice"),
-        (~np.isfinite(table[numbers]).all(axis=1), "not finite"),
+        (pair.duplicated(), "pairs are there twice"),
+        (~np.isfinite(table[numbers]).all(axis=1), "labels are not finite"),
     ]:
         if wrong.any():
             first = tuple(pair[wrong].iloc[0])
-            raise ValueError(f"{wrong.sum()} labels are {what}, such as {first}. Drop these rows.")
+            raise ValueError(f"{wrong.sum()} {what}, such as {first}. Keep one row, or none.")
     return table
 
 
-def _scale(grades, table, not_rounded):
+def _scale(grades, table, not_rounded, is_human):
     """A function from labels to grades."""
+    if grades is None and is_human:
+        return np.asarray
     best = table.groupby("qid")["label"].max().quantile(_BEST) or np.inf  # no clicks: grade 0
     if grades is None and not_rounded:
-        return lambda label: np.log2(1 + 7 * np.clip(label / best, 0, 1))
+        return lambda label: np.log2(1 + 7 * np.clip(label / best, 0, 1)).round(3)
     given = (0, 1, 2, 3) if grades is None else grades
     if isinstance(given, Mapping):
         cuts, given = np.array(sorted(given), dtype=float), [given[cut] for cut in sorted(given)]
@@ -150,22 +267,27 @@ def _scale(grades, table, not_rounded):
     return lambda label: values[np.maximum(np.searchsorted(cuts, label, side="right") - 1, 0)]
 
 
-def _texts(queries, qid):
-    """What is written for the query of each pair."""
-    if queries is None:
-        return qid
+def _named(queries):
+    """The text of each query, by its id."""
     if is_frame(queries):
         frame = nw.from_native(queries, eager_only=True)
         if not {"qid", "user_query"} <= {*frame.columns}:
             raise ValueError(f"queries has columns {frame.columns}; expected qid and user_query.")
-        queries = dict(zip(frame["qid"].to_list(), frame["user_query"].to_list(), strict=True))
-    given = queries if isinstance(queries, Mapping) else {}
-    texts = {id_text(query, "qid"): text for query, text in given.items()}
+        return dict(zip(frame["qid"].to_list(), frame["user_query"].to_list(), strict=True))
+    return queries if isinstance(queries, Mapping) else {}
+
+
+def _texts(queries, qid):
+    """What is written for the query of each pair."""
+    if queries is None:
+        return qid
+    texts = {id_text(query, "qid"): text for query, text in _named(queries).items()}
     if unknown := [query for query in qid.unique() if query not in texts]:
         raise ValueError(f"queries has no text for {unknown[0]!r}; expected one for each qid.")
     return qid.map({query: id_text(texts[query], "queries") for query in qid.unique()})
 
 
+# Formats ------------------------------------------------------------------------------
 def _opensearch(pairs, name):
     if not 0 < len(name) <= 50 or set(name) & set('"\\<>'):
         raise ValueError(
@@ -173,22 +295,45 @@ def _opensearch(pairs, name):
         )
     ratings: dict[str, list] = {}
     for (query, doc), grade in pairs.items():
-        ratings.setdefault(query, []).append({"docId": doc, "rating": f"{grade:.3f}"})
+        rating = np.format_float_positional(grade, min_digits=3)
+        ratings.setdefault(query, []).append({"docId": doc, "rating": rating})
     body = {
         "name": name,
-        "description": "Relevance of documents from clicks, corrected for examination.",
+        "description": "Ratings of documents for queries, written by skultr.",
         "type": "IMPORT_JUDGMENT",
         "judgmentRatings": [{"query": query, "ratings": each} for query, each in ratings.items()],
     }
     return json.dumps(body, ensure_ascii=False)
 
 
+def _from_opensearch(text):
+    body = json.loads(text)
+    lists = [hit["_source"] for hit in body["hits"]["hits"]] if "hits" in body else [body]
+    if len(lists) != 1:
+        raise ValueError(f"it holds {len(lists)} lists of judgments; ask for one by its id")
+    return [
+        (query["query"], rating.get("docId"), rating.get("rating"))
+        for query in lists[0]["judgmentRatings"]
+        for rating in query["ratings"]
+    ]
+
+
 def _quepid(pairs, name):
     def field(text):  # csv.writer leaves "\r" unquoted where lines end in "\n"
         return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set(',"\r\n') else text
 
-    rows = (f"{field(query)},{field(doc)},{grade:g}\n" for (query, doc), grade in pairs.items())
+    rows = (
+        f"{field(query)},{field(doc)},{np.format_float_positional(grade, trim='-')}\n"
+        for (query, doc), grade in pairs.items()
+    )
     return "".join(["query,docid,rating\n", *rows])
+
+
+def _from_quepid(text):
+    rows = [*csv.DictReader(io.StringIO(text), strict=True)]
+    if wide := [row[None] for row in rows if None in row]:
+        raise ValueError(f"a line has {wide[0]} beyond the columns of the first line")
+    return [(row["query"], row["docid"], row["rating"]) for row in rows]
 
 
 def _trec(pairs, name):
@@ -202,4 +347,22 @@ def _trec(pairs, name):
     return "".join(f"{query} 0 {doc} {grade:.0f}\n" for (query, doc), grade in pairs.items())
 
 
-_WRITERS = {"opensearch": _opensearch, "quepid": _quepid, "trec": _trec}
+def _from_trec(text):
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return [(query, doc, grade) for query, _, doc, grade in lines]
+
+
+#: How a format is written and read, and what a text of it holds.
+_FORMATS = {
+    "opensearch": (
+        _opensearch,
+        _from_opensearch,
+        '{"judgmentRatings": [{"query": "...", "ratings": [{"docId": "...", "rating": "3.0"}]}]}',
+    ),
+    "quepid": (
+        _quepid,
+        _from_quepid,
+        "CSV with the first line query,docid,rating, and quotes around texts with commas",
+    ),
+    "trec": (_trec, _from_trec, "lines qid 0 docno grade"),
+}

@@ -23,7 +23,7 @@ from ..rankers._ips import LearnerRanker
 from ..rankers._members import DistilledRanker
 from ..rankers._ranker import BaseRanker
 from ..rankers._vectorization import VectorizationRanker
-from ._served_model import ServedModel
+from ._served_model import ServedModel, optional
 from ._trees import Upload, plugin_body, solr_body
 
 #: What each scaler takes off a column, and what it then divides the column by.
@@ -163,13 +163,13 @@ def _columns(scores, upload):
     The intercept is left out, and of a probability this is the logit: the order is the same. The
     engines read float32; these are its shortest decimals.
     """
+    center, spread = scores.columns_scaled()  # an error if a step is no scaler
     network = copy.deepcopy(scores.network).cpu().double().eval()
-    n_features = len(upload.names)
     with torch.inference_mode():
-        units = torch.eye(n_features + 1, n_features, dtype=torch.float64)
+        units = torch.eye(len(center) + 1, len(center), dtype=torch.float64)
         values = network(units).mean(dim=1).numpy()
     weight = scores.scale * (values[:-1] - values[-1])
-    columns = (weight, *scores.columns_scaled())
+    columns = (weight, center, spread)
     weight, *scaling = ([float(str(np.float32(each))) for each in column] for column in columns)
     pairs = zip(upload.names, zip(*scaling, strict=True), strict=True)
     scaled = {name: pair for name, pair in pairs if pair != (0.0, 1.0)}
@@ -185,10 +185,8 @@ _FLOAT, _DOUBLE = 1, 11
 
 def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
     """ONNX model of ``features`` (batch, n_features) to ``score`` (batch, 1), both float32."""
-    try:
-        from onnx import checker, helper
-    except ImportError as error:
-        raise ImportError("onnx is missing: pip install skultr[serving]") from error
+    onnx = optional("onnx")
+    helper = onnx.helper
     graph = _Graph(helper, scores.network)
     values = graph.add("Cast", "features", to=_DOUBLE)
     center, spread = scores.columns_scaled()
@@ -211,7 +209,7 @@ def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
         producer_version=version("skultr"),
     )
     helper.set_model_props(model, {"feature_names": json.dumps(upload.names, ensure_ascii=False)})
-    checker.check_model(model)
+    onnx.checker.check_model(model)
     return model.SerializeToString()
 
 

@@ -6,27 +6,32 @@ import inspect
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module, metadata
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from warnings import catch_warnings
 
 import numpy as np
 import pandas as pd
 from lightgbm import Booster
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import validate_params
-from .._log._estimator import SlimPickles, steps_of
+from .._log._estimator import SlimPickles
 from .._log._faults import IDS
 from ..exceptions import warn_user
-from ..rankers._ranker import BaseRanker
+from ._served_model import fitted_steps, optional
 
 _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
-_PACKAGES = ("skultr", "numpy", "scikit-learn", "torch", "lightgbm")
+#: Packages whose versions are compared when a file is read, and how much of them: None is all.
+_PACKAGES = {"skultr": None, "numpy": 1, "scikit-learn": 1, "torch": 1, "lightgbm": 1}
+#: The bytes that all parts may unpack to: so many, and for each byte of the file (forests have 7,
+#: weights 1). And the most values of JSON, each of which may take a hundred bytes and more.
+_MOST, _RATIO, _MOST_VALUES = 1 << 26, 20, 1 << 20
 
 
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
@@ -47,7 +52,9 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         learner that is not of scikit-learn or LightGBM), or the model is no ranker of this list.
     ValueError
         If it predicts by ids: ``relevance="embedding"``, or a repair whose bias factors are
-        values of ``qid``, ``session``, ``doc`` or ``user``.
+        values of ``qid``, ``session``, ``doc`` or ``user``. Or if :func:`load_model` would refuse
+        the file: weights are not finite, or parameters, tables or a forest take more than a
+        million values (a tree of a forest takes some 300).
     ImportError
         If safetensors or skops is missing: ``pip install skultr[serving]``.
 
@@ -84,22 +91,17 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((loaded.predict(documents) == ranker.predict(documents)).all())
     True
     """
-    steps = steps_of(model)
-    final = steps[-1]
-    if not isinstance(final, BaseRanker):
-        raise TypeError(
-            f"model is, or ends in, {final!r:.80}; expected a fitted ranker of skultr.rankers, or "
-            "a Pipeline or search of one."
-        )
-    for step in steps:
-        check_is_fitted(step)
+    fitted_steps(model)
     path, encoder = Path(path), Encoder()
     head = {
         "format": _FORMAT,
         "layout": _LAYOUT,
-        "versions": {name: metadata.version(name) for name in _PACKAGES},
+        "versions": _versions(),
         "model": encoder.encode(model),
+        "scores_zeros": False,  # where zero is no category
     }
+    with suppress(Exception):
+        head["scores_zeros"] = _scores_zeros(model)
     parts = {_HEAD: json.dumps(head).encode(), **encoder.parts()}
     beside = path.with_name(f"{path.name}.{uuid4().hex}")  # readers see the old or the new model
     try:
@@ -107,6 +109,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
             for name, content in parts.items():
                 # Without the time of day, so that equal models are equal files.
                 file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+        _read(beside)  # what cannot be loaded is found here
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
@@ -140,46 +143,115 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     FileNotFoundError
         If there is no file.
     ValueError
-        If the file is no saved model, is damaged, has another layout, or names a class that
-        :func:`save_model` does not accept.
+        If it is no regular file or no saved model, is damaged, has another layout, names a class
+        that :func:`save_model` does not accept, unpacks to more than 64 MB and 20 times its size,
+        or holds no fitted ranker with finite weights. A model that scored a row of zeros when it
+        was saved must do so.
     ImportError
         If safetensors or skops is missing: ``pip install skultr[serving]``.
 
     Warns
     -----
     UserWarning
-        If another version of skultr wrote the file. Of parts that another version of scikit-learn
-        fitted, scikit-learn itself warns.
+        If another version of skultr wrote the file, or another major version of NumPy,
+        scikit-learn, PyTorch or LightGBM. Of parts that another version of scikit-learn fitted,
+        scikit-learn itself warns.
 
     Notes
     -----
-    Objects of known classes are built from numbers and text, and no code of the file runs. But
-    LightGBM and scikit-learn do not check the trees that they read: a file made to harm can crash
-    the process, or have it read memory that is not part of the trees.
+    Objects of known classes are built from numbers and text, and no code of the file runs. Only
+    parts that the model names are read. But LightGBM and scikit-learn do not check the trees that
+    they read: a file made to harm can crash the process, or have it read memory that is not part
+    of the trees.
     """
     try:
-        with zipfile.ZipFile(path) as file:  # nothing is unpacked to disk
-            parts = {name: file.read(name) for name in file.namelist()}
-        head = json.loads(parts[_HEAD])
-        own, other = metadata.version("skultr"), head["versions"]["skultr"]
-        if (head["format"], head["layout"]) != (_FORMAT, _LAYOUT):
-            raise ValueError(
-                f"skultr {other} wrote layout {head['layout']}, and skultr {own} reads {_LAYOUT}"
-            )
-        if own != other:
-            warn_user(
-                f"{path} was written by skultr {other}, and this is skultr {own}: predictions may "
-                "differ. Compare them, and save the model again.",
-                UserWarning,
-            )
-        return Decoder(parts).decode(head["model"])
-    except (OSError, ImportError, Warning):
+        return _read(path)
+    except (FileNotFoundError, PermissionError, ImportError, Warning):
         raise
     except Exception as error:  # of JSON, zip, safetensors, skops, LightGBM or torch
         raise ValueError(
             f"{path} is no model that save_model of this version wrote, or was damaged or changed "
-            f"({type(error).__name__}: {error}). Copy the file again, or save the model again."
+            f"({type(error).__name__}: {' '.join(str(error).split())}). Copy the file again, or "
+            "save the model again."
         ) from error
+
+
+def _scores_zeros(model):
+    """Whether a row of zeros has a finite score; an error if it has none."""
+    # A file may state any number; more than a million do not fit the row, which is an error.
+    row = np.zeros((1, min(model.n_features_in_, 1 << 20)))
+    if hasattr(model, "feature_names_in_"):
+        row = pd.DataFrame(row, columns=model.feature_names_in_)
+    with catch_warnings(action="ignore"):
+        return bool(np.isfinite(model.predict(row)).sum() == 1)
+
+
+def _versions():
+    """Versions of those packages that are installed."""
+    return {
+        name: found.version for name in _PACKAGES for found in metadata.distributions(name=name)
+    }
+
+
+def _read(path):
+    """The model in a file, checked."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError("it is no regular file")
+    with zipfile.ZipFile(path) as file:  # nothing is unpacked to disk
+        parts = _Parts(file, os.path.getsize(path), zipfile.ZIP_DEFLATED)
+        head = _values(parts.pop(_HEAD))
+        own, other = _versions(), head["versions"]
+        if (head["format"], head["layout"]) != (_FORMAT, _LAYOUT):
+            raise ValueError(
+                f"skultr {other['skultr']} wrote layout {head['layout']}, and skultr "
+                f"{own['skultr']} reads {_LAYOUT}"
+            )
+        if changed := [
+            f"{name} {other[name]} (here {own[name]})"
+            for name, n in _PACKAGES.items()
+            if {name} <= {*own} & {*other}
+            and own[name].split(".")[:n] != other[name].split(".")[:n]
+        ]:
+            warn_user(
+                f"{path} was written by {', '.join(changed)}: predictions may differ. Compare "
+                "them, and save the model again.",
+                UserWarning,
+            )
+        model = Decoder(parts).decode(head["model"])
+    fitted_steps(model)
+    if head["scores_zeros"] and not _scores_zeros(model):
+        raise ValueError("a row of zeros has no finite score, as it had when it was saved")
+    return model
+
+
+class _Parts:
+    """Parts of an archive by name, each to be read once, and none of more than a bound."""
+
+    def __init__(self, file: zipfile.ZipFile, n_bytes: int, packed: int) -> None:
+        members, self._file = file.infolist(), file
+        self.sizes = {part.filename: part.file_size for part in members}
+        if len(self.sizes) < len(members) or not (
+            {part.compress_type for part in members} <= {zipfile.ZIP_STORED, packed}
+        ):
+            raise ValueError("several parts have one name, or one is compressed in another way")
+        _check_size("bytes in all parts", sum(self.sizes.values()), _MOST + _RATIO * n_bytes)
+
+    def pop(self, name: str) -> bytes:
+        """The bytes of a part, which is gone then."""
+        with self._file.open(name) as part:
+            # One more byte, so that the sum of a part that is longer than stated is another.
+            return part.read(self.sizes.pop(name) + 1)
+
+
+def _check_size(what, found, most):
+    if found > most:
+        raise ValueError(f"{found:,} {what}; expected at most {most:,}")
+
+
+def _values(text, hook=None):
+    """The values of JSON, if they are not too many."""
+    _check_size("values of JSON", sum(map(text.count, (b"[", b"{", b","))), _MOST_VALUES)
+    return json.loads(text, object_hook=hook)
 
 
 # Values as JSON and files, and back, with a list of the classes that may occur --------
@@ -237,7 +309,7 @@ class Encoder:
 
     def parts(self) -> dict[str, bytes]:
         """Contents of the files, by name."""
-        return {_WEIGHTS: _optional("safetensors.numpy").save(self._arrays), **self._files}
+        return {_WEIGHTS: optional("safetensors.numpy").save(self._arrays), **self._files}
 
     def encode(self, value: Any) -> Any:
         """What JSON holds of a value or a fitted estimator."""
@@ -311,7 +383,7 @@ class Encoder:
             self._fitted = before
 
     def _skops(self, value):
-        io = _optional("skops.io")
+        io = optional("skops.io")
         try:
             content = io.dumps(value)
             foreign = sorted({*io.get_untrusted_types(data=content)} - {*_TRUSTED})
@@ -331,14 +403,15 @@ class Encoder:
 
 
 class Decoder:
-    """Values of JSON and files (their contents, by name)."""
+    """Values of JSON and files."""
 
-    def __init__(self, parts: Mapping[str, bytes]) -> None:
+    def __init__(self, parts: _Parts) -> None:
         self._parts = parts
-        self._arrays = _optional("safetensors.numpy").load(parts[_WEIGHTS])
+        self._arrays = optional("safetensors.numpy").load(parts.pop(_WEIGHTS))
         self._codes = {
-            "array": lambda place: self._arrays[place].copy()[()],
-            "objects": self._objects,
+            # Each once, as it was written: a file that names one often would fill memory.
+            "array": lambda place: self._arrays.pop(place).copy()[()],
+            "objects": lambda found: np.array(pd.Series(self.decode(found), dtype=object)),
             "tuple": lambda found: tuple(self.decode(found)),
             "dict": lambda found: dict(self.decode(found)),
             "frame": self._frame,
@@ -358,28 +431,36 @@ class Decoder:
         ((kind, content),) = found.items()
         return self._codes[kind](content)
 
-    def _objects(self, found):
-        values = self.decode(found)
-        array = np.empty(len(values), dtype=object)
-        array[:] = values
-        return array
-
     def _frame(self, found):
         columns, name, index = self.decode(found)
+        if any(len(values) != len(index) for _, values in columns):
+            raise ValueError("a table has columns of several lengths")
         return pd.DataFrame(dict(columns), index=pd.Index(index, name=name))
 
     def _booster(self, found):
         file, best_iteration = found
-        booster = Booster(model_str=self._parts[file].decode())
+        booster = Booster(model_str=self._parts.pop(file).decode())
         booster.best_iteration = best_iteration
         return booster
 
     def _tensor(self, found):
+        values = self.decode(found)
+        if values.dtype == np.float16 or not np.isfinite(values).all():
+            raise ValueError("weights are float16 or not finite; expected finite float32")
         # Aligned as torch does it, for equal sums.
-        return import_module("torch").tensor(self.decode(found))
+        return import_module("torch").tensor(values)
 
     def _skops(self, file):
-        return _optional("skops.io").loads(self._parts[file], trusted=_TRUSTED)
+        content, found = self._parts.pop(file), []
+        with zipfile.ZipFile(BytesIO(content)) as inside:
+            parts = _Parts(inside, len(content), zipfile.ZIP_STORED)
+            # An array may be named often.
+            _values(
+                parts.pop("schema.json"),
+                lambda node: found.append(parts.sizes.get(node.get("file"), 0)),
+            )
+        _check_size("bytes in arrays", sum(found), _MOST + len(content))
+        return optional("skops.io").loads(content, trusted=_TRUSTED)
 
     def _object(self, found):
         name, state = found
@@ -439,11 +520,3 @@ def _refuse_ids_and_code(value):
                 f"{param} of this {name} is code of your own, and a saved model holds none. "
                 "Pickle the model."
             )
-
-
-def _optional(name):
-    try:
-        return import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise ImportError(f"{package} is missing: pip install skultr[serving]") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,14 +54,8 @@ def served_model(
 
     The names and errors are those of ``export_model``. A dict leaves other names as they are.
     """
-    steps = steps_of(ranker)
+    steps = fitted_steps(ranker)
     final = steps.pop()
-    if not isinstance(final, BaseRanker):
-        raise TypeError(
-            f"ranker is, or ends in, {final!r}; expected a fitted ranker of skultr.rankers, a "
-            "Pipeline that ends in one, or a search over these."
-        )
-    check_is_fitted(final)
     _refuse_what_is_no_function(final)
     steps = [step for step in steps if not isinstance(step, IdentifiabilityRepair)]
     for step in steps:
@@ -68,6 +63,28 @@ def served_model(
     names = _engine_names(steps[0] if steps else final, feature_names)
     transformers = tuple(part for step in steps for part in parts_of(step.transformer_))
     return ServedModel(names, transformers, final._offsets, final)
+
+
+def fitted_steps(model: Any) -> list[Any]:
+    """Steps of a pipeline or search, the ranker last; an error if one is not fitted."""
+    steps = steps_of(model)
+    if not isinstance(steps[-1], BaseRanker):
+        raise TypeError(
+            f"The model is, or ends in, {steps[-1]!r:.80}; expected a fitted ranker of "
+            "skultr.rankers, a Pipeline that ends in one, or a search over these."
+        )
+    for step in steps:
+        check_is_fitted(step)
+    return steps
+
+
+def optional(name: str) -> Any:
+    """A module of an optional package, or an error that says how to install it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise ImportError(f"{package} is missing: pip install skultr[serving]") from error
 
 
 def _check_step(step):
@@ -82,7 +99,6 @@ def _check_step(step):
             f"OnFeatures passes the columns {list(step.passthrough)} to the ranker beside the "
             "transformed ones, so that a request would need them. Fit the ranker without."
         )
-    check_is_fitted(step)
 
 
 def parts_of(transformer: Any) -> list[Any]:

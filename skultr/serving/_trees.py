@@ -330,7 +330,9 @@ def _lightgbm(trees: list[Tree], upload: Upload) -> str:
                 f"Vespa cannot read the feature name {name!r}; expected that of a rank feature or "
                 "function, such as bm25(title) or my_function. Rename it by feature_names."
             )
-    roots = _roots(trees, _above_exactly, split, lambda _, value: {"leaf_value": value})
+    roots = _roots(
+        trees, lambda x: np.nextafter(x, np.inf), split, lambda _, value: {"leaf_value": value}
+    )
     body = {
         "version": "v4",
         "objective": "lambdarank",  # the score is the sum
@@ -445,10 +447,6 @@ def _floor(threshold: Floats) -> NDArray[np.float32]:
 def _above(threshold: Floats) -> NDArray[np.float32]:
     """The smallest float32 above each threshold."""
     return np.nextafter(_floor(threshold), _UP)
-
-
-def _above_exactly(threshold: Floats) -> Floats:
-    return np.nextafter(threshold, np.inf)
 
 
 def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:

@@ -54,7 +54,7 @@ def make_disconnected_log(
     max_grade: int = 4,
     random_state: RandomState = None,
 ) -> SimulatedLog:
-    """A click log whose positions have the given number of connected components.
+    """Simulate a click log whose positions have the given number of connected components.
 
     Two positions are linked if a document was shown at both. Clicks separate relevance from
     examination only within a component: with more than one, all examinations of a component may

@@ -190,7 +190,7 @@ def simulate_clicks(
     if recurs.any():
         row = int(recurs.argmax())
         raise ValueError(
-            f"The doc {roles['doc'][row]!r} of the query {roles['qid'][row]!r} stands in several "
+            f"The doc {roles['doc'][row]!r} of the query {roles['qid'][row]!r} is in several "
             "rows of documents; expected one row per query and doc. Drop or rename the others."
         )
     if user.context_vectors is not None:
@@ -395,18 +395,17 @@ def _log_frame(documents, roles, columns, who, features):
     if who is not None:
         log["user"] = np.repeat(who, lengths)
     log |= {"qid": roles["qid"][row], "doc": roles["doc"][row], **values}
-    if not features:
-        return pd.DataFrame(log, copy=False), clicks
-    log["relevance"] = roles["relevance"][row]
-    production = read_role(documents, "production")
-    if production is not None:
-        log["production"] = production[row]
-    log = pd.DataFrame(log, copy=False)
-    if not feature_columns(documents):
-        return log, clicks
-    values = read_features(documents)
-    values_of_rows = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
-    return pd.concat([log, values_of_rows], axis=1), clicks
+    if features:
+        log["relevance"] = roles["relevance"][row]
+        production = read_role(documents, "production")
+        if production is not None:
+            log["production"] = production[row]
+    frame = pd.DataFrame(log, copy=False)
+    if features and feature_columns(documents):
+        values = read_features(documents)
+        of_rows = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
+        frame = pd.concat([frame, of_rows], axis=1)
+    return frame, clicks
 
 
 class ShiftedLogs(NamedTuple):
@@ -565,7 +564,7 @@ def clicks_on_lists(
     gain: str = "exponential",
     random_state: RandomState = None,
 ) -> Ints:
-    """What simulated users click on lists that are given, such as interleaved ones.
+    """Simulate the clicks of users on given lists, such as interleaved ones.
 
     :func:`simulate_clicks` makes the lists as well.
 
@@ -589,7 +588,7 @@ def clicks_on_lists(
     Raises
     ------
     ValueError
-        If a role is missing or invalid, a list has a gap, a row stands for several impressions,
+        If a role is missing or invalid, a list has a gap, a row counts several impressions,
         or the user has contexts or is a population.
     TypeError
         If ``user`` does not derive from :class:`User`.

@@ -36,7 +36,22 @@ from ._users import (
     as_floats,
     curve_at,
     cut,
+    is_exponent_or_curve,
 )
+
+
+def _is_curve(given):
+    """True for one probability per position, or one for all."""
+    curve = as_floats(given)
+    return curve.ndim <= 1 and are_probabilities(curve)
+
+
+def _is_examination_after(given):
+    """True for the exponent of a power law, a curve, or a table of positions and last clicks."""
+    values = as_floats(given)
+    square = values.ndim == 2 and values.shape[0] == values.shape[1]
+    # Values above the diagonal are not read.
+    return is_exponent_or_curve(values) or (square and are_probabilities(np.tril(values)))
 
 
 class SequentialUser(User):
@@ -53,7 +68,7 @@ class SequentialUser(User):
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) by position on a page where nothing is clicked.
 
-        A user who reads down has no examination curve: examination depends on what stands above.
+        A user who reads down has no examination curve: examination depends on the results above.
         See :meth:`User.examination_at`.
         """
         nothing = np.zeros((1, n_positions))
@@ -194,14 +209,12 @@ class DCMUser(SequentialUser):
     """
 
     continuation: ArrayLike = 0.5
-
-    def __post_init__(self) -> None:
-        curve = as_floats(self.continuation)
-        if curve.ndim > 1 or not are_probabilities(curve):
-            raise ValueError(
-                "continuation must be one probability in [0, 1] per position, or one for all "
-                f"positions; got {self.continuation!r}."
-            )
+    _arrays = {
+        "continuation": (
+            _is_curve,
+            "one probability in [0, 1] per position, or one for all positions",
+        )
+    }
 
     def truth_at(self, n_positions: int) -> Mapping[str, Any]:
         """``continuation``, λ of shape (n_positions,); see :meth:`User.truth_at`."""
@@ -254,21 +267,13 @@ class UBMUser(User):
     """
 
     examination: ArrayLike = 1.0
-
-    def __post_init__(self) -> None:
-        given = as_floats(self.examination)
-        if not given.ndim:
-            good = bool(0 <= given < np.inf)
-        else:
-            square = given.ndim == 1 or (given.ndim == 2 and given.shape[0] == given.shape[1])
-            # Values above the diagonal are not read.
-            good = square and are_probabilities(given if given.ndim == 1 else np.tril(given))
-        if not good:
-            raise ValueError(
-                "examination must be a number of at least 0, the exponent of a power law; or "
-                "probabilities in [0, 1], one per position or a square table of positions and "
-                f"last clicks; got {self.examination!r}."
-            )
+    _arrays = {
+        "examination": (
+            _is_examination_after,
+            "a number of at least 0, the exponent of a power law; or probabilities in [0, 1], one "
+            "per position or a square table of positions and last clicks",
+        )
+    }
 
     def examination_after(self, n_positions: int) -> Floats:
         """P(examined) by position and last click above.
@@ -384,20 +389,19 @@ default='eye-tracking'
 
     trust_positive: ArrayLike | None = None
     trust_negative: ArrayLike | None = None
+    _arrays = PositionBasedUser._arrays | dict.fromkeys(
+        ("trust_positive", "trust_negative"),
+        (
+            lambda given: given is None or _is_curve(given),
+            "one probability in [0, 1] per position, one for all positions, or None for the "
+            "default curve",
+        ),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        depths = []
-        for name in ("trust_positive", "trust_negative"):
-            given = getattr(self, name)
-            curve = as_floats(given)
-            if given is not None and (curve.ndim > 1 or not are_probabilities(curve)):
-                raise ValueError(
-                    f"{name} must be one probability in [0, 1] per position, one for all "
-                    f"positions, or None for the default curve; got {given!r}."
-                )
-            depths += curve.shape
         # Compared as deep as both curves are known: the lists may be shorter.
+        depths = (*np.shape(self.trust_positive), *np.shape(self.trust_negative))
         self._trust_at(min(depths, default=1))
 
     def affine_at(self, n_positions: int) -> tuple[Floats, Floats]:
@@ -598,10 +602,7 @@ class ClickMatrixUser(User):
         return cut("The click matrix", values, n_positions, "a matrix with more columns")
 
     def _matrix(self) -> Floats:
-        if isinstance(self.matrix, str):
-            # Every other string becomes a table that the check refuses.
-            return np.array(TIANGONG_CLICK_MATRIX if self.matrix == "tiangong" else [[]])
-        return as_floats(self.matrix)
+        return as_floats(self.matrix, {"tiangong": TIANGONG_CLICK_MATRIX})
 
 
 @dataclass(frozen=True, eq=False)
@@ -784,10 +785,10 @@ class CarouselUser(DBNUser):
         cumulated = self.choice_probability(relevance_probability).cumsum(axis=1)
         drawn = rng.random((len(page), 1)) * cumulated[:, -1:]
         row = np.minimum((cumulated <= drawn).sum(axis=1), page.shape[1] - 1)
-        session = np.arange(len(page))
+        is_chosen = np.arange(page.shape[1]) == row[:, None]
+        chosen = page[is_chosen]
         clicks = np.zeros(page.shape, dtype=bool)
-        chosen = page[session, row]
-        clicks[session, row] = draw_chain_clicks(chosen, *self._going_on(chosen), rng)
+        clicks[is_chosen] = draw_chain_clicks(chosen, *self._going_on(chosen), rng)
         return clicks.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
 
     def _row_examination(self, n_positions: int) -> Floats:

@@ -356,7 +356,7 @@ class Policy(Constrained, ABC):
         n_positions: int,
         rng: np.random.Generator,
     ) -> tuple[Ints, NDArray[np.floating[Any]] | None]:
-        """Rows of the documents that each session shows, and what of it was left to chance.
+        """Rows of the documents that each session shows, and the arm of each randomised row.
 
         Parameters
         ----------
@@ -408,7 +408,7 @@ class DeterministicPolicy(Policy):
 
 @dataclass(frozen=True)
 class PlackettLucePolicy(Policy):
-    """Every session draws its ranking: better documents probably stand higher.
+    """Every session draws its ranking; documents with higher scores are more likely at the top.
 
     The document at each position is drawn from those that remain, with probability proportional
     to exp(score / temperature) (Plackett 1975; Luce 1959). Sorting by score / temperature +
@@ -502,17 +502,8 @@ def _race(utilities, first, lengths, n_positions, rng):
     with np.errstate(divide="ignore"):  # an exponential draw of exactly 0 arrives at -inf
         arrival = np.log(rng.standard_exponential(rows.shape)) - utilities[rows]
     arrival[~inside] = np.inf
-    top = _smallest(arrival, n_positions)
+    top = np.argsort(arrival, axis=1)[:, :n_positions]
     return np.where(top < lengths[:, None], np.take_along_axis(rows, top, axis=1), -1)
-
-
-def _smallest(values, k):
-    """Columns of the k smallest values of each row, in rising order."""
-    if 2 * k >= values.shape[1]:
-        return np.argsort(values, axis=1)[:, :k]
-    part = np.argpartition(values, k, axis=1)[:, :k]
-    order = np.argsort(np.take_along_axis(values, part, axis=1), axis=1)
-    return np.take_along_axis(part, order, axis=1)
 
 
 #: Disjoint pairs of positions (from 0), each of which is swapped with probability 1/2.
@@ -668,10 +659,7 @@ class ShufflePolicy(_Experiment):
         rows = DeterministicPolicy().rank(scores, offsets, query, n_positions, rng)
         session = _draw_experiment(rows, self.share, rng)
         arm = np.full(rows.shape, np.nan, dtype=np.float32)
-        for start in range(0, len(session), _PAGES_AT_ONCE):
-            chunk = session[start : start + _PAGES_AT_ONCE]
-            arm[chunk] = np.where(rows[chunk] >= 0, 0, np.nan)
-            rows[chunk] = _shuffled(rows[chunk], rng)
+        _shuffle(rows, arm, session, rng)
         return rows, arm
 
 
@@ -723,18 +711,13 @@ class MixturePolicy(Policy):
     several_rankers: ClassVar[bool] = True
 
     weights: ArrayLike | None = None
-
-    def __post_init__(self) -> None:
-        if self.weights is None:
-            return
-        found = as_floats(self.weights)
-        valid = found.ndim in (1, 2) and (np.isfinite(found) & (found >= 0)).all()
-        if not valid or not found.any(axis=-1).all():
-            raise ValueError(
-                "weights must be the shares of the rankers in the traffic (or in that of each "
-                "query), one finite number of at least 0 per ranker and not all 0; got "
-                f"{self.weights!r}."
-            )
+    _arrays = {
+        "weights": (
+            lambda given: given is None or _are_shares(as_floats(given)),
+            "the shares of the rankers in the traffic (or in that of each query), one finite "
+            "number of at least 0 per ranker and not all 0",
+        )
+    }
 
     def rank(
         self,
@@ -793,9 +776,7 @@ class LayoutPolicy(_Experiment):
         for number, pairs in enumerate(self.layouts):
             chosen = np.flatnonzero(drawn == number)
             if pairs == SHUFFLE:
-                page = rows[chosen, : self.depth]
-                arm[chosen, : self.depth] = np.where(page >= 0, 0, np.nan)
-                rows[chosen, : self.depth] = _shuffled(page, rng)
+                _shuffle(rows[:, : self.depth], arm[:, : self.depth], chosen, rng)
             for i, j in (pair for pair in pairs if pair[1] < n_positions):
                 both = chosen[rows[chosen, j] >= 0]
                 arm[both, i] = arm[both, j] = i * self.depth + j
@@ -803,15 +784,25 @@ class LayoutPolicy(_Experiment):
         return rows, arm
 
 
+def _are_shares(values):
+    """True for numbers of at least 0 that are not all 0, in each row of a table."""
+    finite = values.ndim in (1, 2) and (np.isfinite(values) & (values >= 0)).all()
+    return finite and values.any(axis=-1).all()
+
+
 def _exchange(rows, session, one, other):
     """Exchange the documents at two positions of pages."""
     rows[session, one], rows[session, other] = rows[session, other], rows[session, one]
 
 
-def _shuffled(page, rng):
-    """Pages in random order, each with its empty places at the end."""
-    order = np.where(page >= 0, rng.random(page.shape), np.inf).argsort(axis=1)
-    return np.take_along_axis(page, order, axis=1)
+def _shuffle(rows, arm, session, rng):
+    """Shuffle the pages of some sessions, each with its empty places at the end, as arm 0."""
+    for start in range(0, len(session), _PAGES_AT_ONCE):
+        chunk = session[start : start + _PAGES_AT_ONCE]
+        page = rows[chunk]
+        arm[chunk] = np.where(page >= 0, 0, np.nan)
+        order = np.where(page >= 0, rng.random(page.shape), np.inf).argsort(axis=1)
+        rows[chunk] = np.take_along_axis(page, order, axis=1)
 
 
 def _draw_action(shares: Floats, query: Ints, rng: np.random.Generator) -> Ints:

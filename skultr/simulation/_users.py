@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +35,8 @@ NOT_NEGATIVE = [_Range(Real, 0, np.inf, closed="left")]
 POSITIVE = [_Range(Real, 0, np.inf, closed="neither")]
 COUNT = [_Range(Integral, 1, 2**31, closed="left")]
 _SEED = [Integral, None]
+#: Curves of examination that have a name.
+_CURVES = {"eye-tracking": EYE_TRACKING}
 _OF_GRADES = {
     "noise": PROBABILITY,
     "max_grade": POSITIVE,
@@ -45,9 +48,38 @@ class Constrained:
     """Mixin of dataclasses that refuse parameters outside the constraints of their class."""
 
     _constraints: ClassVar[dict[str, list[Any]]] = {}
+    #: Parameters that may be arrays: whether a value is valid, and what it must be.
+    _arrays: ClassVar[dict[str, tuple[Callable[[Any], bool], str]]] = {}
 
     def __post_init__(self) -> None:
         validate_parameter_constraints(self._constraints, vars(self), type(self).__name__)
+        for name, (is_valid, expected) in self._arrays.items():
+            given = getattr(self, name)
+            if not is_valid(given):
+                raise ValueError(f"{name} must be {expected}; got {given!r}.")
+
+
+def as_floats(given: object, named: Mapping[Any, ArrayLike] = MappingProxyType({})) -> Floats:
+    """The numbers as an array, or the array of that name or number; an empty array, which every
+    check refuses, if they are none."""
+    if isinstance(given, str | Integral):
+        given = named.get(given, given)
+    try:
+        return np.array(given, dtype=float)
+    except (TypeError, ValueError):
+        return np.empty(0)
+
+
+def are_probabilities(values: Floats) -> bool:
+    """True if there are values and all lie in [0, 1]."""
+    return bool(values.size) and bool(((values >= 0) & (values <= 1)).all())
+
+
+def is_exponent_or_curve(values: Floats) -> bool:
+    """True for one number of at least 0, or one probability per position."""
+    if not values.ndim:
+        return bool(0 <= values < np.inf)
+    return values.ndim == 1 and are_probabilities(values)
 
 
 class User(Constrained, ABC):
@@ -108,7 +140,7 @@ class User(Constrained, ABC):
         """P(examined) at positions 1, ..., ``n_positions``.
 
         Where examination depends on more than the position, the docstring of the user says which
-        curve stands for it: that of the neutral context, the mean over users, that of a page
+        curve this is: that of the neutral context, the mean over users, that of a page
         without clicks.
 
         Parameters
@@ -161,7 +193,7 @@ class User(Constrained, ABC):
         return draw_clicks(self.click_probability(relevance_probability), rng)
 
     def read_grades(self, grade: Floats) -> NDArray[Any] | None:
-        """What this user judges documents by, in place of the relevance probability.
+        """Values by which this user judges documents, in place of the relevance probability.
 
         Parameters
         ----------
@@ -231,8 +263,8 @@ class User(Constrained, ABC):
         Returns
         -------
         context : ndarray of shape (n_sessions, n_positions), int
-            Row of ``context_vectors``, by default uniformly distributed. A context also stands
-            where nothing is shown.
+            Row of ``context_vectors``, by default uniformly distributed. Positions
+            where nothing is shown have one too.
         """
         assert self.context_vectors is not None
         return rng.integers(len(self.context_vectors), size=shown.shape, dtype=np.int32)
@@ -357,21 +389,18 @@ default='eye-tracking'
     """
 
     examination: ArrayLike = "eye-tracking"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        curve = self._curve()
-        is_exponent = isinstance(curve, float) and 0 <= curve < np.inf
-        if not (is_exponent or (np.ndim(curve) == 1 and are_probabilities(curve))):
-            raise ValueError(
-                "examination must be 'eye-tracking', one probability in [0, 1] per position, or a "
-                f"number of at least 0, the exponent of a power law; got {self.examination!r}."
-            )
+    _arrays = {
+        "examination": (
+            lambda given: is_exponent_or_curve(as_floats(given, _CURVES)),
+            "'eye-tracking', one probability in [0, 1] per position, or a number of at least 0, "
+            "the exponent of a power law",
+        )
+    }
 
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) at positions 1, ..., ``n_positions``; see :meth:`User.examination_at`."""
-        curve = self._curve()
-        if isinstance(curve, float):
+        curve = as_floats(self.examination, _CURVES)
+        if not curve.ndim:
             return power_law_examination(n_positions, curve)
         return cut("The examination", curve, n_positions, "the exponent of a power law")
 
@@ -379,15 +408,6 @@ default='eye-tracking'
         """P(click) = o_k r at each position; see :meth:`User.click_probability`."""
         examination = self.examination_at(relevance_probability.shape[1])
         return pbm_click_probability(relevance_probability, examination)
-
-    def _curve(self) -> float | Floats:
-        """The exponent of the power law as a float, or the curve as an array."""
-        if isinstance(self.examination, str):
-            # Every other string becomes an array that the check refuses.
-            return np.array(EYE_TRACKING if self.examination == "eye-tracking" else [])
-        if isinstance(self.examination, Real):
-            return float(self.examination)
-        return as_floats(self.examination)
 
 
 @dataclass(frozen=True, eq=False)
@@ -644,9 +664,7 @@ class UserPopulation(User):
         """The examination by user, or else the exponents."""
         if self.examination is not None:
             return as_floats(self.examination)
-        if isinstance(self.etas, Integral) and self.etas in _OF_THE_PAPER:
-            return np.array(_OF_THE_PAPER[int(self.etas)], dtype=float)
-        return as_floats(self.etas)
+        return as_floats(self.etas, _OF_THE_PAPER)
 
     def examination_table(self, n_positions: int) -> Floats:
         """P(examined) by each user and position; see :meth:`User.examination_table`."""
@@ -727,19 +745,6 @@ def draw_sessions(
     drawn = np.minimum(user + rng.random(n_sessions), np.nextafter(user + 1.0, 0))
     place = scale.searchsorted(drawn, side="right")
     return user.astype(np.int32), (place - user * n_queries).astype(np.int32)
-
-
-def as_floats(given: object) -> Floats:
-    """The numbers as an array; an empty array, which every check refuses, if they are none."""
-    try:
-        return np.array(given, dtype=float)
-    except (TypeError, ValueError):
-        return np.empty(0)
-
-
-def are_probabilities(values: Floats) -> bool:
-    """True if there are values and all lie in [0, 1]."""
-    return bool(values.size) and bool(((values >= 0) & (values <= 1)).all())
 
 
 def cut(name: str, values: Floats, n_positions: int, instead: str = "one number") -> Floats:

@@ -1,4 +1,4 @@
-"""Contracts as code: checks for rankers, click models, propensities and users, ours and yours."""
+"""Checks that a ranker, click model, propensity estimator or user keeps the contracts here."""
 
 from ._estimator_checks import check_click_model, check_propensity, check_ranker
 from ._user_checks import check_user

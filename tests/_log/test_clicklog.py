@@ -247,7 +247,7 @@ def test_zero_impressions_are_not_shown():
         ({"bias": np.nan}, r"bias is missing in 72 rows, first in row 0.*row that was shown"),
         ({"bias": 1.5}, r"bias must hold whole numbers.*found 1.5 in 72 rows, first in row 0"),
         ({"bias": np.inf}, r"bias must hold whole numbers.*found inf in 72 rows"),
-        ({"position": 1}, r"Two rows of one list stand at position 1 \(query 0, row 1\)"),
+        ({"position": 1}, r"Two rows of one list are at position 1 \(query 0, row 1\)"),
     ],
 )
 def test_bad_roles(change, message):

@@ -2,6 +2,8 @@
 
 import contextlib
 import re
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -215,10 +217,25 @@ def test_y_names_no_column(door, log):
 
 
 @every_door
-@pytest.mark.parametrize("dtype", ["datetime64[s]", "timedelta64[s]"])
-def test_times_are_no_clicks(dtype, door, log):
-    with pytest.raises(ValueError, match=rf"y holds {re.escape(dtype)} values; expected clicks"):
-        DOORS[door]().fit(log[0], log[1].astype(int).astype(dtype))
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "timedelta64[s]", "<U1", "object"])
+def test_times_and_text_are_no_clicks(dtype, door, log):
+    y = log[1].astype(int).astype(dtype) if "64" in dtype else log[1].astype("<U1").astype(dtype)
+    with pytest.raises(ValueError, match=rf"y must hold numbers, got {re.escape(dtype)} values"):
+        DOORS[door]().fit(log[0], y)
+
+
+@every_door
+@pytest.mark.parametrize("values", [[np.bool_], [Decimal, int]])
+def test_clicks_may_be_objects_that_are_numbers(values, door, log):
+    y = np.array([values[i % len(values)](int(each)) for i, each in enumerate(log[1])], object)
+    same_model(DOORS[door]().fit(log[0], y), DOORS[door]().fit(*log))
+
+
+@every_door
+@pytest.mark.parametrize("path", ["clicks.parquet", Path("clicks.parquet")])
+def test_the_name_of_a_file_is_no_log(path, door):
+    with pytest.raises(TypeError, match=r"clicks.parquet'\)?; expected a frame .*from_parquet"):
+        DOORS[door]().fit(path, "click")
 
 
 # Features that are none ------------------------------------------------------------------
@@ -319,7 +336,7 @@ def test_ids_that_are_hashes_may_be_minus_one(door, log):
 )
 def test_a_row_that_is_twice_in_the_log(estimator, log):
     X, y = log
-    sentence = r"Two rows of one list stand at position 1 \(query 2, row 600\); expected at most"
+    sentence = r"Two rows of one list are at position 1 \(query 2, row 600\); expected at most"
     first = X.index[X["qid"] == 2][0]
     twice = pd.concat([X, X.loc[[first]]], ignore_index=True)
     with pytest.raises(ValueError, match=sentence):

@@ -254,3 +254,6 @@ def test_intervals_of_users_who_repeat_their_clicks(production):
     np.testing.assert_allclose(both["effective_sample_y"], both["effective_sample_x"], rtol=0.1)
     with pytest.raises(ValueError, match="no click model"):
         relevance_labels(X, "click", propensity=PBMModel(), interval=True, cluster="who")
+    gaps = once["who"].where(once["who"] > 0)
+    with pytest.raises(ValueError, match=r"cluster is missing in \d+ rows, first in row"):
+        relevance_labels(once, "click", propensity="column", interval=True, cluster=gaps)

@@ -163,6 +163,28 @@ def test_optimizers_that_evaluate_the_loss_themselves():
     assert np.isfinite(ranker.history_).all(axis=None)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": torch.optim.LBFGS},
+        {"optimizer": torch.optim.Rprop},
+        {"net_params": {"optimizer": torch.optim.Rprop}},
+    ],
+)
+def test_optimizers_without_decay(settings):
+    log, clicks = small_log()
+    assert np.isfinite(NaiveRanker(**SETTINGS, **settings).fit(log, clicks).predict(log)).all()
+    with pytest.raises(TypeError, match="weight_decay"):
+        NaiveRanker(**SETTINGS, **settings, weight_decay=0.1).fit(log, clicks)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
+def test_weight_decay_replaces_the_default_of_the_optimizer(optimizer):
+    log, clicks = small_log()
+    ranker = NaiveRanker(**SETTINGS, optimizer=optimizer).fit(log, clicks)
+    assert ranker.net_.optimizer_.param_groups[0]["weight_decay"] == 0.0
+
+
 def test_a_fitted_net_remembers_no_epoch():
     log, clicks = small_log()
     net = NaiveRanker(**SETTINGS).fit(log, clicks).net_

@@ -4,6 +4,8 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks.__main__ import pages
@@ -36,3 +38,32 @@ def test_commands_that_the_documentation_quotes_exist():
     scripts = re.findall(r"\bbenchmarks/studies/\w+\.py", text)
     assert len(scripts) > 5
     assert not [script for script in scripts if not (ROOT / script).is_file()]
+
+
+def test_margins_of_the_ensemble_are_counted_by_cell():
+    pytest.importorskip("xgboost", reason="a peer of the study")
+    from benchmarks.studies.robustness import CELL, REFERENCES, draw_cells, ensemble
+
+    values = {"production": [0.5, 0.5], "naive": [0.6, 0.4], "ensemble": [0.58, 0.51]}
+    error = dict.fromkeys([f"error over {name}" for name in REFERENCES], 0.01)
+    cells = [dict.fromkeys(CELL, "a"), dict.fromkeys(CELL, "b")]
+    rows = pd.DataFrame(
+        {
+            **cell,
+            "seed": 0,
+            "method": name,
+            "ndcg": of[i],
+            "silent": False,
+            "CPU seconds": 1,
+            **error,
+        }
+        for name, of in values.items()
+        for i, cell in enumerate(cells)
+    )
+
+    found = ensemble(rows)
+    np.testing.assert_allclose(found["margin"], [-0.02, 0.01])
+    assert found["kept"].tolist() == [0, 1]
+    production, naive = (axis.get_title() for axis in draw_cells(found, None).axes)
+    assert "below in 0 of 2" in production
+    assert "below in 1 of 2" in naive

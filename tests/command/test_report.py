@@ -80,6 +80,14 @@ def test_the_code_trains(shop):
     assert space["ranker"].predict(space["log"].head(5)).shape == (5,)
 
 
+def test_the_code_makes_labels_where_no_column_is_a_feature():
+    pages = {"query": [1] * 8, "session": [1, 1, 2, 2, 3, 3, 4, 4], "item": [1, 2, 2, 1] * 2}
+    log = pd.DataFrame(pages).assign(rank=[1, 2] * 4, clicked=[1, 0, 0, 1, 1, 0, 1, 0])
+    space = {"log": log}
+    exec(describe_log(log).code, space)
+    assert space["labels"]["label"].between(0, 1).all()
+
+
 def test_html_is_escaped(shop):
     frame, _ = shop
     page = describe_log(frame.rename(columns={"brand": "<b>brand</b>"}))._repr_html_()
@@ -97,6 +105,9 @@ def test_faults_are_reported_and_never_raised(shop):
     assert any("Every shown row is clicked" in fault for fault in clicked.faults)
     nulls = frame.assign(product_id=frame["product_id"].where(frame.index > 3))
     assert any("'doc' is missing in 4 rows" in fault for fault in describe_log(nulls).faults)
+    text = frame.assign(is_click=np.where(frame["is_click"], "yes", "no"))
+    text = describe_log(text, click="is_click")
+    assert any("numbers, got" in fault and "'yes'" in fault for fault in text.faults)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])

@@ -59,6 +59,15 @@ def test_forms_of_lines(tmp_path, expected):
     assert_same(read_ubi(tmp_path / "log.zip"), expected)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_files_in_another_encoding(tmp_path, encoding, pack):
+    path = tmp_path / ("log.json" if pack is bytes else "log.json.gz")
+    path.write_bytes(pack("\n".join(lines_of(RECORDS)).encode(encoding)))
+    with pytest.raises(ValueError, match=r"UTF-16 or UTF-32; expected JSON lines in UTF-8"):
+        read_ubi(path)
+
+
 def test_files_of_each_kind(tmp_path, expected):
     queries = write(tmp_path / "queries.ndjson", [("any", q) for q in QUERIES], bulk=False)
     halves = [write(tmp_path / f"{k}.ndjson", EVENTS[k::2], bulk=False) for k in range(2)]

@@ -99,6 +99,8 @@ def test_kinds_of_input_and_order_of_rows(X, scores):
     for features in (None, X[["feature_000"]].to_numpy()):
         found = compare_rankers(polars, features, y, qid=qid, **SETTINGS)
         assert_frame_equal(found.table, expected)
+    named = compare_rankers({name: name for name in scores}, X.assign(**scores), **SETTINGS)
+    assert_frame_equal(named.table, expected)
     order = np.random.default_rng(1).permutation(len(X))
     shuffled = {name: score.iloc[order] for name, score in scores.items()}
     assert_frame_equal(compare_rankers(shuffled, X.iloc[order], **SETTINGS).table, expected)
@@ -336,7 +338,7 @@ def test_equal_queries_count_as_one(X, scores):
     assert (found.table["n_queries"] == 5 * n_needs).all()
     assert f"Queries: {5 * n_needs} in {n_needs} clusters" in found.summary()
     unsure, in_clusters = expected.summary().splitlines()[1], found.summary().splitlines()[1]
-    assert "so many queries would show" in unsure
+    assert "queries can detect differences above" in unsure
     assert (
         unsure.split("Cannot tell")[1].replace("queries", "clusters")
         == (in_clusters.split("Cannot tell")[1])
@@ -465,7 +467,7 @@ def test_summary_says_what_so_many_queries_would_show(X, scores):
     assert new.endswith("new is better.")
     assert worst.endswith("worst is worse.")
     row = found.table.set_index("ranker").loc["alike"]
-    assert f"so many queries would show {row['detectable']:.2g}; to show" in alike
+    assert f"can detect differences above {row['detectable']:.2g}. Detecting" in alike
 
 
 # Errors -------------------------------------------------------------------------------

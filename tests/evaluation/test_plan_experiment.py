@@ -141,6 +141,15 @@ def test_any_log(kind, tmp_path):
     assert plan.sessions == pytest.approx(expected.sessions, rel=tolerance)
 
 
+def test_ids_do_not_change_the_plan_of_a_difference():
+    log, clicks = _log(candidates=True)
+    settings = {"target": "difference", "half_width": 0.04}
+    settings |= {f"scores_{name}": SCORES[log["doc"], i] for i, name in enumerate("ab")}
+    plan = plan_experiment(log, clicks, **settings)
+    backwards = log.assign(qid=(-log["qid"]).astype(str))
+    assert plan_experiment(backwards, clicks, **settings).sessions == pytest.approx(plan.sessions)
+
+
 # A difference --------------------------------------------------------------------------
 def test_rankings_are_served_until_their_difference_is_known():
     scores = pd.DataFrame(SCORES, index=DOCUMENTS["doc"])

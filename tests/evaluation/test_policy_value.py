@@ -136,7 +136,8 @@ def test_a_difference_and_its_plan_by_hand():
     p = (relevance[..., None] * EXAMINATION)[changed]
     effective = p.sum() ** 2 / (p / shown[np.ix_([0, 2], [0, 2])]).sum()
     assert_allclose(found.effective_sample_size, effective)
-    plan = plan_experiment(X, y, half_width=0.3, target="difference", scores_a=doc, scores_b=-doc)
+    rankings = {"scores_a": "doc", "scores_b": -doc}  # a column, and numbers
+    plan = plan_experiment(X, y, half_width=0.3, target="difference", **rankings)
     assert_allclose(plan.precision["estimate"], value, rtol=0.01)
     assert_allclose(plan.precision["expected"], half, rtol=1e-3)
 
@@ -552,8 +553,11 @@ def test_a_ranker_in_place_of_scores():
     model.fit(features, y)
     scores = model.predict(features)
     assert policy_value(features, y, model) == policy_value(features, y, scores)
-    found = policy_difference(features, y, model, features["z"])
+    found = policy_difference(features, y, model, "z")
     assert found == policy_difference(features, y, scores, features["z"])
+    assert policy_value(features, y, "z") == policy_value(features, y, features["z"])
+    with pytest.raises(ValueError, match="X has no column 'zz'"):
+        policy_value(features, y, "zz")
 
 
 def test_repr_is_short():
@@ -603,7 +607,7 @@ def test_rankings_without_overlap():
     y = chance(X, relevance)
     last = X["doc"] == 3  # never shown, and now the first
     found = policy_value(X, y, last + 0.1 * X["doc"], method="pbm", propensity=EXAMINATION)
-    cannot_tell(found, "the log can speak of")
+    cannot_tell(found, "of the documents that the ranking shows")
     swapped = np.array([2, 0, 3, 1])[X["doc"]]
     difference = policy_difference(X, y, -X["doc"], -swapped)
     cannot_tell(difference, "that the log never showed, so that a gets from -")
@@ -675,7 +679,7 @@ def test_wrong_scores_and_probabilities():
             )
     model = GivenModel(relevance)
     model.relevance = 3 * relevance
-    with pytest.raises(ValueError, match="no probabilities"):
+    with pytest.raises(ValueError, match=r"outside \[0, 1\]"):
         policy_value(X, y, scores, method="direct", model=model)
 
 

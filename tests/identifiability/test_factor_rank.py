@@ -109,7 +109,7 @@ def test_the_summary_says_when_the_log_is_too_small():
     result = factor_rank(log, rate, random_state=0)
     assert result.rank == 1
     assert not result.is_conclusive
-    assert result.summary().startswith("The log is too small to tell")
+    assert result.summary().startswith("The log is too small to decide")
     log, rate = draw_log(PLAIN, 20_000, "deterministic")
     result = factor_rank(log, rate, rows="relevance", random_state=0)
     assert result.detectable < 0.1
@@ -250,8 +250,10 @@ def tables():
     rate = rng.uniform(0.1, 0.6, (3, 4))
     clicks = rng.binomial(weight.astype(int), rate[group[unit], factor]).astype(float)
     cluster = np.arange(40) // 2
-    named = RateTable(group[unit], factor, cluster[unit], clicks, weight, (3, 4))
-    within = WithinDocuments(unit, factor, clicks, weight, group, cluster, (3, 4))
+    cell = group[unit] * 4 + factor
+    given = {"cell": cell, "clicks": clicks, "weight": weight, "shape": (3, 4)}
+    named = RateTable(cluster=cluster[unit], **given)
+    within = WithinDocuments(unit=unit, cluster=cluster, **given)
     return [with_center(named), with_center(within)]
 
 
@@ -300,9 +302,9 @@ def test_groups_within_documents_share_one_curve_whatever_their_mix():
     group, relevance = np.arange(60) % 3, rng.uniform(0.1, 0.9, 60)
     weight = 100 * rng.uniform(0, 1, (60, 5)) ** (3 * relevance[:, None] * np.arange(5))
     clicks = weight.ravel() * relevance[unit] * EXAMINATION[factor]
-    table = with_center(
-        WithinDocuments(unit, factor, clicks, weight.ravel(), group, group, (3, 5))
-    )
+    cell, weight = group[unit] * 5 + factor, weight.ravel()
+    given = {"cell": cell, "clicks": clicks, "weight": weight, "shape": (3, 5)}
+    table = with_center(WithinDocuments(unit=unit, cluster=group, **given))
     best = table.saturated()
     assert_allclose(best / best[:, :1], np.tile(EXAMINATION[:5] / 0.68, (3, 1)), rtol=1e-3)
     clicks, weight = table.sums

@@ -224,7 +224,7 @@ def test_components_are_compared_as_wholes():
 )
 def test_rankers_name_it_in_their_warning(noise, words):
     log = pages(noise=noise)
-    words = rf"{words} .*\({feature_overlap(log).overlap:.2f}; 1: they say nothing"
+    words = rf"{words} .*\({feature_overlap(log).overlap:.2f}; 1: they do not depend"
     clicks = (np.random.default_rng(0).random(len(log)) < 1 / log["position"]).astype(float)
     with pytest.warns(NotIdentifiableWarning, match=words):
         DLARanker(max_epochs=1, random_state=0).fit(log, clicks)

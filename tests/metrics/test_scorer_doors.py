@@ -123,7 +123,7 @@ def test_metadata_is_routed_without_a_request(scorer):
     [
         (lambda X: X.drop(columns="qid"), "no column 'qid'"),
         (lambda X: X.drop(columns="position"), "no column 'position'"),
-        (lambda X: X.assign(propensity=0.5), "two answers to one question"),
+        (lambda X: X.assign(propensity=0.5), "expected one of them"),
         (
             lambda X: X.assign(bm25=X["bm25"].where(X["bm25"] < 1)),
             "predict returned NaN in .* rows",

@@ -54,7 +54,7 @@ def test_from_log_is_the_same():
     ("impressions", "title", "label"),
     [
         (10_000, "one product is enough", "not needed"),
-        (10, "the log is too small to tell", "undetermined"),
+        (10, "the log is too small to decide", "undetermined"),
     ],
 )
 def test_titles(impressions, title, label):

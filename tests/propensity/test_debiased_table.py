@@ -219,7 +219,7 @@ def test_faults_are_named():
         debiased_table(log.assign(click=np.where(log.index == 0, -1, 0)), CURVE)
     with pytest.raises(ValueError, match="No propensities given"):
         debiased_table(log)
-    with pytest.raises(ValueError, match="two answers"):
+    with pytest.raises(ValueError, match="expected one of them"):
         debiased_table(log.assign(propensity=0.5), CURVE)
     with pytest.raises(ValueError, match="positions up to 4"):
         debiased_table(log, CURVE[:3])

@@ -7,10 +7,10 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from skultr import ClickDataset, UserAwareIPSRanker
-from skultr.click_models import DBNModel, PBMModel, UBMModel
+from skultr.click_models import DBNModel, DCTRModel, PBMModel, UBMModel
 from skultr.exceptions import NotIdentifiableWarning
 from skultr.propensity import PowerLawPropensity, relevance_labels
-from skultr.rankers import IPSRanker
+from skultr.rankers import DLARanker, IPSRanker, NaiveRanker
 
 from .._worlds import random_lists
 
@@ -46,7 +46,7 @@ def test_what_is_missing_is_named():
         relevance_labels(X, clicks)
     with pytest.raises(ValueError, match="column 'doc'"):
         relevance_labels(X.drop(columns="doc"), clicks, propensity=CURVE)
-    with pytest.raises(ValueError, match="two answers"):
+    with pytest.raises(ValueError, match="expected one of them"):
         relevance_labels(X.assign(propensity=0.5), clicks, propensity=PowerLawPropensity())
     with pytest.raises(ValueError, match="clip"):
         relevance_labels(X, clicks, propensity=CURVE, clip=2.0)
@@ -66,6 +66,17 @@ def test_click_model_in_place_of_propensities(model, frame):
     expected = documents.loc[pd.MultiIndex.from_frame(labels[["qid", "doc"]])]
     names = ["relevance", "lower", "upper", "effective_sample", "prior_mean"]
     np.testing.assert_allclose(labels[["label", *names[1:]]], expected[names])
+
+
+@pytest.mark.parametrize("model", [PBMModel(), DBNModel(), DCTRModel()])
+def test_click_models_label_without_intervals(model):
+    X, clicks = random_lists()
+    labels = relevance_labels(X, clicks, propensity=model)
+    counts = relevance_labels(X, clicks, propensity=[1.0] * 3)
+    pd.testing.assert_frame_equal(labels.drop(columns="label"), counts.drop(columns="label"))
+    documents = model.fit(X, clicks).documents_
+    expected = documents["relevance"].loc[pd.MultiIndex.from_frame(labels[["qid", "doc"]])]
+    np.testing.assert_array_equal(labels["label"], expected)
 
 
 def test_click_model_reads_a_dataset(tmp_path):
@@ -88,11 +99,12 @@ def test_click_models_that_give_no_intervals_are_refused():
     X, clicks = random_lists()
     with pytest.raises(ValueError, match=r"no intervals; expected UBMModel\(\) or PBMModel\(\)"):
         relevance_labels(X, clicks, propensity=DBNModel(), interval=True)
-    with pytest.raises(ValueError, match="predicts relevance"):
-        relevance_labels(X, clicks, propensity=UBMModel())
+    for ranker in (NaiveRanker(), DLARanker()):  # one that predicts clicks, too
+        with pytest.raises(ValueError, match="predicts relevance"):
+            relevance_labels(X, clicks, propensity=ranker, interval=True)
     with pytest.raises(ValueError, match=r"clip=0\.1"):
         relevance_labels(X, clicks, propensity=UBMModel(), interval=True, clip=0.1)
-    with pytest.raises(ValueError, match="two answers"):
+    with pytest.raises(ValueError, match="expected one of them"):
         relevance_labels(X.assign(propensity=0.5), clicks, propensity=UBMModel(), interval=True)
     with pytest.raises(ValueError, match="is the class UBMModel"):
         relevance_labels(X, clicks, propensity=UBMModel, interval=True)

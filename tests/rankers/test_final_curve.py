@@ -38,7 +38,7 @@ def _read(frame, rate):
 
 def test_table_outweighs_a_network_that_disagrees_and_says_so():
     log = _read(*_log())
-    with pytest.warns(AssumptionWarning, match="Production knew more than the features"):
+    with pytest.warns(AssumptionWarning, match="used signals that the features lack"):
         curve = final_curve(log, 2 * np.log(CURVE))
     np.testing.assert_allclose(curve.table["examination"], CURVE, rtol=0.02)
     np.testing.assert_allclose(curve.comparison["table"], CURVE, rtol=1e-3)

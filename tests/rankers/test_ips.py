@@ -153,7 +153,7 @@ def test_bad_propensities(propensity, message):
 def test_two_sources_of_propensity():
     log, clicks = random_lists()
     log["propensity"] = 0.5
-    with pytest.raises(ValueError, match="two answers to one question"):
+    with pytest.raises(ValueError, match="expected one of them"):
         IPSRanker(propensity=KnownCurve(), **FAST).fit(log, clicks)
 
 

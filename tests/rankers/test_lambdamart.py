@@ -192,7 +192,7 @@ def test_propensities_by_an_estimator_or_assumed():
     assert ranker.propensity_.eta == 1.0
     np.testing.assert_array_equal(assumed.predict(log), ranker.predict(log))
     both = log.assign(propensity=1.0)
-    with pytest.raises(ValueError, match="two answers to one question"):
+    with pytest.raises(ValueError, match="expected one of them"):
         _quick().fit(both, rate)
     _quick(debiasing="none").fit(both, rate)  # it uses none, and so cannot contradict it
 

@@ -595,6 +595,13 @@ def test_what_cannot_be_exported_says_why(ranker, message):
         export_model(model, "xgboost+json")
 
 
+def test_a_ranker_without_formats_says_what_forbids_them():
+    _, log, clicks = _world()
+    model = clone(_after(PCA(3))).fit(log.head(4_000), clicks[:4_000])
+    with pytest.raises(ValueError, match=r"Its formats: none\. PCA.* cannot be written"):
+        export_model(model, "onnx")
+
+
 def test_what_is_no_fitted_ranker():
     with pytest.raises(NotFittedError):
         export_model(LAMBDAMART, "solr")
@@ -610,13 +617,13 @@ def test_what_is_no_fitted_ranker():
     ):
         with pytest.raises(TypeError, match="expected a fitted ranker"):
             export_model(wrong, "solr")
-    scaled = Pipeline([("s", StandardScaler()), ("r", _fitted("lambdamart"))])
+    scaled = Pipeline([("s", StandardScaler().fit([[0], [1]])), ("r", _fitted("lambdamart"))])
     with pytest.raises(TypeError, match="Wrap the step in OnFeatures"):
         export_model(scaled, "solr")
 
 
 def test_options_of_other_formats_and_unknown_formats():
-    with pytest.raises(ValueError, match="'format' parameter"):
+    with pytest.raises(ValueError, match=r"'format' parameter.* \{'xgboost\+json', 'xgboost\+"):
         _export("lambdamart", "pmml")
     with pytest.raises(ValueError, match="store is an option of the format 'solr'"):
         _export("lambdamart", "ranklib", store="shop")

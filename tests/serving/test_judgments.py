@@ -1,16 +1,21 @@
-"""Judgments, read again by parsers of the engines' rules."""
+"""Judgments, read again by parsers of the engines' rules, and by ``read_judgments``."""
 
 import csv
 import io
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
+from skultr.datasets import read_ubi
+from skultr.evaluation import compare_rankers
 from skultr.exceptions import ClickDataWarning
-from skultr.serving import export_judgments
+from skultr.metrics import RankingScorer, to_ir_measures
+from skultr.serving import export_judgments, read_judgments
 
 QUERIES = ['12" tv, 4k', "größe «ß» 漢字", "two\nlines", "#1 hit", "a\\b\t'c'"]
 DOCS = ["B,01", 'say "x"', "#7", "ü\rv", "plain"]
@@ -119,11 +124,21 @@ def test_choice_of_grades():
 
 def test_ratings_of_opensearch_are_not_rounded():
     label = np.array([0.6, 0.3, 0.0, 0.15])
-    found = read_opensearch(export_judgments(table(lower=label), "opensearch"))
+    text = export_judgments(table(lower=label), "opensearch")
+    assert '"rating": "2.807"' in text  # log2(1 + 7 * 0.6 / 0.7): three decimals, as COEC's
+    found = read_opensearch(text)
     gain = 2 ** np.array([*found.values()]) - 1
     np.testing.assert_allclose(gain, 7 * label / 0.7, atol=5e-3)  # the best label is 0.7
     above = read_opensearch(export_judgments(table(lower=0.9), "opensearch"))
     assert set(above.values()) == {3}
+
+
+def test_limits_lie_halfway_between_gains():
+    """Gains 0, 1, 3 and 7 for the best label, 0.7: the limits are 0.05, 0.2 and 0.5."""
+    label = np.array([0.7, 0.501, 0.499, 0.201, 0.199, 0.051, 0.049])
+    labels = pd.DataFrame({"qid": "q", "doc": range(7), "label": label})
+    text = export_judgments(labels, "quepid", grades=(0, 1, 2, 3), interval="ignore")
+    assert [*read_quepid(text).values()] == [3, 3, 2, 2, 1, 1, 0]
 
 
 def test_gain_of_ndcg_is_proportional_to_the_label():
@@ -176,7 +191,7 @@ def test_ids_that_are_numbers():
             table(lower=[0.7, 0.1, np.nan, np.nan]),
             r"2 labels are not finite, such as \('q', 'c'\)",
         ),
-        (table(doc=["a", "b", "b", "d"]), r"1 labels are there twice, such as \('q', 'b'\)"),
+        (table(doc=["a", "b", "b", "d"]), r"1 pairs are there twice, such as \('q', 'b'\)"),
         (table(doc=["a", "b", "", "d"]), "doc holds ''"),
         (table(doc=["a", "b", " \t", "d"]), "doc holds"),
         (table(qid=["q", None, "q", "q"]), "qid holds"),
@@ -212,3 +227,210 @@ def test_name():
 def test_arguments_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         export_judgments(table(), **{"format": "trec", **wrong})
+
+
+# Read again ---------------------------------------------------------------------------
+def human(**columns):
+    """What people said: ratings of no scale in particular."""
+    given = {"qid": "q", "doc": ["a", "b", "c", "d"], "relevance": [100.0, 1 / 3, 1e-7, 0.0]}
+    return pd.DataFrame({**given, **columns})
+
+
+def pairs_of(judged):
+    return judged.set_index(["qid", "doc"])["relevance"].to_dict()
+
+
+@pytest.mark.parametrize("kind", ["opensearch", "quepid"])
+@pytest.mark.parametrize("grades", [None, (0, 1, 2, 3), {0: 0, 0.2: 1 / 3, 0.5: 123456.789}])
+def test_what_was_written_is_read_and_written_again(kind, grades):
+    text = export_judgments(hostile(), kind, grades=grades)
+    judged = read_judgments(text, kind)
+    assert pairs_of(judged) == READERS[kind](text)
+    assert export_judgments(judged, kind) == text
+    assert judged.dtypes["relevance"] == np.float64
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.from_pandas])
+def test_ratings_of_people_go_through_each_format_unchanged(kind, frame):
+    ratings = [3.0, 2.0, 1.0, 0.0] if kind == "trec" else human()["relevance"]
+    judged = human(relevance=ratings)
+    text = export_judgments(frame(judged), kind)
+    pd.testing.assert_frame_equal(read_judgments(text, kind), judged, check_dtype=False)
+    other = {"opensearch": "quepid", "quepid": "opensearch", "trec": "opensearch"}[kind]
+    again = read_judgments(export_judgments(read_judgments(text, kind), other), other)
+    assert pairs_of(again) == pairs_of(judged)
+
+
+def test_another_scale_for_ratings_of_people():
+    judged = human(relevance=[100, 10, 1, 0])
+    text = export_judgments(judged, "trec", grades={0: 0, 1: 1, 10: 2, 100: 3})
+    assert [*read_trec(text).values()] == [3, 2, 1, 0]
+    assert read_judgments(text, "trec")["relevance"].tolist() == [3, 2, 1, 0]
+
+
+def response(*lists):
+    """What OpenSearch returns for ``GET _plugins/_search_relevance/judgments/ID``."""
+    fields = {"id": "b5", "timestamp": "2025-06-11T06:07:23.766Z", "name": "shop", "metadata": {}}
+    fields |= {"status": "COMPLETED", "type": "IMPORT_JUDGMENT"}
+    hits = [{"_id": "b5", "_score": 1, "_source": {**fields, "judgmentRatings": x}} for x in lists]
+    return json.dumps({"took": 36, "timed_out": False, "hits": {"max_score": 1, "hits": hits}})
+
+
+def ratings_of(**ratings):
+    return [{"query": "q", "ratings": [{"rating": r, "docId": d} for d, r in ratings.items()]}]
+
+
+def test_what_the_workbench_returns():
+    found = ratings_of(a="3.000", b=2, c=0.5, d="1e-3")
+    found[0] |= {"failures": [{"docId": "e", "error": "timeout"}]}
+    found[0]["ratings"][0]["rated_by"] = "ann"
+    found.append({"query": "none", "ratings": []})
+    found.append({"query": 7, "ratings": [{"docId": 8, "rating": 1}]})
+    expected = {("q", "a"): 3, ("q", "b"): 2, ("q", "c"): 0.5, ("q", "d"): 1e-3, ("7", "8"): 1}
+    assert pairs_of(read_judgments(response(found), "opensearch")) == expected
+    body = json.dumps({"judgmentRatings": found})
+    assert pairs_of(read_judgments(body, "opensearch")) == expected
+
+
+def test_columns_of_a_table_by_their_names():
+    text = 'rating,query,comment,docid\n3,"usb, hub",good,B01\n\n1,NA,,007\n'
+    found = pairs_of(read_judgments(text, "quepid"))
+    assert found == {("usb, hub", "B01"): 3, ("NA", "007"): 1}
+    assert pairs_of(read_judgments("\ufeff" + text.replace("\n", "\r\n"), "quepid")) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("opensearch", json.dumps({"judgmentRatings": ratings_of(a="2", b=None, c="", d=-1)})),
+        ("quepid", "query,docid,rating\nq,a,2\nq,b,\nq,c\nnobody rated this one\n"),
+        ("trec", "q 0 a 2\nq 0 b -1\nq 0 c -2\nq 0 d -1.5\n"),
+    ],
+)
+def test_pairs_without_a_rating_are_not_judged(kind, text):
+    with pytest.warns(ClickDataWarning, match="3 of 4 pairs have no rating, or a negative one"):
+        assert pairs_of(read_judgments(text, kind)) == {("q", "a"): 2}
+
+
+def test_a_line_that_is_there_twice_is_one_rating_and_two_ratings_are_an_error():
+    line = "q 0 a 2\n"
+    assert pairs_of(read_judgments(line + line, "trec")) == {("q", "a"): 2}
+    with pytest.raises(ValueError, match=r"1 pairs are there twice, such as \('q', 'a'\)"):
+        read_judgments(line + "q 0 a 1\n", "trec")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("opensearch", "", "JSONDecodeError: Expecting value: line 1 column 1"),
+        ("opensearch", export_judgments(human(), "opensearch")[:-9], "JSONDecodeError"),
+        ("opensearch", "judgments.json", "JSONDecodeError"),
+        ("opensearch", "[1]", "TypeError"),
+        (
+            "opensearch",
+            '{"error": {"reason": "no such index"}, "status": 404}',
+            "'judgmentRatings'",
+        ),
+        ("opensearch", '{"judgmentRatings": [{"ratings": [{}]}]}', "KeyError: 'query'"),
+        ("opensearch", '{"judgmentRatings": [{"query": "q", "ratings": 1}]}', "TypeError"),
+        (
+            "opensearch",
+            '{"judgmentRatings": [{"query": "q", "ratings": ["a"]}]}',
+            "AttributeError",
+        ),
+        ("opensearch", '{"judgmentRatings": {"q": [{"docId": "a", "rating": "1"}]}}', "TypeError"),
+        ("opensearch", response(), "holds 0 lists of judgments"),
+        ("opensearch", response([], []), "holds 2 lists of judgments; ask for one by its id"),
+        ("opensearch", response(ratings_of(a="good")), "good"),
+        ("opensearch", response(ratings_of(a=[3])), "TypeError"),
+        ("opensearch", response([]), "No pair has a rating from 0"),
+        ("quepid", "", "No pair has a rating from 0"),
+        ("quepid", "query,docid,rating\n", "No pair has a rating from 0"),
+        ("quepid", "usb hub,B01,3\n", "No pair|'query'"),
+        ("quepid", "query,doc,rating\nq,a,3\n", "KeyError: 'docid'"),
+        ("quepid", "query,docid,rating\nusb, hub,B01,3\n", r"a line has \['3'\] beyond"),
+        ("quepid", 'query,docid,rating\n"usb hub,B01,3\n', "Error: unexpected end of data"),
+        ("quepid", "query,docid,rating\nq,a,good\n", "good"),
+        ("trec", "", "No pair has a rating from 0"),
+        ("trec", "q 0 a\n", "expected 4, got 3"),
+        ("trec", "q 0 a 1 x\n", "expected 4"),
+        ("trec", "q 0 a 1\nq 0 b high\n", "high"),
+    ],
+)
+def test_damaged_texts_are_one_sentence(kind, text, message):
+    with pytest.raises(ValueError, match=message) as error:
+        read_judgments(text, kind)
+    assert str(error.value).count("Expected") == 1
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("rating", ["inf", "1e999"])
+def test_ratings_are_finite(rating):
+    with pytest.raises(ValueError, match=r"1 labels are not finite, such as \('q', 'b'\)"):
+        read_judgments(f"q 0 a 1\nq 0 b {rating}\n", "trec")
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, lambda of: of])
+def test_ratings_under_the_ids_of_the_log(frame):
+    """Texts are compared as read_ubi writes them; each query with the text has the ratings."""
+    texts = {"qid": [7, 8, 9], "user_query": ["USB  hub", "usb hub", "tent"]}
+    names = frame(texts)
+    if names is texts:
+        names = dict(zip(*texts.values(), strict=True))
+    text = "query,docid,rating\nusb Hub,a,1\nUSB HUB,a,3\nusb hub,b,0\n"
+    expected = {(7, "a"): 3, (7, "b"): 0, (8, "a"): 3, (8, "b"): 0}
+    assert pairs_of(read_judgments(text, "quepid", queries=names)) == expected
+    with pytest.warns(ClickDataWarning, match="1 of 4 queries of the judgments, such as 'mat'"):
+        found = read_judgments(f"{text}mat,a,1\n", "quepid", queries=names)
+    assert pairs_of(found) == expected
+    with pytest.raises(ValueError, match="expected qid and user_query"):
+        read_judgments(text, "quepid", queries=pd.DataFrame({"qid": [1]}))
+
+
+def test_topics_are_numbered_and_named_again():
+    labels = hostile()[lambda of: of["doc"].isin(["B,01", "#7", "plain"])]
+    topics = {qid: number for number, qid in enumerate(QUERIES, 1)}
+    text = export_judgments(labels, "trec", queries=topics)
+    judged = read_judgments(text, "trec", queries=topics)
+    assert {*judged["qid"]} == {*QUERIES}
+    assert export_judgments(judged, "trec", queries=topics) == text
+
+
+def test_rankers_are_compared_by_what_was_read():
+    judged = human(qid=["q", "q", "r", "r"], doc=list("abab"), relevance=[2, 0, 0, 3])
+    text = export_judgments(judged, "opensearch")
+    documents = pd.DataFrame({"qid": ["q"] * 3 + ["r"] * 3, "doc": list("abcabc")})
+    X = documents.merge(read_judgments(text, "opensearch"), on=["qid", "doc"], how="left")
+    assert X["relevance"].isna().sum() == 2
+
+    class Best:
+        def predict(self, X):
+            return X["relevance"].fillna(0)
+
+    assert RankingScorer()(Best(), X) == 1
+    worst = -Best().predict(X)
+    values = compare_rankers({"best": Best(), "worst": worst}, X, random_state=0).values["value"]
+    assert values["best"] == 1 > values["worst"]
+    qrels, _ = to_ir_measures(X, worst)
+    assert qrels["relevance"].tolist() == [2, 0, 0, 3]
+
+
+SAMPLE = Path(os.environ.get("SKULTR_DATA", "no such folder"), "ubi")
+
+
+@pytest.mark.skipif(not SAMPLE.exists(), reason="needs ubi/ in the folder named by SKULTR_DATA")
+def test_judgments_of_the_workbench_itself():
+    """A body that was written by OpenSearch's people, and the queries of their log."""
+    text = Path(SAMPLE, "esci_us_judgments.json").read_text(encoding="utf-8")
+    judged = read_judgments(text, "opensearch")
+    counts = {100.0: 3389, 10.0: 1898, 0.0: 1086, 1.0: 305}
+    assert judged["relevance"].value_counts().to_dict() == counts
+    assert judged["qid"].nunique() == 150
+    again = json.loads(export_judgments(judged, "opensearch"))
+    assert again["judgmentRatings"] == json.loads(text)["judgmentRatings"]
+    log, report = read_ubi(Path(SAMPLE, "ubi_queries_events.ndjson"))
+    with pytest.warns(ClickDataWarning, match="of 150 queries of the judgments"):
+        judged = read_judgments(text, "opensearch", queries=report.queries)
+    pairs = log[["qid", "doc"]].astype(str).drop_duplicates().merge(judged, on=["qid", "doc"])
+    assert (len(pairs), pairs["qid"].nunique()) == (36, 8)

@@ -1,11 +1,15 @@
 """Models on disk: what comes back, what is not in the file, and files that are not as written."""
 
+import io
 import json
+import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -21,7 +25,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    QuantileTransformer,
+    StandardScaler,
+)
 from torch import nn
 
 from skultr.click_models import PBMModel
@@ -107,6 +116,11 @@ MORE = {
     "pairs": PRSRanker(estimator=_lgbm()),
     "scaled": IPSRanker(estimator=make_pipeline(StandardScaler(), _lgbm())),
     "distilled": DistilledRanker(teacher=PBMModel(), student=Ridge()),
+    "strict": IPSRanker(  # a row of zeros is an error
+        estimator=make_pipeline(
+            FunctionTransformer(np.sign), OneHotEncoder(sparse_output=False), Ridge()
+        )
+    ),
     "members": EnsembleRanker(
         [("dla", DLARanker(**SHORT)), ("trees", IPSRanker(estimator=_lgbm(LGBMRegressor)))]
     ),
@@ -518,8 +532,6 @@ def test_a_model_that_cannot_be_written_leaves_nothing(fitted, tmp_path):
         with pytest.raises(error):
             save_model(fitted("ridge"), path)
     assert [*tmp_path.rglob("*")] == [folder]
-    with pytest.raises(IsADirectoryError):
-        load_model(folder)
 
 
 def test_models_that_are_saved_at_once_do_not_mix(fitted, tmp_path):
@@ -571,7 +583,7 @@ def test_versions(saved):
         head["versions"]["skultr"] = "0.0.1"
 
     _rewrite(saved, older)
-    with pytest.warns(UserWarning, match=r"written by skultr 0\.0\.1, and this is skultr"):
+    with pytest.warns(UserWarning, match=r"written by skultr 0\.0\.1 \(here \d"):
         load_model(saved)
 
     def newer(head, parts):
@@ -580,6 +592,24 @@ def test_versions(saved):
 
     _rewrite(saved, newer)
     with pytest.raises(ValueError, match=r"wrote layout 2, and skultr .* reads 1"):
+        load_model(saved)
+
+
+@pytest.mark.filterwarnings("error")
+def test_versions_of_other_packages(saved):
+    def minor(head, parts):
+        major = torch.__version__.partition(".")[0]
+        head["versions"] |= {"torch": f"{major}.999"}
+        del head["versions"]["lightgbm"]
+
+    _rewrite(saved, minor)
+    load_model(saved)
+
+    def major(head, parts):
+        head["versions"] |= {"torch": "1.13.1", "numpy": "9.0"}
+
+    _rewrite(saved, major)
+    with pytest.warns(UserWarning, match=r"by numpy 9\.0 \(here \d.*\), torch 1\.13\.1 \(here \d"):
         load_model(saved)
 
 
@@ -601,6 +631,52 @@ def _drop(head, parts):
     del parts["weights.safetensors"]
 
 
+def _is(model):
+    def change(head, parts):
+        head["model"] = model
+
+    return change
+
+
+def _weights(change):
+    def of_all(head, parts):
+        arrays = safetensors.load(parts["weights.safetensors"])
+        arrays = {name: change(values) for name, values in arrays.items()}
+        parts["weights.safetensors"] = safetensors.save(arrays)
+
+    return of_all
+
+
+def _as_halves(values):
+    return values.astype(np.float16) if values.dtype == np.float32 else values
+
+
+def _not_finite(values):
+    return values * np.float32(np.inf) if values.dtype == np.float32 else values
+
+
+def _narrower(values):
+    return values[:, :-1].copy() if values.ndim == 2 else values
+
+
+def _named_often(head, parts):
+    arrays = {**safetensors.load(parts["weights.safetensors"]), "large": np.zeros(1 << 20)}
+    parts["weights.safetensors"] = safetensors.save(arrays)
+    _put("x", [{"array": "large"}] * 1_000)(head, parts)
+
+
+def _wide_table(head, parts):
+    _named_often(head, parts)
+    columns = [{"tuple": [str(number), 0.5]} for number in range(1_000)]
+    _put("x", {"frame": [columns, "i", {"array": "large"}]})(head, parts)
+
+
+def _nameless(head, parts):
+    state = head["model"]["object"][1]
+    del state["feature_names_in_"]
+    state["n_features_in_"] = 10**9
+
+
 HOSTILE = {
     "system": _of_class("os.system"),
     "subprocess": _of_class("subprocess.Popen"),
@@ -617,14 +693,148 @@ HOSTILE = {
     "two kinds": _put("network_", {"tuple": [], "dict": []}),
     "no part": _put("booster_", {"booster": ["x.txt", 0]}),
     "no weights": _drop,
+    "dict": _is({"dict": [{"tuple": ["a", 1]}]}),
+    "a number": _is(5),
+    "a part of a ranker": _is({"object": ["ScaleFeatures", {}]}),
+    "a learner": _is({"object": ["LGBMRanker", {"_Booster": "x"}]}),
+    "not fitted": _is({"object": ["DLARanker", {}]}),
+    "predict": _put("predict", "x"),
+    "one feature less": _put("n_features_in_", 2),
+    "no features": _put("n_features_in_", 0),
+    "features without end": _nameless,
+    "narrow weights": _weights(_narrower),
+    "float16": _weights(_as_halves),
+    "infinite": _weights(_not_finite),
+    "an array named often": _named_often,
+    "a table of one row": _wide_table,
+    "a million values": _put("x", [0] * (1 << 20)),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_changed_files_are_errors(name, saved):
     _rewrite(saved, HOSTILE[name])
-    with pytest.raises(ValueError, match="was damaged or changed"):
+    with pytest.raises(ValueError, match="was damaged or changed") as caught, few_bytes(128):
         load_model(saved)
+    assert "\n" not in str(caught.value)
+
+
+@contextmanager
+def few_bytes(most_mb):
+    """No more memory than so many megabytes is taken."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most_mb << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_only_files_are_read(saved):
+    os.mkfifo(saved.with_name("fifo"))
+    saved.with_name("zero").symlink_to("/dev/zero")
+    for path in (saved.with_name("fifo"), saved.with_name("zero"), saved.parent):
+        with pytest.raises(ValueError, match="no regular file"):
+            load_model(path)
+    saved.with_name("link").symlink_to(saved)
+    load_model(saved.with_name("link"))
+
+
+def _append(path, name, content, kind=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "a", kind) as file:
+        file.writestr(name, content)
+
+
+def test_what_the_model_does_not_name_is_not_read(saved, monkeypatch):
+    _append(saved, "../../more", b"x")
+    load_model(saved)
+    opened = []
+    monkeypatch.setattr(
+        zipfile.ZipFile,
+        "open",
+        lambda self, name, open=zipfile.ZipFile.open: opened.append(name) or open(self, name),
+    )
+    load_model(saved)
+    assert opened == ["model.json", "weights.safetensors"]
+
+
+def test_files_that_unpack_to_far_more_are_not_read(saved):
+    zeros = bytes(1 << 28)
+    _append(saved, "more", zeros)
+    with pytest.raises(ValueError, match=r"26\d,\d+,\d+ bytes in all parts"), few_bytes(4):
+        load_model(saved)
+
+
+def test_a_part_that_is_longer_than_it_states_is_an_error(saved):
+    parts = _parts(saved) | {"weights.safetensors": bytes(1 << 28)}
+    with zipfile.ZipFile(saved, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    content = saved.read_bytes().replace((1 << 28).to_bytes(4, "little"), b"\x50\0\0\0")
+    saved.write_bytes(content)
+    with pytest.raises(ValueError, match="Bad CRC-32"), few_bytes(4):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_parts_are_compressed_as_they_were_saved(kind, saved):
+    _append(saved, "more", b"x" * 100, kind)
+    with pytest.raises(ValueError, match="compressed in another way"):
+        load_model(saved)
+
+
+def test_names_of_parts_are_different(saved):
+    _append(saved, "model.json", _parts(saved)["model.json"])
+    with pytest.raises(ValueError, match="several parts have one name"):
+        load_model(saved)
+
+
+def _skops(change):
+    """Change a part of scikit-learn: its nodes, and its files."""
+
+    def of_file(head, parts):
+        name = next(name for name in parts if parts[name].count(b'"coef_"'))
+        with zipfile.ZipFile(io.BytesIO(parts[name])) as file:
+            inner = {each: file.read(each) for each in file.namelist()}
+        nodes = json.loads(inner["schema.json"])
+        kind = change(nodes["content"]["content"], inner) or zipfile.ZIP_STORED
+        with zipfile.ZipFile(content := io.BytesIO(), "w", kind) as file:
+            for each, value in (inner | {"schema.json": json.dumps(nodes)}).items():
+                file.writestr(each, value)
+        parts[name] = content.getvalue()
+
+    return of_file
+
+
+def _arrays_named_often(nodes, inner):
+    inner["large.npy"] = inner[nodes["coef_"]["file"]] + bytes(1 << 20)
+    nodes["x"] = [{**nodes["coef_"], "file": "large.npy", "__id__": -k} for k in range(1_000)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_arrays_named_often, "bytes in arrays"),
+        (lambda nodes, inner: zipfile.ZIP_DEFLATED, "compressed in another way"),
+        (lambda nodes, inner: nodes.update(x=[[]] * (1 << 20)), "values of JSON"),
+    ],
+)
+def test_parts_of_scikit_learn_have_bounds(change, words, fitted, saved):
+    save_model(fitted("ridge"), saved)
+    _rewrite(saved, _skops(lambda nodes, inner: None))
+    load_model(saved)
+    _rewrite(saved, _skops(change))
+    with pytest.raises(ValueError, match=words), few_bytes(64):
+        load_model(saved)
+
+
+def test_what_cannot_be_loaded_is_not_saved(tmp_path):
+    ranker = DLARanker(**SHORT).fit(LOG, "click")
+    with torch.no_grad():
+        next(ranker.network_.parameters()).fill_(torch.nan)
+    with pytest.raises(ValueError, match="weights are float16 or not finite"):
+        save_model(ranker, tmp_path / "model.zip")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_parts_of_scikit_learn_are_checked_again(fitted, saved):

@@ -3,6 +3,7 @@
 Run by ``make site-test`` after ``make docs``. ``SKULTR_SITE`` names another build.
 """
 
+import importlib
 import os
 import re
 import shutil
@@ -11,7 +12,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import matplotlib.pyplot as plt
 import pytest
+
+import skultr
 
 SITE = Path(os.environ.get("SKULTR_SITE", Path(__file__).parents[2] / "docs" / "_build" / "html"))
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -20,7 +24,7 @@ CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 #: One page of each kind, and a class with a long name.
 PAGES = [
     "index.html",
-    "user_guide/rankers.html",
+    "user_guide/which_ranker.html",
     "generated/skultr.DLARanker.html",
     "generated/skultr.identifiability.IdentifiabilityGraph.html",
     "auto_examples/1_start/plot_naive_against_debiased.html",
@@ -109,6 +113,33 @@ def is_dead(path, url):
     return bool(anchor) and target in pages() and anchor not in pages()[target].anchors
 
 
+def test_header_has_version_source_and_install():
+    text = (SITE / "generated/skultr.DLARanker.html").read_text(encoding="utf-8")
+    header = text[text.index("<header") : text.index("</header>")]
+    assert f"skultr {skultr.__version__}" in header
+    assert 'href="https://github.com/skultr/skultr"' in header
+    assert 'href="../install.html"' in header
+
+
+def test_own_parameters_come_first_in_signatures():
+    text = (SITE / "generated/skultr.DLARanker.html").read_text(encoding="utf-8")
+    names = re.findall(r'sig-param.*?class="n"><span class="pre">(\w+)<', text)
+    assert names.index("max_weight") < names.index("hidden_layer_sizes")
+
+
+def test_thumbnail_is_the_first_panel(tmp_path, monkeypatch):
+    pytest.importorskip("sphinx_gallery", reason="pip install skultr[docs]")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "_ext")
+    thumbnails = importlib.import_module("thumbnails")
+    for n_panels in (2, 1):  # the second call removes the panel of the first
+        figure, _ = plt.subplots(1, n_panels, figsize=(8, 3))
+        thumbnails.save_first_panel(figure, tmp_path / "panel.png")
+        if n_panels == 2:
+            height, width, _ = plt.imread(tmp_path / "panel.png").shape
+            assert width < 2 * height
+    assert not (tmp_path / "panel.png").exists()
+
+
 @pytest.fixture(scope="module")
 def browser():
     sync_api = pytest.importorskip("playwright.sync_api", reason="pip install skultr[site]")
@@ -160,3 +191,33 @@ def test_mathematics_is_typeset(browser):
     tab.evaluate("window.MathJax.startup.promise")
     assert tab.locator("mjx-container").count() > 5
     tab.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_names_of_parameters_are_not_broken(browser, width):
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab.goto((SITE / "generated/skultr.DLARanker.html").as_uri())
+    lines = tab.evaluate(
+        """[...document.querySelectorAll("dl.field-list dl dt strong")]
+        .filter((name) => !name.textContent.includes(" "))
+        .map((name) => {
+          const text = document.createRange();
+          text.selectNodeContents(name);
+          return text.getClientRects().length;
+        })"""
+    )
+    assert len(lines) > 20
+    assert max(lines) == 1
+    tab.close()
+
+
+@pytest.mark.parametrize("page", ["generated/skultr.DLARanker.html", "api.html"])
+def test_pages_of_the_api_fold_on_a_phone(browser, page):
+    heights = []
+    for script in (True, False):
+        tab = browser.new_context(
+            viewport={"width": 400, "height": 900}, java_script_enabled=script
+        ).new_page()
+        tab.goto((SITE / page).as_uri())
+        heights.append(tab.locator("body").bounding_box()["height"])
+    assert heights[0] < 0.6 * heights[1]

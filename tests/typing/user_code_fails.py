@@ -10,6 +10,7 @@ import skultr
 from skultr import NoSuchThing  # pyright: ignore[reportAttributeAccessIssue]
 from skultr.click_models import NoSuchModel  # pyright: ignore[reportAttributeAccessIssue]
 from skultr.datasets import load_letor, make_ltr
+from skultr.evaluation import NoSuchEstimate  # pyright: ignore[reportAttributeAccessIssue]
 from skultr.metrics import RankingScorer, cmip_score, ndcg_score
 from skultr.model_selection import OffPolicySelection, QueryKFold
 from skultr.plotting import ExaminationDisplay, IdentifiabilityDisplay
@@ -18,6 +19,7 @@ from skultr.rankers import (
     NaiveRanker,
     NoSuchRanker,  # pyright: ignore[reportAttributeAccessIssue]
 )
+from skultr.serving import no_such_export  # pyright: ignore[reportAttributeAccessIssue]
 from skultr.simulation import simulate_clicks
 
 skultr.no_such_module  # pyright: ignore[reportAttributeAccessIssue]
