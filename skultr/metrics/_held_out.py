@@ -254,7 +254,7 @@ class IPSScorer(EstimateScorer):
         credit = -rank.astype(float)
         if self.metric != "arp":
             credit = (rank <= cutoff) / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
-        return pd.Series(credit).groupby([list_, scores]).transform("mean").to_numpy()
+        return pd.Series(credit).groupby([list_, scores], sort=False).transform("mean").to_numpy()
 
 
 def _count_lists(X, click):

@@ -171,18 +171,22 @@ def check_rows(
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Relevance, scores and query ids as arrays, after their checks."""
     y_true, y_score, qid = flat_columns(y_true=y_true, y_score=y_score, qid=as_array(qid))
-    refuse_where(
-        np.isnan(y_true),
-        "y_true contains NaN",
-        "these documents are not annotated. Drop those rows from y_true, y_score and qid (or give "
-        "them 0, if not annotated means not relevant).",
-    )
-    refuse_where(
-        (y_true < 0) | ~np.isfinite(y_true),
-        "y_true must be finite and at least 0; it is not",
-        "shift or clip the relevance.",
-        y_true,
-    )
+    # The sum is NaN or infinite if a value is: one pass, no mask.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(y_true.sum(dtype=float)) or y_true.min() < 0
+    if suspect:
+        refuse_where(
+            np.isnan(y_true),
+            "y_true contains NaN",
+            "these documents are not annotated. Drop those rows from y_true, y_score and qid (or "
+            "give them 0, if not annotated means not relevant).",
+        )
+        refuse_where(
+            (y_true < 0) | ~np.isfinite(y_true),
+            "y_true must be finite and at least 0; it is not",
+            "shift or clip the relevance.",
+            y_true,
+        )
     refuse_where(np.isnan(y_score), "y_score contains NaN", "expected a score in every row.")
     refuse_where(pd.isna(qid), "qid is missing", "expected a query id in every row.")
     return y_true, y_score, qid
@@ -271,14 +275,16 @@ def _precision(relevance, leads, lengths, cutoffs, *, threshold):
 def _average_precision(relevance, leads, lengths, cutoffs, *, threshold):
     """Mean of the precision at the ranks of the relevant documents."""
     relevant = (relevance >= threshold).astype(float)
-    # In a run of n documents with m relevant ones, a relevant document at place i of the run has
-    # (i - 1)(m - 1)/(n - 1) other relevant documents of the run above it on average.
-    start, size, run = _runs(leads)
-    n_relevant = np.add.reduceat(relevant.ravel(), start)
-    before = (np.cumsum(relevant, axis=1) - relevant).ravel()[start]
-    others = np.maximum(n_relevant - 1, 0) / np.maximum(size - 1, 1)
-    place = np.arange(relevant.size) - start[run]
-    found = (before[run] + place * others[run] + 1).reshape(relevant.shape)
+    found = np.cumsum(relevant, axis=1)
+    if not leads.all():
+        # In a run of n documents with m relevant ones, a relevant document at place i of the run
+        # has (i - 1)(m - 1)/(n - 1) other relevant documents of the run above it on average.
+        start, size, run = _runs(leads)
+        n_relevant = np.add.reduceat(relevant.ravel(), start)
+        before = (found - relevant).ravel()[start]
+        others = np.maximum(n_relevant - 1, 0) / np.maximum(size - 1, 1)
+        place = np.arange(relevant.size) - start[run]
+        found = (before[run] + place * others[run] + 1).reshape(relevant.shape)
     terms = average_runs(relevant, leads) * found
     total = _sum_to_cutoffs(terms, 1 / np.arange(1, relevant.shape[1] + 1), cutoffs)
     return _undefined_without(relevant, total / np.maximum(relevant.sum(axis=1), 1)[:, None])
@@ -331,9 +337,10 @@ def average_runs(values: Floats, leads: Bools) -> Floats:
 
 def _expected_inverse_stop(stop, leads, cutoffs):
     """Expected 1 / rank of the stop of a user who scans down; 0 without a stop."""
-    width = stop.shape[1]
-    widest = max(width if k is None else min(k, width) for k in cutoffs)
-    survival = _average_survival(stop, np.cumprod(1 - stop, axis=1), leads, widest)
+    survival, width = np.cumprod(1 - stop, axis=1), stop.shape[1]
+    if not leads.all():
+        widest = max(width if k is None else min(k, width) for k in cutoffs)
+        survival = _average_survival(stop, survival, leads, widest)
     before = np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1)
     return _sum_to_cutoffs(before - survival, 1 / np.arange(1, width + 1), cutoffs)
 

@@ -460,8 +460,7 @@ def _scaled_to(table, truth):
     Equal on average over users, weighted by clicks, because tables are relative to the mean user.
     """
     curves = table["examination"].unstack()
-    common = truth.columns.intersection(curves.columns)
-    ratio = np.log(curves[common] / truth[common])
+    ratio = np.log(curves / truth.reindex_like(curves))
     ratio = ratio.where(np.isfinite(ratio)).dropna(axis=1, how="all")
     if ratio.empty:
         raise ValueError(

@@ -244,8 +244,7 @@ class IdentifiabilityDisplay(Display):
             share = rows[column].to_numpy()
             bar = self.ax_.barh(place + shift, share, height=0.36, color=color, label=label)
             self.ax_.bar_label(bar, [*map(_percent, share)], padding=3, fontsize=8, color="0.3")
-        self.ax_.set_yticks(place, rows["name"])
-        self.ax_.set(xlim=(0, 1.12), xticks=[])
+        self.ax_.set(xlim=(0, 1.12), xticks=[], yticks=place, yticklabels=rows["name"])
         self.ax_.tick_params(axis="y", length=0)
         self.ax_.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2)
 
@@ -479,10 +478,13 @@ class RankDisplay(Display):
         positive = rates[rates > 0]
         norm = LogNorm(max(positive.min(), _LOWEST), max(positive.max(), 2 * _LOWEST))
         im = ax.imshow(np.ma.masked_invalid(rates), cmap=cmap, norm=norm, aspect="auto")
-        ax.set_facecolor("0.9")  # cells without impressions
         _name_ticks(ax.set_xticks, matrix.columns)
         _name_ticks(ax.set_yticks, matrix.index)
-        ax.set(xlabel=factor_text((*matrix.columns.names,)), ylabel=matrix.index.name)
+        ax.set(
+            xlabel=factor_text((*matrix.columns.names,)),
+            ylabel=matrix.index.name,
+            facecolor="0.9",  # cells without impressions
+        )
         ax.set_title("click rate", loc="left", fontsize="medium")
         ax.figure.colorbar(im, ax=ax)
         return im

@@ -207,10 +207,16 @@ class RelevanceDisplay(Display):
         self.im_ = self.ax_.imshow(share, cmap=cmap, vmin=0, vmax=1)
         size = 9 if len(share) <= 8 else 6
         self.text_ = write_cells(self.ax_, self.im_, _percent, fontsize=size)
-        names = [f"{level:.3g}" for level in self.levels]
-        for axis in (self.ax_.xaxis, self.ax_.yaxis):
-            axis.set_ticks(range(len(names)), names if display_labels is None else display_labels)
-        self.ax_.set(xlabel="estimated relevance", ylabel="true relevance")
+        if display_labels is None:
+            display_labels = [f"{level:.3g}" for level in self.levels]
+        self.ax_.set(
+            xlabel="estimated relevance",
+            xticks=range(len(share)),
+            xticklabels=display_labels,
+            ylabel="true relevance",
+            yticks=range(len(share)),
+            yticklabels=display_labels,
+        )
         return self
 
 

@@ -403,8 +403,8 @@ def _log_frame(documents, roles, columns, who, features):
     frame = pd.DataFrame(log, copy=False)
     if features and feature_columns(documents):
         values = read_features(documents)
-        of_rows = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
-        frame = pd.concat([frame, of_rows], axis=1)
+        shown = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
+        frame = pd.concat([frame, shown], axis=1)
     return frame, clicks
 
 

@@ -785,10 +785,10 @@ class CarouselUser(DBNUser):
         cumulated = self.choice_probability(relevance_probability).cumsum(axis=1)
         drawn = rng.random((len(page), 1)) * cumulated[:, -1:]
         row = np.minimum((cumulated <= drawn).sum(axis=1), page.shape[1] - 1)
-        is_chosen = np.arange(page.shape[1]) == row[:, None]
-        chosen = page[is_chosen]
+        session = np.arange(len(page))
         clicks = np.zeros(page.shape, dtype=bool)
-        clicks[is_chosen] = draw_chain_clicks(chosen, *self._going_on(chosen), rng)
+        chosen = page[session, row]
+        clicks[session, row] = draw_chain_clicks(chosen, *self._going_on(chosen), rng)
         return clicks.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
 
     def _row_examination(self, n_positions: int) -> Floats:

@@ -63,7 +63,7 @@ def as_floats(given: object, named: Mapping[Any, ArrayLike] = MappingProxyType({
     """The numbers as an array, or the array of that name or number; an empty array, which every
     check refuses, if they are none."""
     if isinstance(given, str | Integral):
-        given = named.get(given, given)
+        given = named.get(given, () if isinstance(given, str) else given)
     try:
         return np.array(given, dtype=float)
     except (TypeError, ValueError):

@@ -189,8 +189,8 @@ class UserContract(Contract):
         assert isinstance(user, User), (
             f"{type(user).__name__} is no skultr.simulation.User: derive the class from User"
         )
-        known = {"user": user.user_weights, "context": user.context_vectors}
-        about = [argument for argument, values in known.items() if values is not None]
+        about = () if user.user_weights is None else ("user",)
+        about += () if user.context_vectors is None else ("context",)
         for name, arguments in _SIGNATURES.items():
             given = (*arguments, *about) if name in ("click_probability", "click") else arguments
             signature = inspect.signature(getattr(user, name))

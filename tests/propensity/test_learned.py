@@ -210,7 +210,7 @@ def test_factor_apart_is_named():
         estimator.fit(X, rate)
     assert estimator.examination_["examination"].isna().tolist() == [False, False, True]
     assert estimator.examination_["component"].tolist() == [0, 0, 1]
-    with pytest.raises(ValueError, match=r"Nothing is known.*2 rows.*position.*3"):
+    with pytest.raises(ValueError, match=r"2 rows is unknown.*position.*3"):
         estimator.predict(X)
 
 

@@ -55,7 +55,7 @@ def test_examination_ends_where_it_is_known():
 
 
 @pytest.mark.parametrize(
-    "bad", ["power-law", [], [0.5, 1.1], [-0.1], [np.nan], [[0.5]], -1, np.inf]
+    "bad", ["power-law", "1.5", [], [0.5, 1.1], [-0.1], [np.nan], [[0.5]], -1, np.inf]
 )
 def test_bad_examination(bad):
     with pytest.raises(ValueError, match="examination must be"):
