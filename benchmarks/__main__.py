@@ -21,8 +21,10 @@ def run(name, argv):
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:2]
-    if asked and asked[0] in pages():
-        sys.exit(run(asked[0], sys.argv[2:]))
-    print(__doc__, *pages(), sep="\n")
-    sys.exit(1 if asked else 0)
+    if not sys.argv[1:] or sys.argv[1] in ("-h", "--help", "--list"):
+        print(__doc__, *pages(), sep="\n")
+        sys.exit()
+    page = sys.argv[1].replace("-", "_")
+    if page not in pages():
+        sys.exit(f"There is no page {sys.argv[1]}; the pages are {', '.join(pages())}.")
+    sys.exit(run(page, sys.argv[2:]))

@@ -42,8 +42,10 @@ def read_letor(path):
     """The splits of a LETOR set: a dict with ``train``, and ``test``, ``validation`` if found.
 
     ``path`` is a file or a folder, of which the first fold is read. One file without a column
-    ``split`` is all ``train``.
+    ``split`` is all ``train``, and so are several files.
     """
+    if isinstance(path, tuple):
+        return {"train": load_letor(path)}
     path = Path(path)
     if path.is_dir():
         fold = first_fold(path)
@@ -71,10 +73,11 @@ def first_fold(path):
 
 
 def name_of(letor):
-    """``Yahoo!`` or ``Istella-S`` if the path of a set says so, else its last part."""
-    path = Path(letor).resolve().as_posix().lower()
+    """``Yahoo!`` or ``Istella-S`` if the (first) path of a set says so, else its last part."""
+    first = Path(letor[0] if isinstance(letor, tuple) else letor)
+    path = first.resolve().as_posix().lower()
     known = {"yahoo": "Yahoo!", "set1": "Yahoo!", "istella": "Istella-S"}
-    return next((known[word] for word in known if word in path), Path(letor).stem)
+    return next((known[word] for word in known if word in path), first.stem)
 
 
 def feature_columns(documents):

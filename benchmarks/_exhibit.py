@@ -198,7 +198,7 @@ def judge(exhibit, rows, table, n_missing=0):
     if n_missing:
         runs = "1 run is" if n_missing == 1 else f"{n_missing} runs are"
         why = f"{runs} missing: failed, or left out by --cell"
-        return {**said, "verdict": "incomplete", "why": why, "holds": "", "claims": ""}
+        return {**said, "verdict": "incomplete", "why": why, "claims": "", "holds": ""}
     means = table.pivot_table("ours", list(exhibit.by), "metric", observed=True, sort=False)
     answers = [(claim, claim.holds(means, rows)) for claim in exhibit.claims]
     held = [claim.says for claim, answer in answers if answer]
@@ -211,7 +211,7 @@ def judge(exhibit, rows, table, n_missing=0):
     else:
         verdict = {"verdict": "in shape" if held else "shown", "why": exhibit.note}
     counted = f"{len(held)} of {len(exhibit.claims)}"
-    return {**said, **verdict, "holds": "; ".join(held), "claims": counted}
+    return {**said, **verdict, "claims": "; ".join(held), "holds": counted}
 
 
 def _reasons(failed):

@@ -48,7 +48,7 @@ class Settings:
     runs: int | None = None
     sessions: int | None = None
     queries: int | None = None
-    letor: str | None = None
+    letor: str | tuple | None = None
     sets: str | None = None
     log: str | None = None
 
@@ -197,7 +197,12 @@ def _arguments(page, argv):
     parser.add_argument("--runs", type=_positive, help="runs of each cell, with seeds 0, 1, ...")
     parser.add_argument("--sessions", type=_positive, help="sessions of each log")
     parser.add_argument("--queries", type=_positive, help="training queries, at most")
-    parser.add_argument("--letor", help="a file or folder of LETOR documents (svmlight, Parquet)")
+    parser.add_argument(
+        "--letor",
+        nargs="+",
+        metavar="PATH",
+        help="a folder of LETOR documents, a file (svmlight, Parquet), or files read as one set",
+    )
     parser.add_argument("--sets", help="a folder of the identifiability paper's published sets")
     parser.add_argument("--log", help="a click log of your own (Parquet, CSV)")
     parser.add_argument("--out", type=Path, default=Path("paper_results"), help="a folder")
@@ -206,14 +211,20 @@ def _arguments(page, argv):
     )
     args = parser.parse_args(argv)
     for option in ("letor", "sets", "log"):
-        path = getattr(args, option)
-        if path is not None and not Path(path).exists():
-            parser.error(f"--{option}: there is no file or folder {path}")
-    if args.letor is not None and Path(args.letor).is_dir():
+        paths = getattr(args, option) or []
+        for path in [paths] if isinstance(paths, str) else paths:
+            if not Path(path).exists():
+                parser.error(f"--{option}: there is no file or folder {path}")
+    folders = [path for path in args.letor or () if Path(path).is_dir()]
+    if folders and len(args.letor) > 1:
+        parser.error(f"--letor: {folders[0]} is a folder; give one folder, or files alone")
+    if folders:
         try:
-            splits_of(args.letor)
+            splits_of(folders[0])
         except ValueError as error:
             parser.error(f"--letor: {error}")
+    if args.letor:
+        args.letor = args.letor[0] if len(args.letor) == 1 else tuple(args.letor)
     return args
 
 
@@ -248,6 +259,7 @@ def _list(page):
     print(page.title)
     for exhibit in page.exhibits:
         print(f"  {exhibit.name:<10} {exhibit.title} ({_duration(exhibit.study.hours)})")
+    print("Times are those of the full size on two cores. --quick takes minutes.")
     return 0
 
 

@@ -252,7 +252,7 @@ class OnFeatures(
         if sparse.issparse(values):
             raise ValueError(
                 f"{type(self.transformer_).__name__} gave a sparse matrix, which a frame cannot "
-                "hold. Set sparse_output=False (or its like) in the transformer."
+                "hold. Set sparse_threshold=0 of a ColumnTransformer, or sparse_output=False."
             )
         roles = self._not_features()
         if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:

@@ -110,6 +110,7 @@ def test_a_log_with_features_becomes_judgments_and_a_model(
     text = _text_of(out / "report.html")
     assert "This log supports judgments." in text
     assert f"{len(judged):,} of" in text
+    assert "of the pairs have less than one examination" in text
 
 
 def test_the_log_is_that_of_the_file(log_file, visits, tmp_path):
@@ -294,7 +295,7 @@ def _without(column):
         (_without("query"), "expected query, doc and one per feature"),
         (_without(FEATURES), "expected query, doc and one per feature"),
         (lambda table: pd.concat([table, table]), "two rows of query"),
-        (lambda table: table.assign(brand="x"), "'brand'"),
+        (lambda table: table.assign(brand="x", shop="y"), "'brand', 'shop'"),
         (lambda table: table.assign(position=1), "'position'"),
         (
             lambda table: table.assign(doc="other").drop_duplicates(["query", "doc"]),
@@ -311,7 +312,9 @@ def test_features_that_cannot_be_used_are_one_line(
     change, message, log_file, features, tmp_path, capsys
 ):
     change(features).to_parquet(tmp_path / "f.parquet")
-    assert _run(log_file, "--out", tmp_path, "--features", tmp_path / "f.parquet") == 2
+    out = tmp_path / "new" / "out"
+    assert _run(log_file, "--out", out, "--features", tmp_path / "f.parquet") == 2
+    assert not out.parent.exists()
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("skultr ubi: error: ")
     assert message in line

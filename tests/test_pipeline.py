@@ -9,14 +9,17 @@ import sklearn
 from sklearn.base import clone
 from sklearn.callback import ProgressBar
 from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skultr import DLARanker, IdentifiabilityRepair
+from skultr.exceptions import ClickDataWarning, MissingRoleWarning
 from skultr.metrics import RankingScorer
 from skultr.model_selection import QueryKFold
 from skultr.preprocessing import OnFeatures
+from skultr.rankers import NaiveRanker
 
 from ._worlds import shuffled_log
 
@@ -118,6 +121,34 @@ def test_scoring_without_annotations_says_what_is_missing(world):
     _, log, clicks = world
     with pytest.raises(ValueError, match="relevance"):
         _search().fit(log.drop(columns="relevance"), clicks)
+
+
+@pytest.mark.parametrize("convert", [lambda frame: frame, pl.from_pandas])
+def test_score_takes_the_name_of_a_column(world, convert):
+    """And its warning names scorers that need no annotation."""
+    _, log, clicks = world
+    log = convert(log.drop(columns="device").assign(click=clicks))
+    plain = NaiveRanker(estimator=Ridge(solver="svd"))
+    for model in (plain, make_pipeline(OnFeatures(StandardScaler()), clone(plain))):
+        model.fit(log, "click")
+        with pytest.warns(ClickDataWarning, match=r"without annotation, .* PolicyValueScorer"):
+            found = model.score(log, "click")
+        with pytest.warns(ClickDataWarning, match="may be clicks"):
+            assert found == model.score(log, clicks)
+    with pytest.raises(ValueError, match="no column 'clicked'"):
+        plain.score(log, "clicked")
+
+
+@pytest.mark.filterwarnings("ignore:X has no column 'position'")
+def test_a_transformer_that_drops_the_roles(world):
+    """The warning knows a pipeline's array, which is not what a frame without queries is."""
+    _, log, clicks = world
+    log = log.drop(columns=["device", "doc"])
+    ranker = NaiveRanker(estimator=Ridge(solver="svd"))
+    with pytest.warns(MissingRoleWarning, match=r"dropped it: use .*OnFeatures\(transformer\)"):
+        make_pipeline(StandardScaler(), ranker).fit(log, clicks)
+    with pytest.warns(MissingRoleWarning, match=r"or pass qid=\.$"):
+        ranker.fit(log.drop(columns="qid"), clicks)
 
 
 def test_search_through_the_dask_backend_of_joblib(world):

@@ -117,7 +117,7 @@ def test_strings_can_be_features(log):
 
 
 def test_sparse_output_in_a_frame_is_refused(log):
-    with pytest.raises(ValueError, match="sparse_output=False"):
+    with pytest.raises(ValueError, match=r"sparse_threshold=0 .*, or sparse_output=False"):
         OnFeatures(OneHotEncoder()).fit_transform(log)
 
 

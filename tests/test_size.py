@@ -10,15 +10,15 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_694
+TOTAL = 21_717
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 261,
     "_log": 3640,
-    "_models": 1008,
-    "_torch": 925,
+    "_models": 1013,
+    "_torch": 926,
     "click_models": 1101,
     "command": 652,
     "datasets": 1300,
@@ -30,8 +30,8 @@ STATEMENTS = {
     "plotting": 739,
     "preprocessing.py": 164,
     "propensity": 1729,
-    "rankers": 3052,
-    "serving": 963,
+    "rankers": 3065,
+    "serving": 967,
     "simulation": 879,
     "testing": 531,
 }

@@ -104,7 +104,7 @@ def documents_of(name, seed, data=None, letor=None):
         documents = make_ltr(DOCUMENTS[name] + MOST_TEST_QUERIES, n_features=20, random_state=seed)
     else:
         path = letor if name == "letor" else Path(data or "no folder") / f"{FILES[name]}.parquet"
-        if not Path(path).exists():
+        if name != "letor" and not Path(path).exists():
             return None
         documents = load_letor(path)
     documents["qid"] = pd.factorize(documents["qid"])[0]

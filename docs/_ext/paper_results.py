@@ -34,7 +34,7 @@ class Verdicts(SphinxDirective):
         for row in rows:
             link = f":ref:`{row['exhibit']} <{_label(self.arguments[0], row['exhibit'])}>`"
             command = f"``{row['command']}``"
-            lines += list_row([link, row["title"], row["verdict"], row["claims"], command])
+            lines += list_row([link, row["title"], row["verdict"], row["holds"], command])
         return parsed(self, lines)
 
 
@@ -53,8 +53,8 @@ class Exhibits(SphinxDirective):
         title = f"{name.capitalize()}. {row['title']}"
         lines = [f".. _{_label(paper, name)}:", "", f".. rubric:: {title}", ""]
         lines += [f"**{row['verdict'].capitalize()}.** {row['why']}", ""]
-        if row["holds"]:
-            lines += [f"Holds: {row['holds']}.", ""]
+        if row["claims"]:
+            lines += [f"Holds: {row['claims']}.", ""]
         runs = "one run" if row["runs"] == "1" else f"{row['runs']} runs"
         lines += [f"{runs.capitalize()}, by ``{row['command']}``.", ""]
         lines += [f".. image:: results/{paper}/{file}.png", f"   :alt: {title}", ""]

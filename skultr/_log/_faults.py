@@ -106,12 +106,26 @@ FAULTS = (
         Fault(
             (role,),
             ValueError,
-            "The role '{column}' is missing in {rows}, {where}; expected an id in every row. Fill "
-            "it, or drop these rows.",
+            "The role '{column}' is missing in {rows}, {where}; expected an id in every row. "
+            + advice,
             lambda c, role=role: c.missing(role),
-            mend=(f"log = log.dropna(subset=[{role!r}])", f"log = log.drop_nulls([{role!r}])"),
+            mend=mend,
         )
-        for role in IDS
+        for role, advice, mend in (
+            *(
+                (
+                    role,
+                    "Fill it, or drop these rows.",
+                    (f"log = log.dropna(subset=[{role!r}])", f"log = log.drop_nulls([{role!r}])"),
+                )
+                for role in ("qid", "session", "doc")
+            ),
+            (
+                "user",
+                "Drop the column, which is optional, or fill it; do not drop rows for it.",
+                ("log = log.drop(columns=['user'])", "log = log.drop(['user'])"),
+            ),
+        )
     ),
     *(
         Fault(
@@ -119,7 +133,8 @@ FAULTS = (
             ValueError,
             "The role '{column}' holds {value} in {rows}, {where}; expected ids, which are text "
             "or whole numbers. If the column is a feature, give it another name: "
-            "rename(columns={{'{column}': '{column}_feature'}}).",
+            "rename(columns={{'{column}': '{column}_feature'}}). If a scaler of a pipeline made "
+            "it, use skultr.preprocessing.OnFeatures(scaler).",
             lambda c, role=role: ~c.missing(role) & (c[role] % 1 != 0),
             kinds="f",
         )

@@ -349,7 +349,7 @@ class Rows:
         for fault, message in suspicious:
             fault.tell(message)
         if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
-            warn_without_queries()
+            warn_without_queries(is_array=not is_frame(self._X))
         if "position" in reads and not self.has_places:
             _warn_without_positions()
         if "session" in reads and self.has_places:
@@ -678,10 +678,16 @@ def _refuse_without(need, values, caller):
             )
 
 
-def warn_without_queries() -> None:
+def warn_without_queries(is_array: bool = False) -> None:
     warn_user(
         "X has no column 'qid' and no qid was passed: all rows are taken as one query. Rename "
-        "your query column to 'qid', or pass qid=.",
+        "your query column to 'qid', or pass qid="
+        + (
+            " (in a pipeline, a transformer dropped it: use "
+            "skultr.preprocessing.OnFeatures(transformer))."
+            if is_array
+            else "."
+        ),
         MissingRoleWarning,
     )
 

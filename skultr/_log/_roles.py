@@ -553,7 +553,7 @@ def fault_of_column(
         plain = inner is None or inner.is_numeric()
         return None if plain else f"{described}, lists of other things than numbers"
     if known is not None and kind != "number":
-        return f"{described}, in training numbers"
+        return f"{described}, in training numbers, or absent"
     if kind == "number" or takes == "anything" or (takes == "categories" and kind == "category"):
         return None
     present = column.drop_nulls()

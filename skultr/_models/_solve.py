@@ -153,7 +153,7 @@ def solve_scaled(curvature: Floats, gradient: Floats) -> Floats:
 
 
 def solve_within(
-    curvature: Floats | LinearOperator, gradient: Floats, low: Floats, high: Floats
+    curvature: Floats | Eliminated | Scaled, gradient: Floats, low: Floats, high: Floats
 ) -> Floats:
     """The step s between ``low`` and ``high`` of the greatest g's - s'Hs / 2."""
     if isinstance(curvature, Eliminated):  # where a bound holds a factor, it stays
@@ -162,10 +162,12 @@ def solve_within(
         left = curvature.among(np.flatnonzero(free))
         step[free] = left.plus(_JITTER * left.own).solve(gradient[free])
         return np.clip(step, low, high)
-    if isinstance(curvature, LinearOperator):  # the same
+    if isinstance(curvature, Scaled):  # the same
         free = np.where(gradient > 0, high > 0, low < 0).astype(float)
         only = aslinearoperator(diags_array(free))
-        return np.clip(cg(only @ curvature @ only, free * gradient, rtol=1e-3)[0], low, high)
+        inverse = diags_array(1 / np.maximum(curvature.diagonal, _FLAT))
+        system = only @ curvature.operator @ only
+        return np.clip(cg(system, free * gradient, rtol=1e-3, M=inverse)[0], low, high)
     step = solve_scaled(curvature, gradient)
     if ((step >= low) & (step <= high)).all():
         return step
@@ -174,6 +176,13 @@ def solve_within(
     # Least squares of H^½ s - H^-½ g.
     target = axes.T @ gradient / root
     return lsq_linear(root[:, None] * axes.T, target, (low, high), method="bvls").x
+
+
+class Scaled(NamedTuple):
+    """A symmetric matrix that is only multiplied, and its diagonal."""
+
+    operator: LinearOperator
+    diagonal: Floats
 
 
 class Eliminated(LinearOperator):
@@ -283,12 +292,15 @@ def gram(matrix: csr_array | Floats, weight: Floats) -> Floats:
     return total
 
 
-def _information(design, own, means, total):
-    """Z' diag(own) Z - M' diag(total) M: a dense matrix, or an operator on many columns."""
+def _information(design, own, means, total, pull):
+    """Z' diag(own) Z - M' diag(total) M + diag(pull), not multiplied for many columns."""
     if design.shape[1] <= FEW_FACTORS:
-        return gram(design, own) - gram(means, total)
-    z, m, own, total = map(aslinearoperator, (design, means, diags_array(own), diags_array(total)))
-    return z.T @ own @ z - m.T @ total @ m
+        return gram(design, own) - gram(means, total) + np.diag(pull)
+    diagonal = design.power(2).T @ own - means.power(2).T @ total + pull
+    z, m, own, total, pull = map(
+        aslinearoperator, (design, means, *map(diags_array, (own, total, pull)))
+    )
+    return Scaled(z.T @ own @ z - m.T @ total @ m + pull, diagonal)
 
 
 # Where the clicks of a group fell, given how many: P(row i) = softmax(logits)_i -------
@@ -438,7 +450,7 @@ class GroupedLogit:
         """Effects w within bounds of the greatest likelihood of logits (Z w)[place] + offset, less
         λ (w - w_0)² / 2: a :class:`Maximum`. Without Z, each place has an effect of its own."""
         n_places = len(start) if design is None else design.shape[0]
-        pulled = diags_array(np.broadcast_to(strength, start.shape))
+        strength = np.broadcast_to(strength, start.shape)
 
         def objective(point):
             effects = point if design is None else design @ point
@@ -449,10 +461,9 @@ class GroupedLogit:
             known = self.information(shares, place, n_places)
             if design is None:
                 return value, surplus, known if n_places > FEW_FACTORS else known.dense()
-            known = _information(design, known.own, known.coupling @ design, known.inverse)
-            if isinstance(known, LinearOperator):
-                return value, design.T @ surplus - pull, known + aslinearoperator(pulled)
-            return value, design.T @ surplus - pull, known + pulled.toarray()
+            means = known.coupling @ design
+            known = _information(design, known.own, means, known.inverse, strength)
+            return value, design.T @ surplus - pull, known
 
         return maximise(objective, start, bounds=bounds, tol=_TOL)
 

@@ -337,7 +337,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         )
         optimizer = given.get("optimizer", OPTIMIZERS.get(self.optimizer, self.optimizer))
         # Some optimizers, such as LBFGS, have no decay; others decay unless they get 0.
-        decays = self.weight_decay or "weight_decay" in inspect.signature(optimizer).parameters
+        takes = {*inspect.signature(optimizer).parameters}
+        decays = self.weight_decay or takes & {"weight_decay", "kwargs"}
         settings = {
             "criterion": criterion,
             "optimizer": optimizer,

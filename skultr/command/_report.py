@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -17,13 +18,54 @@ import pandas as pd
 from .._base._typing import AnyFrame, Frame
 from .._log._counted import collect, value_bits
 from .._log._estimator import DROP, RENAME, errors_of
-from .._log._faults import ADD_ONE, faults_in, orders_lists, outcomes_of
+from .._log._faults import ADD_ONE, IDS, faults_in, orders_lists, outcomes_of
 from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..identifiability import IdentifiabilityGraph
 
 #: Rows that are looked at; of longer logs, whole queries are drawn.
 _ROWS = 1_000_000
+#: What code needs before it can train, in words.
+_NEEDED = {
+    "qid": "the query",
+    "doc": "the document",
+    "position": "its rank on the page",
+    "click": "whether it was clicked",
+}
+#: Words for 1 and for 0.
+_WORDS = {"yes": "no", "true": "false", "y": "n", "t": "f", "ja": "nein", "oui": "non"}
+#: Kinds of columns of text.
+_TEXT = nw.String | nw.Categorical | nw.Enum
+#: Lines of code, for pandas and for Polars: what reads a file, by its suffix, makes words into
+#: clicks or outcomes, asks for roles, and ranks candidates.
+_LINES = {
+    ".parquet": ("log = pd.read_parquet({0!r})", "log = pl.read_parquet({0!r})"),
+    ".csv": ("log = pd.read_csv({0!r})", "log = pl.read_csv({0!r}, infer_schema_length=None)"),
+    **dict.fromkeys(
+        (".ndjson", ".jsonl"),
+        (
+            "log = pd.read_json({0!r}, lines=True)",
+            "log = pl.read_ndjson({0!r}, infer_schema_length=None)",
+        ),
+    ),
+    "word": (
+        "log[{0!r}] = log[{0!r}] == {1!r}",
+        "log = log.with_columns(pl.col({0!r}) == {1!r})",
+    ),
+    "rest": ("# Complete this line. The other columns are {0}.",) * 2,
+    "rank": (
+        """\
+candidates = log.drop_duplicates(["qid", "doc"])  # or others: their qid and features
+candidates = candidates.assign(score=ranker.predict(candidates))
+scores = candidates.groupby("qid")["score"]
+candidates = candidates.assign(rank=scores.rank(ascending=False, method="first"))""",
+        """\
+candidates = log.unique(["qid", "doc"])  # or others: their qid and features
+candidates = candidates.with_columns(score=ranker.predict(candidates))
+rank = pl.col("score").rank("ordinal", descending=True).over("qid")
+candidates = candidates.with_columns(rank=rank)""",
+    ),
+}
 #: Names that columns of a role often have, those that say most first.
 _NAMES = {
     "qid": "qid query_text query search_term search_query user_query keywords keyword search_text "
@@ -61,7 +103,8 @@ class LogReport:
     rename : dict of str to str
         The log's own names of columns, and the roles that these probably have.
     n_rows, n_queries, n_pages, n_documents : int
-        What was read: rows, queries, result pages, and pairs of query and document.
+        What was read: rows, queries, result pages, and pairs of query and document; 0 where their
+        columns are not known.
     columns : DataFrame
         For each column ``role``, ``type``, ``missing`` (share of the rows), ``varies`` (share of
         the documents in which it changes) and ``change`` (median relative change there).
@@ -75,7 +118,9 @@ class LogReport:
         Whether the log determines relevance; see
         :class:`~skultr.identifiability.IdentifiabilityGraph`.
     code : str
-        The lines that train a ranker.
+        The lines that read the file, train a ranker and rank candidates. While a column of
+        ``qid``, ``doc``, ``position`` or ``click`` is not known: the line that renames them, to
+        complete.
     """
 
     source: str
@@ -94,18 +139,20 @@ class LogReport:
 
     def _parts(self):
         """Headings, and text, lists of remarks or tables; none that is empty."""
-        counts = (
-            f"{self.n_rows:,} rows, {self.n_queries:,} queries, {self.n_pages:,} result pages, "
-            f"{self.n_documents:,} pairs of query and document"
-        )
+        counts = {
+            "rows": self.n_rows,
+            "queries": self.n_queries,
+            "result pages": self.n_pages,
+            "pairs of query and document": self.n_documents,
+        }
         parts = {
-            self.source: counts,
+            self.source: ", ".join(f"{n:,} {noun}" for noun, n in counts.items() if n),
             "Columns": self.columns,
             "Clicks by position": self.clicks,
             "Faults: fit would refuse the log": self.faults,
             "Remarks": self.remarks,
             "Does the log determine relevance?": self.verdict,
-            "The code that trains": self.code,
+            "Code": self.code,
         }
         return {title: part for title, part in parts.items() if len(part)}
 
@@ -130,8 +177,7 @@ def _text(part):
 
 def _html(part):
     if isinstance(part, pd.DataFrame):
-        table = part.to_html(border=0, formatters=_FORMATS, na_rep="")
-        return f'<div class="wide">{table}</div>'
+        return f'<div class="wide">{part.to_html(border=0, formatters=_FORMATS, na_rep="")}</div>'
     if isinstance(part, str):
         return f"<pre>{escape(part)}</pre>"
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in part)}</ul>"
@@ -143,11 +189,18 @@ def _percent(value):
 
 
 #: How the columns of tables are written.
-_FORMATS: Any = dict.fromkeys(("missing", "varies", "change"), _percent)
-_FORMATS["click rate"] = "{:.2%}".format
+_FORMATS: Any = {
+    **dict.fromkeys(("missing", "varies", "change"), _percent),
+    "click rate": "{:.2%}".format,
+}
 
 
-def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -> LogReport:
+def describe_log(
+    log: AnyFrame | Frame | str | Path,
+    click: str | None = None,
+    *,
+    rename: Mapping[str, str] | None = None,
+) -> LogReport:
     """Report on a click log: roles of its columns, counts, faults, and code that trains on it.
 
     No fault of the log is an error here: the report names it. Of more than a million rows, whole
@@ -160,7 +213,10 @@ def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -
         (eager or lazy), PyArrow, an engine that Narwhals reads, or the path of a Parquet, CSV or
         newline-delimited JSON file.
     click : str, default=None
-        The column of clicks; by default it is found by its name and values.
+        Name of the column of clicks; found by default.
+    rename : dict of str to str, default=None
+        The log's own names of columns, and their roles, such as ``{"artikel": "doc"}``. The
+        roles of other columns are found by their names and values.
 
     Returns
     -------
@@ -170,7 +226,9 @@ def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -
     Raises
     ------
     ValueError
-        If a path has none of these formats.
+        If a path has none of these formats; if the records are those of User Behavior Insights,
+        which :func:`~skultr.datasets.read_ubi` reads; if ``rename`` names a column that is not
+        there, no role, or a role of two columns.
 
     Examples
     --------
@@ -188,27 +246,48 @@ def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -
     >>> report.rename
     {'query_text': 'qid', 'search_id': 'session', 'sku': 'doc', 'slot': 'position', \
 'is_click': 'click'}
-    >>> print(report.code.splitlines()[-1])
+    >>> print(report.code)
+    from skultr.rankers import EnsembleRanker
+    <BLANKLINE>
+    log = log.rename(columns={...})
+    ranker = EnsembleRanker()
     ranker.fit(log, "click")
+    candidates = log.drop_duplicates(["qid", "doc"])  # or others: their qid and features
+    candidates = candidates.assign(score=ranker.predict(candidates))
+    scores = candidates.groupby("qid")["score"]
+    candidates = candidates.assign(rank=scores.rank(ascending=False, method="first"))
     """
+    rename = {**(rename or {}), **({} if click is None else {click: "click"})}
     source = log if isinstance(log, str | Path) else f"{type(log).__module__}.{type(log).__name__}"
     if isinstance(log, pd.DataFrame):
         log = log.set_axis([*map(str, log.columns)], axis=1)
     try:
         frame = nw.from_native(_opened(log) if isinstance(log, str | Path) else log)
-        frame, n_all = _in_memory(frame)
+        names = frame.collect_schema().names()
+        if {"event_attributes", "query_attributes"} & {*names}:
+            raise ValueError(
+                f"{source} holds records of User Behavior Insights (UBI), not rows of result "
+                "pages: use the command skultr ubi, or skultr.datasets.read_ubi."
+            )
+        if (
+            not {*names} >= {*rename}
+            or not all(map(is_role, rename.values()))
+            or {*rename.values()} & {*names} - {"click", *rename}
+            or len({*rename.values()}) < len(rename)
+        ):
+            raise ValueError(
+                f"rename is {rename}; expected roles ({', '.join(_NAMES)}, ...) by column, each "
+                f"of one column. The columns are {names}."
+            )
+        qid = {role: name for name, role in rename.items()}.get("qid")
+        frame, n_all = _in_memory(frame, qid or _first(names, "qid", lambda name: True))
     except Exception as error:  # of whatever engine reads it
         if isinstance(error, OSError | TypeError) or type(error) is ValueError:
             raise
         raise ValueError(f"{source} cannot be read: {error}") from error
-    if click is not None and click not in frame.columns:
-        raise ValueError(
-            f"The log has no column {click!r}: its columns are {list(frame.columns)}. Name the "
-            "column of clicks, or leave out click=."
-        )
     if not len(frame):
         return LogReport(str(source), faults=["The log has no rows."])
-    report = _Table(frame, click).report(str(source))
+    report = _Table(frame, rename).report(str(source))
     if n_all > len(frame):
         report.remarks.append(f"The log has {n_all:,} rows; these are whole queries drawn of it.")
     return report
@@ -217,8 +296,7 @@ def describe_log(log: AnyFrame | Frame | str | Path, click: str | None = None) -
 def _opened(path):
     """A file as a frame; lazy, if Polars is there."""
     suffix = Path(path).suffix.lower()
-    kinds = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
-    if suffix not in kinds:
+    if suffix not in _LINES:
         raise ValueError(
             f"{path} ends with {suffix!r}; expected .parquet, .csv, .ndjson or .jsonl. For UBI "
             "records of a search engine, use skultr ubi."
@@ -226,22 +304,19 @@ def _opened(path):
     try:
         import polars as pl
     except ImportError:
-        if suffix == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_csv(path) if suffix == ".csv" else pd.read_json(path, lines=True)
+        readers = {".parquet": pd.read_parquet, ".csv": pd.read_csv}
+        return readers.get(suffix, lambda path: pd.read_json(path, lines=True))(path)
     if not Path(path).exists():
         raise FileNotFoundError(f"There is no file {path}.")
     # Types from all rows: prices may begin as whole numbers.
     options = {} if suffix == ".parquet" else {"infer_schema_length": None}
-    return getattr(pl, f"scan_{kinds[suffix]}")(path, **options)
+    return getattr(pl, f"scan_{suffix[1:].replace('jsonl', 'ndjson')}")(path, **options)
 
 
-def _in_memory(frame):
+def _in_memory(frame, qid):
     """At most a million rows of a frame, as whole queries, in memory; the number of all rows."""
     n_rows = collect(frame.select(nw.len())).item()
     if n_rows > _ROWS:
-        names = [str(name) for name in frame.collect_schema().names()]
-        qid = _first(names, "qid", lambda name: True)
         if qid is None:
             frame = frame.head(_ROWS)
         else:
@@ -325,8 +400,8 @@ def _first(names, role, fits):
     return next((name for name in found if fits(name)), None)
 
 
-def _proposed(frame, numbers, click):
-    """The roles of columns that do not have their names yet."""
+def _proposed(frame, numbers, rename):
+    """The roles of columns that do not have their names yet; those of ``rename`` are given."""
     names = frame.columns
     roles = {name: name for name in names if is_role(name)}
     checks = {
@@ -337,9 +412,9 @@ def _proposed(frame, numbers, click):
         "production": lambda name: numbers[name] is not None,
         "relevance": lambda name: _within(numbers[name], 0, 100),
     }
-    if click is not None:
-        roles |= {"click": "outcome_click"} if "click" in roles else {}
-        roles[click] = "click"
+    if "click" in roles and "click" in rename.values():
+        roles["click"] = "outcome_click"
+    roles |= rename
     for role in _NAMES:
         if role not in roles.values():
             free = [name for name in names if name not in roles]
@@ -353,33 +428,56 @@ def _proposed(frame, numbers, click):
 def _within(values, low, high, *, whole=False):
     """Whether a column holds numbers, all between two, and whole ones if that is asked for."""
     known = np.empty(0) if values is None else values[~np.isnan(values)]
-    if not len(known) or known.min() < low or known.max() > high:
-        return False
-    return not (whole and (known % 1).any())
+    within = len(known) and known.min() >= low and known.max() <= high
+    return bool(within and not (whole and (known % 1).any()))
+
+
+def _yes(column):
+    """The word for 1 in a column of two words such as "yes" and "no", None in any other."""
+    values = column.unique().to_list() if isinstance(column.dtype, _TEXT) else []
+    words = {str(value).strip().lower(): value for value in values if len(values) == 2}
+    return next((words[yes] for yes, no in _WORDS.items() if {*words} == {yes, no}), None)
+
+
+def _counts_up(values):
+    """Whether sorted pages, of more than two rows (else clicks count, too), count from 0 or 1."""
+    starts = values == values.min()
+    counts = 2 < 2 * starts.sum() < len(values) and (starts[1:] | (np.diff(values) == 1)).all()
+    return bool(counts and starts[0] and values[0] in (0, 1))
 
 
 # The log under its roles ------------------------------------------------------------------
 class _Table:
     """A log in memory under its proposed roles."""
 
-    def __init__(self, frame: nw.DataFrame[Any], click: str | None) -> None:
+    def __init__(self, frame: nw.DataFrame[Any], rename: dict[str, str]) -> None:
         self.frame = frame
         self.numbers = {name: _as_floats(frame[name]) for name in frame.columns}
-        self.roles = roles = _proposed(frame, self.numbers, click)
+        self.roles = roles = _proposed(frame, self.numbers, rename)
         named = {role: name for name, role in roles.items()}
         self.clicks = self.numbers.get(named.get("click"))
         self.query, self.doc, self.page = (
             self._codes(named.get("qid"), named.get(role)) for role in (None, "doc", "session")
         )
         self.page_starts = np.unique(self.page, return_index=True)[1]
+        self.places = [] if "position" in named else self._free(self._counts)
+        if len(self.places) == 1:
+            roles[self.places[0]], named["position"] = "position", self.places[0]
+        self.missing = [role for role in _NEEDED if role not in named]
         self.position = self.numbers.get(named.get("position"))
-        self.starts_at_0 = self.position is not None and np.nanmin(self.position) == 0
+        self.starts_at_0 = self.position is not None and bool(np.nanmin(self.position) == 0)
         if self.starts_at_0:
             self.position = self.position + 1
         if "production" in named and not self._orders_pages(named["production"]):
             del roles[named["production"]]
         self.outcomes = self._outcomes()
         roles |= {name: f"{OUTCOME}{_plain(name)}" for name in self.outcomes if name not in roles}
+        self.rename = {name: role for name, role in roles.items() if name != role}
+        self.words = {
+            role: yes
+            for name, role in roles.items()
+            if role not in IDS and (yes := _yes(frame[name])) is not None
+        }
         features = [name for name in frame.columns if name not in roles]
         self.page_columns = [name for name in features if self._is_of_page(name)]
         self.times = [name for name in features if frame[name].dtype.is_temporal()]
@@ -388,11 +486,19 @@ class _Table:
     def _codes(self, *names):
         """Codes of the distinct values of columns; None stands for one value."""
         code = np.zeros(len(self.frame), dtype=np.int64)
-        for name in names:
-            if name is not None:
-                own, ids = encode(value_bits(self.frame[name]))
-                code = encode(pair_codes(code, own, len(ids)))[0]
+        for name in (name for name in names if name is not None):
+            own, ids = encode(value_bits(self.frame[name]))
+            code = encode(pair_codes(code, own, len(ids)))[0]
         return code
+
+    def _free(self, fits):
+        """Columns of numbers that have no role, and whose values fit."""
+        free = {name: v for name, v in self.numbers.items() if name not in self.roles}
+        return [name for name, values in free.items() if values is not None and fits(values)]
+
+    def _counts(self, values):
+        """Whether a column counts the rows of pages: in the order of the log, or in any."""
+        return _counts_up(values) or _counts_up(values[np.lexsort((values, self.page))])
 
     def _orders_pages(self, name):
         """Whether pages stand in the order of a score, as of the ranker that served them."""
@@ -406,62 +512,62 @@ class _Table:
         """Names of columns that the click decides, or that are named so and nearly are."""
         if self.clicks is None:
             return []
-        clicked = self.clicks > 0
-        group = self.doc if self.doc.any() else self.query
-        found = []
-        for name, values in self.numbers.items():
-            if name in self.roles or values is None or not np.nanmin(values) >= 0:
-                continue
-            is_named = _OUTCOME.search(_plain(name)) and not values[~clicked].any()
-            if is_named or outcomes_of(clicked, group, values[:, None]):
-                found.append(name)
-        return found
+        clicked, group = self.clicks > 0, self.doc if self.doc.any() else self.query
+        return [
+            name
+            for name in self._free(lambda values: np.nanmin(values) >= 0)
+            if (_OUTCOME.search(_plain(name)) and not self.numbers[name][~clicked].any())
+            or outcomes_of(clicked, group, self.numbers[name][:, None])
+        ]
 
     def _is_of_page(self, name):
         """Whether a column has one value per result page, on pages of several rows."""
         values = value_bits(self.frame[name])
-        if len(self.page_starts) == len(values) or (values == values[0]).all():
-            return False
-        return bool((values == values[self.page_starts][self.page]).all())
+        varies = len(self.page_starts) < len(values) and (values != values[0]).any()
+        return bool(varies and (values == values[self.page_starts][self.page]).all())
 
     def report(self, source: str) -> LogReport:
         """The report of the log."""
         log = self._renamed()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            errors, mends = errors_of(
-                log,
-                "click" if "click" in self.roles.values() else None,
-                {},
-                (*FIT_ROLES, "production"),
+            errors, mends = (
+                ([], [])
+                if self.missing
+                else errors_of(log, "click", {}, (*FIT_ROLES, "production"))
             )
+        maybe = {
+            "position": self.places,
+            "click": self._free(lambda v: np.isin(v, (0, 1)).all() and np.ptp(v) > 0),
+        }
+        counted = ((self.query, {"qid"}), (self.page, {"qid"}), (self.doc, {"qid", "doc"}))
         faults = [
-            f"No column looks like the role {role!r}: rename the one that holds it."
-            for role in ("qid", "doc", "position", "click")
-            if role not in self.roles.values()
+            f"No column looks like the role {role!r}, {_NEEDED[role]}. "
+            + "".join(f"It may be {name!r}. " for name in maybe.get(role, []))
+            + f"Give it: rename={{COLUMN: {role!r}}}, or --rename COLUMN={role}."
+            for role in self.missing
         ]
         faults += dict.fromkeys(map(str, errors))
-        if self.starts_at_0:
-            faults.append("Positions count from 0: add 1, as the code below does.")
+        faults += ["Positions count from 0: add 1, as the code below does."] * self.starts_at_0
         return LogReport(
             source,
-            {name: role for name, role in self.roles.items() if name != role},
+            self.rename,
             len(self.frame),
-            int(self.query.max()) + 1,
-            int(self.page.max()) + 1,
-            int(self.doc.max()) + 1,
+            *(0 if needs & {*self.missing} else int(code.max()) + 1 for code, needs in counted),
             self._columns(),
             self._by_position(),
             self.outcomes,
             faults,
             [*self._remarks(), *dict.fromkeys(str(warning.message) for warning in caught)],
-            self._verdict(log),
-            self._code(mends),
+            "" if self.missing else self._verdict(log),
+            self._code(mends, source),
         )
 
     def _renamed(self):
         """The log with the names of roles, positions from 1 and clicks as numbers."""
-        frame = self.frame.rename({n: r for n, r in self.roles.items() if n != r})
+        frame = self.frame.rename(self.rename).with_columns(
+            **{role: nw.col(role) == yes for role, yes in self.words.items()}
+        )
         if self.starts_at_0:
             frame = frame.with_columns(nw.col("position") + 1)
         if self.clicks is not None:
@@ -469,29 +575,41 @@ class _Table:
         return frame.to_native()
 
     def _remarks(self):
-        found = [
-            f"{name!r} is decided by the click: an outcome, never a feature (renamed)."
-            for name in self.outcomes
-        ]
-        for name, role in self.roles.items():
-            if role.startswith(OUTCOME) and self.numbers[name] is not None:
-                columns, called = {"outcome": self.numbers[name]}, {"outcome": f"{name!r}"}
-                found += [message for _, message in faults_in(columns, called=called)]
         per_page = [name for name in self.page_columns if name not in self.times]
-        if per_page:
-            found.append(
-                f"Columns with one value per page ({', '.join(map(repr, per_page))}) are no "
-                "features, but perhaps bias factors: "
-                f"IdentifiabilityRepair(bias={['position', *per_page]})."
-            )
-        return found
+        # More values are hours or ids; the repair refuses more than 256.
+        few = [n for n in per_page if len(np.unique(value_bits(self.frame[n]))) <= 20]
+        listed = ", ".join(map(repr, per_page))
+        return [
+            *(
+                f"{name!r} is decided by the click: an outcome, never a feature (renamed)."
+                for name in self.outcomes
+            ),
+            *(
+                f"{name!r} counts the rows of each page: the position, by its values."
+                for name in self.places
+                if name in self.roles
+            ),
+            *(
+                message
+                for name, role in self.roles.items()
+                if role.startswith(OUTCOME) and self.numbers[name] is not None
+                for _, message in faults_in(
+                    {"outcome": self.numbers[name]}, called={"outcome": repr(name)}
+                )
+            ),
+            *[f"Columns with one value per page ({listed}) are no features."] * bool(per_page),
+            *[
+                "Columns of the page with few values may be bias factors: "
+                f"IdentifiabilityRepair(bias={['position', *few]})."
+            ]
+            * bool(few),
+        ]
 
     def _verdict(self, log):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                click = "click" if self.clicks is not None else None
-                return IdentifiabilityGraph.from_log(log, click=click).summary()
+                return IdentifiabilityGraph.from_log(log, click="click").summary()
         except (TypeError, ValueError) as error:
             return f"Unknown: {error}"
 
@@ -499,8 +617,9 @@ class _Table:
         if self.position is None or self.clicks is None:
             return pd.DataFrame()
         table = pd.DataFrame({"position": self.position, "clicks": self.clicks}).dropna()
-        table = table.groupby(table["position"].astype(int))["clicks"].agg(["size", "sum"])
-        table.columns = ["impressions", "clicks"]
+        table = table.groupby(table["position"].astype(int))["clicks"].agg(
+            impressions="size", clicks="sum"
+        )
         table["clicks"] = table["clicks"].round().astype(int)
         return table.assign(**{"click rate": table["clicks"] / table["impressions"]})[:20]
 
@@ -514,11 +633,13 @@ class _Table:
         for name in self.frame.columns:
             column, values = self.frame[name], self.numbers[name]
             missing = column.is_null() if values is None else np.isnan(values)
-            varies = change = np.nan
-            if name in self.features:
-                varies, change = self._change(name, order)
-            kind = str(column.dtype).split("(")[0]
-            rows[name] = (roles[name], kind, float(missing.mean()), varies, change)
+            known = name in self.features and not self.missing
+            rows[name] = (
+                roles[name],
+                str(column.dtype).split("(")[0],
+                float(missing.mean()),
+                *(self._change(name, order) if known else (np.nan, np.nan)),
+            )
         return pd.DataFrame.from_dict(
             rows, orient="index", columns=["role", "type", "missing", "varies", "change"]
         )
@@ -537,46 +658,59 @@ class _Table:
         return float(changes[np.diff(starts) > 1].mean()), change
 
     # Code ---------------------------------------------------------------------------------
-    def _code(self, mends):
-        """The lines that train: rename, what cannot be a feature, and the ranker, or labels."""
-        polars = self.frame.implementation.is_polars()
-        rename = {name: role for name, role in self.roles.items() if name != role}
-        kinds = nw.String | nw.Categorical | nw.Enum
-        text = [n for n in self.features if isinstance(self.frame[n].dtype, kinds)]
+    def _code(self, mends, source):
+        """The lines that read and train: rename, what is no feature, the ranker, or labels."""
+        polars, names = self.frame.implementation.is_polars(), self.frame.columns
+        text = [n for n in self.features if isinstance(self.frame[n].dtype, _TEXT)]
         few = [name for name in text if self.frame[name].n_unique() <= 1000]
         drop = {*self.page_columns, *self.times, *text} - set(few)  # a time may be one per page
-        lines = [RENAME[polars].format(rename)] if rename else []
-        mends = [ADD_ONE, *mends] if self.starts_at_0 else mends
-        lines += [mend[polars] for mend in mends]
-        if drop:
-            lines.append(DROP[polars].format([n for n in self.frame.columns if n in drop]))
-        if not {*self.features} - drop:
-            imports = ["from skultr.click_models import UBMModel"]
-            imports.append("from skultr.propensity import relevance_labels")
-            fit = 'labels = relevance_labels(log, "click", propensity=UBMModel(), interval=True)'
-            return "\n".join([*imports, "", *lines, fit])
-        imports, ranker = ["from skultr.rankers import EnsembleRanker"], "EnsembleRanker()"
+        steps = [
+            (_LINES.get(Path(source).suffix.lower()), source),
+            (RENAME, self.rename | {f"<{_NEEDED[role]}>": role for role in self.missing}),
+            (_LINES["rest"], [n for n in names if self.missing and n not in self.roles]),
+            *((_LINES["word"], *words) for words in self.words.items()),
+            (ADD_ONE, self.starts_at_0),
+            *((mend,) for mend in mends),
+            (DROP, [n for n in names if not self.missing and n in drop]),
+        ]
+        lines = [each[polars].format(*values) for each, *values in steps if each and all(values)]
+        if self.missing:
+            return "\n".join(lines)
+        imports, ranker = {"from skultr.rankers import EnsembleRanker"}, "EnsembleRanker()"
         if few:
-            imports += [
+            imports |= {
                 "from sklearn.compose import make_column_transformer",
                 "from sklearn.pipeline import make_pipeline",
                 "from sklearn.preprocessing import OneHotEncoder",
                 "from skultr.preprocessing import OnFeatures",
-            ]
+            }
             lines += [
                 "encoder = OneHotEncoder(max_categories=30, sparse_output=False, "
                 'handle_unknown="infrequent_if_exist")',
-                f'features = make_column_transformer((encoder, {few!r}), remainder="passthrough")',
+                f'features = make_column_transformer((encoder, {few!r}), remainder="passthrough", '
+                "verbose_feature_names_out=False)",
             ]
             ranker = "make_pipeline(OnFeatures(features), EnsembleRanker())"
-        lines += [f"ranker = {ranker}", 'ranker.fit(log, "click")']
-        if polars and mends:
-            imports.insert(0, "import polars as pl")
+        lines += [f"ranker = {ranker}", 'ranker.fit(log, "click")', _LINES["rank"][polars]]
+        if not {*self.features} - drop:
+            imports = {
+                "from skultr.click_models import UBMModel",
+                "from skultr.propensity import relevance_labels",
+            }
+            lines[-3:] = [
+                'labels = relevance_labels(log, "click", propensity=UBMModel(), interval=True)'
+            ]
+        imports |= {
+            f"import {name}"
+            for name in ("pandas as pd", "polars as pl")
+            if f"{name[-2:]}." in "".join(lines)
+        }
         return "\n".join([*sorted(imports), "", *lines])
 
 
 def _as_floats(column):
-    """A column as floats, None if it holds no numbers."""
+    """A column as floats, None if it holds neither numbers nor two words for 1 and 0."""
+    column = column if (yes := _yes(column)) is None else column == yes
     if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
         return None
     return as_numbers(column.to_numpy())

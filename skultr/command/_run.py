@@ -24,6 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     check.add_argument("file", metavar="FILE")
     check.add_argument("--click", metavar="COLUMN", help="the column of clicks; found by default")
+    check.add_argument(
+        "--rename",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="COLUMN=ROLE",
+        type=lambda text: text.rpartition("=")[::2],
+        help="roles of columns, such as place=position seen=click; others are found",
+    )
     check.add_argument("--html", metavar="OUT", help="writes the report as an HTML file, too")
     check.set_defaults(run=_check)
     ubi = commands.add_parser(
@@ -52,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(options):
-    report = describe_log(options.file, options.click)
+    report = describe_log(options.file, options.click, rename=dict(options.rename))
     print(report)
     if options.html is not None:
         Path(options.html).write_text(report.page(), encoding="utf-8")

@@ -59,8 +59,9 @@ _JUDGMENTS = {
     "trec": ("judgments.qrels", "for trec_eval; its topics are the numbers of topics.csv"),
 }
 _BY_INTERVAL = {
-    "lower": "A judgment is the grade of the lower end of the 95 % interval: what the clicks are "
-    "sure of. Grade 0 may be a document with too few clicks.",
+    "lower": "A judgment is the grade of the lower end of the 95 % interval of the label. A label "
+    "comes from the clicks of the pair and, where these are few, from the other documents of its "
+    "query that were shown as high.",
     "within": "Only pairs whose 95 % interval lies within one grade are judged. More clicks or "
     "fewer grades (`--grades 0 1`) judge more.",
     "ignore": "A judgment is the grade of the label, however uncertain.",
@@ -128,7 +129,7 @@ def run(options: argparse.Namespace) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         # What may be wrong comes first: a log takes long to read.
-        out = _folder(options.out)
+        out = _checked(options.out)
         features = None if options.features is None else _features(options.features)
         log, report = _read(options)
         say(f"read {len(log):,} impressions, {log['click'].sum():,} clicks")
@@ -168,18 +169,20 @@ def run(options: argparse.Namespace) -> None:
         print(f"warning: {found.headline} See {out / 'report.html'}", file=sys.stderr)
 
 
-def _folder(name):
+def _checked(name):
+    """The folder to write to, which need not be there yet."""
     out = Path(name)
-    if any(path.is_file() for path in (out, *out.parents)):
+    there = next(path for path in (out, *out.parents) if path.exists())
+    if there.is_file():
         raise ValueError(f"--out is {name}, which is a file; expected a folder.")
-    out.mkdir(parents=True, exist_ok=True)
-    if not os.access(out, os.W_OK):
+    if not os.access(there, os.W_OK):
         raise ValueError(f"--out is {name}, which cannot be written to.")
     return out
 
 
 def _clear(out):
-    """Remove what an earlier run wrote."""
+    """Make the folder, without what an earlier run wrote."""
+    out.mkdir(parents=True, exist_ok=True)
     tables = (*_MODELS.values(), *_JUDGMENTS.values())
     others = ("log.csv", "log.parquet", "report.html", "model.zip", "topics.csv")
     for name in {*others, *(name for name, _ in tables)}:
@@ -302,6 +305,7 @@ def _judge(labels, report, options, mark, out, files):
         f"{n_judged:,} of {len(labels):,} pairs of query and document are judged, "
         f"{n_above:,} above the lowest grade{', by an assumed curve' * bool(mark)}.",
         _BY_INTERVAL[options.interval],
+        f"{(labels['effective_sample'] < 1).sum():,} of the pairs have less than one examination.",
     ]
     if mark:
         remarks.append("All of this holds only if the assumed curve does.")
@@ -335,12 +339,13 @@ def _features(name):
         raise ValueError(f"{path} has a column {taken[0]!r}, which is no name of a feature here.")
     if table.empty or table[["query", "doc"]].isna().any(axis=None):
         raise ValueError(f"{path} has no rows, or rows without query or doc; expected both.")
-    for column in features:
-        if table[column].dtype.kind not in "biuf" or table[column].isna().all():
-            raise ValueError(f"The feature {column!r} of {path} holds no numbers.")
-        table[column] = table[column].astype(np.float64)
-        if (table[column].abs() > np.finfo(np.float32).max).any():
-            raise ValueError(f"The feature {column!r} of {path} holds infinity, or above float32.")
+    bad = [column for column in features if not _holds_numbers(table[column])]
+    if bad:
+        raise ValueError(
+            f"Features of {path} hold no numbers, infinity, or numbers above float32: "
+            f"{', '.join(map(repr, bad))}. Encode them as your engine does, or leave them out."
+        )
+    table[features] = table[features].astype(np.float64)
     table["query"] = table["query"].astype(str).map(normal_text)
     table["doc"] = table["doc"].astype(str)
     twice = table.duplicated(["query", "doc"])
@@ -350,6 +355,15 @@ def _features(name):
             f"{path} has two rows of query {row['query']!r} and doc {row['doc']!r}; expected one."
         )
     return table
+
+
+def _holds_numbers(column):
+    """Whether a column holds numbers that fit into float32, and not missing values alone."""
+    return (
+        column.dtype.kind in "biuf"
+        and column.notna().any()
+        and column.abs().max() <= np.finfo(np.float32).max
+    )
 
 
 def _table(path):

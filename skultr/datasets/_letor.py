@@ -171,9 +171,9 @@ def _format_of(paths):
     for path in paths:
         if not _is_documents(Path(path)):
             raise ValueError(
-                f"{path} is neither a folder nor svmlight ({', '.join(SVMLIGHT)}, also with .gz "
-                f"or .bz2) nor Parquet ({', '.join(PARQUET)}) by its suffix. Check the path, or "
-                "rename the file."
+                f"{path} {'' if Path(path).exists() else 'does not exist, and '}is neither a "
+                f"folder nor svmlight ({', '.join(SVMLIGHT)}, also with .gz or .bz2) nor Parquet "
+                f"({', '.join(PARQUET)}) by its suffix. Check the path, or rename the file."
             )
     formats = {"parquet" if _is_parquet(Path(path)) else "svmlight" for path in paths}
     if len(formats) > 1:

@@ -31,7 +31,7 @@ from ..metrics._query_means import (
     sign_flips,
 )
 from ..metrics._ranking import RANKING_METRICS
-from ..metrics._scorers import AnnotatedDocuments, metric_by_query
+from ..metrics._scorers import BY_CLICKS, AnnotatedDocuments, metric_by_query
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,8 +256,11 @@ def _documents(rankers, X, y, qid, doc, cluster):
             raise ValueError("X is None; expected it, unless rankers are scores and y an array.")
         X = pd.DataFrame(index=range(len(y)))
     columns = column_names(X) if is_frame(X) else []
-    if y is None and "relevance" not in columns:
-        raise ValueError("There is no annotation; expected y, or a column 'relevance' of X.")
+    if "relevance" not in columns if y is None else isinstance(y, str) and y == "click":
+        raise ValueError(
+            "There is no annotation; expected y, or a column 'relevance' of X. Clicks are no "
+            f"annotation: {BY_CLICKS}."
+        )
     if isinstance(y, str):
         y, X = read_column(X, y), without_column(X, y)
     if isinstance(cluster, str) and not is_role(cluster):

@@ -232,8 +232,10 @@ class LoggedPages(RowsOfLog):
             raise ValueError(
                 f"{name} has different scores for one document of the query "
                 f"{python_value(self.rows['qid'][row])!r}, such as {first[row]:g} and "
-                f"{scores[row]:g} in row {row}; expected one score per query and document. For "
-                "rankings that depend on the device or the user's group, pass it as context=."
+                f"{scores[row]:g} in row {row}; expected one score per query and document. "
+                "If a feature such as the price changes from page to page, give each document its "
+                "last score: scores.groupby([X['qid'], X['doc']]).transform('last'). For rankings "
+                "that depend on the device or the user's group, pass it as context=."
             )
         # Equal scores: an order that depends on the document only, not on where the log put it.
         chance = mix(np.arange(len(score), dtype=np.uint64))

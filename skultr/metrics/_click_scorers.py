@@ -156,7 +156,7 @@ class CMIPScorer(Scorer):
     @describes_a_scorer
     def __call__(
         self,
-        estimator: Predictor,
+        estimator: Predictor | Column | str,
         X: Table,
         y: Column | None = None,
         sample_weight: Column | None = None,
@@ -309,7 +309,7 @@ class PerplexityScorer(Scorer):
 
 def annotated_documents(
     caller: str,
-    estimator: Predictor,
+    estimator: Predictor | Column | str,
     X: Table,
     y: Floats | None = None,
     sample_weight: Column | None = None,

@@ -36,7 +36,7 @@ from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ._query_means import ratio_of_sums
 from ._ranking import flat_columns, refuse_where
-from ._scorers import Scorer, describes_a_scorer, one_per_row, predict_within
+from ._scorers import Scorer, describes_a_scorer, scores_of_rows
 
 if TYPE_CHECKING:
     from .._log._dataset import ClickDataset
@@ -73,7 +73,7 @@ class EstimateScorer(Scorer):
     @describes_a_scorer
     def __call__(
         self,
-        estimator: Predictor,
+        estimator: Predictor | Column | str,
         X: Table | AnyFrame | ClickDataset,
         y: Column | str | None = None,
         **roles: Column | None,
@@ -192,7 +192,7 @@ class IPSScorer(EstimateScorer):
     @describes_a_scorer
     def estimate(
         self,
-        estimator: Predictor,
+        estimator: Predictor | Column | str,
         X: Table | AnyFrame | ClickDataset,
         y: Column | str | None = None,
         sample_weight: Column | None = None,
@@ -411,12 +411,12 @@ class ClickLikelihoodScorer(EstimateScorer):
     @describes_a_scorer
     def estimate(
         self,
-        estimator: Predictor,
+        estimator: Predictor | Column | str,
         X: Table | ClickDataset,
-        y: Column | None = None,
+        y: Column | str | None = None,
         sample_weight: Column | None = None,
         *,
-        baseline: Predictor | None = None,
+        baseline: Predictor | Column | str | None = None,
         qid: Column | None = None,
         session: Column | None = None,
         doc: Column | None = None,
@@ -435,14 +435,14 @@ class ClickLikelihoodScorer(EstimateScorer):
         X : frame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             A dataset has its own clicks and roles.
             Held-out rows of the log; rows that were not shown are ignored.
-        y : array-like of shape (n_rows,)
-            Clicks or click rates.
+        y : array-like of shape (n_rows,) or str
+            Clicks or click rates, or the name of the column of X that holds them.
         {sample_weight}
-        baseline : object, default=None
-            Estimator to compare with. The value is then the difference of the two values, with
-            the standard error of the difference, which is small where both score alike,
-            because they are scored by the same clicks. By default the value is the gain over
-            examination alone.
+        baseline : estimator, array-like of shape (n_rows,) or str, default=None
+            What to compare with, as ``estimator``. The value is then the difference of the two
+            values, with the standard error of the difference, which is small where both score
+            alike, because they are scored by the same clicks. By default the value is the gain
+            over examination alone.
         {roles}
 
         Returns
@@ -458,16 +458,16 @@ class ClickLikelihoodScorer(EstimateScorer):
         # Expected clicks of a row grow with its impressions, which may differ within a list.
         weight = np.where(rows.shown, rows.weight, 1.0)
         log_examination = np.log(held_out.examination(self.propensity) * weight)
-        gain, scale = self._gains(estimator, held_out, choice, log_examination)
+        gain, scale = self._gains(estimator, "the estimator", held_out, choice, log_examination)
         if baseline is not None:
-            gain = gain - self._gains(baseline, held_out, choice, log_examination)[0]
+            gain -= self._gains(baseline, "the baseline", held_out, choice, log_examination)[0]
         query, _ = encode(rows.query[choice.rows[choice.starts]])
         value, error = ratio_of_sums(gain, choice.total, query)
         return ClickLikelihoodEstimate(value, error, scale, choice.n_clicks)
 
-    def _gains(self, estimator, held_out, choice, log_examination):
+    def _gains(self, ranker, name, held_out, choice, log_examination):
         """Log-likelihood gained over examination alone in each list, and the scale."""
-        scores = _centered(held_out.scores(estimator), choice, estimator)
+        scores = _centered(held_out.scores(ranker, name), choice, name)
         is_fit = isinstance(self.scale, str)
         scale = _likeliest_scale(scores, choice, log_examination) if is_fit else self.scale
         alone = choice.list_losses(log_examination)
@@ -487,14 +487,14 @@ def _clicked_lists(rows):
     return GroupedLogit.from_rows(rows.list_, clicks, rows.shown)
 
 
-def _centered(scores: Floats, choice: GroupedLogit, estimator: Predictor) -> Floats:
+def _centered(scores: Floats, choice: GroupedLogit, name: str) -> Floats:
     """Scores minus their mean in the list, so that large offsets cost no precision."""
     used = scores[choice.rows]
     infinite = np.zeros(len(scores), dtype=bool)
     infinite[choice.rows] = np.isinf(used)
     refuse_where(
         infinite,
-        f"{type(estimator).__name__}.predict returned infinity",
+        f"The scores of {name} are infinite",
         "expected finite scores, because a click on a row of score -inf is impossible.",
     )
     mean = np.bincount(choice.list_, used) / np.bincount(choice.list_)
@@ -704,7 +704,7 @@ class MatchedPairsScorer(Scorer):
     @describes_a_scorer
     def __call__(
         self,
-        estimator: Predictor,
+        estimator: Predictor | Column | str,
         X: Table | ClickDataset,
         y: Column | None = None,
         sample_weight: Column | None = None,
@@ -819,13 +819,11 @@ class HeldOut(RowsOfLog):
             )
         return examination
 
-    def scores(self, estimator: Predictor) -> Floats:
-        """Scores of the rows by an estimator, which may request ids."""
-        n_rows, name = self.rows.n_rows, type(estimator).__name__
-        scores = predict_within(estimator, self.X, self.rows["qid"], self.rows["doc"])
-        scores = one_per_row(scores, n_rows, f"{name}.predict").astype(float)
+    def scores(self, ranker: Predictor | Column | str, name: str = "the estimator") -> Floats:
+        """Scores of the rows by an estimator, or as given."""
+        scores = scores_of_rows(ranker, self.X, self.rows, name).astype(float)
         refuse_where(
-            np.isnan(scores), f"{name}.predict returned NaN", "expected a score in every row."
+            np.isnan(scores), f"The scores of {name} are NaN", "expected a score in every row."
         )
         return scores
 
@@ -833,6 +831,6 @@ class HeldOut(RowsOfLog):
         raise ValueError(
             f"{self.caller} needs propensities, and an assumed curve would decide which model is "
             "best: found neither a role 'propensity' nor the parameter. Pass propensity= one "
-            "probability per position, or an estimator such as "
-            "skultr.propensity.RegressionEMPropensity()."
+            "probability per position, or an estimator of skultr.propensity, such as "
+            'RegressionEMPropensity(relevance="embedding").'
         )

@@ -18,7 +18,7 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import validate_parameter_constraints, validate_params
 from .._base._typing import ArrayLike, Column, Floats, Predictor, Table
-from .._log._reader import features_of, pairs_of_codes, read
+from .._log._reader import Rows, features_of, pairs_of_codes, read
 from .._log._roles import (
     FIT_ROLES,
     is_frame,
@@ -30,14 +30,20 @@ from .._log._roles import (
 from .._log._segments import as_array, encode
 from ._ranking import RANKING_METRICS, as_numbers
 
+#: What to do with clicks where annotation is expected.
+BY_CLICKS = (
+    "compare by clicks with skultr.evaluation.policy_difference, or with estimate(..., baseline=) "
+    "of skultr.metrics.ClickLikelihoodScorer"
+)
 _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 
 
 #: Decorator that puts what the docstrings of several scorers share.
 describes_a_scorer = with_shared_text(
     estimator="""\
-estimator : object
-    With a method ``predict(X)`` that returns one score per row.""",
+estimator : estimator, array-like of shape (n_rows,) or str
+    With a method ``predict(X)`` that returns one score per row; or the scores of the rows, or
+    their column of X.""",
     sample_weight="""\
 sample_weight : array-like of shape (n_rows,), default=None
     Multiplies ``impressions``.""",
@@ -160,7 +166,7 @@ class RankingScorer(Scorer):
     @describes_a_scorer
     def __call__(
         self,
-        estimator: Predictor,
+        estimator: Predictor | Column | str,
         X: Table,
         y: Column | None = None,
         *,
@@ -218,8 +224,10 @@ class AnnotatedDocuments:
         if not len(self._annotated):
             raise ValueError(
                 f"None of the {rows.n_rows} rows is annotated: 'relevance' is missing throughout. "
-                "Expected some; split so that each fold has annotated queries, or score by clicks "
-                "instead."
+                "Expected some. If you merged judgments, no judged query may be in X: compare the "
+                "spelling of 'qid' and 'doc' in both (read_judgments(..., queries=) compares "
+                "queries in lower case). Else split so that each fold has annotated queries, or "
+                "score by clicks."
             )
         # Rows without annotation may show the same documents.
         self._seen = np.flatnonzero(np.isin(rows.query, rows.query[self._annotated]))
@@ -228,7 +236,11 @@ class AnnotatedDocuments:
         # A document of two queries has two codes.
         self._code, _, _ = pairs_of_codes(rows.query[self._seen], code, int(code.max()) + 1)
         self._document = self._code[np.searchsorted(self._seen, self._annotated)]
-        first = self._first(relevance, "with the relevance", "annotation")
+        first = self._first(
+            relevance,
+            "with the relevance",
+            f"annotation per document, and clicks are none: {BY_CLICKS}",
+        )
         self.rows, self._own = self._annotated[first], self._document[first]
         self.relevance, self.qid = relevance[self.rows], rows["qid"][self.rows]
         self.doc = None if doc is None else doc[self.rows]
@@ -242,17 +254,7 @@ class AnnotatedDocuments:
 
     def scores(self, ranker: Predictor | Column | str, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""
-        is_model = hasattr(ranker, "predict")
-        if is_model:
-            ranker = predict_within(ranker, self._X, self.read["qid"], self.read["doc"])
-        given = read_column(self._X, ranker) if isinstance(ranker, str) else as_array(ranker)
-        if given.shape != (self.read.n_rows,):
-            raise ValueError(
-                f"The scores of {name} have the shape {given.shape}; expected one for each row "
-                f"of X, ({self.read.n_rows},), or a fitted ranker. Got a "
-                f"{type(ranker).__name__}."
-            )
-        self.row_scores = scores = as_numbers(given, f"The scores of {name}")
+        self.row_scores = scores = scores_of_rows(ranker, self._X, self.read, name)
         missing = np.isnan(scores[self.rows])
         if missing.any():
             raise ValueError(
@@ -260,12 +262,16 @@ class AnnotatedDocuments:
                 f"documents, first in row {self.rows[missing.argmax()]}; expected a score for "
                 "each annotated document."
             )
-        if not is_model:
-            self._first(scores, f"and {name} gives them the scores", "score")
+        if not hasattr(ranker, "predict"):
+            self._first(
+                scores,
+                f"and {name} gives them the scores",
+                "score per document: pass the mean score of its rows",
+            )
         return scores[self.rows]
 
-    def _first(self, values, told, noun):
-        """First annotated row of each document, increasing; all its rows must agree."""
+    def _first(self, values, told, one):
+        """First annotated row of each document, increasing; its rows must have ``one`` value."""
         values, rows = values[self._annotated], self._annotated
         _, first, code = np.unique(self._document, return_index=True, return_inverse=True)
         conflict = np.flatnonzero(values != values[first][code])
@@ -274,8 +280,9 @@ class AnnotatedDocuments:
             other = first[code[row]]
             raise ValueError(
                 f"Rows {rows[other]} and {rows[row]} show one document of one query {told} "
-                f"{values[other]:g} and {values[row]:g}; expected one {noun} per document. If "
-                "they are different documents, name them in a column 'doc'."
+                f"{values[other]:g} and {values[row]:g}; expected one {one}."
+                + " Name different documents in a column 'doc'."
+                * (self.read["doc"] is None)
             )
         return np.sort(first)
 
@@ -483,9 +490,11 @@ def model_and_input(estimator: Any, X: Any) -> tuple[Any, Any]:
 
 
 def predict_within(
-    estimator: Predictor, X: Table, qid: Column | None, doc: Column | None = None
+    estimator: Predictor | Column | str, X: Table, qid: Column | None, doc: Column | None = None
 ) -> NDArray[Any]:
-    """Scores of X by an estimator that may request query and document ids."""
+    """Scores of X by an estimator that may request query and document ids, or as given."""
+    if not hasattr(estimator, "predict"):
+        return read_column(X, estimator) if isinstance(estimator, str) else as_array(estimator)
     columns = role_columns(X) if is_frame(X) else ()
     ids = {
         name: value
@@ -493,7 +502,18 @@ def predict_within(
         if value is not None and name not in columns
     }
     taken = get_routing_for_object(estimator).consumes("predict", ids) if ids else ()
-    return estimator.predict(X, **{name: ids[name] for name in taken})
+    return as_array(estimator.predict(X, **{name: ids[name] for name in taken}))
+
+
+def scores_of_rows(ranker: Predictor | Column | str, X: Table, rows: Rows, name: str) -> Floats:
+    """Scores of the rows of X by a fitted ranker, or as given: an array, or their column of X."""
+    given = predict_within(ranker, X, rows["qid"], rows["doc"])
+    if given.shape != (rows.n_rows,):
+        raise ValueError(
+            f"The scores of {name} have the shape {given.shape}; expected one for each row of X, "
+            f"({rows.n_rows},), or a fitted ranker. Got a {type(ranker).__name__}."
+        )
+    return as_numbers(given, f"The scores of {name}")
 
 
 def one_per_row(values: ArrayLike, n_rows: int, method: str) -> NDArray[Any]:

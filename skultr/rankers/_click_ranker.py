@@ -185,7 +185,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 scaled = np.asarray(log.features).round(_DIGITS)
                 judged = replace(known, features=scaled)
             found = confirmation(judged, judges_for(self, log), random, clicks=self._click_log)
-            if not found.refuses(KNOWN_CURVE if curve.is_determined else LEARNED_CURVE):
+            least = KNOWN_CURVE if curve.is_determined else LEARNED_CURVE
+            if not found.refuses(least, 'examination="network"'):
                 self._correction = Correction("offset", CLIP)
         if self._validation is not None:
             row_examination = np.exp(curve.log_examination)[self._validation.bias]

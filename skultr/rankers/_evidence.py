@@ -40,15 +40,19 @@ class Confirmation(NamedTuple):
     table: pd.DataFrame | None
     log_examination: Floats  # (n_factors,)
 
-    def refuses(self, least: float) -> bool:
-        """True, with a warning, if clicks could have confirmed the correction and did not."""
+    def refuses(self, least: float, anyway: str) -> bool:
+        """True, with a warning, if clicks could have confirmed the correction and did not.
+
+        The warning names the parameter that corrects ``anyway``.
+        """
         if not self.evidence < least:
             return False
         warn_user(
-            "Held-out clicks do not confirm the correction of position bias: its scores predict "
-            f"clicks at the same position better with a z-score of {self.evidence:.1f}, expected "
-            f"at least {least:g}. The ranker is trained without the correction. Log more "
-            "sessions, or vary the order of results (IdentifiabilityRepair shows where).",
+            "Held-out clicks do not confirm the correction of position bias: the z-score for "
+            "better predictions of clicks at the same position is "
+            f"{self.evidence:.2f}, expected at least {least:.2f}. The ranker is trained without "
+            "the correction. Log more sessions, or vary the order of results "
+            f"(IdentifiabilityRepair shows where). To correct anyway, pass {anyway}.",
             ClickDataWarning,
         )
         return True

@@ -237,6 +237,7 @@ class LambdaMARTRanker(PropensityRanker):
 
     _refuses_missing = None
     _takes = "categories"
+    _anyway = 'debiasing="user-aware"'
 
     @property
     def _uses_propensities(self):

@@ -26,7 +26,7 @@ from .._log._segments import encode, equal_rows, sums_of_rows
 from ..exceptions import AssumptionWarning, warn_user
 from ..propensity._source import columns_of_source
 from ._dual_learning import DLARanker
-from ._evidence import fit_member, scores_of, standardized
+from ._evidence import candidates_of, fit_member, scores_of, standardized
 from ._heckman import HeckmanRanker
 from ._ips import IPSRanker
 from ._learners import (
@@ -300,13 +300,11 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         # A log repeats documents over its pages; they count once.
         candidates = DistinctCandidates.of_rows(X, features, query)
         features, query = features[candidates.first], query[candidates.first]
-        standing = []
-        for ranker in self.estimators_:
-            scores = scores_of(ranker, features, query)
-            if self.average == "scores":  # rounding errors of equal scores are no preference
-                standing.append(standardized(scores, query, 1e-12))
-            else:
-                standing.append(-pd.Series(scores).groupby(query).rank(ascending=False))
+        scores = [scores_of(ranker, features, query) for ranker in self.estimators_]
+        if self.average == "scores":  # rounding errors of equal scores are no preference
+            standing = [standardized(each, query, 1e-12) for each in scores]
+        else:
+            standing = [-pd.Series(each).groupby(query).rank(ascending=False) for each in scores]
         return np.average(standing, axis=0, weights=self.weights)[candidates.place]
 
     def _validate_params(self):
@@ -318,8 +316,8 @@ class RankAggRanker(HoldsMembers, BaseRanker):
             values = np.asarray(self.weights, dtype=float)
         except (TypeError, ValueError):
             values = np.empty(0)
-        good = values.shape == (n_members,) and np.isfinite(values).all() and (values >= 0).all()
-        if not (good and values.any()):
+        # The sum is NaN or infinite if a weight is.
+        if values.shape != (n_members,) or (values < 0).any() or not 0 < values.sum() < np.inf:
             raise ValueError(
                 f"weights is {self.weights!r}; expected {n_members} numbers, one per member, each "
                 "at least 0 and not all 0."
@@ -353,6 +351,7 @@ class DistilledRanker(BaseRanker):
     ----------
     teacher : ranker, default=None
         Any ranker of :mod:`skultr.rankers`. The default is ``DLARanker(relevance="embedding")``.
+        It gets the role ``production`` if it reads it, as :class:`EnsembleRanker` does.
     student : regressor, default=None
         Any scikit-learn regressor whose ``fit`` takes ``sample_weight``. The default is LightGBM
         with 500 trees of up to 255 leaves and a learning rate of 0.1, as in the paper.
@@ -369,6 +368,14 @@ class DistilledRanker(BaseRanker):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
+
+    Warns
+    -----
+    AssumptionWarning
+        If the teacher is an :class:`EnsembleRanker` that gives the production ranker a weight, and
+        no feature is its score. The student scores features only: copy ``production`` to a
+        feature of another name that the engine computes, too. Without this feature, nDCG on new
+        queries may be lower than without the role.
 
     References
     ----------
@@ -407,6 +414,11 @@ class DistilledRanker(BaseRanker):
     _reads_users = True  # the teacher may
 
     @property
+    def _reads_production(self) -> bool:
+        """True if the teacher reads it."""
+        return getattr(self.teacher, "_reads_production", False)
+
+    @property
     def _takes(self) -> Takes:
         teacher_reads = getattr(self.teacher, "_needs_features", self.teacher is not None)
         student_takes = self.student is None or takes_columns(self.student)
@@ -419,7 +431,11 @@ class DistilledRanker(BaseRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
-        student = _default_student() if self.student is None else self.student
+        student = (
+            LGBMRegressor(n_estimators=500, learning_rate=0.1, num_leaves=255, verbosity=-1)
+            if self.student is None
+            else self.student
+        )
         if not has_fit_parameter(student, "sample_weight"):
             raise ValueError(
                 f"The fit of {type(student).__name__} takes no sample_weight. The student needs "
@@ -428,20 +444,35 @@ class DistilledRanker(BaseRanker):
         teacher = DLARanker(relevance="embedding") if self.teacher is None else self.teacher
         self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
         shown, rows = np.unique(log.version, return_index=True)
-        features = log.features[shown]
+        features, weight = log.features[shown], np.bincount(log.version, log.weight)[shown]
         # Roles of rows that the teacher's predict needs beside the features.
-        taken = get_routing_for_object(self.teacher_).consumes("predict", ["qid", "doc"])
         roles = {"qid": log.query[rows], "doc": log.doc[rows]}
+        if self._reads_production and log.production is not None:
+            served = pd.Series(log.production).groupby(candidates_of(log)[1]).transform("mean")
+            roles["production"] = served.to_numpy()[rows]
+            _warn_without_production(self.teacher_, features, roles["production"])
+        taken = get_routing_for_object(self.teacher_).consumes("predict", roles)
         relevance = self.teacher_.predict(features, **{name: roles[name] for name in taken})
-        impressions = np.bincount(log.version, log.weight)
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         named = booster_columns(self) if takes_columns(self.student_) else {}
         with its_own_threads(self.student_):
-            self.student_.fit(features, relevance, sample_weight=impressions[shown], **named)
+            self.student_.fit(features, relevance, sample_weight=weight, **named)
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         return scores_of_learner(self.student_, features)
 
 
-def _default_student():
-    return LGBMRegressor(n_estimators=500, learning_rate=0.1, num_leaves=255, verbosity=-1)
+def _warn_without_production(teacher, features, served):
+    """Warn if the teacher gives production a weight, and no feature is the score of production."""
+    weight = getattr(teacher, "weights_", {"weight": {}})["weight"].get("production", 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):  # of a constant: NaN
+        alike = [abs(np.corrcoef(each, served)[0, 1]) > 0.99 for each in features.T]
+    if weight and not any(alike):
+        warn_user(
+            f"The teacher gives the production ranker the weight {weight:.2f}, but the student "
+            "scores features only, and no feature is the score of the production ranker: the "
+            "student cannot learn what only this score contains. Copy the column 'production' to "
+            "a feature of another name, such as 'production_score', and let the engine compute "
+            "this feature; or leave 'production' out of the log.",
+            AssumptionWarning,
+        )

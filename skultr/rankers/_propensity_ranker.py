@@ -93,6 +93,8 @@ class PropensityRanker(TakesPropensities):
     _told = None
     #: True if rows of a document have the mean of their propensities.
     _averages = False
+    #: Parameter with which held-out clicks are not asked.
+    _anyway = "clip=0.1"
 
     _parameter_constraints = {
         "propensity": PROPENSITY_CONSTRAINT,
@@ -145,7 +147,7 @@ class PropensityRanker(TakesPropensities):
         found = confirmation(log, judges, random, clicks=self._click_log, assumed=assumed)
         if found.table is not None:
             self.choice_ = found.table
-        is_refused = found.refuses(LEARNED_CURVE if assumed else KNOWN_CURVE)
+        is_refused = found.refuses(LEARNED_CURVE if assumed else KNOWN_CURVE, self._anyway)
         if assumed and not is_refused:
             self._told = None
             curve = np.exp(found.log_examination - found.log_examination.max())
@@ -179,9 +181,11 @@ def _warn_about_contradiction(curves, log_ratio):
         f"{python_value(steep[0])} is examined {told:.2g} times as often as "
         f"{python_value(steep[1])} according to the propensities, and {implied:.2g} times "
         "according to the clicks. Either the propensities are wrong, and the ranker may be near "
-        "random, or the production ranker used signals that the features lack. Both curves are "
-        "in examination_comparison_; see ExaminationDisplay.from_comparison. Estimate the "
-        "propensities, or leave propensity=None if documents were shown at several positions.",
+        "random; or the production ranker used signals that the features lack; or users do not "
+        "browse as assumed (trust in the top: AffineRanker; reading from the top: click models). "
+        "Both curves are in examination_comparison_; see ExaminationDisplay.from_comparison. "
+        "Estimate the propensities, or leave propensity=None if documents were shown at several "
+        "positions.",
         AssumptionWarning,
     )
 

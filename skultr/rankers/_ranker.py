@@ -45,6 +45,7 @@ from .._log._roles import (
     is_frame,
     knows_names,
     log_and_clicks,
+    read_column,
     read_role,
     read_values,
     refuse_dataset,
@@ -110,6 +111,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     _click_log = None
 
     _feature_table = NotPickled("the features that were passed as documents=")
+    _parameter_constraints = {}
 
     # Requested by default, so that GridSearchCV routes roles without set_fit_request.
     __metadata_request__fit = dict.fromkeys(
@@ -170,7 +172,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             Roles of the rows; a keyword has priority over a column of the same name. A
             ``session`` is one result page, ``bias`` the code of the bias factor (by default the
             position), ``propensity`` the probability that the row is examined, ``production``
-            the score of the production ranker (only :class:`EnsembleRanker` reads it).
+            the score of the production ranker, which :class:`EnsembleRanker` reads, and
+            :class:`DistilledRanker` for such a teacher.
         doc_scope : {"query", "global"}, default=None
             With "query" (the default), an id in ``doc`` identifies a document within its query;
             with "global", it identifies the same document in all queries.
@@ -334,7 +337,13 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         scores : ndarray of shape (n_rows,)
         """
         check_is_fitted(self)
-        return self._score(self._read_features(X, reset=False))
+        scores = self._score(self._read_features(X, reset=False))
+        if np.shape(scores) != (count_rows(X),):
+            raise ValueError(
+                f"{type(self).__name__}._score returned the shape {np.shape(scores)}; expected "
+                f"({count_rows(X)},): one score per row of its features."
+            )
+        return scores
 
     def rank(self, X: Table, *, qid: Column | None = None) -> Ints:
         """Rank of each row in its query, from 1, by decreasing score; ties keep the row order.
@@ -356,7 +365,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     def score(
         self,
         X: Table,
-        y: Column | None = None,
+        y: Column | str | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         qid: Column | None = None,
@@ -366,8 +375,9 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-        y : array-like of shape (n_rows,)
-            Graded relevance, at least 0. Clicks are no substitute, because they are biased.
+        y : array-like of shape (n_rows,) or str
+            Graded relevance, at least 0, or its column of X. Clicks are no substitute, because
+            they are biased.
         sample_weight : array-like of shape (n_rows,), default=None
             A query weighs as much as the mean weight of its rows.
         qid : array-like of shape (n_rows,), default=None
@@ -386,14 +396,25 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             "scorer of clicks: scoring=ClickLikelihoodScorer(), IPSScorer() or, for models of "
             "clicks, PerplexityScorer(), of skultr.metrics. With annotation, pass a frame.",
         )
-        _warn_about_clicks_as_relevance(X, y)
+        if isinstance(y, str):
+            y, X = read_column(X, y), without_column(X, y)
+        if is_frame(X) and "position" in role_columns(X) and np.asarray(y).max(initial=0) <= 1:
+            # As in a search without scoring=.
+            warn_user(
+                "score got a click log (X has positions) and values of y within [0, 1], which may "
+                "be clicks: nDCG of clicks favours the old ranking. In a parameter search, pass "
+                "scoring=RankingScorer(); without annotation, "
+                "ClickLikelihoodScorer(propensity=...) or PolicyValueScorer(). For binary "
+                "annotation, drop the column 'position' first.",
+                ClickDataWarning,
+            )
         qid = self._query_ids(X, qid, "score")
         scores = self._scores_within(X, qid)
         if sample_weight is None:
             return float(ndcg_score(y, scores, qid=qid, k=10))
         codes = encode(qid)[0]
-        weights = np.bincount(codes, check_sample_weight(sample_weight, scores))
-        weights /= np.bincount(codes)
+        totals = np.bincount(codes, check_sample_weight(sample_weight, scores))
+        weights = totals / np.bincount(codes)
         value = ndcg_score(y, scores, qid=qid, k=10, per_query=True)["ndcg@10"].to_numpy()
         counted = ~np.isnan(value) & (weights > 0)
         if not counted.any():
@@ -404,6 +425,14 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             )
             return np.nan
         return float(np.average(value[counted], weights=weights[counted]))
+
+    def _fit(self, log: ClickLog, task: FitTask) -> None:
+        """Learn from the log."""
+        raise NotImplementedError(f"{type(self).__name__} has no _fit(log, task). Write it.")
+
+    def _score(self, features: NDArray[np.float32]) -> Floats:
+        """One score per row of the features."""
+        raise NotImplementedError(f"{type(self).__name__} has no _score(features). Write it.")
 
     @property
     def _takes(self) -> Takes:
@@ -457,8 +486,9 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         if self._learns_more_by != "counts":
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
-        mean = ["production"] * self._reads_production
-        count = CellCount.of(X, y, ["position", "bias"], mean=mean)
+        count = CellCount.of(
+            X, y, ["position", "bias"], mean=["production"] * self._reads_production
+        )
         return log_of_count(
             count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
         )
@@ -588,14 +618,15 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         return self._reads_users
 
     def _read_features(self, X, *, reset):
-        click = self._click_column
-        if click is not None and is_frame(X) and click in feature_columns(X):
-            X = without_column(X, click)
-        if not self._needs_features and is_frame(X):
-            n_features = len(feature_columns(X)) if reset else self.n_features_in_
-            if not n_features:
-                self.n_features_in_ = 0
-                return np.empty((X.shape[0], 0), dtype=np.float32)
+        if is_frame(X) and self._click_column in feature_columns(X):
+            X = without_column(X, self._click_column)
+        if (
+            not self._needs_features
+            and is_frame(X)
+            and not (feature_columns(X) if reset else self.n_features_in_)
+        ):
+            self.n_features_in_ = 0
+            return np.empty((X.shape[0], 0), dtype=np.float32)
         if not reset and is_frame(X):
             table = vars(self).get("_feature_table")
             if "_feature_table" in vars(self).get(LEFT_OUT, ()) and not feature_columns(X):
@@ -663,14 +694,3 @@ def fit_to_log(ranker: Any, log: ClickLog) -> Any:
         return ranker.fit(read_log)
     features, rate, roles = read_log.to_arrays()
     return ranker.fit(features, rate, **roles)
-
-
-def _warn_about_clicks_as_relevance(X, y):
-    """Warn if ``y`` may be clicks, as in a parameter search without ``scoring=``."""
-    if is_frame(X) and "position" in role_columns(X) and np.asarray(y).max(initial=0) <= 1:
-        warn_user(
-            "score got a click log (X has positions) and values of y within [0, 1], which may be "
-            "clicks: nDCG of clicks favours the old ranking. In a parameter search, pass "
-            "scoring=RankingScorer(); for binary annotation, drop the column 'position' first.",
-            ClickDataWarning,
-        )

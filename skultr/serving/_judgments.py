@@ -188,18 +188,29 @@ def read_judgments(
     1 0 B02 1
     """
     _, read, expected = _FORMATS[format]
+    # A line that is no JSON may be the name of a file.
+    hint = (
+        f" If {text!r} is a file, pass its text: Path({text!r}).read_text(encoding='utf-8')."
+        if text[:1] not in "{[" and "\n" not in text and len(text) < 256
+        else ""
+    )
     try:
-        rows = read(text.removeprefix("\ufeff"))  # the mark that spreadsheets write
-        table = pd.DataFrame(rows, columns=["qid", "doc", "relevance"])
+        table = pd.DataFrame(
+            read(text.removeprefix("\ufeff")),  # the mark that spreadsheets write
+            columns=["qid", "doc", "relevance"],
+        )
         table["relevance"] = pd.to_numeric(table["relevance"])
         rated = table[table["relevance"] >= 0].drop_duplicates()
-    except (AttributeError, KeyError, TypeError, ValueError, csv.Error) as error:
+    except (
+        *(AttributeError, KeyError, TypeError, ValueError),
+        *(OverflowError, RecursionError, csv.Error),
+    ) as error:
         raise ValueError(
             f"The text holds no judgments in the format {format!r} ({type(error).__name__}: "
-            f"{error}). Expected {expected}."
+            f"{error}). Expected {expected}.{hint}"
         ) from error
     if rated.empty:
-        raise ValueError(f"No pair has a rating from 0. Expected {expected}.")
+        raise ValueError(f"No pair has a rating from 0. Expected {expected}.{hint}")
     if n_left_out := len(table) - int((table["relevance"] >= 0).sum()):
         warn_user(
             f"{n_left_out} of {len(table)} pairs have no rating, or a negative one: they are left "
@@ -240,8 +251,10 @@ def _read(frame, numbers):
         (~np.isfinite(table[numbers]).all(axis=1), "labels are not finite"),
     ]:
         if wrong.any():
-            first = tuple(pair[wrong].iloc[0])
-            raise ValueError(f"{wrong.sum()} {what}, such as {first}. Keep one row, or none.")
+            raise ValueError(
+                f"{wrong.sum()} {what}, such as {tuple(pair[wrong].iloc[0])}. Keep one row, or "
+                "none."
+            )
     return table
 
 
@@ -274,7 +287,9 @@ def _named(queries):
         if not {"qid", "user_query"} <= {*frame.columns}:
             raise ValueError(f"queries has columns {frame.columns}; expected qid and user_query.")
         return dict(zip(frame["qid"].to_list(), frame["user_query"].to_list(), strict=True))
-    return queries if isinstance(queries, Mapping) else {}
+    if not isinstance(queries, Mapping):
+        raise ValueError(f"queries is a {type(queries).__name__}; expected a mapping or a frame.")
+    return queries
 
 
 def _texts(queries, qid):
@@ -295,8 +310,9 @@ def _opensearch(pairs, name):
         )
     ratings: dict[str, list] = {}
     for (query, doc), grade in pairs.items():
-        rating = np.format_float_positional(grade, min_digits=3)
-        ratings.setdefault(query, []).append({"docId": doc, "rating": rating})
+        ratings.setdefault(query, []).append(
+            {"docId": doc, "rating": np.format_float_positional(grade, min_digits=3)}
+        )
     body = {
         "name": name,
         "description": "Ratings of documents for queries, written by skultr.",
@@ -349,6 +365,11 @@ def _trec(pairs, name):
 
 def _from_trec(text):
     lines = [line.split() for line in text.splitlines() if line.strip()]
+    if wrong := [line for line in lines if len(line) != 4]:
+        raise ValueError(
+            f"{' '.join(wrong[0])!r} has {len(wrong[0])} fields; no topic and no document may "
+            "contain a space: number the topics, and pass queries={qid: number}"
+        )
     return [(query, doc, grade) for query, _, doc, grade in lines]
 
 

@@ -81,9 +81,9 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
     if objective.split()[0] not in _AS_IS or "sqrt" in objective:
         _refuse(f"have the objective {objective!r}, a function of the sum", "objective=None")
     part = len(dump["tree_info"]) if dump["average_output"] else 1
-    trees = [_read_tree(each["tree_structure"], part) for each in dump["tree_info"]]
     for place, transformer in enumerate((*served.transformers, *inner)):
         _check_transformer(transformer, place)
+    trees = [_read_tree(tree["tree_structure"], part, served.names) for tree in dump["tree_info"]]
     return _on_raw_features(trees, served, inner)
 
 
@@ -108,7 +108,7 @@ def _learner_of(ranker: Any):
     return (learner.booster_ if isinstance(learner, LGBMModel) else None), inner
 
 
-def _read_tree(root, part):
+def _read_tree(root, part, names=()):
     nodes, rows = [(root, 0)], []
     for node, depth in nodes:  # grows
         if "split_feature" not in node:
@@ -119,9 +119,11 @@ def _read_tree(root, part):
         feature, left = node["split_feature"], len(nodes)
         if node["decision_type"] != "<=":
             _refuse(
-                f"split feature {feature} by categories",
-                "categories encoded as numbers, by a step that the engine computes, too; or score "
-                "with LightGBM, whose file (booster_.save_model) holds such splits",
+                f"split {names[feature]!r} by categories",
+                f"a column of 0 and 1 per value, pandas.get_dummies(X, columns=[{names[feature]!r}"
+                "], dtype=int), each of which is a feature of the engine (user guide: 'How do I "
+                "get from OpenSearch to a served model?', Brands); or score with LightGBM, whose "
+                "file (booster_.save_model) holds such splits",
             )
         if node["missing_type"] == "Zero":
             _refuse(f"take 0 in feature {feature} for missing", "zero_as_missing=False")

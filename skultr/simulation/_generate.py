@@ -102,7 +102,8 @@ def simulate_clicks(
     noise : float in [0, 1], default=0.1
         Probability that an examined document of grade 0 is found relevant.
     max_grade : float, default=4
-        The best grade of the scale; see :func:`relevance_probability`.
+        The best grade of the scale, such as 2 for LETOR 4.0; see :func:`relevance_probability`.
+        With the default, documents of grade 2 are relevant with probability 0.28.
     gain : {'exponential', 'linear', 'binary'}, default='exponential'
         How relevance grows with the grade; see :func:`relevance_probability`.
     query_weights : mapping, Series or array-like of shape (n_queries,), default=None
@@ -261,6 +262,7 @@ def _check_scores(scores, n_documents, policy):
             f"scores must hold one finite number for each of the {n_documents} rows of "
             f"documents{' and each ranker' if several else ''}, got the shape {scores.shape}"
             + (" with missing or infinite values." if fits else ".")
+            + (" Make one column per ranker: use np.column_stack." * (several and not fits))
         )
     return scores
 

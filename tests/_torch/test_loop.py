@@ -178,7 +178,12 @@ def test_optimizers_without_decay(settings):
         NaiveRanker(**SETTINGS, **settings, weight_decay=0.1).fit(log, clicks)
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
+class PassesOn(torch.optim.AdamW):
+    def __init__(self, params, **kwargs):
+        super().__init__(params, **kwargs)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD, PassesOn])
 def test_weight_decay_replaces_the_default_of_the_optimizer(optimizer):
     log, clicks = small_log()
     ranker = NaiveRanker(**SETTINGS, optimizer=optimizer).fit(log, clicks)

@@ -3,15 +3,19 @@
 import importlib
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import skultr
 from benchmarks import _study
+from benchmarks._documents import name_of, read_letor
 from benchmarks._exhibit import _draw, summarize
-from benchmarks._study import Claim, Exhibit, Page, Settings, Study, grid, main
+from benchmarks._study import Claim, Exhibit, Page, Settings, Study, _arguments, grid, main
 
 CALLS = []
 
@@ -194,7 +198,7 @@ def test_a_study_may_be_measured_again(tmp_path):
 def test_a_claim_that_rows_cannot_tell_neither_holds_nor_fails(tmp_path):
     call(tmp_path, holds=lambda means, rows: None)
     table = pd.read_csv(tmp_path / "demo" / "verdicts.csv")
-    assert table.loc[0, ["verdict", "claims"]].tolist() == ["shown", "0 of 1"]
+    assert table.loc[0, ["verdict", "holds"]].tolist() == ["shown", "0 of 1"]
 
 
 def test_tiny_is_quick_where_nothing_is_smaller():
@@ -230,6 +234,35 @@ def test_a_folder_without_documents_is_refused_before_anything_runs(tmp_path, ca
         call(tmp_path, "--letor", str(tmp_path))
     assert "holds no file of a split, such as train.txt" in capsys.readouterr().err
     assert not CALLS
+
+
+def test_several_files_of_documents_are_read_as_one_set(tmp_path, capsys):
+    files = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    for qid, file in enumerate(files):
+        Path(file).write_text(f"1 qid:{qid} 1:0.5\n0 qid:{qid} 1:0.1\n")
+    found = _arguments(paper(), ["--letor", *files]).letor
+    assert read_letor(found)["train"]["qid"].tolist() == [0, 0, 1, 1]
+    assert name_of(found) == "a"
+    assert _arguments(paper(), ["--letor", files[0]]).letor == files[0]
+    with pytest.raises(SystemExit):
+        _arguments(paper(), ["--letor", *files, str(tmp_path)])
+    assert f"{tmp_path} is a folder; give one folder, or files alone" in capsys.readouterr().err
+
+
+def test_list_says_at_which_size_the_times_are(tmp_path, capsys):
+    assert call(tmp_path, "--list") == 0
+    assert "Times are those of the full size" in capsys.readouterr().out
+
+
+def test_a_page_is_found_with_a_hyphen_and_an_unknown_one_is_refused():
+    command = [sys.executable, "-m", "benchmarks"]
+    done = subprocess.run(
+        [*command, "papers/user-aware", "--list"], capture_output=True, text=True, check=True
+    )
+    assert "table 1" in done.stdout
+    done = subprocess.run([*command, "papers/x"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("There is no page papers/x; the pages are papers/cld, ")
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
@@ -279,5 +312,5 @@ def test_every_exhibit_has_a_claim_but_for_sizes_of_data(name):
 def test_an_exhibit_without_claims_is_only_shown(tmp_path):
     call(tmp_path)
     table = pd.read_csv(tmp_path / "demo" / "verdicts.csv").set_index("exhibit")
-    assert table.loc["figure 2a", ["verdict", "claims"]].tolist() == ["shown", "0 of 0"]
-    assert table.loc["table 1", "claims"] == "1 of 1"
+    assert table.loc["figure 2a", ["verdict", "holds"]].tolist() == ["shown", "0 of 0"]
+    assert table.loc["table 1", ["holds", "claims"]].tolist() == ["1 of 1", "B is ahead"]

@@ -1,5 +1,8 @@
 """The report on a log: its roles, its faults and its code, from any kind of frame and file."""
 
+import json
+import sys
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -74,10 +77,161 @@ def test_the_code_trains(shop):
     log, _ = shop
     report = describe_log(log)
     assert report.code.count("'event_time'") == 1  # one value per page, and a time
-    code = report.code.replace("EnsembleRanker()", "LambdaMARTRanker(n_estimators=2)")
+    _check_ranks(_run(report.code, log))
+
+
+def _run(code, log=None):
+    """The names that the code leaves, with a ranker that is soon trained."""
+    code = code.replace("EnsembleRanker()", "LambdaMARTRanker(n_estimators=2)")
     space = {"log": log}
     exec(code.replace("import EnsembleRanker", "import LambdaMARTRanker"), space)
-    assert space["ranker"].predict(space["log"].head(5)).shape == (5,)
+    return space
+
+
+def _check_ranks(space):
+    """The candidates of each query have the ranks of their scores."""
+    ranked = space["candidates"].sort_values(["qid", "rank"])
+    assert not ranked.duplicated(["qid", "doc"]).any()
+    for _, query in ranked.groupby("qid"):
+        assert query["rank"].tolist() == [*range(1, len(query) + 1)]
+        assert query["score"].is_monotonic_decreasing
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+@pytest.mark.parametrize("polars", [True, False])
+def test_the_code_of_a_file_reads_it(suffix, polars, shop, tmp_path, monkeypatch):
+    path = tmp_path / f"log.{suffix}"
+    getattr(pl.from_pandas(shop[0]), f"write_{suffix}")(path)
+    if not polars:
+        monkeypatch.setitem(sys.modules, "polars", None)
+    code = describe_log(path).code
+    monkeypatch.undo()
+    assert ("pl.read_" if polars else "pd.read_") in code
+    space = _run(code)
+    if polars:
+        space["candidates"] = space["candidates"].to_pandas()
+    _check_ranks(space)
+
+
+#: Names that tell nothing to the command, and the roles.
+GERMAN = {
+    "suchbegriff": "qid",
+    "serp": "session",
+    "artikel": "doc",
+    "platz": "position",
+    "geklickt": "click",
+}
+
+
+@pytest.fixture(scope="module")
+def german(shop):
+    """The log under names of another language, with words for the clicks."""
+    frame, names = shop
+    roles = {role: name for name, role in GERMAN.items()}
+    log = frame.rename(columns={name: roles.get(role, role) for name, role in names.items()})
+    log["geklickt"] = np.where(log["geklickt"], "ja", "nein")
+    return log.drop(columns=["event_time", "user"])
+
+
+def test_unknown_names_give_a_line_to_complete_and_no_code(german):
+    report = describe_log(german)
+    assert report.rename == {"platz": "position"}
+    assert (report.n_queries, report.n_pages, report.n_documents) == (0, 0, 0)
+    assert "queries" not in str(report).splitlines()[1]
+    assert "fit" not in report.code
+    assert "'platz': 'position', '<the query>': 'qid'" in report.code
+    assert "'suchbegriff'" in report.code
+    assert [fault.split("'")[1] for fault in report.faults[:3]] == ["qid", "doc", "click"]
+    assert "It may be 'geklickt'." in report.faults[2]
+    flags = describe_log(german.assign(geklickt=(german["geklickt"] == "ja").astype(int)))
+    assert "It may be 'geklickt'." in flags.faults[2]
+
+
+def test_rename_completes_the_code_and_words_become_clicks(german, tmp_path, capsys):
+    _check_ranks(_run(describe_log(german, rename=GERMAN).code, german))
+    german.to_parquet(tmp_path / "log.parquet")
+    first, *pairs = [f"{name}={role}" for name, role in GERMAN.items()]
+    given = "--rename", first, "--rename", *pairs
+    assert main(["check", str(tmp_path / "log.parquet"), *given]) == 0
+    text = capsys.readouterr().out
+    assert "20 queries, 400 result pages" in text
+    clicks = _run(text.partition("\nCode\n")[2])["log"]["click"]
+    assert clicks.to_list() == (german["geklickt"] == "ja").tolist()
+
+
+def test_positions_are_found_by_values_in_any_order(german):
+    known = {name: role for name, role in GERMAN.items() if role in ("qid", "session")}
+    log = german.sample(frac=1, random_state=0)
+    assert describe_log(log, rename=known).rename["platz"] == "position"
+    assert "platz" not in describe_log(log).rename
+    torn = log.drop(log.index[0])
+    assert "platz" not in describe_log(torn, rename=known).rename
+    two = describe_log(log.assign(rang=log["platz"]), rename=known)
+    assert "It may be 'platz'. It may be 'rang'." in two.faults[1]
+
+
+def test_clicks_do_not_count_the_rows_of_pages():
+    log = pd.DataFrame({"suche": [1] * 8 + [2] * 8, "geklickt": [0, 1] * 8})
+    assert describe_log(log, rename={"suche": "qid"}).rename == {"suche": "qid"}
+
+
+def test_words_for_outcomes_become_numbers(german):
+    words = german.rename(columns={"outcome_add_to_cart": "add_to_cart"})
+    words["add_to_cart"] = np.where(words["add_to_cart"], "yes", "no")
+    report = describe_log(words, rename=GERMAN)
+    assert report.outcomes == ["add_to_cart"]
+    assert not any("add_to_cart" in fault for fault in report.faults)
+    assert _run(report.code, words)["log"]["outcome_add_to_cart"].dtype == bool
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [{"sku": "doc"}, {"slot": "place"}, {"slot": "doc", "product_id": "doc"}],
+)
+def test_a_rename_that_fits_no_log_is_an_error(rename, shop):
+    with pytest.raises(ValueError, match="expected roles"):
+        describe_log(shop[0], rename=rename)
+
+
+def test_a_role_of_two_columns_is_an_error(shop):
+    log = shop[0].assign(doc=1, click=0)
+    with pytest.raises(ValueError, match="expected roles"):
+        describe_log(log, rename={"product_id": "doc"})
+    assert describe_log(log, rename={"is_click": "click"}).rename["click"] == "outcome_click"
+
+
+def test_rename_without_a_role_is_one_line(tmp_path, capsys, shop):
+    shop[0].to_parquet(tmp_path / "log.parquet")
+    assert main(["check", str(tmp_path / "log.parquet"), "--rename", "slot"]) == 2
+    assert "expected roles" in capsys.readouterr().err
+
+
+def test_bias_factors_have_few_values(shop):
+    log = shop[0].assign(event_time=shop[0]["event_time"].astype(str))
+    remarks = describe_log(log).remarks
+    assert any("bias=['position', 'device'])" in remark for remark in remarks)
+    only = describe_log(log.drop(columns="device")).remarks
+    assert any("'event_time'" in remark for remark in only)
+    assert not any("IdentifiabilityRepair" in remark for remark in only)
+
+
+@pytest.mark.parametrize("frame", [lambda log: log, pl.from_pandas])
+def test_an_incomplete_user_costs_no_rows(frame, shop):
+    log = shop[0].assign(customer=shop[0]["customer"].where(shop[0].index % 5 > 0))
+    report = describe_log(frame(log))
+    assert any("Drop the column" in fault for fault in report.faults)
+    rest = _run(report.code, frame(log))["log"]
+    assert len(rest) == len(log)
+    assert "user" not in rest.columns
+
+
+def test_records_of_a_search_engine_name_their_command(tmp_path, capsys):
+    lines = [{"query_id": "q", "user_query": "tent", "query_attributes": {}}]
+    lines.append({"query_id": "q", "event_attributes": {"position": {"ordinal": 1}}})
+    (tmp_path / "ubi.ndjson").write_text("\n".join(map(json.dumps, lines)))
+    assert main(["check", str(tmp_path / "ubi.ndjson")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "use the command skultr ubi" in line
 
 
 def test_the_code_makes_labels_where_no_column_is_a_feature():
@@ -105,9 +259,9 @@ def test_faults_are_reported_and_never_raised(shop):
     assert any("Every shown row is clicked" in fault for fault in clicked.faults)
     nulls = frame.assign(product_id=frame["product_id"].where(frame.index > 3))
     assert any("'doc' is missing in 4 rows" in fault for fault in describe_log(nulls).faults)
-    text = frame.assign(is_click=np.where(frame["is_click"], "yes", "no"))
+    text = frame.assign(is_click=np.where(frame["is_click"], "buy", "leave"))
     text = describe_log(text, click="is_click")
-    assert any("numbers, got" in fault and "'yes'" in fault for fault in text.faults)
+    assert any("numbers, got" in fault and "'buy'" in fault for fault in text.faults)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
@@ -130,6 +284,9 @@ def test_check_of_no_log(tmp_path, capsys):
 
 def test_long_logs_are_read_by_whole_queries(shop, monkeypatch):
     monkeypatch.setattr("skultr.command._report._ROWS", 1_000)
-    report = describe_log(pl.from_pandas(shop[0]).lazy())
-    assert report.n_rows <= 1_000
+    log = pl.from_pandas(shop[0]).lazy()
+    report = describe_log(log)
+    given = describe_log(log.rename({"queryText": "suche"}), rename={"suche": "qid"})
+    assert (given.n_rows, given.n_queries) == (report.n_rows, report.n_queries)
+    assert report.n_rows < 1_000
     assert any("2,000 rows" in remark for remark in report.remarks)

@@ -487,6 +487,8 @@ def test_bad_splits(tmp_path):
 def test_bad_paths(tmp_path):
     with pytest.raises(ValueError, match="neither a folder nor svmlight"):
         load_letor("clicks.csv")
+    with pytest.raises(ValueError, match=r"^letr does not exist, and is neither"):
+        load_letor("letr")
     with pytest.raises(ValueError, match="fold=1 selects files of a folder"):
         load_letor(write(tmp_path, LINES), fold=1)
     with pytest.raises(ValueError, match="mixes"):

@@ -472,6 +472,20 @@ def test_summary_says_what_so_many_queries_would_show(X, scores):
 
 # Errors -------------------------------------------------------------------------------
 @pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["qid", "doc"], r"clicks are none: .*policy_difference.*ClickLikelihoodScorer\.$"),
+        (["qid"], r"clicks are none: .* Name different documents in a column 'doc'\.$"),
+    ],
+)
+def test_clicks_that_differ_within_a_document_are_no_annotation(columns, message):
+    log = pd.DataFrame({"qid": [1, 1], "doc": [7, 7], "bm25": [0.5, 0.5]})[[*columns, "bm25"]]
+    rankers = {"old": LinearRegression().fit([[0.0]], [0.0]), "new": "bm25"}
+    with pytest.raises(ValueError, match=message):
+        compare_rankers(rankers, log, [0, 1], **SETTINGS)
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"rankers": {"old": [1.0, 2.0]}}, "expected at least two"),
@@ -484,7 +498,11 @@ def test_summary_says_what_so_many_queries_would_show(X, scores):
         ({"rankers": {"a": [1, 2], "b": LinearRegression()}, "X": None}, "X is None"),
         ({"X": None, "y": None}, "X is None"),
         ({"X": pd.DataFrame({"relevance": [0, 1]})}, "'qid'"),
-        ({"X": pd.DataFrame({"qid": [1, 1]})}, "no annotation; expected y"),
+        ({"X": pd.DataFrame({"qid": [1, 1]})}, "no annotation; .* clicks with .*policy_differ"),
+        (
+            {"X": pd.DataFrame({"qid": [1, 1], "click": [0, 1]}), "y": "click"},
+            "no annotation; .* Clicks are no annotation: .*baseline=",
+        ),
         ({"X": pd.DataFrame({"qid": [], "relevance": []})}, "X has no rows"),
         ({"y": "label"}, "X has no column 'label'"),
         ({"y": [0, -1]}, "relevance must be finite and at least 0"),

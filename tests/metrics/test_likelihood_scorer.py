@@ -263,6 +263,24 @@ def test_rankers_that_score_lists_as_a_whole_get_the_query(log):
     )
 
 
+@pytest.mark.parametrize("given", [lambda X: X["old"].to_numpy(), lambda X: "old"])
+def test_baseline_of_scores(given):
+    """An array or a column, as the ranking of a production ranker often is."""
+    X, relevance = world()
+    X = X.assign(old=np.random.default_rng(1).normal(size=len(X)))
+
+    class Old:
+        def predict(self, X):
+            return X["old"]
+
+    scorer, clicks = ClickLikelihoodScorer(propensity=EXAMINATION), relevance * examined(X)
+    found = scorer.estimate(Linear(), X, clicks, baseline=given(X))
+    assert_allclose(found, scorer.estimate(Linear(), X, clicks, baseline=Old()))
+    assert found.value != scorer.estimate(Linear(), X, clicks).value
+    with pytest.raises(ValueError, match="scores of the baseline are NaN in 1 of 160 rows"):
+        scorer.estimate(Linear(), X, clicks, baseline=X["old"].where(X.index != 3))
+
+
 # Bad input ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("scale", [0, -1.0, np.nan, np.inf, "auto", None])
 def test_scales_that_are_none(scale):
@@ -276,7 +294,7 @@ def test_scales_that_are_none(scale):
         (lambda X: X.assign(session=range(len(X))), "Every list with a click has one shown row"),
         (
             lambda X: X.assign(bm25=np.where(np.arange(len(X)) == 2, -np.inf, X["bm25"])),
-            "predict returned infinity in 1 of 160 rows, first in row 2",
+            "the estimator are infinite in 1 of 160 rows, first in row 2",
         ),
     ],
 )

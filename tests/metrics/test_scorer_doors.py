@@ -70,8 +70,34 @@ def test_a_frozen_estimator_is_not_fitted_again(scorer):
 
 
 def test_propensities_are_never_assumed(scorer):
-    with pytest.raises(ValueError, match=f"{scorer.__name__} needs propensities"):
+    """The estimator that the message names reads any log, also one whose features are text."""
+    named = r'RegressionEMPropensity\(relevance="embedding"\)'
+    with pytest.raises(ValueError, match=f"{scorer.__name__} needs propensities.*{named}"):
         scorer()(Linear(), *world())
+
+
+# Scores in place of an estimator ---------------------------------------------------------------
+@pytest.mark.parametrize("scores", [lambda X: X["bm25"].to_numpy(), lambda X: "bm25"])
+def test_scores_of_the_rows_are_a_ranking(scorer, scores):
+    X, rate = world()
+    scorer = scorer(propensity=EXAMINATION)
+    assert_allclose(scorer.estimate(scores(X), X, rate), scorer.estimate(Linear(), X, rate))
+    named = scorer.estimate(scores(X), X.assign(click=rate), "click")
+    assert_allclose(named, scorer.estimate(Linear(), X, rate))
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([0.5, 0.1], r"scores of the estimator have the shape \(2,\)"),
+        ("elo", "no column 'elo'"),
+        (["high"] * 160, "scores of the estimator must hold numbers"),
+        (None, r"shape \(.*\).* Got a NoneType"),
+    ],
+)
+def test_scores_that_are_none(scorer, scores, message):
+    with pytest.raises(ValueError, match=message):
+        scorer(propensity=EXAMINATION)(scores, *world())
 
 
 # Frames, arrays, searches ---------------------------------------------------------------------
@@ -126,7 +152,7 @@ def test_metadata_is_routed_without_a_request(scorer):
         (lambda X: X.assign(propensity=0.5), "expected one of them"),
         (
             lambda X: X.assign(bm25=X["bm25"].where(X["bm25"] < 1)),
-            "predict returned NaN in .* rows",
+            "scores of the estimator are NaN in .* rows",
         ),
     ],
 )
@@ -158,7 +184,7 @@ def test_predictions_of_the_wrong_shape(scorer):
         def predict(self, X):
             return np.zeros((len(X), 2))
 
-    with pytest.raises(ValueError, match=r"Wide.predict returned the shape \(160, 2\)"):
+    with pytest.raises(ValueError, match=r"the estimator have the shape \(160, 2\).* Got a Wide"):
         scorer(propensity=EXAMINATION)(Wide(), *world())
 
 

@@ -33,6 +33,7 @@ def test_frames_sources_and_weights():
         relevance_labels(pl.from_pandas(X), clicks, propensity=CURVE),
         relevance_labels(X.assign(propensity=of_rows), clicks),
         relevance_labels(X.drop(columns=["f0", "f1"]), clicks, propensity=CURVE),
+        relevance_labels(X, clicks, propensity=pd.Series(CURVE)),
     ):
         pd.testing.assert_frame_equal(found, expected)
     doubled = relevance_labels(X, clicks, sample_weight=np.full(len(X), 2.0), propensity=CURVE)

@@ -8,10 +8,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, SGDRegressor
 from sklearn.neighbors import KNeighborsRegressor
 
-from skultr.exceptions import NotIdentifiableWarning
+from skultr.exceptions import AssumptionWarning, NotIdentifiableWarning
 from skultr.rankers import (
     DistilledRanker,
     DLARanker,
+    EnsembleRanker,
     IPSRanker,
     NaiveRanker,
     RegressionEMRanker,
@@ -164,3 +165,47 @@ def test_what_cannot_teach_or_learn_says_so():
         DistilledRanker().fit(log.drop(columns=FEATURES), clicks)
     with pytest.raises(NotFittedError):
         DistilledRanker().predict(log)
+
+
+def _ensemble():
+    """A teacher of one member whose weights come fast."""
+    return EnsembleRanker([("naive", NaiveRanker(max_epochs=1))], propensity=CURVE)
+
+
+def _served_by_a_hidden_signal():
+    """A log whose clicks follow the score of production, which no feature knows."""
+    log, _ = random_lists(n_sessions=600, n_queries=30, n_documents=5)
+    score = np.random.default_rng(0).normal(size=log["doc"].max() + 1)[log["doc"]]
+    rng = np.random.default_rng(1)
+    clicks = rng.binomial(1, expit(3 * score) * CURVE[log["position"] - 1])
+    # The score of a document varies from page to page.
+    return log.assign(production=score + rng.normal(0, 0.5, len(log))), clicks
+
+
+def test_the_teacher_gets_the_score_of_production():
+    log, clicks = _served_by_a_hidden_signal()
+    ranker = DistilledRanker(_ensemble(), _Recorder(), random_state=0)
+    with pytest.warns(AssumptionWarning, match="gives the production ranker the weight"):
+        ranker.fit(log, clicks)
+    assert ranker.teacher_.weights_["weight"]["production"] > 0.3
+    assert ranker.roles_["production"] == "production"
+    _, taught, _ = ranker.student_.taught_
+    mean = log.groupby("doc")[[*FEATURES, "qid", "production"]].mean()
+    expected = ranker.teacher_.predict(
+        mean[FEATURES].to_numpy(), qid=mean["qid"], production=mean["production"]
+    )
+    assert np.corrcoef(taught, expected)[0, 1] > 0.93  # merged pages count once
+    assert mean["production"].corr(pd.Series(taught, mean.index)) > 0.7
+
+
+def test_a_student_that_has_the_score_as_a_feature_is_not_warned_of(recwarn):
+    log, clicks = _served_by_a_hidden_signal()
+    log["own_score"] = log.groupby("doc")["production"].transform("mean")
+    DistilledRanker(_ensemble(), LinearRegression(), random_state=0).fit(log, clicks)
+    assert not [each for each in recwarn if "production ranker" in str(each.message)]
+
+
+def test_other_teachers_do_not_read_the_score_of_production():
+    log, clicks = _served_by_a_hidden_signal()
+    ranker = DistilledRanker(NaiveRanker(max_epochs=1), LinearRegression(), random_state=0)
+    assert ranker.fit(log, clicks).roles_["production"] == "ignored role"

@@ -166,7 +166,7 @@ def test_several_qid_of_one_text():
     for queries, message in [
         ({"q": "usb"}, "no text for 'filtered'"),
         ({"q": "usb", "filtered": None}, "queries holds None"),
-        (["usb", "usb"], "no text for 'q'"),
+        (["usb", "usb"], "queries is a list; expected a mapping or a frame"),
         (pd.DataFrame({"qid": ["q"], "text": ["usb"]}), "expected qid and user_query"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -325,7 +325,7 @@ def test_a_line_that_is_there_twice_is_one_rating_and_two_ratings_are_an_error()
     [
         ("opensearch", "", "JSONDecodeError: Expecting value: line 1 column 1"),
         ("opensearch", export_judgments(human(), "opensearch")[:-9], "JSONDecodeError"),
-        ("opensearch", "judgments.json", "JSONDecodeError"),
+        ("opensearch", "judgments.json", "JSONDecodeError.* is a file, pass its text"),
         ("opensearch", "[1]", "TypeError"),
         (
             "opensearch",
@@ -345,6 +345,8 @@ def test_a_line_that_is_there_twice_is_one_rating_and_two_ratings_are_an_error()
         ("opensearch", response(ratings_of(a="good")), "good"),
         ("opensearch", response(ratings_of(a=[3])), "TypeError"),
         ("opensearch", response([]), "No pair has a rating from 0"),
+        ("opensearch", "[" * 100_000, "RecursionError"),
+        ("opensearch", response(ratings_of(a=10**400)), "OverflowError"),
         ("quepid", "", "No pair has a rating from 0"),
         ("quepid", "query,docid,rating\n", "No pair has a rating from 0"),
         ("quepid", "usb hub,B01,3\n", "No pair|'query'"),
@@ -353,8 +355,10 @@ def test_a_line_that_is_there_twice_is_one_rating_and_two_ratings_are_an_error()
         ("quepid", 'query,docid,rating\n"usb hub,B01,3\n', "Error: unexpected end of data"),
         ("quepid", "query,docid,rating\nq,a,good\n", "good"),
         ("trec", "", "No pair has a rating from 0"),
-        ("trec", "q 0 a\n", "expected 4, got 3"),
-        ("trec", "q 0 a 1 x\n", "expected 4"),
+        ("quepid", "human.csv", r"is a file, pass its text: Path\('human.csv'\)"),
+        ("trec", "runs/human.qrels", "is a file, pass its text"),
+        ("trec", "q 0 a\n", "'q 0 a' has 3 fields"),
+        ("trec", "q 0 a 1\nusb hub 0 a 1\n", "'usb hub 0 a 1' has 5 fields; no topic"),
         ("trec", "q 0 a 1\nq 0 b high\n", "high"),
     ],
 )
@@ -362,6 +366,8 @@ def test_damaged_texts_are_one_sentence(kind, text, message):
     with pytest.raises(ValueError, match=message) as error:
         read_judgments(text, kind)
     assert str(error.value).count("Expected") == 1
+    is_name = text in {"judgments.json", "human.csv", "runs/human.qrels"}
+    assert ("pass its text" in str(error.value)) == is_name
     assert "\n" not in str(error.value)
 
 

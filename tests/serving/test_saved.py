@@ -24,7 +24,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     OneHotEncoder,
@@ -695,6 +695,8 @@ HOSTILE = {
     "no weights": _drop,
     "dict": _is({"dict": [{"tuple": ["a", 1]}]}),
     "a number": _is(5),
+    "a tuple of an array": _put("x", {"tuple": {"array": "0"}}),
+    "objects of an array": _put("x", {"objects": {"array": "0"}}),
     "a part of a ranker": _is({"object": ["ScaleFeatures", {}]}),
     "a learner": _is({"object": ["LGBMRanker", {"_Booster": "x"}]}),
     "not fitted": _is({"object": ["DLARanker", {}]}),
@@ -728,6 +730,15 @@ def few_bytes(most_mb):
         assert tracemalloc.get_traced_memory()[1] < most_mb << 20
     finally:
         tracemalloc.stop()
+
+
+def test_parts_of_scikit_learn_compute_nothing(tmp_path, monkeypatch):
+    """Sizes that a file states, such as a degree, would be those of what is computed."""
+    steps = make_pipeline(OnFeatures(StandardScaler()), NaiveRanker(max_epochs=1))
+    log = pd.DataFrame({"qid": 1, "doc": [1, 2], "position": [1, 2], "f": [0.0, 1.0]})
+    save_model(steps.fit(log, [0, 1]), tmp_path / "model.zip")
+    monkeypatch.setattr(StandardScaler, "transform", None)
+    assert isinstance(load_model(tmp_path / "model.zip"), Pipeline)
 
 
 def test_only_files_are_read(saved):

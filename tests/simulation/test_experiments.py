@@ -255,7 +255,7 @@ def test_other_policies_refuse_several_rankers(documents, policy):
     [
         (None, "pass scores= with one column per ranker"),
         (np.zeros(7), "pass scores= with one column per ranker"),
-        (np.zeros((3, 2)), r"and each ranker, got the shape \(3, 2\)"),
+        (np.zeros((3, 2)), r"each ranker, got the shape \(3, 2\)\. .* use np.column_stack"),
         (np.zeros((0, 2)), r"got the shape \(0, 2\)"),
         (np.inf, "missing or infinite values"),
         (3, "2 weights, but scores has 3 columns"),

@@ -4,10 +4,19 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from skultr.rankers import NaiveRanker
+from skultr.rankers._ranker import BaseRanker
 from skultr.testing import check_ranker
+
+LOG = pd.DataFrame(
+    {
+        **{"qid": [1, 1], "session": [1, 1], "doc": ["a", "b"], "position": [1, 2]},
+        **{"f": [0.5, 0.1], "click": [1, 0]},
+    }
+)
 
 
 class IgnoresImpressions(NaiveRanker):
@@ -75,6 +84,43 @@ def test_broken_rankers_fail(ranker):
     slow = ("check_search", "check_pickle")
     checks = check_ranker(ranker(hidden_layer_sizes=()), generate_only=True)
     assert any(_fails(check) for name, check in checks if name not in slow)
+
+
+class Least(BaseRanker):
+    """The two methods and nothing else."""
+
+    def _fit(self, log, task):
+        features = log.features[log.version].astype(float)
+        weighted = features.T * log.weight
+        self.coef_ = np.linalg.pinv(weighted @ features) @ (weighted @ log.click_rate)
+
+    def _score(self, features):
+        return features.astype(float) @ self.coef_
+
+
+def test_a_ranker_without_parameters_is_checked():
+    checks = dict(check_ranker(Least(), generate_only=True))
+    checks["check_impressions"]()
+
+
+def test_scores_of_another_length_are_an_error():
+    class Short(Least):
+        def _score(self, features):
+            return features[:1, 0]
+
+    with pytest.raises(ValueError, match=r"Short._score returned the shape \(1,\); expected \(2"):
+        Short().fit(LOG, "click").predict(LOG)
+
+
+def test_a_missing_method_is_named():
+    class Forgetful(BaseRanker):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Forgetful has no _fit\(log, task\)"):
+        Forgetful().fit(LOG, "click")
+    Forgetful._fit = Least._fit
+    with pytest.raises(NotImplementedError, match=r"Forgetful has no _score\(features\)"):
+        Forgetful().fit(LOG, "click").predict(LOG)
 
 
 class Shifts(NaiveRanker):
