@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_717
+TOTAL = 21_715
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
@@ -22,7 +22,7 @@ STATEMENTS = {
     "click_models": 1101,
     "command": 652,
     "datasets": 1300,
-    "evaluation": 1763,
+    "evaluation": 1761,
     "exceptions.py": 47,
     "identifiability": 1593,
     "metrics": 1139,

@@ -207,9 +207,7 @@ class LoggedPages(RowsOfLog):
         """Scores of the rows of X, after their checks."""
         if isinstance(scores, type):
             raise TypeError(f"{name} is the class {scores.__name__}; expected a fitted ranker.")
-        if hasattr(scores, "predict"):
-            scores = predict_within(scores, self.X, self.rows["qid"], self.rows["doc"])
-        scores = read_column(self.X, scores) if isinstance(scores, str) else as_array(scores)
+        scores = predict_within(scores, self.X, self.rows["qid"], self.rows["doc"])
         n_rows, kind = self.rows.n_rows, scores.dtype.kind
         missing = int(np.isnan(scores).sum()) if kind == "f" else 0
         if scores.shape != (n_rows,) or kind not in "biuf" or missing:
