@@ -373,7 +373,9 @@ def test_damaged_texts_are_one_sentence(kind, text, message):
 
 @pytest.mark.parametrize("rating", ["inf", "1e999"])
 def test_ratings_are_finite(rating):
-    with pytest.raises(ValueError, match=r"labels are not finite, such as \('q', 'b'\)|Unable to parse"):
+    with pytest.raises(
+        ValueError, match=r"labels are not finite, such as \('q', 'b'\)|Unable to parse"
+    ):
         read_judgments(f"q 0 a 1\nq 0 b {rating}\n", "trec")
 
 
