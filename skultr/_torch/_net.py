@@ -337,8 +337,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         )
         optimizer = given.get("optimizer", OPTIMIZERS.get(self.optimizer, self.optimizer))
         # Some optimizers, such as LBFGS, have no decay; others decay unless they get 0.
-        takes = {*inspect.signature(optimizer).parameters}
-        decays = self.weight_decay or takes & {"weight_decay", "kwargs"}
+        takes = inspect.signature(optimizer).parameters.values()
+        decays = self.weight_decay or any(
+            each.name == "weight_decay" or each.kind is each.VAR_KEYWORD for each in takes
+        )
         settings = {
             "criterion": criterion,
             "optimizer": optimizer,

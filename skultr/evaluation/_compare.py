@@ -262,7 +262,7 @@ def _documents(rankers, X, y, qid, doc, cluster):
             raise ValueError("X is None; expected it, unless rankers are scores and y an array.")
         X = pd.DataFrame(index=range(len(y)))
     columns = column_names(X) if is_frame(X) else []
-    if "relevance" not in columns if y is None else isinstance(y, str) and y == "click":
+    if (y is None and "relevance" not in columns) or (isinstance(y, str) and y == "click"):
         raise ValueError(
             "There is no annotation; expected y, or a column 'relevance' of X. Clicks are no "
             f"annotation: {BY_CLICKS}."

@@ -179,8 +179,8 @@ def test_optimizers_without_decay(settings):
 
 
 class PassesOn(torch.optim.AdamW):
-    def __init__(self, params, **kwargs):
-        super().__init__(params, **kwargs)
+    def __init__(self, params, **others):
+        super().__init__(params, **others)
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD, PassesOn])
