@@ -1,10 +1,12 @@
 """Tables and figures from the rows of studies, with the published figures and a verdict beside.
 
-A verdict is computed. *Reproduced*: every claim holds, and every published figure lies within the
-exhibit's tolerance of ours, or within our interval if that is no wider than three of it.
-*In shape*: every claim holds. *Shown*: the paper claims nothing about it. *Not reproduced*: some
-claim does not hold, and the verdict names it and the reason, where one is known.
-*Incomplete*: some runs are missing, and the claims wait for them.
+A verdict is computed: how many claims hold, are contradicted, or stay undecided (`_claims`), and a
+word. *Reproduced*: every claim holds, and every published figure lies within the exhibit's
+tolerance of ours, or within our interval if that is no wider than three of it. *In shape*: every
+claim holds. *Contradicted*: some claim is, and the verdict names it and the reason, where one is
+known. *Undecided at this size*: none is contradicted, and more runs may decide those that are
+open. *Shown*: the paper claims nothing about it. *Incomplete*: no seed has all of its runs, and
+the claims wait for them.
 """
 
 from collections.abc import Callable
@@ -19,27 +21,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ._machine import describe_machine
+from ._claims import CONTRADICTED, HOLDS, UNDECIDED, Claim, decide
 
-__all__ = ["Claim", "Exhibit", "report"]
+__all__ = ["Claim", "Exhibit", "Runs", "command", "decide_claims", "report"]
 
 OURS, PUBLISHED = "#1f77b4", "#d62728"
 #: An axis with at most as many whole numbers shows all of them.
 MOST_TICKS = 10
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the paper, and how our rows decide it.
-
-    ``holds(means, rows)`` gets the mean of each metric (a frame with the metrics as columns and
-    the ``by`` columns as index) and all rows; None: they cannot tell. ``why`` says why it fails
-    here, if that is known.
-    """
-
-    says: str
-    holds: Callable
-    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,8 @@ class Exhibit:
     which rows come from the same documents: their intervals leave out what these rows share, as
     methods are compared on the same documents. ``cells(cell)`` says whether the exhibit shows a
     cell of the study: others are not run for it. ``level`` is that of the intervals of the means;
-    None: the standard deviation over runs stands in their place. ``note`` says what differs from
+    None: the standard deviation over runs stands in their place; claims are decided at
+    that level, or at 95 %. ``note`` says what differs from
     the page.
     """
 
@@ -87,38 +76,66 @@ class Exhibit:
         return self.name.replace(" ", "_")
 
 
-def report(page, exhibits, rows, missing, out, options):
-    """Write ``EXHIBIT.csv`` and ``EXHIBIT.png`` for each, and ``verdicts.csv``; print them all.
+@dataclass(frozen=True)
+class Runs:
+    """The rows of an exhibit's study, what is missing of them, and where they come from.
 
-    ``rows`` and ``missing`` hold the rows of each study and how many of its runs have none.
+    ``partial`` are the seeds that have rows of some cells only: claims do without them. ``looks``:
+    how often the claims may have been looked at before more was run.
     """
-    verdicts, machine = [], describe_machine()
-    for exhibit in exhibits:
-        found = rows[exhibit.study.name]
-        if found.empty:
+
+    rows: pd.DataFrame
+    partial: tuple = ()
+    n_missing: int = 0
+    looks: int = 1
+    command: str = ""
+    machine: str = ""
+
+    @property
+    def whole(self):
+        """Rows of the seeds that have all of their cells."""
+        return self.rows[~self.rows["seed"].isin(self.partial)]
+
+    @property
+    def hours(self):
+        """Of one processor core, all runs together."""
+        return self.rows.drop_duplicates(["seed", "seconds"])["seconds"].sum() / 3600
+
+
+def report(page, found, out):
+    """Write ``EXHIBIT.csv`` and ``EXHIBIT.png``, ``verdicts.csv`` and ``claims.csv``; print all.
+
+    ``found`` pairs each exhibit with its `Runs`.
+    """
+    verdicts, claims = [], []
+    for exhibit, runs in found:
+        if runs.rows.empty:
             print(f"\n{exhibit.name}: no run ended, see the errors above")
             continue
-        found = found if exhibit.keep is None else exhibit.keep(found)
-        table = summarize(exhibit, found)
+        kept = _kept(exhibit, runs.rows)
+        table = summarize(exhibit, kept)
         table.to_csv(out / f"{exhibit.file}.csv", index=False)
-        figure = _draw(exhibit, found, table)
+        figure = _draw(exhibit, kept, table)
         figure.savefig(out / f"{exhibit.file}.png", dpi=120, bbox_inches="tight")
         plt.close(figure)
-        verdict = judge(exhibit, found, table, missing[exhibit.study.name])
-        command = _command(page, exhibit, options)
-        runs = int(rows[exhibit.study.name]["seed"].nunique())
-        verdicts.append({**verdict, "runs": runs, "command": command, "machine": machine})
-        _print(exhibit, table, verdict)
-    _write_verdicts(verdicts, out / "verdicts.csv", [exhibit.name for exhibit in page.exhibits])
+        decided = decide_claims(exhibit, runs)
+        verdicts.append(judge(exhibit, table, decided, runs))
+        claims += [{"exhibit": exhibit.name, **claim} for claim in decided]
+        _print(exhibit, table, verdicts[-1])
+    names = [exhibit.name for exhibit in page.exhibits]
+    judged = [verdict["exhibit"] for verdict in verdicts]
+    _replace(out / "verdicts.csv", verdicts, judged, names)
+    _replace(out / "claims.csv", claims, judged, names)
     print(f"\nTables, figures and verdicts: {out}")
 
 
-def _command(page, exhibit, options):
+def command(page, exhibit, options):
     """What to type to have this exhibit again."""
     kind, _, number = exhibit.name.partition(" ")
-    if kind not in ("table", "figure"):
-        return f"python -m benchmarks {page.name} --only {exhibit.name} {options}".strip()
-    return f'make papers PAPER={page.name} ARGS="{f"--{kind} {number} {options}".strip()}"'
+    what = f"--{kind} {number}" if number else f"--only {kind}"
+    if any(" " in one.name for one in page.exhibits):  # "table 1": a paper
+        return f'make papers PAPER={page.name} ARGS="{f"{what} {options}".strip()}"'
+    return f"python -m benchmarks {page.name} {what} {options}".strip()
 
 
 # --------------------------------------------------------------------------------------
@@ -192,36 +209,85 @@ def _marks(exhibit, long, table):
 # --------------------------------------------------------------------------------------
 # Verdicts
 # --------------------------------------------------------------------------------------
-def judge(exhibit, rows, table, n_missing=0):
-    """Exhibit, title, verdict and its reason."""
-    said = {"exhibit": exhibit.name, "title": exhibit.title}
-    if n_missing:
-        runs = "1 run is" if n_missing == 1 else f"{n_missing} runs are"
-        why = f"{runs} missing: failed, or left out by --cell"
-        return {**said, "verdict": "incomplete", "why": why, "claims": "", "holds": ""}
-    means = table.pivot_table("ours", list(exhibit.by), "metric", observed=True, sort=False)
-    answers = [(claim, claim.holds(means, rows)) for claim in exhibit.claims]
-    held = [claim.says for claim, answer in answers if answer]
-    failed = [claim for claim, answer in answers if answer is not None and not answer]
-    if failed:
-        why = ". ".join(filter(None, [f"Does not hold: {_reasons(failed)}", exhibit.note]))
-        verdict = {"verdict": "not reproduced", "why": why}
+def decide_claims(exhibit, runs):
+    """Each claim of an exhibit with its verdict, smallest gap and interval."""
+    rows = runs.whole
+    if not exhibit.claims or rows.empty:
+        return []
+    kept = _kept(exhibit, rows)
+    each = [_view(exhibit, part) for _, part in kept.groupby("seed")]
+    without = []
+    if any(claim.jackknife for claim in exhibit.claims):
+        seeds = rows["seed"].unique() if rows["seed"].nunique() > 1 else ()
+        parts = [_kept(exhibit, rows[rows["seed"] != seed]) for seed in seeds]
+        without = [_view(exhibit, part) for part in (kept, *parts)]
+    level = 0.95 if exhibit.level is None else exhibit.level
+    return [
+        {
+            "claim": claim.says,
+            **decide(claim, without if claim.jackknife else each, level, runs.looks),
+            "why": claim.why,
+        }
+        for claim in exhibit.claims
+    ]
+
+
+def _kept(exhibit, rows):
+    return rows if exhibit.keep is None else exhibit.keep(rows)
+
+
+def _view(exhibit, rows):
+    """What a claim reads: means of the metrics, and the rows."""
+    groups = rows.groupby(list(exhibit.by), sort=False, observed=True)
+    return groups[list(exhibit.metrics)].mean().dropna(how="all"), rows
+
+
+def judge(exhibit, table, decided, runs):
+    """Exhibit, title, counts of claims, verdict and its reason, runs and hours."""
+    verdicts = [claim["verdict"] for claim in decided]
+    held, failed, open_ = (verdicts.count(kind) for kind in (HOLDS, CONTRADICTED, UNDECIDED))
+    if runs.whole.empty:
+        word = "incomplete"
+    elif failed:
+        word = "contradicted"
+    elif open_:
+        word = "undecided at this size"
     elif _agrees(exhibit, table):
-        verdict = {"verdict": "reproduced", "why": exhibit.note}
+        word = "reproduced"
     else:
-        verdict = {"verdict": "in shape" if held else "shown", "why": exhibit.note}
-    counted = f"{len(held)} of {len(exhibit.claims)}"
-    return {**said, **verdict, "claims": "; ".join(held), "holds": counted}
+        word = "in shape" if held else "shown"
+    missing = f"{runs.n_missing} {'run is' if runs.n_missing == 1 else 'runs are'} missing: "
+    said = [
+        f"{missing}failed, or left out by --cell" if runs.n_missing else "",
+        _reasons("Does not hold", decided, CONTRADICTED),
+        _reasons("Undecided", decided, UNDECIDED),
+        exhibit.note,
+    ]
+    return {
+        "exhibit": exhibit.name,
+        "title": exhibit.title,
+        "claims": f"{held} hold, {failed} contradicted, {open_} undecided of {len(decided)}",
+        "verdict": word,
+        "why": ". ".join(filter(None, said)),
+        "note": exhibit.note,
+        "runs": int(runs.rows["seed"].nunique()),
+        "hours": round(runs.hours, 3),
+        "command": runs.command,
+        "machine": runs.machine,
+    }
 
 
-def _reasons(failed):
-    """The claims, and after those that fail for one reason the reason."""
+def _reasons(intro, decided, verdict):
+    """The claims of a verdict, and after those that have one reason in common the reason."""
     by_reason = {}
-    for claim in failed:
-        by_reason.setdefault(claim.why, []).append(claim.says)
-    return ". Nor: ".join(
+    for claim in decided:
+        if claim["verdict"] == verdict:
+            why = claim["why"] if verdict == CONTRADICTED else ""
+            by_reason.setdefault(why, []).append(claim["claim"])
+    listed = ". Nor: ".join(
         "; ".join(says) + (f" ({why})" if why else "") for why, says in by_reason.items()
     )
+    return listed and f"{intro}: {listed}"
 
 
 def _agrees(exhibit, table):
@@ -236,12 +302,12 @@ def _agrees(exhibit, table):
     return bool(len(both)) and bool(near.all())
 
 
-def _write_verdicts(verdicts, path, order):
-    """Verdicts of this call replace those of the same exhibits; the others stay."""
-    new = pd.DataFrame(verdicts)
+def _replace(path, lines, judged, order):
+    """Lines of this call replace those of the same exhibits; the others stay."""
+    new = pd.DataFrame(lines)
     if path.exists():
         old = pd.read_csv(path, keep_default_na=False)
-        new = pd.concat([old[~old["exhibit"].isin(new.get("exhibit", []))], new])
+        new = pd.concat([old[~old["exhibit"].isin(judged)], new])
     if len(new):
         place = new["exhibit"].map({name: i for i, name in enumerate(order)})
         new.iloc[place.argsort(kind="stable")].to_csv(path, index=False)
@@ -254,7 +320,7 @@ def _print(exhibit, table, verdict):
         "text", list(exhibit.by), "metric", aggfunc="first", observed=True, sort=False
     )
     print(wide.to_string())
-    print(f"{verdict['verdict']}. {verdict['why']}")
+    print(f"{verdict['claims']}: {verdict['verdict']}. {verdict['why']}")
 
 
 def _text(row):

@@ -6,6 +6,7 @@ finished run is a line of a file, so a study that was stopped goes on where it w
 """
 
 import argparse
+import io
 import json
 import multiprocessing
 import os
@@ -23,6 +24,7 @@ from pathlib import Path
 # Runs are done side by side: each of them takes one core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky import get_reusable_executor
@@ -30,10 +32,18 @@ from tqdm import tqdm
 
 import skultr
 
+from ._claims import LOOKS, UNDECIDED
 from ._documents import splits_of
-from ._exhibit import Claim, Exhibit, report
+from ._exhibit import Claim, Exhibit, Runs, command, decide_claims, report
+from ._machine import describe_machine
 
 __all__ = ["Claim", "Exhibit", "Page", "Settings", "Study", "cost", "grid", "main", "measured"]
+
+
+#: What the pages of the docs show: ``--check`` compares with it.
+RESULTS = Path(__file__).parents[1] / "docs" / "papers" / "results"
+#: Of the numbers in committed rows; ``--check`` wants the same within ``NEAR`` (and that share).
+DIGITS, NEAR = "%.8g", 0.01
 
 
 @dataclass(frozen=True)
@@ -84,15 +94,18 @@ class Study:
     alone: bool = False
     again: bool = False
 
-    def jobs(self, settings):
+    def n_runs(self, settings):
+        """``--runs`` where given, else the study's own number."""
+        return settings.runs or settings.size(quick=self.quick_runs, full=self.full_runs)
+
+    def jobs(self, settings, seeds=None):
         """One dict for each run: what the run is, and so also the key of its line."""
-        runs = settings.runs or settings.size(quick=self.quick_runs, full=self.full_runs)
         # The sizes are part of the key: rows of one size never stand for those of another, nor
         # rows of one release for those of the next.
         asked = {name: value for name, value in vars(settings).items() if name != "runs"}
         return [
             {"cell": cell, "seed": seed, "settings": asked, "skultr": skultr.__version__}
-            for seed in range(runs)
+            for seed in (range(self.n_runs(settings)) if seeds is None else seeds)
             for cell in self.cells(settings)
         ]
 
@@ -166,20 +179,24 @@ def main(page, argv=None):
         return _list(page)
     names = Settings.__dataclass_fields__
     settings = Settings(**{name: getattr(args, name) for name in names})
-    exhibits, jobs = _jobs_of(exhibits, settings, args.cell)
-    out = make_folder(args.out / page.name)
-    studies = {exhibit.study.name: exhibit.study for exhibit in exhibits}
-    _say_how_long(studies, jobs, settings)
-    rows, missing, failed = {}, {}, 0
+    if args.check:
+        every = not (args.only or args.table or args.figure)
+        return _check(page, exhibits, settings, args.jobs, quickest=every)
+    out = make_folder(args.out / page.name / "rows").parent
+    if args.judge:
+        report(page, [(exhibit, committed(out, exhibit)) for exhibit in exhibits], out)
+        return 0
+    work = Work(page, settings, out, args)
+    exhibits = work.with_runs(exhibits)
     try:
-        for name, study in studies.items():
-            rows[name], missing[name], errors = _rows_of(study, jobs[name], out, args)
-            failed += errors
+        work.run(exhibits)
+        if args.until_decided:
+            work.run_on(exhibits)
     except KeyboardInterrupt:
         print("\nStopped. The same command goes on where it was.", file=sys.stderr)
         return 130
-    report(page, exhibits, rows, missing, out, _options(settings))
-    return 1 if failed else 0
+    report(page, [(exhibit, work.runs_of(exhibit)) for exhibit in exhibits], out)
+    return 1 if work.failed else 0
 
 
 # --------------------------------------------------------------------------------------
@@ -205,6 +222,16 @@ def _arguments(page, argv):
     )
     parser.add_argument("--sets", help="a folder of the identifiability paper's published sets")
     parser.add_argument("--log", help="a click log of your own (Parquet, CSV)")
+    parser.add_argument(
+        "--until-decided", action="store_true", help="more seeds for exhibits with open claims"
+    )
+    parser.add_argument("--hours", type=float, default=1.0, help="of that, at most (1)")
+    parser.add_argument(
+        "--judge", action="store_true", help="run nothing: judge the rows in --out"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="does seed 0 give the rows of docs/papers/results?"
+    )
     parser.add_argument("--out", type=Path, default=Path("paper_results"), help="a folder")
     parser.add_argument(
         "--jobs", type=_positive, help="runs side by side (2; 1 where time or memory is measured)"
@@ -260,16 +287,13 @@ def _list(page):
     for exhibit in page.exhibits:
         print(f"  {exhibit.name:<10} {exhibit.title} ({_duration(exhibit.study.hours)})")
     print("Times are those of the full size on two cores. --quick takes minutes.")
+    claims = RESULTS / page.name / "claims.csv"
+    if claims.exists():
+        counts = pd.read_csv(claims)["verdict"].value_counts()
+        decided, n = counts.drop(UNDECIDED, errors="ignore"), counts.sum()
+        words = ", ".join(f"{count} {verdict}" for verdict, count in decided.items())
+        print(f"In docs/papers/results: {decided.sum()} of {n} claims decided ({words}).")
     return 0
-
-
-def _say_how_long(studies, jobs, settings):
-    if not (settings.quick or settings.tiny):
-        all_jobs = {name: len(study.jobs(settings)) for name, study in studies.items()}
-        hours = sum(
-            study.hours * len(jobs[name]) / all_jobs[name] for name, study in studies.items()
-        )
-        print(f"Full sizes: about {_duration(hours)} on two cores. --quick takes minutes.")
 
 
 def _duration(hours):
@@ -279,18 +303,160 @@ def _duration(hours):
 # --------------------------------------------------------------------------------------
 # Runs
 # --------------------------------------------------------------------------------------
-def _jobs_of(exhibits, settings, asked):
-    """Exhibits with runs that were asked for, and the runs of each study that they show."""
-    jobs = {}
+class Work:
+    """What was asked for, and the rows of it that there are; more are run into the same files."""
+
+    def __init__(self, page, settings, out, args):
+        self.page, self.settings, self.out, self.args = page, settings, out, args
+        self.failed = 0
+        self._seeds = {}  # exhibit -> how many are looked at, where more than asked for
+        self._done = {}  # study -> key of a run -> its rows
+
+    def with_runs(self, exhibits):
+        """The exhibits that show a cell of ``--cell``."""
+        kept = [e for e in exhibits if any(_says(job, self.args.cell) for job in self._jobs(e))]
+        if not kept:
+            asked = " or ".join(self.args.cell)
+            raise SystemExit(f"--cell: no cell says {asked}; --list says what there is")
+        return kept
+
+    def run(self, exhibits, seeds=None):
+        """Run what has no rows yet; ``seeds`` None: the number that was asked for."""
+        jobs, studies = {}, {}
+        for exhibit in exhibits:
+            studies[exhibit.study.name] = exhibit.study
+            of_study = jobs.setdefault(exhibit.study.name, {})
+            of_study |= {_key(job): job for job in self._jobs(exhibit, seeds)}
+        if seeds is None:
+            _say_how_long(studies, jobs, self.settings)
+        for name, study in studies.items():
+            path = self.out / f"{name.replace(' ', '_')}.jsonl"
+            if name not in self._done:
+                self._done[name] = _finished(path)
+            left = [job for job in jobs[name].values() if _says(job, self.args.cell)]
+            self.failed += _run_all(study, left, self._done[name], path, self.args.jobs)
+            self._table(study).to_csv(self._csv(study), index=False, float_format=DIGITS)
+
+    def run_on(self, exhibits):
+        """More seeds for exhibits with open claims: 2, 4 and 8 times the asked, or hours' end."""
+        end = time.monotonic() + 3600 * self.args.hours
+        for times in 2 ** np.arange(1, LOOKS):
+            exhibits = [exhibit for exhibit in exhibits if self._is_open(exhibit)]
+            for exhibit in exhibits:
+                n = exhibit.study.n_runs(self.settings)
+                # Whole seeds: claims compare all cells of a run.
+                step = self.args.jobs or 2
+                for start in range(self._seeds.get(exhibit.name, n), times * n, step):
+                    if time.monotonic() > end:
+                        return
+                    seeds = range(start, min(start + step, times * n))
+                    self.run([exhibit], seeds)
+                    self._seeds[exhibit.name] = seeds.stop
+
+    def runs_of(self, exhibit):
+        """The rows of an exhibit, as its file has them."""
+        study = exhibit.study
+        n = self._seeds.get(exhibit.name, study.n_runs(self.settings))
+        done = self._done[study.name]
+        missing = [job for job in self._jobs(exhibit, range(n)) if _key(job) not in done]
+        options = _options(self.settings) + " --until-decided" * self.args.until_decided
+        rows = _read_rows(self._csv(study))
+        return Runs(
+            rows[rows["seed"] < n],
+            tuple({job["seed"] for job in missing}),
+            len(missing),
+            LOOKS if self.args.until_decided else 1,
+            command(self.page, exhibit, options.strip()),
+            describe_machine(),
+        )
+
+    def _jobs(self, exhibit, seeds=None):
+        every = exhibit.study.jobs(self.settings, seeds)
+        return [job for job in every if exhibit.cells is None or exhibit.cells(job["cell"])]
+
+    def _is_open(self, exhibit):
+        """Whether more runs may decide a claim: those seen were able to tell."""
+        decided = decide_claims(exhibit, self.runs_of(exhibit))
+        return any(claim["verdict"] == UNDECIDED and claim["runs"] for claim in decided)
+
+    def _table(self, study):
+        """All rows of a study at this size, the seeds one after the other."""
+        done = self._done[study.name]
+        last = max((json.loads(key)["seed"] for key in done), default=-1)
+        keys = map(_key, study.jobs(self.settings, range(last + 1)))
+        rows = [row for key in keys for row in done.get(key, ())]
+        return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["seed", "seconds"])
+
+    def _csv(self, study):
+        return self.out / "rows" / f"{study.name.replace(' ', '_')}.csv"
+
+
+def committed(folder, exhibit):
+    """The rows that the verdict in a folder came from."""
+    verdicts = pd.read_csv(folder / "verdicts.csv", keep_default_na=False).set_index("exhibit")
+    found = verdicts.loc[exhibit.name]
+    rows = _read_rows(folder / "rows" / f"{exhibit.study.name.replace(' ', '_')}.csv")
+    looks = LOOKS if "--until-decided" in found["command"] else 1
+    of_runs = rows[rows["seed"] < int(found["runs"])]
+    return Runs(of_runs, looks=looks, command=found["command"], machine=found["machine"])
+
+
+def _check(page, exhibits, settings, n_jobs, *, quickest):
+    """How many studies (the quickest, or all of the exhibits) do not give seed 0 again."""
+    known = {}
     for exhibit in exhibits:
-        every = exhibit.study.jobs(settings)
-        shown = [job for job in every if exhibit.cells is None or exhibit.cells(job["cell"])]
-        known = jobs.setdefault(exhibit.study.name, [])
-        known += [job for job in shown if job not in known]
-    kept = [e for e in exhibits if any(_says(job, asked) for job in jobs[e.study.name])]
-    if not kept:
-        raise SystemExit(f"--cell: no cell says {' or '.join(asked)}; --list says what there is")
-    return kept, jobs
+        study = exhibit.study
+        path = RESULTS / page.name / "rows" / f"{study.name.replace(' ', '_')}.csv"
+        if path.exists() and not (study.alone or study.again):
+            rows = _read_rows(path)
+            known[study.name] = (study, rows[rows["seed"] == 0])
+    if not known:
+        print(f"{page.name}: no rows in {RESULTS / page.name}, expected those of an earlier run")
+        return 1
+    if quickest:
+        # What takes less than a second shows little.
+        seconds = {name: 3600 * Runs(rows).hours for name, (_, rows) in known.items()}
+        name = min(known, key=lambda name: seconds[name] if seconds[name] >= 1 else np.inf)
+        known = {name: known[name]}
+    wrong = 0
+    for name, (study, rows) in known.items():
+        jobs, done = study.jobs(settings, [0]), {}
+        _run_all(study, jobs, done, Path(os.devnull), n_jobs)
+        fresh = pd.DataFrame([row for job in jobs for row in done.get(_key(job), ())])
+        what = _difference(fresh, rows)
+        wrong += bool(what)
+        print(f"{page.name}, {name}, seed 0: {what or 'as in docs/papers/results'}")
+    return wrong
+
+
+def _difference(fresh, known):
+    """What differs of rows that should be the same."""
+    text = fresh.to_csv(index=False, float_format=DIGITS)
+    try:
+        pd.testing.assert_frame_equal(
+            _read_rows(io.StringIO(text)).drop(columns="seconds"),
+            known.drop(columns="seconds").reset_index(drop=True),
+            check_dtype=False,
+            check_like=True,
+            rtol=NEAR,
+            atol=NEAR,
+        )
+    except (AssertionError, ValueError) as error:  # no rows at all: ValueError
+        return str(error)
+    return ""
+
+
+def _read_rows(path):
+    return pd.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False)
+
+
+def _say_how_long(studies, jobs, settings):
+    if not (settings.quick or settings.tiny):
+        hours = sum(
+            study.hours * len(jobs[name]) / len(study.jobs(settings))
+            for name, study in studies.items()
+        )
+        print(f"Full sizes: about {_duration(hours)} on two cores. --quick takes minutes.")
 
 
 def _says(job, asked):
@@ -298,20 +464,14 @@ def _says(job, asked):
     return asked is None or bool({str(value) for value in job["cell"].values()} & {*asked})
 
 
-def _rows_of(study, jobs, out, args):
-    """Rows of these runs of a study as a frame, how many have none, and how many failed now."""
-    path = out / f"{study.name.replace(' ', '_')}.jsonl"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    done = _finished(text)
-    left = [job for job in jobs if _says(job, args.cell)]
-    left = [job for job in left if study.again or _key(job) not in done]
+def _run_all(study, jobs, done, path, n_jobs):
+    """Run the jobs without rows in ``done``, into it and the file; how many failed."""
+    left = [job for job in jobs if study.again or _key(job) not in done]
     for job in left:
         done.pop(_key(job), None)
-    work = (_alone if study.alone else _side_by_side)(study.run, left, args.jobs)
+    work = (_alone if study.alone else _side_by_side)(study.run, left, n_jobs)
     failed = 0
     with path.open("a", encoding="utf-8") as file:
-        if text and not text.endswith("\n"):
-            file.write("\n")
         for job, rows, error in tqdm(work, study.name, total=len(left), disable=not left):
             if error:
                 failed += 1
@@ -322,8 +482,7 @@ def _rows_of(study, jobs, out, args):
             done[_key(job)] = rows
             file.write(json.dumps({"job": job, "rows": rows}) + "\n")
             file.flush()
-    kept = [row for job in jobs for row in done.get(_key(job), ())]
-    return pd.DataFrame(kept), sum(_key(job) not in done for job in jobs), failed
+    return failed
 
 
 def _side_by_side(run, jobs, n_jobs):
@@ -380,8 +539,12 @@ def _plain(row):
     return {name: value.item() if hasattr(value, "item") else value for name, value in row.items()}
 
 
-def _finished(text):
-    """Key of a run -> its rows. The last line may be cut off: it is done again."""
+def _finished(path):
+    """Key of a run -> its rows. A last line that was cut off is ended, and its run done again."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text and not text.endswith("\n"):
+        with path.open("a", encoding="utf-8") as file:
+            file.write("\n")
     done = {}
     for line in text.splitlines():
         try:

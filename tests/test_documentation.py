@@ -54,6 +54,25 @@ def test_guide_is_short_and_readme_is_plain():
     assert ease >= 60, f"Flesch reading ease of README.md: {ease:.0f}"
 
 
+def test_every_page_of_the_guide_has_a_figure_that_something_draws():
+    """Of the gallery, by its script, or a file; the first page is itself one, drawn by CSS."""
+    gallery = r"/auto_examples/(\w+)/images/sphx_glr_(plot_\w+)_\d{3}\.png"
+    for page in (ROOT / "docs" / "user_guide").glob("*.rst"):
+        text = page.read_text()
+        figures = re.findall(r"^\.\. (?:figure|image):: (.+)$", text, re.M)
+        assert figures or ".. container:: flow" in text, page.name
+        for figure in figures:
+            script = re.fullmatch(gallery, figure)
+            source = (
+                f"examples/{script[1]}/{script[2]}.py"
+                if script
+                else f"docs/_static/{figure.split('/')[-1]}"
+            )
+            assert (ROOT / source).is_file(), f"{page.name}: {figure}"
+        pictures = re.findall(r"^\.\. (?:figure|image)::.*\n(?: +:.*\n)* +:alt: \S", text, re.M)
+        assert len(pictures) == len(figures), f"{page.name}: a figure without :alt:"
+
+
 def test_gallery_checks_its_claims():
     scripts = list((ROOT / "examples").glob("*/plot_*.py"))
     assert len(scripts) > 30

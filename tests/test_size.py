@@ -10,29 +10,29 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 21_715
+TOTAL = 22_234
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
-    "_base": 261,
-    "_log": 3640,
-    "_models": 1013,
-    "_torch": 926,
-    "click_models": 1101,
-    "command": 652,
-    "datasets": 1300,
+    "_base": 264,
+    "_log": 3668,
+    "_models": 1020,
+    "_torch": 922,
+    "click_models": 1116,
+    "command": 663,
+    "datasets": 1402,
     "evaluation": 1761,
     "exceptions.py": 47,
     "identifiability": 1593,
-    "metrics": 1139,
+    "metrics": 1294,
     "model_selection.py": 174,
     "plotting": 739,
     "preprocessing.py": 164,
-    "propensity": 1729,
-    "rankers": 3065,
-    "serving": 967,
-    "simulation": 879,
+    "propensity": 1772,
+    "rankers": 3192,
+    "serving": 968,
+    "simulation": 910,
     "testing": 531,
 }
 

@@ -9,7 +9,7 @@ from scipy.sparse import coo_array, csr_array
 
 from skultr import DLARanker
 from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair
-from skultr.metrics import ndcg_score
+from skultr.metrics import click_mse, mean_correlation_coefficient, ndcg_score
 from skultr.rankers import DistilledRanker, RegressionEMRanker, TwoTowerRanker
 
 from .._documents import feature_columns, read_letor
@@ -61,7 +61,7 @@ def fit(method, log, clicks, seed):
 def correlation(ranker, truth):
     """MCC: correlation of estimated and true relevance over documents."""
     estimate = ranker.relevance_
-    return np.corrcoef(estimate, truth.relevance_probability.loc[estimate.index])[0, 1]
+    return mean_correlation_coefficient(truth.relevance_probability.loc[estimate.index], estimate)
 
 
 def quality(ranker, log, pages, truth):
@@ -70,8 +70,8 @@ def quality(ranker, log, pages, truth):
     ndcg = {
         f"nDCG@{k}": ndcg_score(pages["relevance"], score, qid=pages["qid"], k=k) for k in CUTS
     }
-    error = ranker.predict_click(log) - truth.click_probability
-    return {"MCC": correlation(ranker, truth), **ndcg, "click MSE": np.mean(error**2)}
+    error = click_mse(truth.click_probability, ranker.predict_click(log))
+    return {"MCC": correlation(ranker, truth), **ndcg, "click MSE": error}
 
 
 def merged(X, clicks):
@@ -193,6 +193,36 @@ def _run_merges(cell, settings, seed):
 
 
 MERGES = Study("merges", _run_merges, quick_runs=5, full_runs=10, hours=0.01)
+
+
+def _run_bounds(cell, settings, seed):
+    """How far apart merging moves the components, and the bound by true examination."""
+    X, clicks, truth = log_of_components(cell["K"], n_served(settings), settings, seed)
+    known = dict(enumerate(truth.examination, start=1))
+    place = X.groupby("doc")["position"].first()
+    rows = []
+    for merged in ("the repair", *(("1 & 5", "2 & 5", "3 & 5", "4 & 5") * (cell["K"] == 2))):
+        # Position 5 is put beside the one that it is to be merged with.
+        beside = None if merged == "the repair" else {**{k: k for k in known}, 5: int(merged[0])}
+        repair = IdentifiabilityRepair(
+            bias_features=beside, position_weight=0.0, examination=known
+        ).fit(X, clicks)
+        found = fit("DLA", repair.transform(X), clicks, seed).relevance_
+        shift = found / truth.relevance_probability.loc[found.index]
+        shift = shift.groupby(repair.graph_.labels[place[found.index] - 1]).mean()
+        error = np.ptp(shift) / shift[0]
+        rows.append({"merged": merged, "error": error, "bound": repair.error_bound_})
+    return rows
+
+
+BOUNDS = Study(
+    "bounds",
+    _run_bounds,
+    lambda settings: [{"K": K} for K in (2, 3, 4)],
+    quick_runs=5,
+    full_runs=10,
+    hours=0.02,
+)
 
 
 def _run_links(cell, settings, seed):
@@ -337,9 +367,9 @@ def _run_contextual(cell, settings, seed):
     score = ranker.predict(test[feature_columns_of(test)])
     return [
         {
-            "MCC": np.corrcoef(learned, truth.relevance)[0, 1],
+            "MCC": mean_correlation_coefficient(truth.relevance, learned),
             **_ndcg("train", log, learned),
-            "click MSE": np.mean((expected - truth.click_probability) ** 2),
+            "click MSE": click_mse(truth.click_probability, expected),
             **_ndcg("test", test, score),
             "factors": train["bias"].nunique(),
         }

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from skultr import UserAwareIPSRanker, aggregate_clicks
-from skultr.metrics import err_score, ndcg_score
+from skultr.metrics import err_score, ndcg_score, relevance_mse
 from skultr.propensity import (
     ContextualPropensity,
     RegressionEMPropensity,
@@ -207,7 +207,7 @@ def labels_of(world, method, propensity):
 
 def relevance_error(world, labels):
     """Mean squared error against P(relevant), over the documents that were shown."""
-    return float(((labels["label"] - labels["doc"].map(world.relevance)) ** 2).mean())
+    return relevance_mse(labels["doc"].map(world.relevance), labels["label"])
 
 
 def confusion(world, labels):

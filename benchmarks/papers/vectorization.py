@@ -163,7 +163,7 @@ def embeddings(cell, settings, seed):
 
 
 def inference(cell, settings, seed):
-    """Table 3: seconds to score a batch of 256 lists, the best of several."""
+    """Table 3: processor seconds to score a batch of 256 lists, the best of several."""
     world = make_world(cell, settings, seed)
     queries = world.test["qid"].unique()[:256]
     batch = world.test[world.test["qid"].isin(queries)]
@@ -176,9 +176,10 @@ def inference(cell, settings, seed):
     best = dict.fromkeys(fitted, np.inf)
     for _ in range(settings.size(quick=20, full=3_000)):
         for name, ranker in fitted.items():
-            start = time.perf_counter()
+            # Time of the processor: what else runs on the machine is not in it.
+            start = time.process_time()
             ranker.predict(batch)
-            best[name] = min(best[name], time.perf_counter() - start)
+            best[name] = min(best[name], time.process_time() - start)
     for name, seconds in best.items():
         ratio = seconds / best["Scalar-based Ranker"]
         yield {"method": name, "seconds per batch": seconds, "ratio": ratio}
@@ -266,59 +267,80 @@ SINGULAR = (1.399, 0.151, 0.069, 0.057, 0.033)
 # --------------------------------------------------------------------------------------
 # Claims
 # --------------------------------------------------------------------------------------
-def ahead(first, others, by=0.0, metric="nDCG@10"):
-    """Whether a method is ahead of each of the others, on every set of documents."""
+def leads(first, others, metrics=("nDCG@10",)):
+    """Leads of a method over each of the others, in each metric on every set of documents."""
 
-    def holds(means, rows):
-        values = means[metric].unstack("method")
-        return bool((values[first].to_numpy()[:, None] - values[others] >= by).all(axis=None))
+    def gaps(means, rows):
+        table = means[list(metrics)].unstack("method").stack(0, future_stack=True)
+        return table[others].rsub(table[first], axis=0)
 
-    return holds
+    return gaps
 
 
-def spread(means, rows):
-    """Whether vectorization varies less over runs than DLA and regression-EM do."""
-    sd = rows.groupby(["documents", "method"])["nDCG@10"].std().groupby("method").mean()
-    return bool(sd["Vectorization"] < min(sd["DLA"], sd["RegressionEM"]))
+def level(first, second, within):
+    """Gaps of two methods that are level on every set of documents."""
+
+    def gaps(means, rows):
+        lead = leads(first, [second])(means, rows)[second]
+        return pd.concat({"behind": within + lead, "ahead": within - lead})
+
+    return gaps
+
+
+def spreads(means, rows):
+    """Affine over vectorization, then scalar methods over affine: ratios as logarithms.
+
+    Of what a method adds to the mean of all in its run: documents are others in each run.
+    """
+    own = rows["nDCG@10"] - rows.groupby(["seed", "documents"])["nDCG@10"].transform("mean")
+    spread = np.log(own.groupby([rows["documents"], rows["method"]]).std()).unstack("method")
+    pairs = [("Affine", "Vectorization"), ("DLA", "Affine"), ("RegressionEM", "Affine")]
+    return pd.concat({pair: spread[pair[0]] - spread[pair[1]] for pair in pairs})
+
+
+def by_length(means):
+    """nDCG@10 of vectorization by the length of its vectors."""
+    return means["nDCG@10"].xs("Vectorization", level="method").groupby("d").mean()
 
 
 def rises(means, rows):
-    values = means["nDCG@10"].unstack("method")["Vectorization"].groupby("d").mean()
-    return bool(values.loc[[4, 5]].mean() > values.loc[[1, 2]].mean())
+    found = by_length(means)
+    return found[[4, 5]].mean() - found[[1, 2]].mean()
 
 
 def two_is_best(means, rows):
-    values = means["nDCG@10"].unstack("method")["Vectorization"].groupby("d").mean()
-    return bool(values.idxmax() == 2)
+    """Two over one, and over more, which may be ahead by .005."""
+    lead = by_length(means)[2] - by_length(means).drop(2)
+    return lead.where(lead.index < 2, lead + 0.005)
 
 
 def more_do_no_harm(means, rows):
-    values = means["nDCG@10"].unstack("method")["Vectorization"].groupby("d").mean()
-    return bool(values.loc[2] - values.loc[[3, 4, 5]].min() < 0.01)
+    found = by_length(means)
+    return 0.01 + found[[3, 4, 5]] - found[2]
 
 
 def two_like_affine(means, rows):
-    values = means["nDCG@10"].unstack("method").groupby("d").mean().loc[2]
-    return bool(abs(values["Vectorization"] - values["Affine"]) < 0.01)
+    affine = means["nDCG@10"].xs("Affine", level="method").groupby("d").mean()
+    lead = by_length(means)[2] - affine[2]
+    return [0.01 + lead, 0.01 - lead]
 
 
 def near_grades_are_near(means, rows):
-    """Whether distances in the plane grow with the distance between grades."""
+    """Rank correlation of distances in the plane with distances of grades, above .1."""
     points = rows[rows["along"] == "document"]
     places = pdist(points[["o1", "o2"]].to_numpy())
     grades = pdist(points[["grade"]].to_numpy())
-    return bool(spearmanr(places, grades).statistic > 0.1)
+    return spearmanr(places, grades).statistic - 0.1
 
 
 def base_is_level(means, rows):
-    """Whether the base vector is within .01 of the best position, which nobody knows."""
-    best = means["nDCG@10"].unstack("along").loc["matrix"].max()
-    return bool(best["base vector"] > best["observation embedding"] - 0.01)
+    """The base vector against each position: nobody knows which one is best."""
+    found = means["nDCG@10"].loc["matrix"].unstack("along")
+    return found["base vector"] - found["observation embedding"] + 0.01
 
 
 def positions_differ(means, rows):
-    values = means["nDCG@10"].unstack("along")["observation embedding"]
-    return bool((values.groupby("user").max() - values.groupby("user").min() > 0.02).any())
+    return np.ptp(means["nDCG@10"].loc["matrix"].unstack("along")["observation embedding"]) - 0.02
 
 
 # --------------------------------------------------------------------------------------
@@ -328,7 +350,9 @@ WHY_BEHIND = (
     "on logs of this size one network varies much from seed to seed; skultr's default, three "
     "networks and a student, is the row below"
 )
-BASELINES = ["Click Data", "DLA", "PairDebias", "RegressionEM", "Affine"]
+SCALAR = ["DLA", "PairDebias", "RegressionEM"]
+BASELINES = ["Click Data", *SCALAR, "Affine"]
+BOTH = ("Vectorization", "Affine")
 REAL = Study("real clicks", compare, lambda s: documents_of(s, "matrix"), 3, 8, hours=30)
 TRUST = Study("trust bias", compare, lambda s: documents_of(s, "trust", False), 3, 8, hours=15)
 LENGTH = Study(
@@ -347,7 +371,9 @@ PLANE = Study(
     1,
     hours=0.2,
 )
-SPEED = Study("speed", inference, lambda s: documents_of(s, "trust", False), 1, 1, hours=0.5)
+SPEED = Study(
+    "speed", inference, lambda s: documents_of(s, "trust", False), 1, 1, hours=0.5, again=True
+)
 MATRIX = Study("matrix", click_matrix, quick_runs=1, full_runs=1)
 
 
@@ -375,11 +401,14 @@ def plane_exhibit(name, user):
 
 
 FIGURE_4 = {
-    "real": (Claim("longer vectors rank better", rises),),
+    "real": (
+        Claim("longer vectors rank better (4 and 5 than 1 and 2)", rises),
+        Claim("two components are level with affine correction (within .01)", two_like_affine),
+    ),
     "trust": (
-        Claim("two components are best", two_is_best),
-        Claim("more than two do no harm", more_do_no_harm),
-        Claim("two components are level with affine correction", two_like_affine),
+        Claim("two components are best (one is behind, more not ahead by .005)", two_is_best),
+        Claim("more than two do no harm (within .01)", more_do_no_harm),
+        Claim("two components are level with affine correction (within .01)", two_like_affine),
     ),
 }
 PAGE = Page(
@@ -400,12 +429,20 @@ PAGE = Page(
             },
             claims=(
                 Claim(
-                    "vectorization is ahead of all others",
-                    ahead("Vectorization", BASELINES),
+                    "vectorization is ahead of all others in all measures",
+                    leads("Vectorization", BASELINES, CUTS),
                     why=WHY_BEHIND,
                 ),
-                Claim("affine correction is second", ahead("Affine", ["Click Data", "DLA"])),
-                Claim("vectorization varies less over runs than scalar methods", spread),
+                Claim(
+                    "affine correction is ahead of the scalar methods in nDCG@10",
+                    leads("Affine", SCALAR),
+                ),
+                Claim(
+                    "vectorization varies less over runs than affine correction, and that less "
+                    "than DLA and regression-EM",
+                    spreads,
+                    jackknife=True,
+                ),
             ),
         ),
         Exhibit(
@@ -423,14 +460,13 @@ PAGE = Page(
             claims=(
                 Claim(
                     "vectorization is level with affine correction (within .005)",
-                    ahead("Vectorization", ["Affine"], by=-0.005),
+                    level("Vectorization", "Affine", within=0.005),
                     why=WHY_BEHIND,
                 ),
                 Claim(
-                    "both are ahead of all scalar methods",
-                    lambda means, rows: all(
-                        ahead(method, BASELINES[:-1])(means, rows)
-                        for method in ("Vectorization", "Affine")
+                    "both are ahead of all scalar methods in nDCG@10",
+                    lambda means, rows: pd.concat(
+                        {name: leads(name, SCALAR)(means, rows) for name in BOTH}
                     ),
                 ),
             ),
@@ -445,7 +481,7 @@ PAGE = Page(
             claims=(
                 Claim(
                     "vectorization takes at most 1.5 times the time",
-                    lambda means, rows: means.loc["Vectorization", "ratio"] <= 1.5,
+                    lambda means, rows: 1.5 - means.loc["Vectorization", "ratio"],
                 ),
             ),
             note="The seconds are of one processor core; the paper's are of a graphics card.",
@@ -460,7 +496,8 @@ PAGE = Page(
             claims=(
                 Claim(
                     "the matrix has full rank: one number per position is not enough",
-                    lambda means, rows: bool((means["singular value"] > 0.01).all()),
+                    lambda means, rows: means["singular value"] - 0.01,
+                    exact=True,
                 ),
             ),
             draw=draw_matrix,

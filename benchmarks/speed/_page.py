@@ -73,17 +73,19 @@ def _claims(work, peer, goal):
     return [
         Claim(
             f"{work.title}: at most {largest:g} times {peer}{what}",
-            partial(_is_met, (work.title, peer), metric, largest),
+            partial(_left, (work.title, peer), metric, largest),
             work.note,
+            exact=True,
         )
         for metric, largest, what in asked
         if largest is not None
     ]
 
 
-def _is_met(pair, metric, largest, means, rows):
+def _left(pair, metric, largest, means, rows):
+    """What is left of a goal; NaN where nothing was measured."""
     found = means[metric].get(pair, np.nan) if metric in means else np.nan
-    return None if np.isnan(found) else found <= largest
+    return np.nextafter(largest, np.inf) - found
 
 
 def _compared(its_works, rows):

@@ -12,14 +12,17 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from torch.nn.functional import logsigmoid
 
 from skultr import CLDRanker, aggregate_clicks
 from skultr.datasets import make_ltr
 from skultr.metrics import average_precision_score, ndcg_score
 from skultr.rankers import HeckmanRanker, IPSRanker, NaiveRanker, RankAggRanker
+from skultr.rankers._cld import PairLoss
 from skultr.simulation import (
     PositionBasedUser,
     hidden_signal_scores,
@@ -29,6 +32,8 @@ from skultr.simulation import (
 
 from .._documents import whole_letor
 from .._study import Page, measured
+from ..papers._cld_worlds import WORLDS, Log, log_rows
+from ..papers._cld_worlds import rankers as paper_rankers
 
 #: Seeds that the defaults were not chosen on.
 FIRST_SEED = 10
@@ -98,8 +103,7 @@ def rankers(curve):
     yield "linear", "CLD by rows", CLDRanker(**ips, **ROWS)
     yield "linear", "CLD-pair", CLDRanker(**pairs, **LINEAR)
     yield "linear", "CLD by rows, gamma 0", CLDRanker(**ips, gamma=0.0, **ROWS)
-    for form in ("preference", "published"):
-        yield "linear", f"CLD-pair, {form}", CLDRanker(**pairs, variant=form, **LINEAR)
+    yield "linear", "CLD-pair, equation 12", CLDRanker(**pairs, variant="published", **LINEAR)
     yield "linear", "CLD, equation 9", CLDRanker(**ips, variant="published", **ROWS)
     yield "linear", "CLD, gamma estimated", CLDRanker(**ips, gamma="estimate", **ROWS)
     yield "network", "naive", NaiveRanker(**NEURAL)
@@ -142,6 +146,76 @@ def misspecified(cell, settings, seed):
     """Rankers are told another exponent than 1, the true one."""
     told = np.arange(1, 6) ** -cell["told eta"]
     return worlds({"strength": cell["strength"]}, settings, seed, told)
+
+
+#: Skultr's form of CLD-pair, with these parts of equation 12 in place of its own.
+PARTS = {
+    "winner's term": ("winner",),
+    "unweighted pairs": ("unweighted",),
+    "mixed pairs": ("mixed",),
+    "all three": ("winner", "unweighted", "mixed"),
+}
+FORMS = ("Naive", "IPS", "CLD-pair", "CLD-pair, printed", "CLD by pairs, skultr")
+
+
+def causes(cell, settings, seed):
+    """Forms of CLD-pair, and skultr's with parts of equation 12, on the logs of Table 2.
+
+    These logs, networks and trainings are those of ``papers/cld``.
+    """
+    log = Log(**cell, eta=0.1)
+    make = {"models": ("network",), "make": _forms_with_parts}
+    for row in log_rows(log, settings, seed, methods=(*FORMS, *PARTS), **make):
+        yield {"ranker": row.pop("method"), **row}
+
+
+def _forms_with_parts(model, settings, examination):
+    found = paper_rankers(model, settings, examination)
+    skultrs, grid = found["CLD by pairs, skultr"]
+    for name, parts in PARTS.items():
+        one = type("Parts", (WithParts,), {"parts": parts})
+        found[name] = one(**skultrs.get_params(deep=False)), grid
+    return found
+
+
+class WithParts(CLDRanker):
+    """CLD by pairs with parts of equation 12."""
+
+    parts = ()
+
+    def _criterion(self, rows, unit, scale):
+        return LossWithParts(self.parts, unit, rows, self.gamma_, self._selects)
+
+
+class LossWithParts(PairLoss):
+    """The default's loss of pairs, but for some parts."""
+
+    def __init__(self, parts, *settings):
+        super().__init__(*settings)
+        self.parts = parts
+
+    def pair_terms(self, one, other):
+        """Terms of pairs of rows, as those of the package."""
+        found = list(super().pair_terms(one, other))
+        relevance, selection, label, shown = one
+        other_relevance, other_selection, other_label, other_shown = other
+        both = shown & other_shown
+        side = torch.where(both, label - other_label, 0.0).sign()
+        difference = relevance - other_relevance
+        if "unweighted" in self.parts:
+            found[0] = side.abs() * logsigmoid(side * difference)
+        if "winner" in self.parts:
+            up = logsigmoid(selection + side * difference)
+            up = up + logsigmoid(other_selection + side * difference)
+            found[1] = torch.where(both, up, found[1])
+        if "mixed" in self.parts:
+            sign = torch.where(shown, 1.0, -1.0)  # both orders, so that it does not matter
+            index = torch.where(shown, selection, other_selection)
+            either = logsigmoid(index + sign * difference) + logsigmoid(index - sign * difference)
+            mixed = shown ^ other_shown
+            found[1] = torch.where(mixed, either, found[1])
+            found[2:] = [torch.where(mixed, 2 * each, each) for each in found[2:]]
+        return found
 
 
 #: True coefficients of relevance, in units of its error, and of selection.
@@ -279,6 +353,15 @@ PAGE = Page(
             "With and without a hidden signal, by position bias",
             over={"strength": (0.0, 0.5, 1.0, 2.0), "eta": (1.0, 0.1)},
             **RANKED,
+        ),
+        measured(
+            causes,
+            "Forms of CLD-pair, and what equation 12 costs part by part",
+            over={"world": tuple(WORLDS)},
+            by=("ranker",),
+            metrics=("nDCG@1", "nDCG@3", "MAP"),
+            runs=6,
+            paired=("world",),
         ),
         measured(
             cutoffs,

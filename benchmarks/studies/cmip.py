@@ -5,11 +5,27 @@ correlation rho, whose information is -log(1 - rho^2) / 2. Of 200 documents (and
 500) the smallest grades have fewer than 20. For comparison, a published
 implementation (LightGBM as it comes, one split for all repetitions, odds clipped at 1e-8) gave at
 5,000 / 50,000 documents -.274 / -.026 for 0, and .172 / .459 for .511 (rho = .8).
+
+The last table has clicks on shuffled lists in the place of grades. Scores are the log of the true
+relevance and noise ("unbiased"; "relative" less the mean of the query), three tenths of the log
+examination of the production position more ("copies .3"), or click rates of the production lists
+("click rate"). Of unbiased scores at most .08 of the p-values may be at or below .05, of the last
+two many should be. DBN users break the assumption that the click rate at random positions is a
+function of relevance, and relative scores depend on the position relative to the query.
 """
 
 import numpy as np
 
+from skultr.datasets import make_ltr
 from skultr.metrics import cmip_score
+from skultr.simulation import (
+    EYE_TRACKING,
+    DBNUser,
+    PositionBasedUser,
+    ShufflePolicy,
+    relevance_probability,
+    simulate_clicks,
+)
 
 from .._study import Page, cost, measured
 
@@ -173,6 +189,77 @@ def queries(cell, settings, seed):
         yield {"qid": name, "p <= .05": float(found.p_value <= 0.05)}
 
 
+USERS = {"PBM": PositionBasedUser(), "DBN": DBNUser()}
+
+
+def _served(cell, seed):
+    """One row per document: its query, grade, position by production, clicks and impressions in
+    production's and in shuffled lists."""
+    rng = np.random.default_rng(seed)
+    documents = make_ltr(cell["queries"], n_documents=10, random_state=seed)
+    documents = documents[["qid", "doc", "relevance"]]
+    log = simulate_clicks(
+        documents,
+        n_sessions=2 * cell["queries"] * cell["impressions"],
+        policy=ShufflePolicy(share=0.5),
+        scores=documents["relevance"].to_numpy() + rng.normal(0, 0.8, len(documents)),
+        user=USERS[cell["user"]],
+        random_state=seed,
+    )
+    rows = log.X.assign(click=log.clicks, one=1, shuffled=log.X["arm"].notna())
+    keys = ["qid", "doc", "relevance"]
+    parts = [
+        rows[rows["shuffled"] == shuffled]
+        .groupby(keys)
+        .agg(position=("position", "mean"), clicks=("click", "sum"), impressions=("one", "sum"))
+        for shuffled in (False, True)
+    ]
+    return parts[0].join(parts[1], rsuffix=" shuffled", how="inner").reset_index(), rng
+
+
+def clicks(cell, settings, seed):
+    """Whether the p-value is at most .05, by clicks on shuffled lists and by grades."""
+    table, rng = _served(cell, seed)
+    qid, grade, position = (table[name].to_numpy() for name in ("qid", "relevance", "position"))
+    utility = np.log(relevance_probability(grade)) + 0.3 * rng.normal(size=len(grade))
+    mean = table.assign(utility=utility).groupby("qid")["utility"].transform("mean").to_numpy()
+    copied = np.log(np.array(EYE_TRACKING))[position.astype(int) - 1]
+    rates = table["clicks"] / table["impressions"]
+    models = {
+        "unbiased": utility,
+        "relative": utility - mean,
+        "copies .3": utility + 0.3 * copied,
+        "click rate": rates + 1e-3 * rng.normal(size=len(rates)),
+    }
+    shown = table["impressions shuffled"].to_numpy()
+    for name, score in models.items():
+        row = {"model": name}
+        try:
+            found = cmip_score(
+                score,
+                position,
+                table["clicks shuffled"].to_numpy() / shown,
+                qid=qid,
+                impressions=shown,
+                return_result=True,
+            )
+            row |= {"refused": 0.0, "p <= .05": float(found.p_value <= 0.05), "CMIP": found.value}
+        except ValueError:
+            row |= {"refused": 1.0}
+        found = cmip_score(
+            score,
+            position,
+            grade,
+            qid=qid,
+            estimator="knn",
+            n_repeats=1,
+            n_permutations=99,
+            random_state=seed,
+            return_result=True,
+        )
+        yield row | {"by grades, p <= .05": float(found.p_value <= 0.05)}
+
+
 LENGTHS = (200, 500, 2_000, 5_000, 20_000)
 ERROR = {"metrics": ("error",), "level": None}
 PAGE = Page(
@@ -237,6 +324,18 @@ PAGE = Page(
                 "rho": (0.0, 0.25),
             },
             by=("qid",),
+            runs=200,
+        ),
+        measured(
+            clicks,
+            "Share of p-values at or below .05 with clicks in the place of grades",
+            ("p <= .05", "refused", "CMIP", "by grades, p <= .05"),
+            over={
+                "user": USERS,
+                "queries": (100, 400),
+                "impressions": (20, 50, 200),
+            },
+            by=("model",),
             runs=200,
         ),
     ),

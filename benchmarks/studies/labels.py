@@ -14,6 +14,9 @@ as one over their rank, neighbours swapped in a tenth of the lists, one order, o
 kinds (relevant with a chance of about .67 or .08). ``few`` are documents with fewer than five
 examinations; ``over`` lie below their interval; ``exact`` is the width of Clopper & Pearson's
 interval of clicks among examinations.
+
+``shops`` are those of a shop: 1,500 queries of 40 products, searches by Zipf's law, the top 12
+shown after noise, relevance that production's score explains in part, and a known curve.
 """
 
 import numpy as np
@@ -167,6 +170,37 @@ def intervals(cell, settings, seed):
     }
 
 
+def shops(cell, settings, seed):
+    """Coverage of the intervals of one shop's log, without and with the role ``production``."""
+    rng = np.random.default_rng(seed)
+    text, image, price = rng.gamma(3, 3, (3, 1_500, 40)) - 9
+    brand, noise, known = rng.normal(0, (0.6, 0.3, 0.3), (1_500, 40, 3)).transpose(2, 0, 1)
+    taste = 0.12 * text + 0.1 * image - 0.04 * price + brand + noise
+    liked = taste - np.quantile(taste, 0.8, axis=1, keepdims=True)
+    relevance = 0.02 + 0.9 / (1 + np.exp(-1.5 * liked))
+    score = 0.12 * text + 0.03 * image - 0.03 * price + known
+    traffic = 1 / (np.arange(1_500) + 5) ** 0.8
+    query = rng.choice(1_500, cell["sessions"], p=traffic / traffic.sum())
+    order = np.argsort(-score[query] - rng.gumbel(0, cell["noise"], (len(query), 40)), axis=1)
+    shown = order[:, :12]
+    place = query[:, None], shown
+    curve = np.arange(1, 13) ** -0.9
+    rows = {
+        "qid": np.repeat(query, 12),
+        "session": np.repeat(np.arange(len(query)), 12),
+        "doc": shown.ravel(),
+        "position": np.tile(np.arange(1, 13), len(query)),
+        "click": (rng.random(shown.shape) < curve * relevance[place]).astype(int).ravel(),
+        "production": score[place].ravel(),
+    }
+    served = pd.DataFrame(rows)
+    found = {}
+    for name, log in {"cover": served.drop(columns="production"), "cover _p": served}.items():
+        table = relevance_labels(log, "click", propensity=curve, interval=True)
+        found[name] = coverage(table, relevance[table["qid"], table["doc"]])
+    yield found
+
+
 STUDY = Study("labels", labels, grid(user=USERS, **WORLDS), full_runs=3)
 PAGE = Page(
     "studies/labels",
@@ -193,6 +227,13 @@ PAGE = Page(
                 "impressions": IMPRESSIONS,
             },
             runs=20,
+        ),
+        measured(
+            shops,
+            "Intervals in a shop's log",
+            ("cover", "cover _p"),
+            over={"sessions": (2_000, 5_000, 25_000), "noise": (0.05, 0.25, 1.0)},
+            runs=10,
         ),
     ),
 )

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from skultr import DLARanker, IdentifiabilityRepair
+from skultr.metrics import mean_correlation_coefficient
 from skultr.simulation import ContextualPositionBasedUser, make_disconnected_log
 
 from .._study import Page, measured
@@ -81,7 +82,7 @@ WORLDS = {"positions": positions, "contexts": contexts}
 
 def correlation(X, clicks, relevance, **settings):
     found = DLARanker(relevance="embedding", **settings).fit(X, clicks).relevance_
-    return np.corrcoef(found, relevance[found.index])[0, 1]
+    return mean_correlation_coefficient(relevance[found.index], found)
 
 
 def merging(cell, settings, seed):

@@ -34,7 +34,7 @@ ROUNDS = 100
 BASELINE = "LightGBM lambdarank"
 
 
-def lightgbm_ranker(log, clicks, features, sizes, position=None):
+def lightgbm_ranker(log, clicks, features, sizes, position=None, **trees):
     data = lightgbm.Dataset(log[features], clicks, group=sizes, position=position)
     settings = {
         "objective": "lambdarank",
@@ -43,11 +43,12 @@ def lightgbm_ranker(log, clicks, features, sizes, position=None):
         "verbosity": -1,
         "num_threads": 2,
         "seed": 0,
+        **trees,
     }
     return lightgbm.train(settings, data, ROUNDS).predict
 
 
-def xgboost_ranker(log, clicks, features, sizes):
+def xgboost_ranker(log, clicks, features, sizes, **trees):
     data = xgboost.DMatrix(log[features], clicks)
     data.set_group(sizes)
     settings = {
@@ -57,6 +58,7 @@ def xgboost_ranker(log, clicks, features, sizes):
         "lambdarank_num_pair_per_sample": 10,
         "nthread": 2,
         "seed": 0,
+        **trees,
     }
     booster = xgboost.train(settings, data, ROUNDS)
     return lambda X: booster.predict(xgboost.DMatrix(X))
@@ -84,12 +86,16 @@ def contenders(impressions, clicks, train, truth):
 
         return fit
 
-    curve = truth.examination
+    curve, position = truth.examination, log["position"] - 1
     return {
         "production": lambda: lambda X: X["production"],
         BASELINE: peer(lightgbm_ranker),
-        "LightGBM lambdarank, position": peer(lightgbm_ranker, position=log["position"] - 1),
+        "LightGBM lambdarank, position": peer(lightgbm_ranker, position=position),
+        "LightGBM lambdarank, position, 7 leaves": peer(
+            lightgbm_ranker, position=position, num_leaves=7
+        ),
         "XGBoost lambdarank_unbiased": peer(xgboost_ranker),
+        "XGBoost lambdarank_unbiased, depth 3": peer(xgboost_ranker, max_depth=3, eta=0.1),
         "skultr naive": ours(NaiveRanker(random_state=0)),
         "skultr DLA": ours(DLARanker(random_state=0)),
         "skultr LambdaMART": ours(LambdaMARTRanker(propensity=curve, random_state=0)),

@@ -2,7 +2,8 @@
 
 Simulated on ``make_ltr``: 5,000 training queries, the top 10 of a production ranker trained on
 1 % of the labels, an MLP with default settings, nDCG on 1,000 other queries; ``mse`` is the
-relevance error of the labels, ``ess`` their effective sample size.
+relevance error of the labels, ``ess`` their effective sample size. ``browsing`` has users of other
+click models (section 3.1 of the paper), of whom each stops elsewhere.
 """
 
 import time
@@ -13,11 +14,20 @@ from lightgbm import LGBMRanker, LGBMRegressor
 from sklearn.frozen import FrozenEstimator
 
 from skultr import UserAwareIPSRanker, aggregate_clicks
+from skultr.click_models import DCMModel, UBMModel
 from skultr.datasets import make_ltr
-from skultr.metrics import err_score, ndcg_score
+from skultr.metrics import err_score, ndcg_score, relevance_mse
+from skultr.model_selection import train_test_queries
 from skultr.propensity import RegressionEMPropensity
 from skultr.rankers import IPSRanker, NaiveRanker, PRSRanker
-from skultr.simulation import UserPopulation, production_scores, simulate_clicks
+from skultr.simulation import (
+    DCMUser,
+    PlackettLucePolicy,
+    UBMUser,
+    UserPopulation,
+    production_scores,
+    simulate_clicks,
+)
 
 from .._study import Page, measured
 
@@ -85,7 +95,7 @@ def relevance_error(world, ranker):
     if not hasattr(ranker, "labels_"):
         return np.nan
     labels = ranker.labels_
-    return float(((labels["label"] - labels["doc"].map(world.relevance)) ** 2).mean())
+    return relevance_mse(labels["doc"].map(world.relevance), labels["label"])
 
 
 def _rows(world, seed, propensities=None, **fitted_with):
@@ -121,6 +131,52 @@ def trees(cell, settings, seed):
     return _rows(World(seed, 1_000_000), seed, estimator=learner)
 
 
+def browsing(cell, settings, seed):
+    """Relevance error by impression, its scale free; nDCG@5 of labels, and of trees elsewhere."""
+    users, model = BROWSING[cell["users"]]
+    documents = make_ltr(n_queries=600, n_features=20, random_state=seed)
+    train, test = train_test_queries(documents, train_size=300, random_state=seed)
+    scores, rng, logs = (
+        production_scores(train, random_state=seed),
+        np.random.default_rng(seed),
+        [],
+    )
+    for number, user in enumerate(users):
+        weights = rng.random(300) * (rng.random(300) < 0.5)
+        X, clicks, truth = simulate_clicks(
+            train,
+            n_sessions=(settings.sessions or 30_000) // len(users),
+            scores=scores,
+            policy=PlackettLucePolicy(temperature=0.3),
+            user=user,
+            query_weights=weights / weights.sum(),
+            gain="linear",
+            random_state=10 * seed + number,
+        )
+        session = X["session"] + number * 10_000_000
+        logs.append(X.assign(click=clicks, user=number, session=session))
+    log = pd.concat(logs, ignore_index=True)
+    relevance = pd.Series(truth.relevance_probability, train["doc"].to_numpy())
+    for method, propensity in {
+        "common curve": RegressionEMPropensity(relevance="embedding"),
+        "curve per user": RegressionEMPropensity(relevance="embedding", user="user"),
+        "common model": model,
+        "model per user": dict.fromkeys(range(len(users)), model),
+    }.items():
+        trees = LGBMRegressor(n_estimators=100, num_leaves=15, verbosity=-1, n_jobs=1)
+        ranker = UserAwareIPSRanker(propensity=propensity, estimator=trees, random_state=seed)
+        table = ranker.fit(log, "click").labels_
+        label, target = table["label"], table["doc"].map(relevance)
+        shown, qid = table["impressions"], table["qid"]
+        scale = (shown * label) @ target / ((shown * label) @ label)
+        yield {
+            "method": method,
+            "mse": np.average((scale * label - target) ** 2, weights=shown),
+            "label ndcg@5": ndcg_score(target, label, qid=qid, k=5, gain="linear"),
+            "ndcg@5": ndcg_score(test["relevance"], ranker.predict(test), qid=test["qid"], k=5),
+        }
+
+
 def _estimated(world, seed):
     """A global curve and personal curves, both estimated from the log."""
     of_all = RegressionEMPropensity(random_state=seed).fit(world.log, world.rate)
@@ -128,6 +184,11 @@ def _estimated(world, seed):
     return FrozenEstimator(of_all), FrozenEstimator(of_each)
 
 
+#: Users by how they browse, from those who go on to those who stop, and their click model.
+BROWSING = {
+    "DCM": ([DCMUser(0.9), DCMUser(0.5), DCMUser(0.1)], DCMModel()),
+    "UBM": ([UBMUser(0.3), UBMUser(1.0), UBMUser(2.5)], UBMModel()),
+}
 LEARNERS = {"ranker": LGBMRanker, "regressor": LGBMRegressor}
 METRICS = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "err@10", "mse", "ess", "CPU seconds")
 ROWS = {"metrics": METRICS, "by": ("method",), "level": None}
@@ -152,6 +213,14 @@ PAGE = Page(
             "Examination by (personalised) regression-EM (their table 3)",
             over={"sessions": (150_000, 1_000_000)},
             **ROWS,
+        ),
+        measured(
+            browsing,
+            "Users of other click models (their section 3.1)",
+            ("mse", "label ndcg@5", "ndcg@5"),
+            over={"users": BROWSING},
+            by=("method",),
+            level=None,
         ),
         measured(trees, "LightGBM as the learner", over={"learner": LEARNERS}, **ROWS),
     ),

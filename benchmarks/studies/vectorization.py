@@ -5,7 +5,10 @@ the top ten, always in the same order; a million sessions; five settings a metho
 on 500 annotated queries picks one; 1,000 other queries for the figures; five seeds, paired.
 Clicks come from the TianGong-ST table (``matrix``) or have trust bias (``trust``). ``student`` and
 ``repeats`` take defaults and 1,200 ``--queries`` with 200 sessions each; ``dims``, ``starts`` and
-``lists`` take the two published stages and one network. ``--letor FILE`` takes real documents.
+``lists`` take the two published stages and one network. ``judged`` corrects base vectors by a few
+labelled documents (section 4.2 of the paper), also where users find the ``answers`` on the page.
+``counted`` counts the click matrix back from clicks (Fig. 1). ``--letor FILE`` takes real
+documents.
 """
 
 import time
@@ -18,12 +21,29 @@ from skultr.datasets import make_ltr
 from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
 from skultr.rankers import AffineRanker, NaiveRanker, PairDebiasRanker, RegressionEMRanker
-from skultr.simulation import ClickMatrixUser, TrustBiasUser, simulate_clicks
+from skultr.simulation import EYE_TRACKING, ClickMatrixUser, TrustBiasUser, simulate_clicks
 
 from .._documents import whole_letor
 from .._study import Exhibit, Page, Study, grid, measured
 
 USERS = {"matrix": ClickMatrixUser, "trust": TrustBiasUser}
+
+
+def answered_user():
+    """Users who find the answer of the best documents on the page, the less so the deeper.
+
+    At the first position clicks fall with the grade. Further down they do so less, which is all
+    that a log says of relevance.
+    """
+    relevant = np.array([0.05, 0.15, 0.35, 0.6, 0.9])[:, None]
+    answered = np.array([0.5, 0.45, 0.4, 0.3, 0.2])[:, None]
+    share = np.linspace(1.0, 0.4, len(EYE_TRACKING))
+    return ClickMatrixUser(EYE_TRACKING * (relevant * (1 - share) + answered * share))
+
+
+JUDGED_USERS = USERS | {"answers": answered_user}
+#: Labelled documents, five of a query.
+N_LABELLED, PER_QUERY = (20, 50, 100), 5
 CUTS = (1, 3, 5, 10)
 RATES = [{"learning_rate": rate} for rate in (0.0005, 0.001, 0.002, 0.004, 0.008)]
 DIMENSIONS = [{"n_components": d} for d in (1, 2, 3, 4, 5)]
@@ -55,7 +75,7 @@ def make_world(cell, settings, seed, n_train=5_000, n_sessions=1_000_000):
     valid, test = train_test_queries(rest, train_size=1 / 3, random_state=seed)
     log, clicks, _ = simulate_clicks(
         train,
-        user=USERS[cell["user"]](),
+        user=JUDGED_USERS[cell["user"]](),
         n_sessions=settings.sessions or n_sessions,
         noise=0.0,
         features=False,
@@ -112,11 +132,56 @@ def student(cell, settings, seed):
         "regression-EM as published": RegressionEMRanker(**PUBLISHED),
         "affine": AffineRanker(),
         "vectorization, two stages": VectorizationRanker(**TWO_STAGES),
+        "base=factor, two stages": VectorizationRanker(base="factor", **TWO_STAGES),
         "vectorization": VectorizationRanker(),
         "its student alone": VectorizationRanker(student="only"),
         "link=probability": VectorizationRanker(link="probability"),
     }
     return _fitted(rankers, _small(cell, settings, seed), seed)
+
+
+def judged(cell, settings, seed):
+    """What a few labelled documents of other queries add, mean of ten draws of documents."""
+    X, rate, _, valid, test = _small(cell, settings, seed)
+    queries = valid["qid"].unique()
+    for name, kept in (("default", {}), ("two stages", TWO_STAGES)):
+        ranker = VectorizationRanker(n_components=3, **kept, random_state=seed).fit(X, rate)
+        yield {"ranker": name, "labelled": 0, "nDCG@10": ndcg(ranker, test)}
+        for n in N_LABELLED:
+            found = []
+            for draw in range(10):
+                asked = np.random.default_rng([seed, draw]).permutation(queries)[: n // PER_QUERY]
+                candidates = valid[valid["qid"].isin(asked)].sample(frac=1, random_state=draw)
+                known = candidates.groupby("qid").cumcount() < PER_QUERY
+                grades = candidates["relevance"].where(known)
+                found.append(ndcg(ranker.fit_base_vectors(candidates, grades), test))
+            yield {"ranker": name, "labelled": n, "nDCG@10": np.mean(found)}
+
+
+def counted(cell, settings, seed):
+    """Errors of a counted click matrix: their size, and in units of their standard errors."""
+    documents = make_ltr(n_queries=settings.queries or 1_000, n_features=5, random_state=seed)
+    log, clicks, truth = simulate_clicks(
+        documents,
+        user=USERS[cell["user"]](),
+        n_sessions=cell["sessions"],
+        noise=0.0,
+        random_state=seed,
+    )
+    counts = ClickMatrixUser.from_log(log, clicks).counts
+    grades = pd.Series(truth.relevance_probability, documents["relevance"].to_numpy())
+    if cell["user"] == "matrix":
+        expected = truth.click_matrix
+    else:
+        relevant = grades.groupby(level=0).first().to_numpy()[:, None]
+        expected = TrustBiasUser().click_probability(np.tile(relevant, 10))
+    error = counts["click_rate"] - expected.ravel()
+    z = error / counts["standard_error"]
+    yield {
+        "mean error": error.abs().mean(),
+        "error / standard error": np.sqrt((z**2).mean()),
+        "within 1.96": (z.abs() < 1.96).mean(),
+    }
 
 
 def repeats(cell, settings, seed):
@@ -215,6 +280,21 @@ PAGE = Page(
             for user in USERS
         ),
         measured(student, "The three stages beside peers with their defaults", NDCG, **OVER),
+        measured(
+            judged,
+            "A few labelled documents",
+            NDCG,
+            over={"user": JUDGED_USERS},
+            by=("ranker", "labelled"),
+            level=None,
+        ),
+        measured(
+            counted,
+            "The click matrix of a log",
+            ("mean error", "error / standard error", "within 1.96"),
+            over={"user": USERS, "sessions": (10_000, 100_000)},
+            level=None,
+        ),
         measured(
             repeats,
             "The same log with other initial weights",

@@ -1,10 +1,11 @@
-"""Directives that show what ``make papers`` wrote: ``verdicts`` and ``exhibits``.
+"""Directives that show what ``make papers`` wrote: ``verdicts``, ``exhibits``, ``decided``.
 
-Both read ``docs/papers/results/PAPER``, so that no page has a figure that was typed by hand.
+They read ``docs/papers/results``, so that no page has a figure that was typed by hand.
 """
 
 import csv
 import re
+from collections import Counter
 from pathlib import Path
 
 from docutils import nodes
@@ -28,14 +29,42 @@ class Verdicts(SphinxDirective):
     required_arguments = 1
 
     def run(self):
-        rows = read(self.arguments[0], "verdicts")
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 36 14 10 28", ""]
-        lines += list_row(["Exhibit", "What it shows", "Verdict", "Claims that hold", "Command"])
-        for row in rows:
-            link = f":ref:`{row['exhibit']} <{_label(self.arguments[0], row['exhibit'])}>`"
+        paper = self.arguments[0]
+        header = ["Exhibit", "What it shows", "Claims", "Verdict", "Runs", "Hours", "Command"]
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 10 26 20 12 6 6 20", ""]
+        lines += list_row(header)
+        for row in read(paper, "verdicts"):
+            link = f":ref:`{row['exhibit']} <{_label(paper, row['exhibit'])}>`"
             command = f"``{row['command']}``"
-            lines += list_row([link, row["title"], row["verdict"], row["holds"], command])
+            numbers = [row["claims"], row["verdict"], row["runs"], _short(row["hours"])]
+            lines += list_row([link, row["title"], *numbers, command])
         return parsed(self, lines)
+
+
+class Decided(SphinxDirective):
+    """``.. decided:: PAPER PAPER ...``: how many claims of each are decided, and of all."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        lines = [".. list-table::", "   :header-rows: 1", ""]
+        header = ["Paper", "Claims", "Hold", "Contradicted", "Undecided", "Decided"]
+        lines += list_row(header)
+        total = Counter()
+        for paper in self.arguments[0].split():
+            self.env.note_dependency(str(RESULTS / paper / "claims.csv"))
+            counts = Counter(row["verdict"] for row in read(paper, "claims"))
+            lines += list_row([f"``{paper}``", *_counted(counts)])
+            total += counts
+        return parsed(self, lines + list_row(["All", *_counted(total)]))
+
+
+def _counted(counts):
+    """All claims, each verdict, and the share that is decided."""
+    n = counts.total()
+    each = [counts[verdict] for verdict in ("holds", "contradicted", "undecided")]
+    return [n, *each, f"{1 - counts['undecided'] / n:.0%}"]
 
 
 class Exhibits(SphinxDirective):
@@ -45,21 +74,48 @@ class Exhibits(SphinxDirective):
 
     def run(self):
         paper = self.arguments[0]
-        return [node for row in read(paper, "verdicts") for node in self._exhibit(paper, row)]
+        claims = read(paper, "claims")
+        return [
+            node
+            for row in read(paper, "verdicts")
+            for node in self._exhibit(
+                paper, row, [claim for claim in claims if claim["exhibit"] == row["exhibit"]]
+            )
+        ]
 
-    def _exhibit(self, paper, row):
+    def _exhibit(self, paper, row, claims):
         name = row["exhibit"]
         file = name.replace(" ", "_")
         title = f"{name.capitalize()}. {row['title']}"
         lines = [f".. _{_label(paper, name)}:", "", f".. rubric:: {title}", ""]
-        lines += [f"**{row['verdict'].capitalize()}.** {row['why']}", ""]
-        if row["claims"]:
-            lines += [f"Holds: {row['claims']}.", ""]
-        runs = "one run" if row["runs"] == "1" else f"{row['runs']} runs"
-        lines += [f"{runs.capitalize()}, by ``{row['command']}``.", ""]
+        lines += [f"**{row['verdict'].capitalize()}.** {row['claims']}.", ""]
+        lines += _claims(claims)
+        runs = "One run" if row["runs"] == "1" else f"{row['runs']} runs"
+        lines += [f"{runs}, by ``{row['command']}``. {row['note']}", ""]
         lines += [f".. image:: results/{paper}/{file}.png", f"   :alt: {title}", ""]
         lines += _table(read(paper, file))
         return parsed(self, lines)
+
+
+def _claims(claims):
+    """Sentence, verdict, smallest gap with its interval, runs, and the reason if known."""
+    if not claims:
+        return []
+    lines = [".. list-table::", "   :header-rows: 1", "   :widths: 38 12 20 6 24", ""]
+    lines += list_row(["Claim", "Verdict", "Smallest gap", "Runs", "Why not"])
+    for claim in claims:
+        why = claim["why"] if claim["verdict"] == "contradicted" else ""
+        gap = _gap(claim)
+        lines += list_row([claim["claim"], claim["verdict"], gap, claim["runs"], why])
+    return [*lines, ""]
+
+
+def _gap(claim):
+    """The gap with its interval; one that was decided exactly has none."""
+    text = _short(claim["gap"]) if claim["gap"] else ""
+    if not claim["low"] or float(claim["level"]) == 1:
+        return text
+    return f"{text} ({_short(claim['low'])} to {_short(claim['high'])})"
 
 
 def _table(rows):
@@ -86,7 +142,7 @@ def _cell(row):
 
 
 def _short(number):
-    return f"{float(number):.3g}"
+    return f"{float(number):.3g}" if number else ""
 
 
 def list_row(cells):
@@ -105,7 +161,8 @@ def parsed(directive, lines):
 
 
 def setup(app):
-    """Register both."""
+    """Register them."""
     app.add_directive("verdicts", Verdicts)
     app.add_directive("exhibits", Exhibits)
+    app.add_directive("decided", Decided)
     return {"parallel_read_safe": True}

@@ -34,12 +34,24 @@ else:
 
 
 def seeded_clone(estimator: Any, random_state: RandomState) -> Any:
-    """A clone whose parameters ``random_state`` (also those of its parts) are set where None."""
+    """A clone whose parameters ``random_state`` (also those of its parts) are set where None.
+
+    Compositions with a ``random_state`` of their own draw the seeds of their members from it.
+    """
     estimator = clone(estimator)
+    params = estimator.get_params()
+    parts = {"": estimator, **{f"{name}__": part for name, part in params.items()}}
+    drawn = [
+        prefix
+        for prefix, part in parts.items()
+        if isinstance(part, BaseComposition) and hasattr(part, "random_state")
+    ]
     seeds = {
         name: random_state
-        for name, value in estimator.get_params().items()
-        if value is None and (name == "random_state" or name.endswith("__random_state"))
+        for name, value in params.items()
+        if value is None
+        and name.rpartition("__")[2] == "random_state"
+        and not any(name.startswith(each) and "__" in name[len(each) :] for each in drawn)
     }
     estimator.set_params(**seeds)  # FrozenEstimator.set_params returns None
     return estimator

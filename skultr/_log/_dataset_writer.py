@@ -30,7 +30,7 @@ from ._dataset_frames import Manifest, import_pyarrow
 from ._faults import GRADES, IDS, LOOK_LIKE_RATES, NO_ROWS, count_of
 from ._joined_logs import Union
 from ._reader import Rows
-from ._roles import ROLES, check_team, feature_names, is_far, read_scope
+from ._roles import ROLES, check_team, feature_names, is_far, read_scope, refuse_infinity
 from ._segments import encode, hash_columns, offsets_from_counts, offsets_from_sorted, row_hashes
 
 if TYPE_CHECKING:
@@ -232,13 +232,7 @@ class _Features:
             self.high[place] = np.fmax.reduce(exact, initial=self.high[place])
             with np.errstate(over="ignore"):
                 values[:, place] = exact
-        if np.isinf(values).any():
-            row, place = np.argwhere(np.isinf(values))[0]
-            raise ValueError(
-                f"The feature column {self.names[place]!r} has an infinite value in row "
-                f"{self.n_read + row}; expected finite or missing values. Replace it before you "
-                "make the dataset."
-            )
+        refuse_infinity(values, self.names, self.n_read)
         self.n_read += part.num_rows
         return values
 

@@ -96,22 +96,57 @@ def unless_it_fails(partial_fit: Fit) -> Fit:
     return cast(Fit, wrapper)
 
 
+#: Arguments of the fits of other libraries: the argument here, and what to pass.
+_HABITS = {
+    **dict.fromkeys(
+        ("group", "groups", "query", "queries"),
+        (
+            "qid",
+            "queries are the column 'qid' of X or {0}=, one id per row; sizes of groups become "
+            "ids by np.repeat(np.arange(len(sizes)), sizes)",
+        ),
+    ),
+    **dict.fromkeys(
+        ("eval_set", "eval_group", "eval_qid", "eval_X", "X_val", "validation_data"),
+        (
+            "validation",
+            "networks stop by {0}=(X, y), a log whose roles, such as 'qid', are columns of its X",
+        ),
+    ),
+    **dict.fromkeys(("weight", "weights"), ("sample_weight", "pass {0}=, one weight per row")),
+}
+
+
 def _told(fit, self, args, kwargs):
     """The result of a fit that says what the columns were read as, or all faults of the log."""
+    given = _arguments(fit, self, args, kwargs)
     with few_threads(), working(type(self).__name__), saying_once() as outermost:
         try:
             result = fit(self, *args, **kwargs)
         except ValueError as error:
             if outermost and hasattr(self, "_tell_faults"):
-                self._tell_faults(error, **_arguments(fit, self, args, kwargs))
+                self._tell_faults(error, **given)
             raise
         if hasattr(self, "_tell_roles"):
-            self._tell_roles(**_arguments(fit, self, args, kwargs))
+            self._tell_roles(**given)
         return result
 
 
 def _arguments(fit, self, args, kwargs):
-    return dict([*signature(fit).bind(self, *args, **kwargs).arguments.items()][1:])
+    """The arguments of a fit by name; an error with the remedy if it has no such argument."""
+    try:
+        return dict([*signature(fit).bind(self, *args, **kwargs).arguments.items()][1:])
+    except TypeError as error:
+        known, cls = [*signature(fit).parameters][1:], type(self).__name__
+        unknown = [name for name in kwargs if name not in known]
+        if not unknown:
+            raise TypeError(f"{cls}.{fit.__name__}: {error}.") from error
+        meant, remedy = _HABITS.get(unknown[0], (LOOKS_LIKE.get(unknown[0].lower()), "pass {0}="))
+        if meant not in known:
+            remedy = f"its arguments are {', '.join(known)}; settings are parameters of {cls}(...)"
+        raise TypeError(
+            f"{cls}.{fit.__name__} takes no argument {unknown[0]!r}: {remedy.format(meant)}."
+        ) from error
 
 
 def forget(estimator: Any, keep: Collection[str] = ()) -> None:

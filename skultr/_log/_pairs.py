@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from .._base._typing import ArrayLike, Column, Ints
 from ._cells import Cells
 from ._counted import EngineLog, require_columns
-from ._faults import NO_ROW_SHOWN, check, missing_value
-from ._reader import as_clicks, first_rows, name_documents, warn_without_queries
+from ._faults import NO_QUERIES, NO_ROW_SHOWN, check, missing_value
+from ._reader import as_clicks, first_rows, name_documents
 from ._roles import LogOnDisk, is_frame, read_features, refuse_arguments, without_roles
 from ._segments import as_array, encode, equal_rows, pair_codes
 
@@ -105,7 +105,7 @@ def read_pairs(
         if "qid" in schema:
             documents = ["qid", "doc"]
         else:
-            warn_without_queries()
+            NO_QUERIES.report(where="")
     count = log.count(dict.fromkeys([*documents, *columns]))
     query = count.codes("qid") if "qid" in documents else None
     doc, doc_ids = name_documents(count.codes("doc"), query)

@@ -23,8 +23,17 @@ from .._base._sklearn import check_sample_weight
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
-from ._faults import LOOKS_LIKE, Fault, count_of, misnamed, outcomes_among
+from ._faults import (
+    LOOKS_LIKE,
+    Fault,
+    blank_rows,
+    count_of,
+    misnamed,
+    outcomes_among,
+    torn_lists,
+)
 from ._roles import (
+    DROPPED,
     FIT_ROLES,
     OUTCOME,
     LogOnDisk,
@@ -58,8 +67,6 @@ _UNRELATED = 0.1
 #: Lists in which positions of other lists are missing, and lists at all, below which nothing is
 #: said of it.
 _TORN, _LEAST_LISTS = 0.5, 100
-#: Share of lists of one length above which that length was chosen.
-_ONE_LENGTH = 0.9
 
 
 def read(
@@ -349,9 +356,9 @@ class Rows:
         for fault, message in suspicious:
             fault.tell(message)
         if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
-            warn_without_queries(is_array=not is_frame(self._X))
+            _faults.NO_QUERIES.report(where="" if is_frame(self._X) else DROPPED)
         if "position" in reads and not self.has_places:
-            _warn_without_positions()
+            _faults.NO_POSITIONS.report()
         if "session" in reads and self.has_places:
             self.check_one_row_per_position()
         if "propensity" in self._values:
@@ -386,19 +393,13 @@ class Rows:
             place, _ = encode(self.position[rows])
         else:  # factors are positions, which a fit codes in any case
             place = self.bias[0][rows]
-        n_rows = np.bincount(list_)
-        least = n_rows * (n_rows - 1) // 2  # the sum of places 0, 1, ...: no list has less
-        if place.sum() == least.sum():
-            return
-        whole = np.bincount(list_, place) == least
-        several = n_rows > 1  # a row alone may be all that was shown
-        n_torn, n_lists = np.count_nonzero(several & ~whole), np.count_nonzero(several)
-        # A split leaves lists of many lengths; lists of one length were made so.
-        one_length = np.bincount(n_rows[several]).max(initial=0) > _ONE_LENGTH * n_lists
+        n_lists, n_torn, n_lost, one_length = torn_lists(list_, place)
+        # A split leaves lists of many lengths.
         if n_lists >= _LEAST_LISTS and n_torn > _TORN * n_lists and not one_length:
             warn_user(
-                f"{n_torn:,} of {n_lists:,} lists of several rows have gaps: they lack positions "
-                "that other lists have. If rows were sampled or split one by one "
+                f"{n_torn:,} of {n_lists:,} lists of several rows have gaps: they lack "
+                f"{n_lost / (n_lost + len(list_)):.1%} of the positions down to their last row, "
+                "which other lists have. If rows were sampled or split one by one "
                 "(train_test_split, KFold), pages are torn apart, and what is learned from them "
                 "is wrong: keep queries whole with QueryKFold, train_test_queries or GroupKFold. "
                 "If rows were filtered out, keep them.",
@@ -542,7 +543,9 @@ class Rows:
         return Documents(code, first_rows(code, len(ids)), ids)
 
     def warn_about_features(self, features: NDArray[Any], names: Sequence[Any]) -> None:
-        """Warn of features that are the clicks, or that follow from them."""
+        """Warn of features that are the clicks or follow from them, and of rows without any."""
+        for message in blank_rows(features.T):
+            warn_user(message, ClickDataWarning)
         equal = equal_columns(features, self.click)
         for column in equal:
             warn_user(
@@ -658,6 +661,13 @@ def features_of(X: Any) -> NDArray[np.float32]:
 def as_clicks(X: Any, y: Column) -> Floats:
     """The clicks as numbers, one per row of X."""
     n_rows = count_rows(X)
+    is_labelled = isinstance(X, pd.DataFrame) and isinstance(y, pd.Series) and len(y) == n_rows
+    if is_labelled and not X.index.equals(y.index) and X.index.isin(y.index).all():
+        warn_user(
+            "y has the row labels of X in another order, and is read by position. If rows of one "
+            "label belong together, pass y.loc[X.index]; otherwise y.to_numpy().",
+            ClickDataWarning,
+        )
     y = numbers("y", column_or_1d(as_array(y), warn=True))
     if len(y) != n_rows:
         raise ValueError(
@@ -676,30 +686,6 @@ def _refuse_without(need, values, caller):
                 f"{role}= (in a search, call "
                 "sklearn.set_config(enable_metadata_routing=True) first)."
             )
-
-
-def warn_without_queries(is_array: bool = False) -> None:
-    warn_user(
-        "X has no column 'qid' and no qid was passed: all rows are taken as one query. Rename "
-        "your query column to 'qid', or pass qid="
-        + (
-            " (in a pipeline, a transformer dropped it: use "
-            "skultr.preprocessing.OnFeatures(transformer))."
-            if is_array
-            else "."
-        ),
-        MissingRoleWarning,
-    )
-
-
-def _warn_without_positions():
-    warn_user(
-        "X has no column 'position' (nor 'bias'), and no position was passed: rankers take the "
-        "order of the rows in each list as the order in which they were shown, and estimators of "
-        "examination take all rows as examined alike. Add the column 'position' (from 1), or pass "
-        "position=.",
-        MissingRoleWarning,
-    )
 
 
 # Result pages ----------------------------------------------------------------------------

@@ -30,13 +30,15 @@ def refuse_dataset(X: Any, why: str) -> None:
 
 
 def log_and_clicks(given: Any, called: str) -> tuple[Any, Any]:
-    """X and y of a pair (X, y) or of a dataset, which has its own clicks."""
+    """X and y of a pair (X, y), a frame with the column ``click``, or a dataset."""
     if isinstance(given, LogOnDisk):
         return given, None
+    if is_frame(given) and "click" in column_names(given):
+        return given, "click"
     if not (isinstance(given, tuple | list) and len(given) == 2):
         raise TypeError(
-            f"{called} is of type {type(given).__name__}; expected a pair (X, y) or a "
-            "ClickDataset."
+            f"{called} is of type {type(given).__name__}; expected a pair (X, y), a frame with "
+            "the column 'click', or a ClickDataset."
         )
     return given[0], given[1]
 
@@ -55,7 +57,11 @@ def read_column(X: Any, name: str) -> NDArray[Any]:
     """A column of a frame by name, as an array."""
     columns = list(_frame_of(X).columns) if is_frame(X) else []
     if name not in columns:
-        found = f"its columns are {columns}" if columns else "X is an array and has no columns"
+        found = (
+            f"its columns are {columns}"
+            if columns
+            else f"X is an array and has no columns{DROPPED}"
+        )
         raise ValueError(
             f"X has no column {name!r}: {found}. Add the column, or name another one."
         )
@@ -103,6 +109,11 @@ _NUMERIC_ROLES = (
 )
 
 
+#: Why a ranker in a pipeline may get an array.
+DROPPED = (
+    " (in a pipeline, a transformer dropped names and roles: use "
+    "skultr.preprocessing.OnFeatures(transformer))"
+)
 #: Rows converted to float32 at a time, so that a frame is never held twice in float64.
 CHUNK = 65_536
 
@@ -292,7 +303,7 @@ def _read_numbers(chosen, names):
             part = nw.from_native(part, eager_only=True, pass_through=True)
             for place, name in enumerate(names):
                 out[:, place] = _as_floats(part[:, place].to_numpy(), name)
-        _refuse_infinity(out, names, start)
+        refuse_infinity(out, names, start)
     return values
 
 
@@ -337,7 +348,8 @@ def without_roles(frame: Any, not_features: Collection[Any] = ()) -> Any:
     return without_columns(frame, {*filter(is_role, frame.columns), *not_features})
 
 
-def _refuse_infinity(values, names, start=0):
+def refuse_infinity(values: NDArray[Any], names: Sequence[Any], start: int = 0) -> None:
+    """An error if features, shape (n_rows, n_features), are infinite; ``start`` is their row."""
     if not np.isfinite(values).all() and np.isinf(values).any():
         row, place = np.argwhere(np.isinf(values))[0]
         raise ValueError(
@@ -388,7 +400,7 @@ def _read_columns(frame, names, kinds, takes, known):
             part, expanded = part[:, None], [*expanded, name]
         parts.append(part)
     values = np.concatenate(parts, axis=1)
-    _refuse_infinity(values, expanded)
+    refuse_infinity(values, expanded)
     if len(set(expanded)) < len(expanded):
         raise ValueError(
             f"Two feature columns are called alike after lists were taken apart: {expanded}. "

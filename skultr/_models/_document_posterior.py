@@ -32,12 +32,12 @@ _LEAST_MEAN = 1e-6
 #: Logarithms of the squared coefficient of variation, and powers of the prior mean, that the ends
 #: of intervals are averaged over; means and standard deviations of both a priori. Relevance is
 #: taken to vary much, and at high places relatively less, until clicks say otherwise.
-_GRID = np.stack(np.meshgrid(np.linspace(-4, 2, 7), np.linspace(-2.5, 0, 5)), axis=-1).reshape(
+_GRID = np.stack(np.meshgrid(np.linspace(-4, 2, 25), np.linspace(-3, 0.5, 8)), axis=-1).reshape(
     -1, 2
 )
-_USUAL, _UNUSUAL = np.array([1.0, -1.25]), np.array([1.0, 0.5])
-#: The same are learned from at most so many documents.
-_MAX_DOCS_OF_ENDS = 2_000
+_USUAL, _UNUSUAL = np.array([0.0, -1.25]), np.array([1.0, 0.5])
+#: Documents whose clicks show less of the spread than this share show nothing of it.
+_LEAST_SHOWN = 0.01
 #: Largest probability of a click for which the variance is corrected.
 _MAX_CLICK = 0.95
 #: Probability of a relevance below 1 under which the other tail is approximated.
@@ -135,6 +135,9 @@ def document_posterior(
         return cells.of_documents(lambda _, part: part.by_doc(value(part)))
 
     c, e = summed(lambda part: part.clicks), summed(examinations_of)
+    # A click is 0 or 1: that of a single impression has one variance, whatever the spread.
+    single = summed(lambda part: part.weight * examination[part.factor] ** 2)
+    shown = 1 - single / np.maximum(e, TINY) ** 2
 
     def per_skip(relevance):
         """One over P(skip), its mean over the examinations of each document."""
@@ -153,7 +156,7 @@ def document_posterior(
         curve, last = _curve(level, place, c, e * scale), likely
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
         ratio = per_skip(mean)
-        spread, power = _spread(c * ratio, e * ratio, mean, unsure, power)
+        spread, power = _spread(c * ratio, e * ratio, mean, unsure, power, shown)
         scale, unsure = _other_documents(c * ratio, e * ratio, curve, mean * spread, query)
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
         strength = 1 / (mean * (spread + unsure))
@@ -174,7 +177,8 @@ def document_posterior(
     cut = shape / rate * gammainc(shape + 1, rate) / np.maximum(below, TINY)
     found = np.where(below > _RARE, cut, 1 - 1 / np.maximum(shape - rate, 2.0))
     unsure = unsure + _error_of_curve(level, place, c, e, curve)
-    strength = 1 / (mean * (_expected_spread(c * ratio, e * ratio, mean, unsure) + unsure))
+    spread = _expected_spread(c * ratio, e * ratio, mean, unsure, shown)
+    strength = 1 / (mean * (spread + unsure))
     shape, rate = c * ratio + strength * mean, e * ratio + strength
     below = np.maximum(gammainc(shape, rate), _RARE)
     lower, upper = (np.minimum(gammaincinv(shape, p * below) / rate, 1.0) for p in (0.025, 0.975))
@@ -231,21 +235,25 @@ def _relative(mean, clicks):
     return np.log(mean) - np.average(np.log(mean), weights=clicks + TINY)
 
 
-def _spread(clicks, examinations, mean, unsure, start):
+def _spread(clicks, examinations, mean, unsure, start, shown):
     """Squared coefficient of variation of relevance about its prior mean, a power of the mean, and
     the logarithm of its factor and the power, found from a ``start``."""
     relative = _relative(mean, clicks)
-    some = slice(None, None, -(-len(mean) // _MAX_DOCS))
-    c, e, m, v, at = (values[some] for values in (clicks, examinations, mean, unsure, relative))
+    some = _some(shown)
+    c, e, m, v, at, shown = (
+        values[some] for values in (clicks, examinations, mean, shown * unsure, relative, shown)
+    )
+
+    n = max(len(m), 1)
 
     def loss(point):
-        variance = np.exp(point[0] + point[1] * at)
+        variance = shown * np.exp(point[0] + point[1] * at)
         shape = 1 / (variance + v)
         # A power far from 0 needs evidence, and keeps the logs of few clicks in range.
         value = 0.5 * point[1] ** 2 - _log_marginal(c, e, m, shape)
         slope = digamma(shape + c) - digamma(shape) - np.log1p(m * e / shape)
         slope = variance * shape**2 * (slope + (m * e - c) / (shape + m * e))
-        return value / len(m), np.array([slope.sum(), slope @ at + point[1]]) / len(m)
+        return value / n, np.array([slope.sum(), slope @ at + point[1]]) / n
 
     found = minimised(
         loss,
@@ -258,16 +266,26 @@ def _spread(clicks, examinations, mean, unsure, start):
     return np.exp(np.clip(found[0] + found[1] * relative, *_LOG_SPREADS)), found
 
 
-def _expected_spread(clicks, examinations, mean, unsure):
+def _some(shown):
+    """Documents whose clicks show something of the spread, or as many of them as are needed."""
+    found = np.flatnonzero(shown > _LEAST_SHOWN)
+    return found[:: -(-len(found) // _MAX_DOCS) or 1]
+
+
+def _expected_spread(clicks, examinations, mean, unsure, shown):
     """Posterior mean of the squared coefficient of variation of relevance about its prior mean."""
     relative = _relative(mean, clicks)
-    some = slice(None, None, -(-len(mean) // _MAX_DOCS_OF_ENDS))
-    c, e, m, v, at = (values[some] for values in (clicks, examinations, mean, unsure, relative))
+    some = _some(shown)
+    c, e, m, v, at, shown = (
+        values[some] for values in (clicks, examinations, mean, shown * unsure, relative, shown)
+    )
 
     def spread(point, at):
         return np.exp(np.clip(point[0] + point[1] * at, *_LOG_SPREADS))
 
-    likely = np.array([_log_marginal(c, e, m, 1 / (spread(point, at) + v)) for point in _GRID])
+    likely = np.array(
+        [_log_marginal(c, e, m, 1 / (shown * spread(point, at) + v)) for point in _GRID]
+    )
     share = softmax(likely - 0.5 * (((_GRID - _USUAL) / _UNUSUAL) ** 2).sum(axis=1))
     return sum(
         weight * spread(point, relative) for weight, point in zip(share, _GRID, strict=True)

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -294,13 +295,16 @@ def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats
         for start in range(0, max(n_rows, 1), ROWS):
             part = features[start : start + ROWS]
             rows[: len(part)] = part
-            values = block
-            for step in steps:
-                values = step(values)
+            values = _computed(steps, block)
             if outputs is None:
                 outputs = np.empty((n_rows, n_out or values.shape[1]))
             outputs[start : start + ROWS] = values.numpy()[: len(part), : outputs.shape[1]]
     return outputs
+
+
+def _computed(steps, values):
+    """What the functions of ``_steps`` make of values."""
+    return reduce(lambda found, step: step(found), steps, values)
 
 
 def _steps(module, width, used):
@@ -341,12 +345,7 @@ def _side_by_side(module, width, used):
     plans = [_steps(network, width, used) for network in module.networks]
 
     def side_by_side(values):
-        parts = []
-        for steps, _, n_out in plans:
-            part = values
-            for step in steps:
-                part = step(part)
-            parts.append(part[:, :n_out])
+        parts = [_computed(steps, values)[:, :n_out] for steps, _, n_out in plans]
         return torch.cat(parts, dim=1)
 
     n_out = [plan[2] for plan in plans]

@@ -135,9 +135,10 @@ AssumptionWarning
     "refits": r"""Notes
 -----
 The last training has examination, raised to at least 0.1, as an offset: :math:`-\sum_i c_i
-\log \mathrm{softmax}(g + \log o)_i`. There is no correction, with a warning, if held-out
-clicks do not confirm it, as in :class:`IPSRanker`: by one standard error if documents that
-moved determine examination, and by two if the network does.
+\log \mathrm{softmax}(g + \log o)_i`. From an effective sample of 100 clicks per query on, clicks
+are divided by it instead, if held-out clicks confirm the correction by two standard errors.
+There is no correction, with a warning, if they do not confirm it, as in :class:`IPSRanker`: by
+one standard error if documents that moved determine examination, and by two if the network does.
 
 Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
 are compared across pages, with the logarithm of their impressions as a further offset.""",

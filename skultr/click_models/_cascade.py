@@ -34,6 +34,8 @@ class ChainMixin:
     after a skip and after a click.
     """
 
+    _attraction = "relevance"
+
     def _probability(self, parameters, position, bias, clicks):
         return chain_click_probability(*self._transitions(parameters, position), clicks)
 

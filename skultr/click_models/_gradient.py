@@ -134,6 +134,7 @@ class DBNModel(ChainMixin, GradientClickModel):
         "continuation": [Interval(Real, 0, 1, closed="right"), None],
     }
     _outputs_of_network = ("attraction", "satisfaction")
+    _attraction = "attraction"
 
     def _fit(self, log, task):
         counts = count_chain(log)

@@ -95,6 +95,8 @@ class BaseClickModel(BaseRanker):
     _refuses_outcomes = "is a model of clicks"
     #: Whether P(click) depends on the clicks above.
     _reads_clicks = True
+    #: Name of the parameter that is P(click | examined); None if the model has no examination.
+    _attraction: str | None = None
     _parameter_constraints = {}
 
     def __init_subclass__(cls, **kwargs):
@@ -166,13 +168,7 @@ class BaseClickModel(BaseRanker):
         check_is_fitted(self)
         clicks = self._seen_clicks(X, y) if conditional and self._reads_clicks else None
         roles = {"qid": qid, "session": session, "position": position, "bias": bias}
-
-        def probability(parameters, lists, place):
-            seen = None if clicks is None else clicks[lists.rows[place]] & (place >= 0)
-            where = lists.position[place], lists.bias[place]
-            return self._probability(parameters, *where, seen)
-
-        return self._by_list(X, roles, doc, probability, dtype=float)
+        return self._by_list(X, roles, doc, self._given(clicks), dtype=float)
 
     def sample(
         self,
@@ -277,6 +273,35 @@ class BaseClickModel(BaseRanker):
                 "reads counts."
             )
         return super()._read_engine(X, y, sample_weight, roles, reset=reset)
+
+    def _given(self, clicks):
+        """P(click) of lists given these clicks, or none, as a function for ``_by_list``."""
+
+        def probability(parameters, lists, place):
+            seen = None if clicks is None else clicks[lists.rows[place]] & (place >= 0)
+            return self._probability(parameters, lists.position[place], lists.bias[place], seen)
+
+        return probability
+
+    def _examination_given(self, X, y, roles):
+        """P(examined | clicks above) of each row, relative to the first; 0 if it was not shown.
+
+        It is not conditional on clicks where ``y`` holds rates, as in an aggregated log.
+        """
+        if self._attraction is None:
+            raise ValueError(
+                f"{type(self).__name__} does not model examination, which propensities are; "
+                "expected UBMModel, DCMModel, DBNModel, CascadeModel or PBMModel."
+            )
+        conditional = self._reads_clicks and np.isin(y, (0, 1)).all()
+        click_given = self._given(np.asarray(y, dtype=bool) if conditional else None)
+
+        def examination(parameters, lists, place):
+            attraction = np.where(place >= 0, parameters[self._attraction], 1.0)
+            return click_given(parameters, lists, place) / attraction
+
+        lists = {role: roles.get(role) for role in ("qid", "session", "position", "bias")}
+        return self._by_list(X, lists, roles.get("doc"), examination, dtype=float)
 
     def _relevance(self, parameters):
         return parameters["relevance"]

@@ -46,6 +46,7 @@ class ProductModel(GradientClickModel):
         "prior": [StrOptions({"logged", "empirical"}), "array-like", None],
     }
     _reads_production = True
+    _attraction = "relevance"
 
     def _solve_product(self, log, cells, task):
         """Examination relative to the first factor and the standard error of its logarithm, two

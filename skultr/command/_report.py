@@ -18,7 +18,15 @@ import pandas as pd
 from .._base._typing import AnyFrame, Frame
 from .._log._counted import collect, value_bits
 from .._log._estimator import DROP, RENAME, errors_of
-from .._log._faults import ADD_ONE, IDS, faults_in, orders_lists, outcomes_of
+from .._log._faults import (
+    ADD_ONE,
+    IDS,
+    blank_rows,
+    faults_in,
+    orders_lists,
+    outcomes_of,
+    torn_lists,
+)
 from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..identifiability import IdentifiabilityGraph
@@ -597,6 +605,7 @@ class _Table:
                     {"outcome": self.numbers[name]}, called={"outcome": repr(name)}
                 )
             ),
+            *self._lost(),
             *[f"Columns with one value per page ({listed}) are no features."] * bool(per_page),
             *[
                 "Columns of the page with few values may be bias factors: "
@@ -604,6 +613,25 @@ class _Table:
             ]
             * bool(few),
         ]
+
+    def _lost(self):
+        """What is to be said of rows without features, and of pages with gaps."""
+        features = [v for name in self.features if (v := self.numbers[name]) is not None]
+        if len(features) == len(self.features):  # text tells documents apart
+            yield from blank_rows(features)
+        if self.position is None or "session" not in self.roles.values():
+            return
+        shown = ~np.isnan(self.position)
+        codes = (encode(values[shown])[0] for values in (self.page, self.position))
+        n_pages, n_torn, n_lost, _ = torn_lists(*codes)
+        if n_torn:
+            yield (
+                f"{n_torn:,} of {n_pages:,} pages of several rows ({n_torn / n_pages:.1%}) have "
+                f"gaps: at least {n_lost:,} rows "
+                f"({n_lost / (n_lost + np.count_nonzero(shown)):.1%}) were lost, or were no "
+                "results. Log the pages whole: a document that was seen and not logged has no "
+                "clicks to learn from."
+            )
 
     def _verdict(self, log):
         try:

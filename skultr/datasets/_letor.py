@@ -57,9 +57,9 @@ def load_letor(
         writes them. A list of files is read as one set: a query id means the same query in all
         of them.
     split : str or list of str, default=None
-        Which split to read. Of a folder: ``"train"``, ``"validation"`` or ``"test"``. Of a
-        Parquet file: values of its column ``split``, which is dropped in any case, because it is
-        no feature. None reads all rows.
+        Which split to read. Of a folder: ``"train"``, ``"validation"`` or ``"test"``, or parts
+        such as ``["S1", "S2"]``. Of a Parquet file: values of its column ``split``, which is
+        dropped in any case, because it is no feature. None reads all rows.
     fold : int, default=None
         Which fold of a folder (``Fold1``), or which set of Yahoo! (``set1.train.txt``). Needed
         where there are several.
@@ -363,6 +363,8 @@ PARQUET = (".parquet", ".pq")
 
 #: How the names of files tell a split: train.txt, trainingset.txt, set1.valid.txt, vali.txt.
 _SPLITS = {"train": "train", "validation": "vali|val|dev", "test": "test"}
+#: How the name of a file tells a part of LETOR, before folds are made: S1.txt.
+_PART = re.compile(r"s\d+(?=\.)", re.IGNORECASE)
 #: How a file or its folder tells a fold: Fold3/train.txt, msn1.fold3.train.txt; Yahoo!'s sets.
 _FOLD = re.compile(r"(?<![a-z])(?:fold|set)[ _-]?(\d+)(?!\d)")
 _DOC_ID = re.compile(rb"(?<![a-z])docid\s*=\s*(\S+)", re.IGNORECASE)
@@ -388,7 +390,8 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
         A folder as the set unpacks, searched with its subfolders. Files count by their names:
         ``train``, ``valid``, ``vali``, ``dev`` and ``test``, at the start of a word (so that
         ``trainingset.txt``, ``set1.valid.txt`` and ``train.txt.gz`` count). A folder
-        ``train.parquet``, as Spark writes it, counts as a file, and hidden files do not count.
+        ``train.parquet``, as Spark writes it, counts as a file, and hidden files do not count. If
+        there is none, the parts from which LETOR makes its folds count: ``S1.txt``, ``S2.txt``...
     fold : int, default=None
         Which fold (``Fold1/train.txt``), or which set of Yahoo! (``set1.train.txt``). May be left
         out where there is only one.
@@ -397,7 +400,7 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
     -------
     splits : dict of str to pathlib.Path
         ``"train"``, ``"validation"`` and ``"test"``, in this order, as far as they were found,
-        and their files.
+        and their files; or ``"S1"``, ``"S2"``, ...
 
     Raises
     ------
@@ -427,15 +430,21 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
         raise ValueError(f"{folder} is not a folder; expected the folder that a set unpacks to.")
     files = sorted(path for path in folder.rglob("*") if _counts(path))
     named = [(_fold_of(path), name, path) for path in files if (name := _split_of(path))]
+    named = named or [
+        (_fold_of(path), match[0].upper(), path)
+        for path in files
+        if (match := _PART.match(path.name))
+    ]
     if not named:
         found = ", ".join(str(path.relative_to(folder)) for path in files[:5]) or "none"
         raise ValueError(
-            f"{folder} holds no file of a split, such as train.txt, vali.txt or test.parquet. "
-            f"Files of documents that were found: {found}. Pass a file, or a list of files."
+            f"{folder} holds no file of a split, such as train.txt, vali.txt or test.parquet, nor "
+            "parts S1.txt, S2.txt, ... of LETOR. Files of documents that were found: "
+            f"{found}. Pass a file, or a list of files."
         )
     fold = _only_fold(folder, {number for number, _, _ in named}, fold)
     splits = {}
-    for split in _SPLITS:
+    for split in dict.fromkeys((*_SPLITS, *(name for _, name, _ in named))):
         found = [path for number, each, path in named if (number, each) == (fold, split)]
         if len(found) > 1:
             names = ", ".join(str(path.relative_to(folder)) for path in found[:5])

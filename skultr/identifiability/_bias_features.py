@@ -87,7 +87,9 @@ class FactorVectors:
         parts = []
         for name in self.factors:
             if name in self._categories:
-                parts.append(_one_hot(self._categories[name], factors[name]))
+                # Any two different categories are at distance 1.
+                known, values = self._categories[name].to_numpy(), factors[name].to_numpy()
+                parts.append(np.sqrt(0.5) * (values[:, None] == known))
             else:
                 weight = self.position_weight if name == "position" and not alone else 1.0
                 parts.append(weight * _numbers(factors, name)[:, None])
@@ -223,11 +225,6 @@ def _check_categories(categories, is_too_many):
 def _counted(categories, names):
     """Columns and their numbers of values, as messages name them."""
     return ", ".join(f"{name!r} ({len(categories[name])} different values)" for name in names)
-
-
-def _one_hot(categories, values):
-    """Vectors in which any two different categories are at distance 1."""
-    return np.sqrt(0.5) * (values.to_numpy()[:, None] == categories.to_numpy())
 
 
 def _numbers(factors, name):

@@ -103,9 +103,10 @@ def weak_links(
     degree = np.bincount(doc[rows], minlength=int(doc.max(initial=-1)) + 1)
     rows &= (degree > 1)[doc]  # a document links factors if it has two such pairs
     doc, factor, conductance = doc[rows], factor[rows], conductance[rows]
+    nodes, pairs = members_of(labels), members_of(labels[factor])
     trees = [
-        _spanning_tree(nodes, doc[rows], factor[rows], conductance[rows])
-        for nodes, rows in _by_component(labels, factor)
+        _spanning_tree(nodes[component], doc[rows], factor[rows], conductance[rows])
+        for component, rows in pairs.items()
     ]
     trees.append(_links_between(labels, np.bincount(factor, conductance, minlength=n_factors)))
     a, b, variance = (np.concatenate(columns) for columns in zip(*trees, strict=True))
@@ -150,14 +151,6 @@ def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats
 def members_of(labels: Ints) -> dict[int, Ints]:
     """Items of each label, both ascending."""
     return pd.Series(labels).groupby(labels).indices
-
-
-def _by_component(labels, factor):
-    """Factors and pairs of each component with at least two factors."""
-    pairs = members_of(labels[factor])
-    for component, members in members_of(labels).items():
-        if len(members) > 1:
-            yield members, pairs[component]
 
 
 def _spanning_tree(nodes, doc, factor, conductance):

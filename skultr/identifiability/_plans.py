@@ -38,6 +38,8 @@ from ._bridges import first_by, members_of
 MAX_HOURS = 2.0
 #: Added to the cost of an intervention that no list can carry out; above all other costs.
 _OUT_OF_REACH = 1e9
+#: Logarithm above which a scale is as good as infinite; sums of such scales are still finite.
+_LARGEST_LOG = 500.0
 #: Number of costs computed at a time.
 _CHUNK = 1 << 21
 
@@ -65,8 +67,8 @@ def intervention_plan(
     relevance: Floats,
     examination: Floats,
     *,
-    reach: Floats | None = None,
-    needed: Floats | None = None,
+    reach: Floats | float = 0.0,
+    needed: Floats | float = 0.0,
 ) -> tuple[Ints, Ints, Ints, Floats]:
     """Documents to show once under another factor: they connect all components at the least cost.
 
@@ -80,16 +82,14 @@ def intervention_plan(
     reverse; the plan is the minimum spanning tree.
     """
     target = first_by(examination, labels)  # where a document would be shown
-    if reach is None:
-        reach, needed = np.zeros(len(doc)), np.zeros(len(labels))
     slope = 1.0 / relevance[doc]
     swaps = _Swaps(
         labels[factor],
         slope / examination[factor],
         slope,
-        reach,
+        np.broadcast_to(reach, len(doc)),
         inverse=1.0 / examination[target],
-        needed=needed[target],
+        needed=np.broadcast_to(needed, len(labels))[target],
     )
     a, b, cost = _prim(np.arange(len(target)), swaps.from_and_to)
     out, to = np.empty(len(a), dtype=np.intp), np.empty(len(a), dtype=np.intp)
@@ -136,9 +136,7 @@ def random_plan(doc: Ints, factor: Ints, labels: Ints, rng: Any) -> tuple[Ints, 
 def merged_codes(n_factors: int, a: Ints, b: Ints) -> Ints:
     """Code of each factor after merging pairs: equal for merged ones, numbered by their first."""
     graph = coo_array((np.ones(len(a)), (a, b)), (n_factors, n_factors))
-    labels = connected_components(graph, directed=False)[1]
-    _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[codes]
+    return pd.factorize(connected_components(graph, directed=False)[1])[0]
 
 
 def neighbour_inside(
@@ -163,9 +161,20 @@ def _off(vectors, there, distance, rows):
     return np.where(apart > 0, np.abs(apart - distance), np.inf)
 
 
-def tree_diameter(n_nodes: int, a: Ints, b: Ints, cost: Floats) -> float:
-    """Length of the longest path in a tree."""
-    tree = weighted_graph(n_nodes, a, b, cost)
+def relative_scales(a: Ints, b: Ints, change: Floats) -> Floats:
+    """Scale of each node of a tree, 1 at node 0: that of b is exp(change) times that of a, and
+    every a is 0 or an earlier b."""
+    scale = np.zeros(len(a) + 1)
+    for parent, node, step in zip(a, b, change, strict=True):
+        scale[node] = scale[parent] + step
+    return np.exp(np.minimum(scale, _LARGEST_LOG))
+
+
+def tree_diameter(a: Ints, b: Ints, length: Floats) -> float:
+    """Length of the longest path in a tree; NaN where a length is unknown."""
+    if np.isnan(length).any():
+        return float("nan")
+    tree = weighted_graph(len(a) + 1, a, b, length)
     # A node farthest from any node is one end of a longest path.
     distance = dijkstra(tree, directed=False, indices=0)
     return float(dijkstra(tree, directed=False, indices=int(distance.argmax())).max())
@@ -247,9 +256,8 @@ def _merge_on_a_line(values, labels):
     order = np.argsort(values, kind="stable")
     left, right = order[:-1], order[1:]
     link = np.flatnonzero(labels[left] != labels[right])
+    link = link[np.argsort((values[right] - values[left])[link], kind="stable")]
     left, right = left[link], right[link]
-    by_cost = np.argsort(values[right] - values[left], kind="stable")
-    left, right = left[by_cost], right[by_cost]
     n = int(labels.max()) + 1
     low, high = np.sort([labels[left], labels[right]], axis=0)
     # The cheapest link of any two components. Ranks replace the costs, because an edge of weight
@@ -262,9 +270,8 @@ def _merge_on_a_line(values, labels):
     nodes, parents = breadth_first_order(tree, 0, directed=False)
     flip = parents[labels[right]] != labels[left]
     a, b = np.where(flip, right, left), np.where(flip, left, right)
-    turn = np.argsort(nodes)
-    by_turn = np.argsort(turn[labels[b]])
-    a, b = a[by_turn], b[by_turn]
+    order = np.argsort(np.argsort(nodes)[labels[b]])  # each component after the one it joins
+    a, b = a[order], b[order]
     return a, b, np.abs(values[a] - values[b])
 
 

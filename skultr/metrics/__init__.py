@@ -22,6 +22,7 @@ from ._ranking import (
     reciprocal_rank_score,
 )
 from ._scorers import RankingScorer, to_ir_measures, to_trec
+from ._truth import click_mse, mean_correlation_coefficient, relevance_mse
 
 __all__ = [
     "CMIPResult",
@@ -35,14 +36,17 @@ __all__ = [
     "RankingScorer",
     "average_precision_score",
     "click_log_likelihood",
+    "click_mse",
     "cmip_score",
     "dcg_score",
     "err_score",
     "matched_pairs_score",
+    "mean_correlation_coefficient",
     "ndcg_score",
     "perplexity_score",
     "precision_score",
     "reciprocal_rank_score",
+    "relevance_mse",
     "to_ir_measures",
     "to_trec",
 ]

@@ -16,7 +16,8 @@ from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, read_column
 from .._log._segments import encode
 from ..exceptions import ClickDataWarning, warn_user
-from ._dependence import CMIP_CONSTRAINTS, CMIPEstimator, cmip_score
+from ._click_dependence import N_MOMENTS
+from ._dependence import CMIP_CONSTRAINTS, CMIPEstimator, cmip_by_clicks, cmip_score
 from ._query_means import ratio_of_sums
 from ._ranking import as_numbers, check_ids, flat_columns, refuse_where
 from ._scorers import AnnotatedDocuments, Scorer, describes_a_scorer, model_and_input, one_per_row
@@ -31,8 +32,9 @@ class CMIPScorer(Scorer):
 
     CMIP measures how much the scores of a model copy the logged ranking beyond what relevance
     explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated documents of X. X
-    is a log of which some rows are annotated (``relevance`` is missing in the others). Clicks
-    (``y``) do not change the value.
+    is a log of which some rows are annotated (``relevance`` is missing in the others), and clicks
+    (``y``) do not change the value; or, with ``arm``, a log of which some lists were shuffled, and
+    the clicks on these replace the annotation.
 
     CMIP does not measure quality: random scores have a CMIP of 0. In a search, put quality first,
     with ``refit=OffPolicySelection()`` (see the example), and never choose by this scorer alone.
@@ -50,6 +52,16 @@ class CMIPScorer(Scorer):
     logging : str, default=None
         Column of X with the score of the document by the logging policy, missing where there is
         none. By default the mean logged ``position`` of the document over its impressions.
+    arm : str, default=None
+        Column of X that is given in the rows of lists in random order, and missing in the others:
+        the column ``"arm"`` that :class:`~skultr.simulation.ShufflePolicy` writes, and that
+        :class:`~skultr.propensity.RandomizedPropensity` reads. The clicks of these rows, fresh
+        ones that the estimator was not trained on, take the place of ``relevance``, and the
+        positions of the others are those of the logging policy. Some 20 impressions of each of a
+        thousand documents are needed (see :func:`cmip_score`, ``impressions``), and the role
+        ``doc``; ``estimator`` and ``n_repeats`` are not used. With the role ``propensity``, the
+        examination of each row, the order needs not be random: swaps do, or all rows of documents
+        that moved, if the curve is right.
     estimator : {"classifier", "knn", "published"}, default="classifier"
         See :func:`cmip_score`. Classifiers need 200 annotated documents in each fold; with fewer,
         ``"knn"`` is used, with a warning. This depends on the documents of the fold alone, so that
@@ -65,7 +77,9 @@ class CMIPScorer(Scorer):
         By the constructor: if a parameter has a wrong type or value. When called: if X has no
         ``qid``, no ``relevance``, or neither ``position`` nor the column ``logging``; if no row
         is annotated; if no two annotated documents that were shown share a grade; or if the
-        estimator does not predict one score per row.
+        estimator does not predict one score per row. With ``arm``: if there are no clicks, or no
+        row with an arm; if a query has several arms and there is no ``propensity``; or as
+        :func:`cmip_score` with ``impressions``.
 
     Warns
     -----
@@ -84,8 +98,8 @@ class CMIPScorer(Scorer):
 
     Notes
     -----
-    A column named by ``logging`` has no role, so that rankers use it as a feature. Keep it out of
-    the model with a step that drops it, such as ``OnFeatures(ColumnTransformer(...))``.
+    A column named by ``logging`` or ``arm`` has no role, so that rankers use it as a feature. Keep
+    it out of the model with a step that drops it, such as ``OnFeatures(ColumnTransformer(...))``.
 
     Scores are compared across queries. If the scores of a ranker are comparable within a query
     only, a per-query offset masks part of the dependence, equally for all such rankers.
@@ -146,12 +160,13 @@ class CMIPScorer(Scorer):
 
     _: KW_ONLY
     logging: str | None = None
+    arm: str | None = None
     estimator: CMIPEstimator = "classifier"
     n_repeats: int = 5
     random_state: RandomState = 0
 
-    _constraints = CMIP_CONSTRAINTS | {"logging": [str, None]}
-    _roles = ("qid", "relevance", "doc", "position", "impressions", "sample_weight")
+    _constraints = CMIP_CONSTRAINTS | {"logging": [str, None], "arm": [str, None]}
+    _roles = ("qid", "relevance", "doc", "position", "propensity", "impressions", "sample_weight")
 
     @describes_a_scorer
     def __call__(
@@ -165,6 +180,7 @@ class CMIPScorer(Scorer):
         relevance: Column | None = None,
         doc: Column | None = None,
         position: Column | None = None,
+        propensity: Column | None = None,
         impressions: Column | None = None,
     ) -> float:
         """−CMIP of the estimator's predictions in nats; greater is better, 0 is debiased.
@@ -174,10 +190,11 @@ class CMIPScorer(Scorer):
         {estimator}
         X : frame, array-like or sparse matrix of shape (n_rows, n_columns)
         y : array-like of shape (n_rows,), default=None
-            Clicks or click rates, for the warning alone.
+            Clicks or click rates: in the place of grades with ``arm``, else for the warning alone.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``, the weights of the positions of a document.
-        qid, relevance, doc, position, impressions : array-like of shape (n_rows,), default=None
+        qid, relevance, doc, position, propensity, impressions : array-like of shape (n_rows,), \
+default=None
             Roles as keywords; they take precedence over columns.
 
         Returns
@@ -187,10 +204,13 @@ class CMIPScorer(Scorer):
         """
         roles = {name: value for name, value in locals().items() if name in self._roles[:-1]}
         X, y = (X, None) if y is None else take_clicks(X, y, "CMIPScorer")[:2]
+        settings = dict(vars(self))
+        arm, logging = settings.pop("arm"), settings.pop("logging")
+        if arm is not None:
+            return -_by_clicks(estimator, X, y, sample_weight, arm, logging, roles).value
         documents = annotated_documents(
-            "CMIPScorer", estimator, X, y, sample_weight, logging=self.logging, **roles
+            "CMIPScorer", estimator, X, y, sample_weight, logging=logging, **roles
         )
-        settings = {name: value for name, value in vars(self).items() if name != "logging"}
         return -cmip_score(*documents, **settings)
 
 
@@ -322,7 +342,7 @@ def annotated_documents(
     A document is annotated if one of its rows is; its position is the mean over its shown rows.
     With clicks ``y`` and positions, it warns of scores that explain no clicks.
     """
-    unread = {"sample_weight"} if logging is None else {"sample_weight", "position"}
+    unread = {"sample_weight", "propensity"} | ({"position"} if logging else set())
     given = {role: roles.get(role) for role in CMIPScorer._roles if role not in unread}
     documents = AnnotatedDocuments(X, given, caller=caller, sample_weight=sample_weight)
     mean = documents.mean(*_logged(X, logging, documents.read))
@@ -337,6 +357,47 @@ def annotated_documents(
     if y is not None and logging is None:
         _warn_if_blind(type(estimator).__name__, documents.read, documents.row_scores, y)
     return scores[ranked], mean[ranked], documents.relevance[ranked]
+
+
+def _by_clicks(estimator, X, y, sample_weight, arm, logging, roles):
+    """CMIP of the documents that the rows with an arm show, by the clicks there."""
+    if y is None:
+        raise ValueError("CMIPScorer(arm=) needs y: the clicks, which take the place of grades.")
+    arms = read_column(X, arm)
+    chosen = ~pd.isna(arms)
+    if not chosen.any():
+        raise ValueError(
+            f"The column {arm!r} is missing in all {len(arms)} rows; expected a value in the rows "
+            "of lists in random order."
+        )
+    # Its documents are those of the rows with an arm, whatever is annotated.
+    given = {role: roles.get(role) for role in CMIPScorer._roles[:-1]}
+    given["relevance"] = np.where(chosen, 0.0, np.nan)
+    documents = AnnotatedDocuments(X, given, caller="CMIPScorer", sample_weight=sample_weight)
+    rows = documents.read
+    weight = np.where(chosen & rows.shown, rows.weight, 0.0)
+    if (examination := rows["propensity"]) is None:
+        if pd.Series(arms).groupby(rows.query).nunique().max() > 1:
+            raise ValueError(
+                f"A query has several arms in the column {arm!r}: its documents were not shown at "
+                "the same positions. Add the column 'propensity', the examination of each row."
+            )
+        examination = np.ones(len(weight))
+    values, share = _logged(X, logging, rows)
+    mean = documents.mean(values, share if logging else np.where(chosen, 0.0, share))
+    examined = [documents.total(weight * examination**m) for m in range(N_MOMENTS + 1)]
+    scores = documents.scores(estimator, "the estimator")
+    columns = np.array([scores, mean, documents.total(weight * y), *examined])
+    used = ~np.isnan(mean) & (examined[0] > 0)
+    if not used.any():
+        raise ValueError(
+            f"The documents with a value of {arm!r} have no position in lists without an arm; "
+            "expected lists in production's order beside the random ones, or logging=; and ids in "
+            "the column 'doc', because by features a document differs from itself in its arm."
+        )
+    pred, mean, clicks, shown, *examined = columns[:, used]
+    query = encode(documents.qid[used])[0]
+    return cmip_by_clicks(pred, mean, clicks, np.array(examined), shown, query)
 
 
 def _logged(X, logging, rows):
@@ -498,7 +559,9 @@ def perplexity_score(
     1           2.000000     2.0
     2           1.333333     2.0
     """
-    clicks, probability, weight = _check_clicks(y_true, y_prob, sample_weight)
+    clicks, probability, weight = check_weighted(
+        sample_weight, bounded=True, y_true=y_true, y_prob=y_prob
+    )
     _warn_of_the_impossible(clicks * weight, probability)
     if position is None and per_position:
         raise ValueError("per_position=True needs position=: pass the rank of each row.")
@@ -564,7 +627,9 @@ def click_log_likelihood(
     >>> round(click_log_likelihood(clicks, probability, session=["a", "a", "b", "b"]), 3)
     -1.386
     """
-    clicks, probability, weight = _check_clicks(y_true, y_prob, sample_weight)
+    clicks, probability, weight = check_weighted(
+        sample_weight, bounded=True, y_true=y_true, y_prob=y_prob
+    )
     total = weight @ _log_likelihood(clicks, probability)
     if session is None:
         return float(total / weight.sum())
@@ -589,23 +654,30 @@ def _warn_of_the_impossible(clicks, probability):
         )
 
 
-def _check_clicks(y_true, y_prob, sample_weight):
-    weight = np.ones(np.shape(y_true)) if sample_weight is None else sample_weight
-    columns = flat_columns(y_true=y_true, y_prob=y_prob, sample_weight=weight)
-    clicks, probability, weight = (column.astype(float) for column in columns)
-    for name, values in (("y_true", clicks), ("y_prob", probability)):
+def check_weighted(
+    sample_weight: Column | None, *, bounded: bool, **given: Column
+) -> list[Floats]:
+    """The given columns and the weights of their rows, after checks: finite, and in [0, 1] where
+    ``bounded``."""
+    first = next(iter(given.values()))
+    weight = np.ones(np.shape(first)) if sample_weight is None else sample_weight
+    columns = [column.astype(float) for column in flat_columns(**given, sample_weight=weight)]
+    limits = (0, 1, "in [0, 1]") if bounded else (-np.inf, np.inf, "finite")
+    for name, values in zip(given, columns, strict=False):
         refuse_where(
-            ~((values >= 0) & (values <= 1)),  # also NaN
-            f"{name} must be in [0, 1]; it is not",
-            "expected clicks or their rates, and probabilities.",
+            ~(np.isfinite(values) & (values >= limits[0]) & (values <= limits[1])),
+            f"{name} must be {limits[2]}; it is not",
+            "expected probabilities, or clicks or their rates."
+            if bounded
+            else "expected numbers.",
             values,
         )
     refuse_where(
-        ~((weight >= 0) & np.isfinite(weight)),
+        ~((columns[-1] >= 0) & np.isfinite(columns[-1])),
         "sample_weight must be finite and at least 0; it is not",
         "expected impressions or the like.",
-        weight,
+        columns[-1],
     )
-    if not weight.any():
+    if not columns[-1].any():
         raise ValueError("sample_weight is 0 in every row; expected some rows to count.")
-    return clicks, probability, weight
+    return columns

@@ -247,10 +247,12 @@ class AnnotatedDocuments:
 
     def mean(self, values: Floats, weight: Floats) -> Floats:
         """Weighted mean over all rows of each document; NaN if all its weights are 0."""
-        total, sums = (
-            np.bincount(self._code, each[self._seen]) for each in (weight, values * weight)
-        )
-        return np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)[self._own]
+        total, sums = self.total(weight), self.total(values * weight)
+        return np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)
+
+    def total(self, values: Floats) -> Floats:
+        """Sum over all rows of each document."""
+        return np.bincount(self._code, values[self._seen])[self._own]
 
     def scores(self, ranker: Predictor | Column | str, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""

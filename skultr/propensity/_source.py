@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from .._base._sklearn import HasMethods, StrOptions, seeded_clone
+from .._base._sklearn import HasMethods, StrOptions, safe_indexing, seeded_clone
 from .._base._typing import Floats, RandomState
 from .._log._cells import Cells, read_cells
 from .._log._dataset_frames import places_of, rows_of
 from .._log._documents import FeatureTable
 from .._log._faults import count_of
 from .._log._reader import read as read_rows
-from .._log._roles import as_pandas, column_names, is_frame, numbers, read_role
-from .._log._segments import pair_codes
+from .._log._roles import as_pandas, column_names, count_rows, is_frame, numbers, read_role
+from .._log._segments import encode, pair_codes
 from ..exceptions import UnstableWeightsWarning, python_value, warn_user
 
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
@@ -27,6 +28,7 @@ PROPENSITY_CONSTRAINT = [
     StrOptions({"column"}),
     "array-like",
     HasMethods(["fit", "predict"]),
+    Mapping,
     None,
 ]
 
@@ -75,23 +77,68 @@ class RowsOfLog:
         return np.append(1.0, check_curve(curve, int(place.max(initial=0))))[place]
 
     def fit(self, estimator: Any) -> None:
-        """Fit an estimator of examination to the rows."""
+        """Fit an estimator of examination to the rows, or those of users to the users' rows."""
         given = {role: value for role, value in self.roles.items() if value is not None}
-        if hasattr(estimator, "columns_read"):  # estimators of skultr.propensity, frozen or not
+        if isinstance(estimator, Mapping):
+            for user, _, part in self._by_user(estimator):
+                part.fit(estimator[user])
+        # Estimators of skultr.propensity and skultr.click_models, frozen or not.
+        elif hasattr(estimator, "columns_read") or is_click_model(estimator):
             estimator.fit(self.X, self.y, self.sample_weight, **given)
-            return
-        # Any other estimator reads its roles as columns. A Pipeline has no argument
-        # sample_weight, so that None must not be passed.
-        weight = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
-        estimator.fit(self._frame(given), self.y, **weight)
+        else:
+            # Any other estimator reads its roles as columns. A Pipeline has no argument
+            # sample_weight, so that None must not be passed.
+            weight = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
+            estimator.fit(self._frame(given), self.y, **weight)
 
     def predict(self, estimator: Any) -> Floats:
-        """Propensity of each row by a fitted estimator."""
+        """Propensity of each row by a fitted estimator, or by that of its user."""
+        found = self._examination(estimator)
+        is_own = not (isinstance(estimator, Mapping) or is_click_model(estimator))
+        # Click models are relative to the first rank, which need not be the most examined one.
+        return found if is_own else found / max(found.max(initial=0.0), 1.0)
+
+    def _examination(self, estimator):
         given = {role: value for role, value in self.roles.items() if value is not None}
+        if isinstance(estimator, Mapping):
+            found = np.zeros(count_rows(self.X))
+            for user, rows, part in self._by_user(estimator):
+                found[rows] = part._examination(estimator[user])
+            return found
+        if is_click_model(estimator):
+            return estimator._examination_given(self.X, self.y, given)
         if hasattr(estimator, "columns_read"):
             given_rows = {role: given[role] for role in _PREDICT_ROLES if role in given}
             return np.asarray(estimator.predict(self.X, **given_rows), dtype=float)
         return np.asarray(estimator.predict(self._frame(given)), dtype=float)
+
+    def _by_user(self, estimators):
+        """Each user, the places of the user's rows, and these as a log."""
+        users = read_role(self.X, "user", self.roles.get("user"))
+        if users is None:
+            raise ValueError(
+                "propensity is a mapping from users to estimators, but X has no column 'user' and "
+                "no user was passed: expected the user of every row. Add the role, or pass one "
+                "estimator for all."
+            )
+        code, ids = encode(users)
+        unknown = [user for user in ids.tolist() if user not in estimators]
+        if unknown:
+            raise ValueError(
+                f"propensity has no estimator for {len(unknown)} of {len(ids)} users, such as "
+                f"{python_value(unknown[0])!r}; expected one for each. Add the missing ones, or "
+                "group the users with UserClusters."
+            )
+        columns = {"y": self.y, "sample_weight": self.sample_weight, **self.roles}
+        whole = {role: columns.pop(role, None) for role in ("documents", "doc_scope")}
+        parts = np.split(np.argsort(code, kind="stable"), np.bincount(code).cumsum()[:-1])
+        for user, rows in zip(ids.tolist(), parts, strict=True):
+            own = {
+                name: None if values is None else safe_indexing(values, rows)
+                for name, values in columns.items()
+            }
+            clicks = own.pop("y"), own.pop("sample_weight")
+            yield user, rows, RowsOfLog(safe_indexing(self.X, rows), *clicks, own | whole)
 
     def _frame(self, given):
         """The rows as one frame, with keywords as columns, and features of ``documents``."""
@@ -132,7 +179,7 @@ class RowsOfDataset:
         return self.log.by_chunk(lambda part: curve[part.position - 1])
 
     def fit(self, estimator: Any) -> None:
-        """Fit an estimator of examination to the rows."""
+        """Fit an estimator of examination to the rows, or those of users to the users' rows."""
         read = sorted({*columns_of_source(estimator)} & {*self.dataset.feature_names})
         if read:
             raise ValueError(
@@ -140,25 +187,29 @@ class RowsOfDataset:
                 "ranker in a ClickDataset. Fit the estimator first, and make the dataset from a "
                 "log with its predictions as the column 'propensity' and without these columns."
             )
-        if hasattr(estimator, "columns_read"):
+        if hasattr(estimator, "columns_read") or is_click_model(estimator):
             estimator.fit(self.dataset)
         else:
-            estimator.fit(*self.dataset.to_frame())
+            RowsOfLog(*self.dataset.to_frame(), None, {}).fit(estimator)
 
     def predict(self, estimator: Any) -> Floats:
         """Propensity of each row by a fitted estimator."""
-        log, dataset = self.log, self.dataset
         is_own = hasattr(estimator, "columns_read")
         if is_own and not estimator._predicts_from_features:
 
             def predicted(part):
-                places, number = places_of(part, dataset.roles)
+                places, number = places_of(part, self.dataset.roles)
                 return np.asarray(estimator.predict(places), dtype=float)[number]
 
-            return log.by_chunk(predicted)
-        X, _ = rows_of(log, dataset.roles, dataset.feature_names)
-        found = np.asarray(estimator.predict(X), dtype=float)
-        return found if is_own else read_rows(X, roles={"propensity": found})["propensity"]
+            return self.log.by_chunk(predicted)
+        rows = self._in_memory()
+        found = rows.predict(estimator)
+        return found if is_own else read_rows(rows.X, roles={"propensity": found})["propensity"]
+
+    def _in_memory(self):
+        """The rows of the log, in its order, with click rates."""
+        names = self.dataset.roles, self.dataset.feature_names
+        return RowsOfLog(*rows_of(self.log, *names), None, {})
 
 
 def propensities(
@@ -174,30 +225,51 @@ def propensities(
         return column, None
     if source is None and default is not None:
         source = default()
-    if not hasattr(source, "fit"):
+    if not (hasattr(source, "fit") or isinstance(source, Mapping)):
         return rows.by_position(source), None
-    refuse_wrong_source(source)
-    estimator = seeded_clone(source, check_random_state(random_state).randint(2**31 - 1))
+    estimator = _seeded(source, check_random_state(random_state))
     rows.fit(estimator)
     return rows.predict(estimator), estimator
+
+
+def _seeded(source, random):
+    """A clone of an estimator, or of that of each user, with its seed."""
+    if isinstance(source, Mapping):
+        return {user: _seeded(each, random) for user, each in source.items()}
+    if not hasattr(source, "fit"):
+        raise ValueError(
+            f"propensity has {source!r} for a user; expected a click model, or another estimator "
+            "of examination, for each."
+        )
+    if not is_click_model(source):
+        refuse_wrong_source(source)
+    return seeded_clone(source, random.randint(2**31 - 1))
+
+
+def is_click_model(source: Any) -> bool:
+    """True for models of clicks alone, which can sample them; rankers may predict them, too."""
+    return isinstance(source, BaseEstimator) and hasattr(source, "sample")
 
 
 def has_users(propensity: Any) -> bool:
     """Whether a propensity estimator holds one curve for each user."""
     # The column of users may have any name.
-    return getattr(propensity, "user", None) is not None or getattr(
-        propensity, "_reads_users", False
+    has_column = getattr(propensity, "user", None) is not None
+    return (
+        has_column or isinstance(propensity, Mapping) or getattr(propensity, "_reads_users", False)
     )
 
 
 def columns_of_source(source):
     """Names of columns without a role that the source reads: a ranker's features exclude them."""
-    return set() if isinstance(source, type) else getattr(source, "columns_read", set)()
+    own = [*source.values()] if isinstance(source, Mapping) else [source]
+    own = [each for each in own if hasattr(each, "columns_read") and not isinstance(each, type)]
+    return set().union(*(each.columns_read() for each in own))
 
 
 def columns_of_cells(source, names):
     """Columns that the source reads of a log in an engine with these columns."""
-    if source is None or not hasattr(source, "fit"):
+    if source is None or not (hasattr(source, "fit") or isinstance(source, Mapping)):
         return []
     reads = getattr(source, "columns_of_cells", lambda names: None)(names)
     if reads is None:

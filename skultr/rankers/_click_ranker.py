@@ -25,8 +25,8 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import ScaledFeatures
 from ..exceptions import AssumptionWarning, NotIdentifiableError, python_value, warn_user
 from ..identifiability._graph import warn_unless_identifiable
-from ._evidence import KNOWN_CURVE, LEARNED_CURVE, confirmation
-from ._ips import AS_THEY_ARE, CLIP, Correction, judges_for
+from ._evidence import confirmation
+from ._ips import AS_THEY_ARE, best_correction, judges_for
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -177,17 +177,13 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _fit_with_curve(self, log, task, curve):
         """Train a network listwise on the final curve; sets all that predictions need."""
-        examination = np.exp(curve.log_examination)[log.bias]
-        known, self._correction = replace(log, propensity=examination), AS_THEY_ARE
-        if examination.min() < examination.max():
-            random, judged = check_random_state(self.random_state), known
-            if isinstance(log.features, ScaledFeatures):  # to judges they are features like others
-                scaled = np.asarray(log.features).round(_DIGITS)
-                judged = replace(known, features=scaled)
-            found = confirmation(judged, judges_for(self, log), random, clicks=self._click_log)
-            least = KNOWN_CURVE if curve.is_determined else LEARNED_CURVE
-            if not found.refuses(least, 'examination="network"'):
-                self._correction = Correction("offset", CLIP)
+        known = judged = replace(log, propensity=np.exp(curve.log_examination)[log.bias])
+        if isinstance(log.features, ScaledFeatures):  # to judges they are features like others
+            judged = replace(known, features=np.asarray(log.features).round(_DIGITS))
+        random = check_random_state(self.random_state)
+        found = confirmation(judged, judges_for(self, log), random, clicks=self._click_log)
+        is_refused = found.refuses('examination="network"', is_learned=not curve.is_determined)
+        self._correction = AS_THEY_ARE if is_refused else best_correction(known, found)
         if self._validation is not None:
             row_examination = np.exp(curve.log_examination)[self._validation.bias]
             self._validation = replace(self._validation, propensity=row_examination)

@@ -250,9 +250,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         ValueError
             If the score of the production ranker is needed and absent.
         """
-        check_is_fitted(self)
-        qid = self._known_query_ids(X, qid, "predict")
-        return self._parts(X, qid, production).sum(axis=1)
+        return self.explain(X, qid=qid, production=production).to_numpy().sum(axis=1)
 
     def explain(
         self, X: Table, *, qid: Column | None = None, production: Column | None = None

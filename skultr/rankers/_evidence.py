@@ -36,15 +36,16 @@ _ROUNDING = 1e-5
 class Confirmation(NamedTuple):
     """Whether held-out clicks confirm a correction of clicks by propensities."""
 
-    evidence: float  # a z-score; NaN: too few clicks to test
+    evidence: float  # a z-score; NaN: too few clicks to test; infinite: nothing is corrected
     table: pd.DataFrame | None
     log_examination: Floats  # (n_factors,)
 
-    def refuses(self, least: float, anyway: str) -> bool:
+    def refuses(self, anyway: str, *, is_learned: bool) -> bool:
         """True, with a warning, if clicks could have confirmed the correction and did not.
 
         The warning names the parameter that corrects ``anyway``.
         """
+        least = LEARNED_CURVE if is_learned else KNOWN_CURVE
         if not self.evidence < least:
             return False
         warn_user(
@@ -79,6 +80,8 @@ def confirmation(
     log, n_factors = log.sample(), len(log.bias_values)
     rows = np.maximum(np.bincount(log.bias, minlength=n_factors), 1)
     curve = np.bincount(log.bias, np.log(np.maximum(log.propensity, TINY)), n_factors) / rows
+    if log.propensity.min() == log.propensity.max():
+        return Confirmation(np.inf, None, curve)
     part = parts_of_queries(log, 2, random)
     if part is None:
         return Confirmation(np.nan, None, curve)

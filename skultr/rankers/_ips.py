@@ -22,6 +22,7 @@ from ..propensity._source import (
     label_table,
     warn_about_weights,
 )
+from ._evidence import LEARNED_CURVE, Confirmation
 from ._lambdamart import judges
 from ._learners import (
     booster_columns,
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 #: Losses that compare the rows of a page.
 _PAIRWISE = ("pairwise", "lambda")
 #: With an effective sample of so many clicks per query with clicks, variance is no reason against
-#: division, which alone gives all documents the same importance. Only held-out clicks that speak
-#: for no correction, as with wrong propensities, are.
+#: division.
 _MANY_CLICKS = 100
 #: Trees need more documents than this to judge for a network.
 _MANY_DOCUMENTS = 2_000
@@ -196,14 +196,15 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         "divide" gives a click the weight 1 over its propensity, as published. "offset" adds the
         logarithm of the propensity to the score before the softmax, so that no click weighs more
         than another; its optimum is the same, and its variance is smaller (see Notes). "auto" is
-        "divide" from an effective sample of 100 clicks per query on, and for another ``loss`` or
-        an ``estimator``, and else "offset".
+        "divide" from an effective sample of 100 clicks per query on, if held-out clicks confirm
+        the correction by two standard errors or ``clip`` is given (see Notes), and for another
+        ``loss`` or an ``estimator``; else it is "offset".
     clip : float in (0, 1], "auto" or None, default="auto"
         Lower bound: smaller propensities are replaced by it, so that no click weighs more than
         ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking. "auto"
         tests on the clicks of held-out queries whether the correction helps. If not, it is 1,
-        which means no correction, with a warning; else it is 0.1, or None with so many clicks
-        that they are divided. With another ``loss``, or with ``estimator``, it is None.
+        which means no correction, with a warning; else it is 0.1, or None where ``correction``
+        "auto" divides. With another ``loss``, or with ``estimator``, it is None.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
@@ -312,19 +313,16 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
                     "correction='divide'; or, for trees, LambdaMARTRanker."
                 )
             return log, Correction("divide", None if self.clip == "auto" else self.clip)
-        clip = self.clip
+        form, clip = self.correction, self.clip
         if clip == "auto":
             random = check_random_state(self.random_state)
-            log, is_refused = self._confirmed(log, random, judges_for(self, log))
-            if is_refused:
+            log, found = self._confirmed(log, random, judges_for(self, log))
+            if found is None:
                 return log, AS_THEY_ARE
-            clip = CLIP
-        if self.correction != "auto":
-            return log, Correction(self.correction, clip)
-        n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
-        if debias_clicks(log).effective_sample_size < _MANY_CLICKS * n_queries:
-            return log, Correction("offset", clip)
-        return log, Correction("divide", None if self.clip == "auto" else clip)
+            return log, best_correction(log, found) if form == "auto" else Correction(form, CLIP)
+        if form == "auto":
+            form = "divide" if _has_many_clicks(log) else "offset"
+        return log, Correction(form, clip)
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         if self.loss != "softmax":
@@ -375,10 +373,12 @@ class UserAwareIPSRanker(IPSRanker):
 
     Parameters
     ----------
-    propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
+    propensity : "column", array-like of shape (n_positions,), estimator, mapping of user to \
+            estimator or None, default=None
         Source of the examination probabilities of the *sessions*: the role ``propensity`` of each
         row; an estimator with one curve per user, such as ``RegressionEMPropensity(user="user")``,
-        which is cloned, fitted to the log and asked to ``predict``; or one number per position.
+        which is cloned, fitted to the log and asked to ``predict``; one number per position; a
+        click model; or a mapping with an estimator or click model for each user (see Notes).
         None uses the role if there is one. Without it the curve comes from the log where documents
         moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and
         else is ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
@@ -442,6 +442,21 @@ class UserAwareIPSRanker(IPSRanker):
     The mean propensity of a document is the right offset if the sessions of a query show the same
     documents, in any order.
 
+    *Users of other click models* (section 3.1 of the paper). With
+    :class:`~skultr.click_models.UBMModel` or :class:`~skultr.click_models.DCMModel` examination
+    depends on the clicks above, and the sum over users is one over the sessions s of the query:
+
+    .. math::
+        y_{q,d} = \mathrm{clicks}(q, d) \Big/
+            \sum_s P\big(e = 1 \mid k_s(d), c_{s, <k}, u_s\big) .
+
+    It is unbiased as well, because :math:`P(c = 1 \mid c_{<k}, u) = P(e = 1 \mid k, c_{<k}, u)\,
+    r(x)`. A mapping such as ``{"anna": UBMModel(), "ben": DCMModel()}``, or
+    ``dict.fromkeys(users, DCMModel())``, fits the model of each user to the user's sessions alone,
+    relative to the first rank, which all are taken to examine alike; group users of few sessions
+    with :class:`~skultr.propensity.UserClusters` first. Where a log holds rates in place of
+    clicks, the probabilities are not conditional on clicks.
+
     References
     ----------
     Niu, Mei, Yang, Zhao, Yan, Mao & Wen (2025). Addressing personalized bias for unbiased learning
@@ -461,6 +476,14 @@ class UserAwareIPSRanker(IPSRanker):
     >>> ranker = UserAwareIPSRanker(propensity=propensity, max_epochs=2, random_state=0)
     >>> ranker.fit(log, clicks).predict(documents).shape
     (1000,)
+
+    One click model per user:
+
+    >>> from skultr.click_models import DCMModel
+    >>> propensity = dict.fromkeys([0, 1], DCMModel())
+    >>> ranker = UserAwareIPSRanker(propensity=propensity, max_epochs=2, random_state=0)
+    >>> sorted(ranker.fit(log, clicks).propensity_)
+    [0, 1]
     """
 
     _averages = True
@@ -476,6 +499,22 @@ def judges_for(ranker: NeuralEstimator, log: ClickLog) -> tuple[BaseRanker, Base
     settings = {name: getattr(ranker, name) for name in NeuralEstimator._parameter_constraints}
     settings |= {"random_state": None, "verbose": 0, "net_params": None}  # callbacks report once
     return NaiveRanker(**settings), IPSRanker(correction="offset", clip=CLIP, **settings)
+
+
+def best_correction(log: ClickLog, found: Confirmation) -> Correction:
+    """The correction by propensities that held-out clicks confirm, or are too few to refuse.
+
+    Division alone gives all documents the same importance, and behind strong production rankers
+    it is also what loses most: it needs firm evidence and many clicks.
+    """
+    if found.evidence >= LEARNED_CURVE and _has_many_clicks(log):
+        return Correction("divide", None)
+    return Correction("offset", CLIP)
+
+
+def _has_many_clicks(log):
+    n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
+    return debias_clicks(log).effective_sample_size >= _MANY_CLICKS * n_queries
 
 
 @dataclass(frozen=True)

@@ -251,8 +251,8 @@ class LambdaMARTRanker(PropensityRanker):
         random = check_random_state(self.random_state)
         self.debiasing_ = self.debiasing
         if self.debiasing == "auto":
-            log, is_refused = self._confirmed(log, random, judges())
-            self.debiasing_ = "none" if is_refused else "user-aware"
+            log, found = self._confirmed(log, random, judges())
+            self.debiasing_ = "none" if found is None else "user-aware"
         settings, losses, callbacks, held_out = self._settings(random), {}, [], {}
         documents = self._documents(log)
         settings["num_leaves"] = self._leaves(documents.label)

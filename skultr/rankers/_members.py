@@ -70,8 +70,14 @@ class HoldsMembers(BaseComposition):
         Returns
         -------
         params : dict
+            Where ``estimators`` is None, those of the default members are among them.
         """
-        return self._get_params("estimators", deep=deep)
+        params = self._get_params("estimators", deep=deep)
+        if deep and self.estimators is None:
+            # As scikit-learn lists them for an ensemble of the default members.
+            given = type(self)(estimators=self._members())
+            params = {**given.get_params(), **params}
+        return params
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of a member by ``name__parameter``.
@@ -79,11 +85,16 @@ class HoldsMembers(BaseComposition):
         Parameters
         ----------
         **params : dict
+            A name of a default member makes ``estimators`` the list of these.
 
         Returns
         -------
         self : object
         """
+        if self.estimators is None and any(
+            name.partition("__")[0] == member for name in params for member, _ in self._members()
+        ):
+            self.estimators = self._members()
         return self._set_params("estimators", **params)
 
     @property

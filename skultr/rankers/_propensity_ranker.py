@@ -3,6 +3,7 @@ of: clicks that contradict given propensities, pages of one row."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from ..propensity._source import (
     require_positive,
     warn_about_weights,
 )
-from ._evidence import KNOWN_CURVE, LEARNED_CURVE, confirmation
+from ._evidence import Confirmation, confirmation
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class TakesPropensities(BaseRanker):
 class PropensityRanker(TakesPropensities):
     """Base class of rankers that need the examination probability of every row."""
 
-    propensity: ArrayLike | Estimator | None = None
+    propensity: ArrayLike | Estimator | Mapping[Any, Estimator] | None = None
     clip: float | None = None
 
     #: Curve that the log was read with, if propensities are those of bias factors.
@@ -133,26 +134,26 @@ class PropensityRanker(TakesPropensities):
 
     def _confirmed(
         self, log: ClickLog, random: np.random.RandomState, judges: tuple[Any, Any]
-    ) -> tuple[ClickLog, bool]:
-        """The log with the propensities that a correction takes, and whether clicks refuse it.
+    ) -> tuple[ClickLog, Confirmation | None]:
+        """The log with the propensities that a correction takes, and what confirms it; None if
+        clicks refuse it.
 
         Propensities that are no more than an assumption give way to those that held-out clicks
         ask for.
         """
-        if log.propensity.min() == log.propensity.max():
-            return log, False
         assumed = self.propensity is None and isinstance(
             getattr(self, "propensity_", None), PowerLawPropensity
         )
         found = confirmation(log, judges, random, clicks=self._click_log, assumed=assumed)
         if found.table is not None:
             self.choice_ = found.table
-        is_refused = found.refuses(LEARNED_CURVE if assumed else KNOWN_CURVE, self._anyway)
-        if assumed and not is_refused:
+        if found.refuses(self._anyway, is_learned=assumed):
+            return log, None
+        if assumed:
             self._told = None
             curve = np.exp(found.log_examination - found.log_examination.max())
             log = replace(log, propensity=curve[log.bias])
-        return log, is_refused
+        return log, found
 
     def _divisors(self, log: ClickLog) -> Floats:
         """Propensity that the clicks of each row are divided by."""

@@ -38,6 +38,7 @@ from .._log._roles import (
     CHUNK,
     FIT_ROLES,
     NO_OFFSETS,
+    check_container,
     count_rows,
     feature_columns,
     find_offsets,
@@ -141,7 +142,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         production: Column | None = None,
         doc_scope: Scope | None = None,
         documents: Frame | None = None,
-        validation: tuple[Table, Column | str] | ClickDataset | None = None,
+        validation: tuple[Table, Column | str] | Frame | ClickDataset | None = None,
     ) -> Self:
         """Fit the ranker to a click log.
 
@@ -182,11 +183,13 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             holds roles only, and its other columns are not read. The features are never repeated
             by impression. Rows to predict may leave them out as well, as long as they name
             documents of this frame: it stays in memory, and pickles leave it out.
-        validation : (X, y) or ClickDataset, default=None
+        validation : (X, y), frame or ClickDataset, default=None
             A log for early stopping, such as that of a later day, in place of the queries that
             ``validation_fraction`` holds out. Its clicks stop the training and choose between
             corrections, and nothing is learned from them. Roles are columns of X, and ``y`` may
-            be the name of one. Only for rankers that train a network on lists of clicks.
+            be the name of one; of a frame alone it is the column ``click``. Only for rankers that
+            train a network on lists of clicks. A Pipeline transforms it only if
+            ``transform_input=["validation"]``, which takes a frame or a dataset.
 
         Returns
         -------
@@ -195,8 +198,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         Raises
         ------
         ValueError
-            If a role or ``y`` has invalid values (see the user guide), or ``validation`` has a
-            bias factor whose examination is learned and that the log does not have.
+            If a role or ``y`` has invalid values (see the user guide), or ``validation`` has other
+            features, or a bias factor whose examination is learned and that the log does not have.
         TypeError
             If the ranker has no early stopping to which ``validation`` could be passed.
         """
@@ -347,6 +350,9 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def rank(self, X: Table, *, qid: Column | None = None) -> Ints:
         """Rank of each row in its query, from 1, by decreasing score; ties keep the row order.
+
+        A Pipeline has no such method, and its ranker ranks what the other steps make of X:
+        ``pipeline[-1].rank(pipeline[:-1].transform(X))``.
 
         Parameters
         ----------
@@ -518,7 +524,13 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 f"y is another outcome than the click, for which {type(self).__name__} takes no "
                 "validation: it trains on clicks first, then on the outcome. Leave it out."
             )
-        found, _, _ = self._read(X, y, None, dict.fromkeys(_ROLES), reset=False)
+        try:
+            found, _, _ = self._read(X, y, None, dict.fromkeys(_ROLES), reset=False)
+        except ValueError as error:
+            raise ValueError(
+                f"validation cannot be read: {error} A Pipeline transforms it only if it is a "
+                "frame with the column 'click', and transform_input=['validation']."
+            ) from error
         vars(self).pop("_click_log", None)
         if not found.clicks.any():
             raise ValueError(
@@ -657,6 +669,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             features = pd.DataFrame(features, columns=names, copy=False)
         elif not reset and is_checked(self, X):
             return X, None
+        else:
+            check_container(X)
         features = validate_data(
             self,
             features,

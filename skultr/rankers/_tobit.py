@@ -503,7 +503,7 @@ class ClickChance(NamedTuple):
 class Candidates(NamedTuple):
     """One row per (query, version), sorted by query; shown documents come first within a query.
 
-    Versions of a document share its label.
+    Versions of a document share its label. Those of :meth:`by_page` have a row for each page.
     """
 
     query: Ints  # (n_candidates,)
@@ -512,14 +512,34 @@ class Candidates(NamedTuple):
     label: Floats  # (n_candidates,)
     weight: Floats  # (n_candidates,), impressions; of the query where never shown
     chance: ClickChance
+    list_: Ints  # (n_candidates,), ascending: the query, or a list of the log
+
+    def by_page(self, log: ClickLog, clicks: Floats, traffic_exponent: float) -> Candidates:
+        """The rows of the lists of the log, with debiased clicks, and those never shown once.
+
+        The latter are in the first list of their query, with the weight of one page.
+        """
+        never, pages = ~self.shown, np.maximum(_pages(log), TINY)
+        query = self.query[never]
+        list_ = np.append(log.list_, np.searchsorted(log.query_of_list, query))
+        order = np.argsort(list_, kind="stable")
+        weight = log.weight * pages[log.query] ** (traffic_exponent - 1.0)
+        return self._replace(
+            query=np.append(log.query, query)[order],
+            version=np.append(log.version, self.version[never])[order],
+            shown=order < log.n_rows,
+            label=np.append(clicks / log.weight, self.label[never])[order],
+            weight=np.append(weight, self.weight[never] / pages[query])[order],
+            list_=list_[order],
+        )
 
     def as_log(self, log: ClickLog) -> ClickLog:
-        """The candidates of each query as one list of a click log, for training in batches.
+        """The candidates of each query or page as a list of a click log, to train in batches.
 
         Click rates are the labels. Rows have their number in place of a bias factor, by which
         losses find what else is known of them.
         """
-        offsets = offsets_from_sorted(self.query)
+        offsets = offsets_from_sorted(self.list_)
         rows = np.arange(len(self.query))
         return replace(
             log,
@@ -577,9 +597,8 @@ def find_candidates(
     order = order[weight[order] > 0]
     rate = log.clicks.sum() / max(log.weight @ propensity, TINY)
     chance = ClickChance(impressions[order], examination[order], float(rate))
-    return Candidates(
-        query[order], version[order], shown[order], label[order], weight[order], chance
-    )
+    columns = (values[order] for values in (query, version, shown, label, weight))
+    return Candidates(*columns, chance, query[order])
 
 
 def is_selection(rows: Candidates, consequence: str = "") -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -22,15 +22,23 @@ from torch.nn.functional import softplus
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Column, Floats, Ints, Table
 from .._log._cells import factor_codes, loss_scale
+from .._log._faults import check
+from .._log._roles import read_column, read_role, without_column
 from .._log._segments import TINY, encode, pair_codes
 from .._torch._joint import ListTarget, fit_listwise
 from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
-from .._torch._networks import Linear, ListScores, SideBySide, n_outputs_of, scoring_network
+from .._torch._networks import Linear, ListScores, SideBySide
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._graph import warn_unless_identifiable
 from ._members import DistinctCandidates
 from ._ranker import BaseRanker
+from ._vectorization_base import (
+    correction_by_labels,
+    fit_base,
+    most_likely_vectors,
+    most_probable_factors,
+)
 
 if TYPE_CHECKING:
     from skorch import NeuralNet
@@ -90,6 +98,10 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     mean 0.2, and m the median of :math:`\rho / \hat c`. The ranker's score is the mean of both
     scores, each divided by its standard deviation within the lists of the log.
 
+    With ``base="factor"`` the base vector is the observation embedding of one bias factor, the
+    most probable one that the candidates have in common (eq. 5, 6). A few labelled documents show
+    which base vector orders by relevance (section 4.2); see :meth:`fit_base_vectors`.
+
     The score of the base vector depends on the other candidates of the query, and with it the
     mean: ``predict`` then needs the column ``qid``. The score of the student depends on the row
     alone. With ``student="only"`` scores may be stored, and lists may be scored in parts.
@@ -122,12 +134,22 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Number of optimiser steps (batches) before the observation embeddings begin to move, at
         most half of the epochs; 500 as published. By default 5 epochs, or half of ``max_epochs``
         if that is less.
+    base : {"embedding", "factor"}, default="embedding"
+        "embedding" is the most probable observation embedding (eq. 7, 8). "factor" is the
+        observation embedding :math:`o(t^*)` of the bias factor under which all candidates were
+        most probably shown (eq. 6), which includes the factor under which all of them *were*
+        shown (eq. 5):
+
+        .. math:: t^* = \arg\max_t \prod_i P(T = t \mid x_i),
+
+        with :math:`P(T \mid x)` by a network that learns, by cross-entropy, under which factors
+        documents were shown.
     bounded_base : bool, default=True
         Keep the variances within their range over the training documents, and move the base
         vector into the convex hull of the observation embeddings. False is the published eq. 8,
         where a few candidates that differ from all documents shown can dominate the base vector
         of their query. The number of facets of a hull grows fast with its dimension: use False
-        for more than 8 components.
+        for more than 8 components. Not used with ``base="factor"``.
 
     Other Parameters
     ----------------
@@ -151,7 +173,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         meaning.
     network_ : torch.nn.Sequential
         Scaling of the features, then the networks of relevance embeddings and of base vectors
-        (mean and log variance) side by side.
+        (mean and log variance, or logits of the bias factors) side by side.
     student_network_ : torch.nn.Sequential or None
         Scaling of the features, then the students side by side, whose mean is the score. None
         with ``student=None``.
@@ -206,6 +228,18 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     (1000,)
     >>> ranker.base_vectors(documents).shape
     (50, 2)
+
+    Forty documents with grades correct the base vectors:
+
+    >>> ranker.fit_base_vectors(documents.head(40), "relevance").predict(documents).shape
+    (1000,)
+
+    The observation embedding of one position as the base vector of each query:
+
+    >>> published = VectorizationRanker(base="factor", student=None, max_epochs=2, random_state=0)
+    >>> vectors = published.fit(log, clicks).base_vectors(documents)
+    >>> bool(vectors[0].isin(published.observation_embedding_[0]).all())
+    True
     """
 
     n_components: int = 2
@@ -214,6 +248,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     n_networks: int = 3
     observation_learning_rate: float = 0.02
     frozen_steps: int | None = None
+    base: Literal["embedding", "factor"] = "embedding"
     bounded_base: bool = True
 
     _parameter_constraints = {
@@ -224,6 +259,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         "n_networks": [Interval(Integral, 1, None, closed="left")],
         "observation_learning_rate": [Interval(Real, 0, None, closed="neither")],
         "frozen_steps": [Interval(Integral, 0, None, closed="left"), None],
+        "base": [StrOptions({"embedding", "factor"})],
         "bounded_base": ["boolean"],
     }
     #: Number of epochs (at most half of ``max_epochs``) in which only the network is trained,
@@ -237,6 +273,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         "weight_decay": 0.001,
         "max_epochs": 20,
     }
+    #: What labelled documents add to each base vector, shape (n_components,).
+    _base_shift = 0.0
     __metadata_request__predict = {"qid": True}
 
     def predict(self, X: Table, *, qid: Column | None = None) -> Floats:
@@ -279,9 +317,77 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         codes, ids = encode(self._known_query_ids(X, qid, "base_vectors"))
         features = self._read_features(X, reset=False)
         first = DistinctCandidates.of_rows(X, features, codes).first
-        _, mean, log_variance = self._parts(features[first])
-        vectors = self._base_vectors(codes[first], len(ids), mean, log_variance)
+        vectors = self._base_vectors(codes[first], len(ids), self._parts(features[first])[1])
         return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
+
+    def fit_base_vectors(
+        self, X: Table, y: Column | str | None = "relevance", *, qid: Column | None = None
+    ) -> Self:
+        r"""Correct the base vectors by a few documents with grades, such as human judgments.
+
+        Grades are numbers that the scores of the candidates should equal: linear equations for
+        the base vector (section 4.2 of the paper). They are solved by least squares, within
+        queries, for one vector :math:`v` that is added to the base vector of each query:
+
+        .. math::
+            \min_{a, v} \sum_i \big(g_i - a\,s_i - r(x_i)^\top v\big)^2 + \lambda\,
+            \overline{(r^\top v)^2}, \qquad \tilde o_q' = \tilde o_q + v / a,
+
+        with grades g, the scores s of the fitted ranker and r, all less their means in the query,
+        and a > 0 (the scale of the scores and the share of the student enter :math:`v / a`). v is
+        the mean over values of :math:`\lambda`, infinity among them, weighted by how well they
+        explain the grades (empirical Bayes), so that a few grades move the base vectors only as
+        far as they agree.
+
+        The relevance embeddings stay as the clicks made them. Grades help where clicks do not
+        order documents by relevance under most bias factors, as where users find the answer on
+        the result page and click the second best; elsewhere they change little.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
+            All candidates of some queries, each once; those without a grade serve to find the base
+            vector of their query.
+        y : array-like of shape (n_rows,) or str, default="relevance"
+            Grades of at least 0, higher is more relevant, NaN or null without one; or the column
+            of X that holds them.
+        qid : array-like of shape (n_rows,), default=None
+            Query ids; by default the column ``qid`` of X.
+
+        Returns
+        -------
+        self : VectorizationRanker
+            A second call replaces the first, and :meth:`fit` forgets both.
+
+        Raises
+        ------
+        ValueError
+            If grades are no numbers of at least 0, or differ within no query; or with
+            ``student="only"``, which ranks without base vectors.
+        """
+        check_is_fitted(self)
+        if self.student == "only":
+            raise ValueError(
+                "student='only' ranks without base vectors, so that labels change no score. Set "
+                "student='average' or None; both use this fit."
+            )
+        y = "relevance" if y is None else y
+        if isinstance(y, str):
+            y, X = read_column(X, y), without_column(X, y)
+        grade = read_role(X, "relevance", y)
+        check({"relevance": grade})
+        qid = self._known_query_ids(X, qid, "fit_base_vectors")
+        judged, ranker = ~np.isnan(grade), copy.copy(self)
+        ranker._base_shift = 0.0
+        scale, shift = correction_by_labels(
+            ranker._scores_within(X, qid)[judged],
+            ranker.relevance_embedding(X)[judged],
+            grade[judged],
+            encode(qid[judged])[0],
+        )
+        # A base vector is a half of the score where the student is the other half.
+        self._base_shift = shift / scale * (1.0 if self.student is None else 2 * self._spreads[0])
+        return self
 
     def relevance_embedding(self, X: Table) -> Floats:
         """The relevance embedding of each row.
@@ -346,8 +452,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
 
     def _base_scores(self, features, query):
         """Products with the base vector of the query; queries are codes from 0."""
-        relevance, mean, log_variance = self._parts(features)
-        vectors = self._base_vectors(query, query.max(initial=-1) + 1, mean, log_variance)
+        relevance, base = self._parts(features)
+        vectors = self._base_vectors(query, query.max(initial=-1) + 1, base)
         return np.einsum("ij,ij->i", relevance, vectors[query])
 
     def _student_scores(self, features):
@@ -394,8 +500,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         return {
             "network_": copy.deepcopy(module.network),
             "observation_embedding_": pd.DataFrame(observation, index=self._factors),
-            "_hull": Hull(observation),
-            "_variance_range": (0.0, 0.0),
             "_log_scale": np.nan,
             "student_network_": None,
         }
@@ -451,13 +555,14 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             **{name: getattr(self, name) for name in _SHARED},
         )
         scale, relevance = self.network_
-        fit_base(base, scale, log, observation)
+        fit_base(base, scale, log, observation, by_factor=self.base == "factor")
         self.base_history_ = base.history_
         self.network_ = nn.Sequential(scale, SideBySide(relevance, base.network_[1]))
 
     def _remember_training(self, log):
         """Set the range of the variances, and the log scale of the click rates."""
-        log_variance = self._parts(log.features[np.unique(log.version)])[2]
+        _, base = self._parts(log.features[np.unique(log.version)])
+        log_variance = base[:, self.n_components :]  # without a meaning for ``base="factor"``
         self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
         products = self._training_products(log)
         highest = products.max()
@@ -495,18 +600,21 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         self._spreads = self._spreads[0], spread_within(scores, log.list_)
 
     def _parts(self, features):
-        """Relevance embedding, mean and log variance of the base of each row."""
-        outputs, d = self._outputs(self.network_, features), self.n_components
-        if outputs.shape[1] == d:  # in the middle of training there is no base yet
-            constant = [*self.observation_embedding_.mean(), *np.zeros(d)]
-            outputs = np.hstack([outputs, np.tile(constant, (len(outputs), 1))])
-        return outputs[:, :d], outputs[:, d : 2 * d], outputs[:, 2 * d :]
+        """Relevance embedding and outputs of the network of base vectors of each row."""
+        return np.split(self._outputs(self.network_, features), [self.n_components], axis=1)
 
-    def _base_vectors(self, query, n_queries, mean, log_variance):
+    def _base_vectors(self, query, n_queries, base):
+        observation = self.observation_embedding_.to_numpy()
+        if not base.shape[1]:  # in the middle of training there is no network of base vectors
+            return np.tile(observation.mean(axis=0), (n_queries, 1))
+        if self.base == "factor":
+            factor = most_probable_factors(query, n_queries, base)
+            return observation[factor] + self._base_shift
+        mean, log_variance = np.split(base, 2, axis=1)
         if self.bounded_base:
             log_variance = np.clip(log_variance, *self._variance_range)
         vectors = most_likely_vectors(query, n_queries, mean, log_variance)
-        return self._hull.pull_in(vectors) if self.bounded_base else vectors
+        return (self._hull.pull_in(vectors) if self.bounded_base else vectors) + self._base_shift
 
 
 #: Click rates are kept above the first in logarithms; above the second the likelihood is a line.
@@ -637,104 +745,6 @@ def merge_networks(
     return nn.Sequential(SideBySide(*networks), linear), axes * np.sqrt(n_factors)
 
 
-class BaseModule(nn.Module):
-    """Means, then log variances, of the embeddings under which documents are shown."""
-
-    def __init__(self, network: nn.Sequential) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, batch: ListBatch) -> torch.Tensor:
-        """Outputs of shape (n_rows, 2 * n_components)."""
-        return self.network[1](batch.features)
-
-
-class BaseLoss(nn.Module):
-    r"""Gaussian of the observation embeddings under which documents with given features are shown.
-
-    Minimises, over impressions,
-    :math:`\frac12 \sum \|\mu(x) - o(t)\|^2 / \sigma^2(x) + \log \sigma^2(x)` for the learned
-    :math:`o(t)`, which are fixed (Chen et al. 2022, eq. 10). The loss depends on the impressions
-    of a document only through the ``mean`` and the ``variance`` of their embeddings, so that each
-    document is one row, whose place serves as its bias factor.
-    """
-
-    def __init__(self, mean: Floats, variance: Floats) -> None:
-        super().__init__()
-        for name, values in (("mean", mean), ("variance", variance)):
-            self.register_buffer(name, torch.from_numpy(values).float())
-
-    def forward(self, outputs: torch.Tensor, batch: ListBatch) -> torch.Tensor:
-        """The loss of a batch of lists of one row."""
-        mean, log_variance = outputs.chunk(2, dim=1)
-        error = (mean - self.mean[batch.bias]) ** 2 + self.variance[batch.bias]
-        loss = 0.5 * (error * torch.exp(-log_variance) + log_variance).sum(dim=1)
-        return (loss * batch.weight[:, 0]).sum() / len(batch)
-
-
-def fit_base(
-    learner: NeuralEstimator, scale: nn.Module, log: ClickLog, observation: Floats
-) -> None:
-    """Train the network of base vectors on the shown rows of a log, with scaled features."""
-    network = scoring_network(
-        n_outputs_of(scale, log.features),
-        2 * observation.shape[1],
-        hidden_layer_sizes=learner.hidden_layer_sizes,
-    )
-    _start_at_marginal(network[-1], log, observation)
-    documents, mean, variance = _documents(log, observation)
-    held_out = learner._held_out_queries(log, log.weight)
-    part = held_out[documents.query].astype(int)
-    unit = np.bincount(part, documents.weight) / np.maximum(np.bincount(part), 1)
-    learner._train(
-        BaseModule(nn.Sequential(scale, network)),
-        BaseLoss(mean, variance),
-        replace(documents, weight=documents.weight / unit[part]),
-        documents.clicks,
-        click_only=False,
-        task=None,
-        held_out=held_out,
-    )
-
-
-def _documents(log, observation):
-    """A list for each version that a query showed; mean and variance of its embeddings."""
-    weight, values, n_queries = log.weight, observation[log.bias], len(log.query_ids)
-    place, key = encode(pair_codes(log.version, log.query, n_queries))
-    version, query = np.divmod(key, n_queries)
-    total = np.bincount(place, weight)
-    mean, square = (
-        np.stack([np.bincount(place, weight * column) / total for column in part.T], axis=1)
-        for part in (values, values**2)
-    )
-    n = np.arange(len(key))
-    documents = replace(
-        log,
-        version=version,
-        query_of_list=query,
-        user=np.zeros_like(n),
-        position=np.ones_like(n),
-        bias=n,
-        clicks=np.zeros(len(n)),
-        weight=total,
-        propensity=None,
-        production=None,
-        offsets=np.arange(len(n) + 1),
-    )
-    return documents, mean, np.maximum(square - mean**2, 0.0)
-
-
-def _start_at_marginal(layer, log, observation):
-    """Set the last layer so that every document starts with the Gaussian of all impressions."""
-    values, weight = observation[log.bias], log.weight
-    mean = np.average(values, axis=0, weights=weight)
-    variance = np.average((values - mean) ** 2, axis=0, weights=weight)
-    start = np.concatenate([mean, np.log(np.maximum(variance, 1e-6))])
-    with torch.no_grad():
-        layer.weight.mul_(0.1)
-        layer.bias.copy_(torch.from_numpy(start))
-
-
 #: Largest number of cells (points times facets) in memory at a time.
 _MAX_CELLS = 1 << 22
 
@@ -806,18 +816,6 @@ def spread_within(scores: Floats, segment: Ints) -> float:
     mean = np.bincount(segment, scores) / counts
     spread = float(np.sqrt(np.mean((scores - mean[segment]) ** 2)))
     return spread if spread > TINY else 1.0
-
-
-def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance: Floats) -> Floats:
-    """Base vector of each query (eq. 8): means of its rows, weighted by 1 / variance."""
-    vectors = np.empty((n_queries, mean.shape[1]))
-    for place, (means, logs) in enumerate(zip(mean.T, log_variance.T, strict=True)):
-        # Relative to the least variance of the query, so that no weight overflows.
-        least = np.full(n_queries, np.inf)
-        np.minimum.at(least, query, logs)
-        weights = np.exp(least[query] - logs)
-        vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
-    return vectors
 
 
 def warn_about_rank(n_components: int, n_factors: int) -> None:

@@ -29,8 +29,9 @@ _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
 #: Packages whose versions are compared when a file is read, and how much of them: None is all.
 _PACKAGES = {"skultr": None, "numpy": 1, "scikit-learn": 1, "torch": 1, "lightgbm": 1}
 #: The bytes that all parts may unpack to: so many, and for each byte of the file (forests have 7,
-#: weights 1). And the most values of JSON, each of which may take a hundred bytes and more.
-_MOST, _RATIO, _MOST_VALUES = 1 << 26, 20, 1 << 20
+#: weights 1). And the most values of JSON, each of which may take a hundred bytes and more: so
+#: many, and in parts of scikit-learn one for so many bytes of the file (trees of 64 leaves: 11).
+_MOST, _RATIO, _MOST_VALUES, _BYTES_PER_VALUE = 1 << 26, 20, 1 << 20, 8
 
 
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
@@ -52,8 +53,9 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     ValueError
         If it predicts by ids: ``relevance="embedding"``, or a repair whose bias factors are
         values of ``qid``, ``session``, ``doc`` or ``user``. Or if :func:`load_model` would refuse
-        the file: weights are not finite, or parameters, tables or a forest take more than a
-        million values (a tree of a forest takes some 300).
+        the file: weights are not finite, parameters or tables take more than a million values, or
+        the model unpacks to too much, as forests of scikit-learn do that have more than some 4,000
+        trees of a few leaves.
     ImportError
         If safetensors or skops is missing: ``pip install skultr[serving]``.
 
@@ -195,8 +197,9 @@ def _read(path):
     """The model in a file, checked."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise ValueError("it is no regular file")
-    with zipfile.ZipFile(path) as file:  # nothing is unpacked to disk
-        parts = _Parts(file, os.path.getsize(path), zipfile.ZIP_DEFLATED)
+    # Opened once, as another model may take its place; nothing is unpacked to disk.
+    with open(path, "rb") as opened, zipfile.ZipFile(opened) as file:
+        parts = _Parts(file, os.fstat(opened.fileno()).st_size, zipfile.ZIP_DEFLATED)
         head = _values(parts.pop(_HEAD))
         own, other = _versions(), head["versions"]
         if (head["format"], head["layout"]) != (_FORMAT, _LAYOUT):
@@ -228,7 +231,7 @@ class _Parts:
     """Parts of an archive by name, each to be read once, and none of more than a bound."""
 
     def __init__(self, file: zipfile.ZipFile, n_bytes: int, packed: int) -> None:
-        members, self._file = file.infolist(), file
+        members, self._file, self.n_bytes = file.infolist(), file, n_bytes
         self.sizes = {part.filename: part.file_size for part in members}
         if len(self.sizes) < len(members) or not (
             {part.compress_type for part in members} <= {zipfile.ZIP_STORED, packed}
@@ -248,9 +251,10 @@ def _check_size(what, found, most):
         raise ValueError(f"{found:,} {what}; expected at most {most:,}")
 
 
-def _values(text, hook=None):
+def _values(text, hook=None, n_more=0):
     """The values of JSON, if they are not too many."""
-    _check_size("values of JSON", sum(map(text.count, (b"[", b"{", b","))), _MOST_VALUES)
+    what = "values of JSON (a tree of scikit-learn takes some 300, one of LightGBM none)"
+    _check_size(what, sum(map(text.count, (b"[", b"{", b","))), _MOST_VALUES + n_more)
     return json.loads(text, object_hook=hook)
 
 
@@ -464,6 +468,7 @@ class Decoder:
             _values(
                 parts.pop("schema.json"),
                 lambda node: found.append(parts.sizes.get(node.get("file"), 0)),
+                self._parts.n_bytes // _BYTES_PER_VALUE,
             )
         _check_size("bytes in arrays", sum(found), _MOST + len(content))
         return optional("skops.io").loads(content, trusted=_TRUSTED)

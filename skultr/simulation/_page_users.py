@@ -8,13 +8,16 @@ ranking."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from .._base._typing import Bools, Floats, Ints
+from .._base._typing import Bools, Column, Floats, Frame, Ints
+from .._log._reader import read, take_clicks
+from .._log._segments import TINY
 from .._models._browsing import (
     TIANGONG_CLICK_MATRIX,
     chain_click_probability,
@@ -472,7 +475,14 @@ class ClickMatrixUser(User):
     ----------
     matrix : 'tiangong' or array-like of shape (n_grades, n_positions), default='tiangong'
         P(click) of a document of grade 0, 1, ... at position 1, 2, ... The string means
-        :data:`TIANGONG_CLICK_MATRIX` (5 grades, 10 positions).
+        :data:`TIANGONG_CLICK_MATRIX` (5 grades, 10 positions). :meth:`from_log` counts the matrix
+        of your own users.
+
+    Attributes
+    ----------
+    counts : DataFrame or None
+        What :meth:`from_log` counted, by ``grade`` and ``position`` (index): ``impressions``,
+        ``clicks``, ``click_rate`` and its ``standard_error``. None for a matrix that was given.
 
     Raises
     ------
@@ -506,6 +516,75 @@ class ClickMatrixUser(User):
     """
 
     matrix: ArrayLike = "tiangong"
+    counts: pd.DataFrame | None = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_log(
+        cls, X: Frame, y: Column | str, *, sample_weight: Column | None = None
+    ) -> ClickMatrixUser:
+        r"""The user whose matrix holds the click rates of a log by grade and position (Fig. 1).
+
+        Parameters
+        ----------
+        X : DataFrame of shape (n_rows, n_columns)
+            A click log with the roles ``position`` and ``relevance`` (whole grades from 0) and, if
+            rows stand for several, ``impressions``. Rows without a grade, or that were not shown,
+            are not counted.
+        y : array-like of shape (n_rows,) or str
+            Click (0 or 1), or click rate if a row has several impressions; or its column of X.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Multiplies ``impressions``.
+
+        Returns
+        -------
+        user : ClickMatrixUser
+            Its ``counts`` have the standard error :math:`\sqrt{p (1 - p) / n}` of each click rate
+            of n independent impressions, with p = (clicks + 1) / (n + 2), so that none is 0. Pairs
+            that were never shown have NaN there; their P(click) is the click rate of the position
+            times the ratio of the grade's clicks to those of average documents.
+
+        Raises
+        ------
+        ValueError
+            If a role is missing, a grade is no whole number, or a grade (or position) below the
+            largest has no row.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skultr.simulation import ClickMatrixUser
+        >>> log = pd.DataFrame({"position": [1, 2, 1, 2], "relevance": [0, 1, 1, 0],
+        ...                     "impressions": [100, 100, 50, 50], "rate": [0.2, 0.3, 0.6, 0.1]})
+        >>> ClickMatrixUser.from_log(log, "rate").matrix
+        array([[0.2, 0.1],
+               [0.6, 0.3]])
+        """
+        caller = "ClickMatrixUser.from_log"
+        X, y, _ = take_clicks(X, y, caller)
+        reads = {"position": "for the columns of the matrix", "relevance": "for its rows"}
+        rows = read(X, y, sample_weight, reads=(*reads, "impressions"), need=reads, caller=caller)
+        used = rows.shown & ~np.isnan(rows["relevance"])
+        grade, position = rows["relevance"][used], rows.position[used]
+        if not used.any() or (grade % 1).any():
+            found = f"the grade {grade[grade % 1 > 0][0]:g}" if used.any() else "no row with one"
+            raise ValueError(
+                f"{caller} found {found}; expected whole grades from 0 in the column 'relevance' "
+                "of rows that were shown. Merge the grades into the log, or round them."
+            )
+        counts = _counts_of_cells(
+            grade.astype(int), position, rows.weight[used], rows.clicks[used]
+        )
+        shown, clicks = counts.to_numpy().T.reshape(2, *counts.index.levshape)
+        with np.errstate(invalid="ignore"):
+            rate, position_rate = clicks / shown, clicks.sum(axis=0) / shown.sum(axis=0)
+        # Where a pair was never shown: clicks of the grade, relative to average documents.
+        grade_ratio = clicks.sum(axis=1) / np.maximum(shown @ position_rate, TINY)
+        user = cls(np.where(shown > 0, rate, np.clip(np.outer(grade_ratio, position_rate), 0, 1)))
+        p = (counts["clicks"] + 1) / (counts["impressions"] + 2)
+        error = np.sqrt(p * (1 - p) / counts["impressions"].where(shown.ravel() > 0))
+        counts = counts.assign(click_rate=rate.ravel(), standard_error=error)
+        object.__setattr__(user, "counts", counts)
+        return user
 
     def __post_init__(self) -> None:
         matrix = self._matrix()
@@ -603,6 +682,24 @@ class ClickMatrixUser(User):
 
     def _matrix(self) -> Floats:
         return as_floats(self.matrix, {"tiangong": TIANGONG_CLICK_MATRIX})
+
+
+def _counts_of_cells(grade, position, impressions, clicks):
+    """Impressions and clicks of all pairs of a grade and a position, which must have no gap."""
+    cells = pd.DataFrame(
+        {"grade": grade, "position": position, "impressions": impressions, "clicks": clicks}
+    )
+    counts = cells.groupby(["grade", "position"]).sum()
+    known = {name: counts.index.unique(name).sort_values() for name in counts.index.names}
+    for first, (name, values) in enumerate(known.items()):  # grades from 0, positions from 1
+        gaps = np.flatnonzero(values != np.arange(len(values)) + first)
+        if len(gaps):
+            raise ValueError(
+                f"No graded row of the log has the {name} {gaps[0] + first}; expected each {name} "
+                f"up to {values[-1]}. Join it with a neighbour, or grade more rows."
+            )
+    pairs = pd.MultiIndex.from_product(known.values(), names=[*known])
+    return counts.reindex(pairs, fill_value=0.0)
 
 
 @dataclass(frozen=True, eq=False)

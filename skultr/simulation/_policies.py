@@ -516,7 +516,12 @@ _PAGES_AT_ONCE = 65_536
 
 
 class _Experiment(Policy):
-    """Policies whose pages are those of ``rank_with_arms``."""
+    """Policies that change pages of ``production``, and say where in the column ``arm``.
+
+    Subclasses write ``_change(rows, arm, query, rng)``, which changes rows and arm in place.
+    """
+
+    production = DeterministicPolicy()
 
     def rank(
         self,
@@ -528,6 +533,20 @@ class _Experiment(Policy):
     ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         return self.rank_with_arms(scores, offsets, query, n_positions, rng)[0]
+
+    def rank_with_arms(
+        self,
+        scores: Floats,
+        offsets: Ints,
+        query: Ints,
+        n_positions: int,
+        rng: np.random.Generator,
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        """Rows shown, and the arm of each; see :meth:`Policy.rank_with_arms`."""
+        rows = self.production.rank(scores, offsets, query, n_positions, rng).copy()
+        arm = np.full(rows.shape, np.nan, dtype=np.float32)
+        self._change(rows, arm, query, rng)
+        return rows, arm
 
 
 @dataclass(frozen=True)
@@ -584,25 +603,15 @@ class SwapPolicy(_Experiment):
     share: float = 1.0
     _constraints = {"swaps": [StrOptions({"pivot", "adjacent"})], "share": PROBABILITY}
 
-    def rank_with_arms(
-        self,
-        scores: Floats,
-        offsets: Ints,
-        query: Ints,
-        n_positions: int,
-        rng: np.random.Generator,
-    ) -> tuple[Ints, NDArray[np.float32]]:
-        """Rows shown, and the deeper position of the pair; see :meth:`Policy.rank_with_arms`."""
-        rows = DeterministicPolicy().rank(scores, offsets, query, n_positions, rng)
+    def _change(self, rows, arm, query, rng):
+        """The arm is the deeper position of the pair."""
         session = _draw_experiment(rows, self.share, rng)
         deeper = rng.integers(2, np.count_nonzero(rows[session] >= 0, axis=1), endpoint=True)
         upper = deeper - 1 if self.swaps == "adjacent" else np.ones_like(deeper)
-        arm = np.full(rows.shape, np.nan, dtype=np.float32)
         arm[session, upper - 1] = arm[session, deeper - 1] = deeper
         swapped = rng.random(len(session)) < 0.5
         session, upper, deeper = session[swapped], upper[swapped] - 1, deeper[swapped] - 1
         _exchange(rows, session, upper, deeper)
-        return rows, arm
 
 
 @dataclass(frozen=True)
@@ -647,20 +656,8 @@ class ShufflePolicy(_Experiment):
     share: float = 1.0
     _constraints = {"share": PROBABILITY}
 
-    def rank_with_arms(
-        self,
-        scores: Floats,
-        offsets: Ints,
-        query: Ints,
-        n_positions: int,
-        rng: np.random.Generator,
-    ) -> tuple[Ints, NDArray[np.float32]]:
-        """Rows shown, and 0 on shuffled rows; see :meth:`Policy.rank_with_arms`."""
-        rows = DeterministicPolicy().rank(scores, offsets, query, n_positions, rng)
-        session = _draw_experiment(rows, self.share, rng)
-        arm = np.full(rows.shape, np.nan, dtype=np.float32)
-        _shuffle(rows, arm, session, rng)
-        return rows, arm
+    def _change(self, rows, arm, query, rng):
+        _shuffle(rows, arm, _draw_experiment(rows, self.share, rng), rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -761,27 +758,16 @@ class LayoutPolicy(_Experiment):
     depth: int  # positions that a shuffle reorders
     production: Policy
 
-    def rank_with_arms(
-        self,
-        scores: Floats,
-        offsets: Ints,
-        query: Ints,
-        n_positions: int,
-        rng: np.random.Generator,
-    ) -> tuple[Ints, NDArray[np.float32]]:
-        """Rows shown, and the number of the pair; see :meth:`Policy.rank_with_arms`."""
-        rows = self.production.rank(scores, offsets, query, n_positions, rng).copy()
-        arm = np.full(rows.shape, np.nan, dtype=np.float32)
+    def _change(self, rows, arm, query, rng):
         drawn = _draw_action(self.shares, query, rng)
         for number, pairs in enumerate(self.layouts):
             chosen = np.flatnonzero(drawn == number)
             if pairs == SHUFFLE:
                 _shuffle(rows[:, : self.depth], arm[:, : self.depth], chosen, rng)
-            for i, j in (pair for pair in pairs if pair[1] < n_positions):
+            for i, j in (pair for pair in pairs if pair[1] < rows.shape[1]):
                 both = chosen[rows[chosen, j] >= 0]
                 arm[both, i] = arm[both, j] = i * self.depth + j
                 _exchange(rows, both[rng.random(len(both)) < 0.5], i, j)
-        return rows, arm
 
 
 def _are_shares(values):

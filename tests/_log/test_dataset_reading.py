@@ -336,7 +336,10 @@ DOCUMENTS = {
     "twice": (lambda docs: docs.iloc[[0, *range(len(docs))]], "several rows with the same"),
     "no id": (lambda docs: docs.drop(columns="doc"), "must have the column 'doc'"),
     "text": (lambda docs: docs.assign(bm25="high"), "'bm25' has type"),
-    "infinite": (lambda docs: docs.assign(bm25=np.inf), "'bm25' has an infinite value"),
+    "infinite": (
+        lambda docs: docs.assign(bm25=np.inf),
+        "too large for float32 in the feature column 'bm25'",
+    ),
     "digits": (lambda docs: docs.assign(doc=docs["doc"].astype(str)), "type of 'doc'"),
     "letters": (lambda docs: docs.assign(doc="d" + docs["doc"].astype(str)), "type of 'doc'"),
     "fractions": (lambda docs: docs.assign(doc=docs["doc"] + 0.5), "type of 'doc'"),

@@ -211,7 +211,7 @@ def test_clicked_rows_alone_are_an_error(log):
 def test_torn_pages_are_a_warning(log):
     X, clicks = log
     kept = np.random.default_rng(0).random(len(X)) < 0.7
-    with pytest.warns(ClickDataWarning, match="have gaps: .* QueryKFold"):
+    with pytest.warns(ClickDataWarning, match=r"lack 2\d\.\d% of the positions .* QueryKFold"):
         ranker().fit(X[kept], clicks[kept])
     top = X["position"] <= 1 + X["session"] % 4  # pages of several lengths
     ranker().fit(X[top], clicks[top])
@@ -237,3 +237,34 @@ def test_all_faults_are_told_at_once_with_code_that_mends(kind, log):
     assert pd.Series(mended["position"].to_numpy()).min() == 1
     with pytest.raises(ValueError, match=r"^The role 'user' holds"):  # one fault, as it always was
         ranker().fit(mended, clicks)
+
+
+@pytest.mark.parametrize(("value", "what"), [(np.nan, "missing"), (0.0, "0")])
+@pytest.mark.parametrize("module", ["pandas", "polars"])
+def test_rows_without_features_are_a_warning_with_their_share(value, what, module):
+    """Zeros only where columns are many; and not what is blank by chance."""
+    rng = np.random.default_rng(0)
+    log = pd.DataFrame(rng.normal(size=(2000, 10)), columns=[*"abcdefghij"])
+    log = pd.DataFrame({"qid": np.arange(2000) // 20, "position": np.arange(2000) % 20 + 1}).join(
+        log.mask(rng.random((2000, 10)) < 0.3, value)
+    )
+    clicks = rng.random(2000) < 0.3
+    features = [*"abcdefghij"]
+    trees = NaiveRanker(estimator=HistGradientBoostingRegressor(max_iter=2))
+
+    def fit(log):
+        trees.fit(log if module == "pandas" else pl.from_pandas(log), clicks.astype(float))
+
+    fit(log)
+    fit(log[["qid", "position", "a"]])  # a column alone may be missing
+    fit(log[["qid", "position", "a", "b"]])  # in 9 % of the rows both are, by chance
+    lost = rng.random(2000) < 0.05
+    blank = log.assign(**{name: log[name].mask(lost, value) for name in features})
+    with pytest.warns(ClickDataWarning, match=rf"rows \([456]\.\d%\) all 10 features are {what}"):
+        fit(blank)
+    few = blank.assign(a=blank["a"].where(lost, 1.0), b=blank["b"].where(lost, 1.0))
+    if what == "missing":
+        with pytest.warns(ClickDataWarning, match="all 2 features are missing"):
+            fit(few[["qid", "position", "a", "b"]])
+    else:
+        fit(few[["qid", "position", "a", "b"]])

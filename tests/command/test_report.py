@@ -290,3 +290,24 @@ def test_long_logs_are_read_by_whole_queries(shop, monkeypatch):
     assert (given.n_rows, given.n_queries) == (report.n_rows, report.n_queries)
     assert report.n_rows < 1_000
     assert any("2,000 rows" in remark for remark in report.remarks)
+
+
+def test_lost_rows_are_counted(shop):
+    """Between rows of a page; what was lost at its end cannot be seen."""
+    frame, _ = shop
+    assert not any("gaps" in remark for remark in describe_log(frame).remarks)
+    lost = frame.index.isin([1, 7, 8, 11, 14])  # slot 1; 2 and 3; 1; the last of its page
+    (remark,) = (each for each in describe_log(frame[~lost]).remarks if "gaps" in each)
+    assert remark.startswith("3 of 400 pages of several rows (0.8%) have gaps: at least 4 rows")
+    pages = frame.drop(columns="page_view_id")  # pages of a query are one
+    assert not any("gaps" in remark for remark in describe_log(pages).remarks)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_rows_without_features_are_counted(kind, shop):
+    frame = shop[0].drop(columns="brand").copy()
+    frame["price"] = frame["price"].fillna(1.0)
+    frame.loc[::20, ["price", "stock"]] = np.nan
+    frame = frame if kind == "pandas" else pl.from_pandas(frame)
+    remarks = describe_log(frame).remarks
+    assert any("100 of 2,000 rows (5.0%) all 2 features are missing" in each for each in remarks)

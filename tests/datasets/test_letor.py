@@ -312,8 +312,8 @@ def test_folders_that_leave_a_choice(tmp_path):
 def test_folders_without_a_split(tmp_path):
     with pytest.raises(ValueError, match="that were found: none"):
         load_letor(tmp_path)
-    write(tmp_path, LINES, "S1.txt")
-    with pytest.raises(ValueError, match=r"that were found: S1.txt"):
+    write(tmp_path, LINES, "part.txt")
+    with pytest.raises(ValueError, match=r"that were found: part.txt"):
         load_letor(tmp_path)
     write(tmp_path, LINES, "train.txt")
     with pytest.raises(ValueError, match=r"fold=1, but .* holds no folds"):
@@ -525,3 +525,18 @@ def test_real_sets(name, n_rows, n_queries, n_features, split):
     assert documents["qid"].nunique() == n_queries
     assert not documents.duplicated(["qid", "doc"]).any()
     assert 0 < len(load_letor(path, split=split)) < n_rows
+
+
+def test_parts_before_folds_are_read_by_their_names(tmp_path):
+    for number in (2, 1):
+        write(tmp_path, f"1 qid:{number} {number}:5\n", f"S{number}.txt")
+    write(tmp_path, "A note, and no documents.", "README.txt")
+    assert [*letor_splits(tmp_path)] == ["S1", "S2"]
+    documents = load_letor(tmp_path)
+    assert documents["qid"].tolist() == [1, 2]
+    assert load_letor(tmp_path, split="S2").columns.tolist() == documents.columns.tolist()
+    with pytest.raises(ValueError, match=r"holds the splits \['S1', 'S2'\]"):
+        load_letor(tmp_path, split="train")
+    (tmp_path / "Fold1").mkdir()
+    write(tmp_path / "Fold1", "1 qid:1 1:5\n")
+    assert [*letor_splits(tmp_path)] == ["train"]  # the folds are made of the parts

@@ -201,7 +201,7 @@ def test_diameter_is_the_longest_path(n_nodes, seed):
     tree.add_weighted_edges_from((*edge, weight) for edge, weight in zip(edges, cost, strict=True))
     lengths = dict(nx.all_pairs_dijkstra_path_length(tree))
     longest = max(max(row.values()) for row in lengths.values())
-    assert tree_diameter(n_nodes, *edges.T, cost) == pytest.approx(longest)
+    assert tree_diameter(*edges.T, cost) == pytest.approx(longest)
 
 
 def test_merged_codes_count_by_first_factor():

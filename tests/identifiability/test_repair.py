@@ -126,6 +126,84 @@ def test_tree_of_merges_and_its_diameter():
     assert repair.error_bound_if_smooth_ == pytest.approx(3 * np.log(0.48 / 0.34), rel=0.05)
 
 
+# Propositions 2 and 4: |r'_x / r_x - r'_x' / r_x'| <= the sum of |o_t - o_t'| / o'_t -----------
+SPLITS = {
+    2: ((1, 4), (5, 10)),
+    3: ((1, 4), (5, 7), (8, 10)),
+    4: ((1, 3), (4, 6), (7, 8), (9, 10)),
+}
+
+
+def shifts(parts, examination):
+    """r' / r by component: merging the ends of each gap, o'_t = o'_t', rescales what is below."""
+    steps = [examination[first - 1] / examination[first - 2] for first, _ in parts[1:]]
+    return np.cumprod([1.0, *steps])
+
+
+def known(examination):
+    return dict(enumerate(examination, start=1))
+
+
+@pytest.mark.parametrize("parts", SPLITS.values())
+def test_merging_shifts_components_as_proposition_2_says(parts):
+    X, clicks, relevance = world(parts, n_queries=200)
+    repair = IdentifiabilityRepair(examination=known(EXAMINATION)).fit(X, clicks)
+    ratio = fitted_relevance(repair.transform(X), clicks) / relevance
+    first = ratio.index.str.split("-").str[1].astype(int)
+    ratio = ratio.groupby(repair.graph_.labels[first - 1])
+    assert ratio.std().max() < 1e-3  # one shift for all documents of a component
+    found = (ratio.mean() / ratio.mean()[0]).to_numpy()
+    order = repair.graph_.labels[[first - 1 for first, _ in parts]]
+    expected = shifts(parts, EXAMINATION)
+    np.testing.assert_allclose(found[order], expected / expected[order == 0], rtol=0.005)
+    # All steps go down, so that the sum along the path is the difference of its ends.
+    assert repair.error_bound_ == pytest.approx(np.ptp(found), rel=0.005)
+    gaps = [EXAMINATION[[first - 2, first - 1]] for first, _ in parts[1:]]
+    np.testing.assert_allclose(
+        repair.merges_["estimated_error"].sort_values(), np.sort([np.log(a / b) for a, b in gaps])
+    )
+
+
+def test_the_bound_is_the_sum_along_the_path():
+    """Examination that falls and rises again: the ends agree, the bound does not cancel."""
+    o = np.array([0.5, 0.5, 0.25, 0.25, 0.5, 0.5])
+    X, _, _ = world(((1, 2), (3, 4), (5, 6)))
+    repair = IdentifiabilityRepair(examination=known(o)).fit(X)  # no clicks are needed
+    # Relative to the first component, the second is rated half and the third as it is.
+    assert repair.error_bound_ == pytest.approx(0.5 + 0.5)
+    assert repair.error_bound_if_smooth_ == pytest.approx(2 * np.log(2))
+    assert IdentifiabilityRepair(examination=known(np.full(6, 0.3))).fit(X).error_bound_ == 0
+    with pytest.raises(ValueError, match="examination lacks 1 of 6 keys of the log, first 6"):
+        IdentifiabilityRepair(examination=known(o[:5])).fit(X)
+
+
+def test_the_guessed_bound_holds_where_examination_is_smooth():
+    """Power laws fall ever more slowly, so that no gap is steeper than the step above it."""
+    held = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        parts = SPLITS[rng.integers(2, 5)]
+        examination = np.arange(1, 11) ** -rng.uniform(0.2, 1.5)
+        X, _, relevance = world(parts, n_queries=40, n_impressions=300, seed=seed)
+        chance = relevance[X["doc"]].to_numpy() * examination[X["position"] - 1]
+        repair = IdentifiabilityRepair().fit(X, rng.binomial(300, chance) / 300)
+        shift = shifts(parts, examination)
+        shift /= shift[repair.graph_.labels[[first - 1 for first, _ in parts]] == 0]
+        held.append(np.ptp(shift) <= repair.error_bound_)
+    assert np.mean(held) >= 0.95
+
+
+def test_the_guessed_bound_fails_where_the_gap_is_the_steepest_step():
+    o = np.array([1.0, 0.9, 0.3, 0.25])
+    X, _, relevance = world(((1, 2), (3, 4)))
+    clicks = relevance[X["doc"]].to_numpy() * o[X["position"] - 1]
+    bounds = [
+        IdentifiabilityRepair(examination=given).fit(X, clicks).error_bound_
+        for given in (None, known(o))
+    ]
+    assert bounds[0] < 0.3 < bounds[1] == pytest.approx(1 - 0.3 / 0.9)
+
+
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
 def test_errors_do_not_depend_on_units(scale):
     X, clicks, _ = world(parts=((1, 3), (4, 6), (7, 8), (9, 10)))

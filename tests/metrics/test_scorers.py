@@ -128,7 +128,7 @@ def test_several_scorers_in_two_processes(frame):
         (RankingScorer(k=3, gain="linear"), "RankingScorer('ndcg', k=3, gain='linear')"),
         (
             CMIPScorer(logging="mean", estimator="knn", n_repeats=2, random_state=1),
-            "CMIPScorer(logging='mean', estimator='knn', n_repeats=2, random_state=1)",
+            "CMIPScorer(logging='mean', arm=None, estimator='knn', n_repeats=2, random_state=1)",
         ),
         (PerplexityScorer(), "PerplexityScorer(conditional=True)"),
         (

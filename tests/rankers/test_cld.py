@@ -1,3 +1,6 @@
+from collections import Counter
+from itertools import permutations
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skultr import CLDRanker
+from skultr import CLDRanker, ClickDataset
 from skultr.datasets import make_ltr
 from skultr.exceptions import (
     AssumptionWarning,
@@ -23,6 +26,7 @@ from skultr.rankers import (
     HeckmanRanker,
     IPSRanker,
 )
+from skultr.rankers._cld import count_pairs
 from tests._worlds import top_k_log
 
 #: The published models: linear, the maximum found by Newton's method.
@@ -169,15 +173,18 @@ def test_hidden_signal_world():
 
 
 # ------------------------------------------------------------------------ listwise
-@pytest.mark.parametrize("variant", ["preference", "published"])
-def test_listwise_has_no_published_form(variant):
+@pytest.mark.parametrize(
+    ("loss", "variant"),
+    [("listwise", "published"), ("listwise", "program"), ("pointwise", "program")],
+)
+def test_variants_are_forms_of_some_losses(loss, variant):
     _, log, clicks, curve = top_k_log(n_queries=10, n_sessions=100)
-    with pytest.raises(ValueError, match="form of the published losses"):
-        CLDRanker(variant=variant, propensity=curve).fit(log, clicks)
+    with pytest.raises(ValueError, match=f"'{variant}' is a form .* '{loss}'. Set loss='p"):
+        CLDRanker(loss=loss, variant=variant, propensity=curve).fit(log, clicks)
 
 
 # ------------------------------------------------------------------------ pairwise
-@pytest.mark.parametrize("variant", ["default", "preference", "published"])
+@pytest.mark.parametrize("variant", ["default", "published", "program"])
 def test_pairwise_learns(variant):
     documents, log, clicks, curve = top_k_log(strength=0.0)
     ranker = CLDRanker(
@@ -211,7 +218,93 @@ def test_variants_differ_only_where_they_should():
     assert not np.allclose(scores["default", 0.1], scores["default", 0.5])
 
 
-@pytest.mark.parametrize("form", ["preference", "published"])
+class Spy(CLDRanker):
+    """Keeps the rows that pairs are drawn from, and the first feature of each."""
+
+    def _fit(self, log, task):
+        self.log_ = log
+        super()._fit(log, task)
+
+    def _criterion(self, rows, unit, scale):
+        self.rows_ = rows
+        self.docs_ = self.log_.features[rows.version, 0].astype(int)
+        return super()._criterion(rows, unit, scale)
+
+
+def pages_of(n_sessions, seed=0):
+    """Sessions of three queries that show 3 of 5 documents, and clicks; the feature is the doc."""
+    rng = np.random.default_rng(seed)
+    query = rng.integers(0, 3, n_sessions)
+    docs = 5 * np.repeat(query, 3) + np.tile([0, 1, 2], n_sessions)
+    log = pd.DataFrame({"doc": docs, "qid": docs // 5, "position": docs % 5 + 1})
+    log["session"] = np.repeat(np.arange(n_sessions), 3)
+    hidden = pd.DataFrame({"doc": [d for d in range(15) if d % 5 > 2], "session": n_sessions})
+    hidden["qid"] = hidden["doc"] // 5
+    both = pd.concat([log, hidden], ignore_index=True)
+    both["feature"] = both["doc"].astype(float)
+    return both, np.append(rng.random(len(log)) < 0.4, np.zeros(len(hidden))).astype(float)
+
+
+def pairs_of_authors(log, clicks, curve):
+    """The pairs of the authors' program, without those of a row with itself.
+
+    Each session has the rows shown, the first of its query also those that never were. Of all
+    ordered pairs those of two shown rows of which the first has more clicks over propensities are
+    preferences, weighted by the difference.
+    """
+    seen, found = set(), Counter()
+    shown = log["position"].notna()
+    label = clicks / curve[log["position"].fillna(1).astype(int) - 1]
+    for _, page in log[shown].groupby("session"):
+        (qid,) = page["qid"].unique()
+        rows = list(zip(page["doc"], label[page.index], [True] * len(page), strict=True))
+        if qid not in seen:
+            hidden = log.loc[~shown & (log["qid"] == qid), "doc"]
+            rows += [(doc, 0.0, False) for doc in hidden]
+        seen.add(qid)
+        for (i, y, s), (j, z, t) in permutations(rows, 2):
+            gap = y - z if s and t and y > z else 0.0
+            found[i, j, round(gap, 5)] += 1
+    return found
+
+
+def test_pairs_of_the_program_are_those_of_its_authors():
+    log, clicks = pages_of(40)
+    curve = np.array([1.0, 0.8, 0.5])
+    settings = {"loss": "pairwise", "variant": "program", "traffic_exponent": 1.0, "max_epochs": 1}
+    spy = Spy(propensity=curve, random_state=0, **settings).fit(log, clicks)
+    rows, found = spy.rows_, Counter()
+    for each in np.unique(rows.list_):
+        for i, j in permutations(np.flatnonzero(rows.list_ == each), 2):
+            gap = rows.label[i] - rows.label[j] if rows.shown[i] and rows.shown[j] else 0.0
+            weight = min(rows.weight[i], rows.weight[j])
+            found[spy.docs_[i], spy.docs_[j], round(max(gap, 0.0), 5)] += weight
+    expected = pairs_of_authors(log, clicks, curve)
+    assert found == expected
+    n_chosen = sum(n for (*_, gap), n in expected.items() if gap)
+    chosen, tied, mixed = count_pairs(rows)
+    assert (chosen, tied + mixed) == (n_chosen, expected.total() - n_chosen)
+    assert mixed == 3 * (5 * 4 - 3 * 2)
+    # Pages with the same clicks are one list.
+    assert len(np.unique(rows.list_)) < 40
+
+
+def test_the_program_reads_pages_from_any_log(tmp_path):
+    """A frame, its rows in another order, and a data set on the disk."""
+    log, clicks = pages_of(60)
+    settings = {"loss": "pairwise", "variant": "program", "max_epochs": 2, "random_state": 0}
+    ranker = CLDRanker(propensity=np.array([1.0, 0.8, 0.5]), **settings)
+    expected = clone(ranker).fit(log, clicks).predict(log)
+    order = np.random.default_rng(0).permutation(len(log))
+    turned = clone(ranker).fit(log.iloc[order], clicks[order]).predict(log)
+    np.testing.assert_allclose(turned, expected, atol=1e-6)
+    log.assign(click=clicks).to_parquet(tmp_path / "log.parquet")
+    dataset = ClickDataset.from_parquet(tmp_path / "log.parquet", path=tmp_path / "clicks")
+    stored = clone(ranker).fit(dataset).predict(log)
+    np.testing.assert_allclose(stored, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["published", "program"])
 @pytest.mark.parametrize("gamma", [0.3, "estimate"])
 def test_variants_without_gamma_say_so(form, gamma):
     _, log, clicks, curve = top_k_log(n_queries=20)
@@ -299,6 +392,8 @@ def test_estimated_gamma_without_candidates_is_zero():
     [
         {},
         {"loss": "pairwise"},
+        {"loss": "pairwise", "variant": "published"},
+        {"loss": "pairwise", "variant": "program"},
         {"hidden_layer_sizes": (4,), "loss": "pointwise"},
         {"variant": "published", **LINEAR},
     ],

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -14,18 +15,30 @@ from skultr.rankers._cld import (
     TobitLoss,
     expected_error,
     expected_gap,
-    pair_terms,
 )
-from skultr.rankers._tobit import SelectedRows, TobitModel, selected_terms, tobit_likelihood
+from skultr.rankers._tobit import (
+    Candidates,
+    SelectedRows,
+    TobitModel,
+    selected_terms,
+    tobit_likelihood,
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates(ListBatch):
+class BatchOfCandidates(ListBatch):
     shown: torch.Tensor
 
     @property
     def rows_shown(self):
         return self.shown[self.mask].numpy()
+
+    @property
+    def candidates(self):
+        list_, _ = np.nonzero(self.mask.numpy())
+        label, weight = (self.clicks / self.weight)[self.mask].numpy(), self.weight[self.mask]
+        rows = np.arange(len(list_))
+        return Candidates(list_, rows, self.rows_shown, label, weight.numpy(), None, list_)
 
 
 def batch_of(lists):
@@ -40,7 +53,7 @@ def batch_of(lists):
         shown[i, : len(rows)] = torch.tensor([bool(each) for _, each in rows])
     n_rows = int(mask.sum())
     rows = torch.arange(n_rows)
-    return Candidates(torch.zeros(n_rows, 1), rows, mask, clicks, mask.double(), shown)
+    return BatchOfCandidates(torch.zeros(n_rows, 1), rows, mask, clicks, mask.double(), shown)
 
 
 LISTS = [
@@ -156,69 +169,137 @@ def test_listwise_terms_by_hand():
 
 
 # ------------------------------------------------------------------------ pairwise
-def all_pairs(scores, batch, variant):
-    """The sum over all pairs, in plain loops, divided by the number of other rows."""
-    shown = batch.shown
-    total = torch.zeros(3, dtype=torch.float64)
-    for k, mask in enumerate(batch.mask):
-        n_rows = int(mask.sum())
-        f, g, s, y = scores[0, k], scores[1, k], shown[k], batch.clicks[k]
-        for i in range(n_rows):
-            for j in range(i):
-                terms = one_pair(f, g, s, y, *((i, j) if y[i] > y[j] else (j, i)), variant)
-                preference = terms[0] * abs(y[i] - y[j])
-                total += torch.stack([preference, terms[1], terms[2]]) / (n_rows - 1)
-    return total
-
-
-def one_pair(f, g, s, y, i, j, variant):
-    """Equation 12 for rows with y[i] >= y[j], as it stands in the paper, or in another form."""
+def objective(f, g, s, i, j):
+    """Equation 12 for one ordered pair, in three parts: preference, shown, never shown."""
+    gap, sigmoid = f[i] - f[j], torch.special.expit
     zero = torch.zeros((), dtype=torch.float64)
-    if s[j] and not s[i]:
-        i, j = j, i
-    difference = f[i] - f[j]
-    if s[i] and s[j]:
-        if y[i] == y[j]:
-            if variant == "published":
-                return zero, zero, zero
-            return zero, logsigmoid(g[i]) + logsigmoid(g[j]), zero
-        up = down = difference
-        if variant == "default":
-            up = 0.4 / np.sqrt(2) * expected_gap(difference)
-            down = -up
-        both = logsigmoid(g[i] + up) + logsigmoid(g[j] + down)
-        return logsigmoid(difference), both, zero
-    if s[i]:
-        shift = difference if variant == "published" else 0.0
-        return zero, logsigmoid(g[i] + shift), logsigmoid(-g[j])
-    return zero, zero, logsigmoid(-g[i]) + logsigmoid(-g[j])
+    return torch.stack(
+        [
+            torch.log(sigmoid(gap)) if s[i] and s[j] else zero,
+            sum((torch.log(sigmoid(g[k] + gap)) for k in (i, j) if s[k]), zero),
+            sum((torch.log(1 - sigmoid(g[k])) for k in (i, j) if not s[k]), zero),
+        ]
+    )
 
 
-@pytest.mark.parametrize("variant", ["default", "preference", "published"])
+def sets_of_pairs(s, y):
+    """Ordered pairs of different rows: with a preference, and the others."""
+    pairs = list(permutations(range(len(y)), 2))
+    chosen = [(i, j) for i, j in pairs if s[i] and s[j] and y[i] > y[j]]
+    return chosen, [pair for pair in pairs if pair not in chosen]
+
+
+def default_pair(f, g, s, y, i, j, gamma):
+    """The three parts for an unordered pair with y[i] >= y[j]."""
+    zero = torch.zeros((), dtype=torch.float64)
+    h = gamma / np.sqrt(2) * expected_gap(f[i] - f[j]) if s[i] and s[j] and y[i] > y[j] else 0.0
+    shown = sum((logsigmoid(g[k] + sign * h) for k, sign in ((i, 1), (j, -1)) if s[k]), zero)
+    never = sum((logsigmoid(-g[k]) for k in (i, j) if not s[k]), zero)
+    preference = (y[i] - y[j]) * logsigmoid(f[i] - f[j]) if s[i] and s[j] else zero
+    return torch.stack([preference, shown, never])
+
+
+def all_pairs(scores, batch, variant, gamma):
+    """The sum over all pairs in plain loops; of the published forms divided by their number."""
+    total, n_pairs = torch.zeros(3, dtype=torch.float64), 0.0
+    lists = []
+    for k, mask in enumerate(batch.mask):
+        f, g = scores[:, k, mask]
+        lists.append((f, g, batch.shown[k, mask], batch.clicks[k, mask]))
+    if variant == "default":
+        for f, g, s, y in lists:
+            for i, j in permutations(range(len(y)), 2):
+                if y[i] > y[j] or (y[i] == y[j] and i < j):
+                    total += default_pair(f, g, s, y, i, j, gamma) / (len(y) - 1)
+        return total
+    sets = [sets_of_pairs(s, y) for _, _, s, y in lists]
+    n_chosen, n_others = (sum(map(len, part)) for part in zip(*sets, strict=True))
+    for (f, g, s, y), (chosen, others) in zip(lists, sets, strict=True):
+        for i, j in chosen:
+            weight = torch.ones(3, dtype=torch.float64)
+            if variant == "program":
+                weight[0] = y[i] - y[j]
+            total, n_pairs = total + weight * objective(f, g, s, i, j), n_pairs + 1
+        for i, j in others:
+            # Algorithm 2 has no pairs of shown rows but preferences; the program draws as many
+            # others as there are preferences.
+            times = n_chosen / n_others if variant == "program" else not (s[i] and s[j])
+            total = total + times * torch.tensor([0, 1, 1]) * objective(f, g, s, i, j)
+            n_pairs += times
+    return total / n_pairs
+
+
+@pytest.mark.parametrize("variant", ["default", "published", "program"])
 def test_drawn_pairs_are_unbiased(variant):
     """Means over 1,000 draws against all pairs; the bound is five standard errors."""
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, batch.rows_shown, 0.4, variant=variant)
+    loss = PairLoss(1.0, batch.candidates, 0.4, variant=variant)
     torch.manual_seed(0)
     outputs = (scores[0], scores[1], None)
     drawn = torch.stack([loss.terms(outputs, batch)[:3] for _ in range(1_000)])
+    if variant != "default":
+        drawn = drawn * loss.scale / 10  # rows
     error = drawn.std(dim=0) / np.sqrt(len(drawn))
-    expected = all_pairs(scores, batch, variant)
-    assert ((drawn.mean(dim=0) - expected).abs() <= 5 * error + 1e-12).all()
+    expected = all_pairs(scores, batch, variant, 0.4)
+    assert ((drawn.mean(dim=0) - expected).abs() <= 5 * error + 1e-7).all()
 
 
-@pytest.mark.parametrize("variant", ["default", "preference", "published"])
+def mean_pair(variant, rows, relevance, selection):
+    """The three terms per pair of one list, whose pairs can be drawn in one way only."""
+    batch = batch_of([rows])
+    loss = PairLoss(1.0, batch.candidates, variant=variant)
+    scores = [torch.tensor([each], dtype=torch.float64) for each in (relevance, selection)]
+    terms = loss.terms((*scores, None), batch)
+    return (terms * loss.scale / len(rows))[:3].tolist()
+
+
+def log_sigmoid(x):
+    return -np.log1p(np.exp(-x))
+
+
+def test_equation_12_by_hand():
+    f, g = (0.3, -0.5), (0.2, 0.1)
+    chosen = log_sigmoid(0.8), log_sigmoid(0.2 + 0.8) + log_sigmoid(0.1 + 0.8), 0.0
+    # The size of a preference does not matter.
+    for label in (0.9, 0.3):
+        assert mean_pair("published", [(label, 1), (0.2, 1)], f, g) == pytest.approx(chosen)
+    # No pair of shown rows without a preference.
+    assert mean_pair("published", [(0.2, 1), (0.2, 1)], f, g) == [0.0, 0.0, 0.0]
+    both_orders = [0.0, (log_sigmoid(0.2 + 0.8) + log_sigmoid(0.2 - 0.8)) / 2, log_sigmoid(-0.1)]
+    assert mean_pair("published", [(0.2, 1), (0.0, 0)], f, g) == pytest.approx(both_orders)
+    # One preference, and four ordered pairs with the row that was not shown.
+    rows, half = [(0.9, 1), (0.2, 1), (0.0, 0)], np.log(0.5)
+    found = mean_pair("published", rows, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
+    assert found == pytest.approx([half / 5, 6 * half / 5, 4 * half / 5])
+
+
+def test_the_program_by_hand():
+    f, g = (0.3, -0.5), (0.2, 0.1)
+    ahead = log_sigmoid(0.2 + 0.8) + log_sigmoid(0.1 + 0.8)
+    behind = log_sigmoid(0.2 - 0.8) + log_sigmoid(0.1 - 0.8)
+    # One preference, weighted by its size, and one pair in the other order.
+    expected = [0.7 * log_sigmoid(0.8) / 2, (ahead + behind) / 2, 0.0]
+    assert mean_pair("program", [(0.9, 1), (0.2, 1)], f, g) == pytest.approx(expected)
+    # Five pairs that are no preference weigh as much as the one that is.
+    rows, half = [(0.9, 1), (0.2, 1), (0.0, 0)], np.log(0.5)
+    found = mean_pair("program", rows, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
+    expected = [0.7 * half / 2, (2 + 0.2 * (2 + 4)) * half / 2, 0.2 * 4 * half / 2]
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("variant", ["default", "published", "program"])
 def test_pair_gradients_against_finite_differences(variant):
     label = torch.tensor([0.5, 0.2, 0.2, 0.0], dtype=torch.float64)
     shown = torch.tensor([True, True, True, False])
     other = torch.tensor([1, 2, 3, 0])
     scores = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    loss = PairLoss(1.0, batch_of(LISTS).candidates, 0.4, variant=variant)
 
     def value(scores):
         columns = [scores[0], scores[1], label, shown]
         partners = [values[other] for values in columns]
-        return sum(term.sum() for term in pair_terms(columns, partners, variant, 0.4))
+        return sum(term.sum() for term in loss.pair_terms(columns, partners))
 
     assert torch.autograd.gradcheck(value, (scores,))
 
@@ -258,7 +339,7 @@ def test_tobit_shift_is_that_of_drawn_errors():
 def test_partners_are_others_of_the_right_kind():
     batch = batch_of(LISTS)
     shown = batch.shown
-    loss = PairLoss(1.0, batch.rows_shown)
+    loss = PairLoss(1.0, batch.candidates)
     n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
     for _ in range(50):
         for kind, (partner, count) in enumerate(loss._partners(batch.mask, n_shown, n_rows)):
@@ -272,7 +353,7 @@ def test_partners_are_others_of_the_right_kind():
 def test_validation_draws_the_same_pairs_each_time():
     batch = batch_of(LISTS)
     scores = random_scores(batch).detach()
-    loss = PairLoss(1.0, batch.rows_shown).eval()
+    loss = PairLoss(1.0, batch.candidates).eval()
     first = loss((scores[0], scores[1], None), batch)
     torch.rand(7)
     assert loss((scores[0], scores[1], None), batch) == first

@@ -16,8 +16,9 @@ from skultr.datasets import make_ltr
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, UnstableWeightsWarning
 from skultr.metrics import IPSScorer
 from skultr.propensity import relevance_labels
-from skultr.rankers import IPSRanker, LambdaMARTRanker, NaiveRanker
-from skultr.rankers._evidence import HeldOut
+from skultr.rankers import DLARanker, IPSRanker, LambdaMARTRanker, NaiveRanker
+from skultr.rankers._evidence import Confirmation, HeldOut
+from skultr.rankers._ips import Correction, best_correction
 from skultr.simulation import DeterministicPolicy, PositionBasedUser, simulate_clicks
 
 from .._worlds import FEATURES, random_lists
@@ -147,6 +148,34 @@ def test_many_clicks_are_divided():
     log = log.assign(impressions=200.0)
     ranker = IPSRanker(propensity=CURVE, clip=None, max_epochs=1, random_state=0)
     assert ranker.fit(log, clicks).correction_ == "divide"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "impressions", "kept"),
+    [
+        (2.0, 50.0, ("divide", None)),  # 4 x 0.8 x 50 = 160 clicks per query
+        (1.9, 50.0, ("offset", 0.1)),
+        (2.0, 30.0, ("offset", 0.1)),
+        (np.nan, 50.0, ("offset", 0.1)),  # too few queries to test
+    ],
+)
+def test_division_needs_firm_evidence_and_many_clicks(evidence, impressions, kept):
+    """40 queries of four rows with 0.8 clicks per impression, all examined alike."""
+    document = np.arange(160, dtype=np.float32)[:, None]
+    roles = {"qid": np.repeat(np.arange(40), 4), "position": np.tile([1, 2, 3, 4], 40)}
+    roles |= {"propensity": np.full(160, 0.5), "impressions": np.full(160, impressions)}
+    log = make_click_log(document, document, np.full(160, 0.8), roles=roles)
+    found = Confirmation(evidence, None, np.zeros(4))
+    assert best_correction(log, found) == Correction(*kept)
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
+def test_a_learned_curve_divides_where_a_given_one_does():
+    log, clicks = _log(30_000, n_queries=60, production=False)
+    given = IPSRanker(propensity=CURVE, max_epochs=1, random_state=0).fit(log, clicks)
+    assert (given.correction_, given.clip_) == ("divide", None)
+    learned = DLARanker(max_epochs=5, random_state=0).fit(log, clicks)
+    assert learned._correction == Correction("divide", None)
 
 
 def test_a_curve_that_is_no_more_than_assumed_gives_way_to_what_clicks_ask_for():

@@ -1,15 +1,26 @@
 """RankAggRanker: mean ranks, and members of every kind."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
+from skultr._base._sklearn import seeded_clone
 from skultr.exceptions import MissingRoleWarning
+from skultr.metrics import RankingScorer
+from skultr.model_selection import QueryKFold
+from skultr.preprocessing import OnFeatures
 from skultr.propensity import ContextualPropensity, RandomizedPropensity
 from skultr.rankers import (
+    DistilledRanker,
+    EnsembleRanker,
     HeckmanRanker,
     IPSRanker,
     NaiveRanker,
@@ -175,3 +186,48 @@ def test_bad_members(settings, message):
     _, log, clicks, _ = top_k_log(n_queries=10, n_sessions=100)
     with pytest.raises(ValueError, match=message):
         RankAggRanker(**settings).fit(log, clicks)
+
+
+@pytest.mark.parametrize(
+    ("ranker", "member"), [(RankAggRanker(), "ips"), (EnsembleRanker(), "network")]
+)
+def test_parameters_of_default_members(ranker, member):
+    """They are found, set and cloned as those of members that were passed."""
+    names = [name for name, _ in ranker._members()]
+    assert set(names) < set(ranker.get_params())
+    assert ranker.get_params()[f"{member}__clip"] == ranker.get_params()[member].clip
+    assert clone(ranker).estimators is None
+    other = clone(ranker).set_params(**{f"{member}__clip": 0.3, "random_state": 1})
+    assert [name for name, _ in other.estimators] == names
+    assert clone(other).get_params()[f"{member}__clip"] == 0.3
+    assert ranker.get_params()[f"{member}__clip"] != 0.3
+    replaced = clone(ranker).set_params(**{member: NaiveRanker()})
+    assert isinstance(dict(replaced.estimators)[member], NaiveRanker)
+    with pytest.raises(ValueError, match="Invalid parameter 'dla'"):
+        clone(ranker).set_params(dla__clip=0.3)
+
+
+def test_a_seed_leaves_the_default_members_as_they_are():
+    ranker = seeded_clone(DistilledRanker(EnsembleRanker()), 7)
+    assert (ranker.random_state, ranker.teacher.random_state) == (7, 7)
+    assert ranker.teacher.estimators is None
+    steps = seeded_clone(make_pipeline(OnFeatures(PCA()), NaiveRanker()), 7)
+    assert {steps[0].transformer.random_state, steps[1].random_state} == {7}
+
+
+def test_a_search_over_a_default_member():
+    _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=300)
+    ranker = RankAggRanker().set_params(ips__estimator=Ridge())
+    search = GridSearchCV(
+        RankAggRanker(),
+        {"ips__estimator": [Ridge()], "heckman__debias": [False, True]},
+        cv=QueryKFold(2),
+        scoring=RankingScorer(),
+        error_score="raise",
+    )
+    log = log.assign(relevance=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search.fit(log, clicks)
+    assert dict(search.best_estimator_.estimators)["ips"].estimator.alpha == 1.0
+    assert ranker.get_params()["ips__estimator__alpha"] == 1.0

@@ -1,18 +1,24 @@
 """User-aware IPS: unbiased, less variable than the straightforward estimator, and its limits."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from lightgbm import LGBMRanker
 from sklearn.linear_model import Ridge
 
-from skultr import UserAwareIPSRanker
+from skultr import ClickDataset, UserAwareIPSRanker
 from skultr._log._roles import FIT_ROLES
-from skultr.exceptions import UnstableWeightsWarning
-from skultr.propensity import PowerLawPropensity
+from skultr.click_models import DCMModel, DCTRModel, UBMModel
+from skultr.datasets import make_ltr
+from skultr.exceptions import ClickDataWarning, UnstableWeightsWarning
+from skultr.propensity import PowerLawPropensity, RegressionEMPropensity, relevance_labels
 from skultr.propensity._source import document_labels
 from skultr.rankers import IPSRanker, NaiveRanker, PRSRanker
 from skultr.rankers._pair_debias import _pairs_of_examples
+from skultr.simulation import DCMUser, PlackettLucePolicy, UBMUser, simulate_clicks
 
 from .._worlds import FEATURES, random_lists
 
@@ -216,6 +222,160 @@ def test_curves_of_users_come_from_a_mapping():
     of_first = labels[labels["qid"] == 0]["clicks"].to_numpy() / 100
     expected = of_first / (0.8 + 0.2 / np.arange(1, 4))
     np.testing.assert_allclose(labels[labels["qid"] == 0]["label"], expected)
+
+
+# ------------------------------------------------------------------- other click models
+def _two_habits(n_sessions=600, seed=0):
+    """Sessions of two users, who ask two queries unequally often, in random order."""
+    rng = np.random.default_rng(seed)
+    user = rng.integers(2, size=n_sessions)
+    query = (rng.random(n_sessions) < np.where(user == 0, 0.8, 0.3)).astype(int)
+    X = pd.DataFrame(
+        {
+            "qid": np.repeat(query, 3),
+            "session": np.repeat(np.arange(n_sessions), 3),
+            "user": np.repeat(np.array(["anna", "ben"])[user], 3),
+            "doc": rng.permuted(np.tile([1, 2, 3], (n_sessions, 1)), axis=1).ravel(),
+            "position": np.tile([1, 2, 3], n_sessions),
+        }
+    )
+    X["f0"] = X["doc"] / 3 + X["qid"]
+    return X, (rng.random(len(X)) < 0.3 + 0.1 * X["doc"]).to_numpy().astype(int)
+
+
+def _mean_labels(X, clicks, examination):
+    """Equation 9 with examination of each session: clicks over the sum of P(examined)."""
+    sums = X.assign(clicks=clicks, examination=examination).groupby(["qid", "doc"])
+    return (sums["clicks"].sum() / sums["examination"].sum()).to_numpy()
+
+
+def test_weights_of_the_user_browsing_model_are_those_given_the_last_click():
+    """P(e = 1 | k, last click, u), read from the table that each user's model has learned."""
+    X, clicks = _two_habits()
+    models = dict.fromkeys(["anna", "ben"], UBMModel(prior=(1, 1)))
+    ranker = UserAwareIPSRanker(propensity=models, estimator=Ridge()).fit(X, clicks)
+    page = clicks.reshape(-1, 3)
+    last = np.zeros_like(page)
+    last[:, 1] = page[:, 0]
+    last[:, 2] = np.where(page[:, 1], 2, page[:, 0])
+    examination = np.array(
+        [
+            ranker.propensity_[user].examination_.loc[(rank, above), "examination"]
+            for user, rank, above in zip(X["user"], X["position"], last.ravel(), strict=True)
+        ]
+    )
+    examination /= max(examination.max(), 1.0)
+    expected = _mean_labels(X, clicks, examination)
+    np.testing.assert_allclose(ranker.labels_["label"], expected, rtol=1e-6)
+
+
+def test_weights_of_the_dependent_click_model_by_bayes():
+    """P(e = 1 | clicks above) in a list of two: 1, then λ after a click and 1 after a skip."""
+    X, clicks = _two_habits()
+    keep = (X["position"] < 3).to_numpy()
+    X, clicks = X[keep], clicks[keep]
+    ranker = UserAwareIPSRanker(propensity=DCMModel(), estimator=Ridge()).fit(X, clicks)
+    examination = np.ones((len(X) // 2, 2))
+    on = ranker.propensity_.continuation_[1]
+    examination[clicks.reshape(-1, 2)[:, 0] == 1, 1] = on
+    expected = _mean_labels(X, clicks, examination.ravel())
+    np.testing.assert_allclose(ranker.labels_["label"], expected, rtol=1e-6)
+
+
+def test_one_model_of_all_users_is_no_mapping_and_each_user_may_have_another():
+    X, clicks = _two_habits()
+    settings = {"estimator": Ridge()}
+    one = UserAwareIPSRanker(propensity=UBMModel(), **settings).fit(X, clicks)
+    assert isinstance(one.propensity_, UBMModel)
+    models = {"anna": UBMModel(), "ben": PowerLawPropensity(0.0)}
+    both = UserAwareIPSRanker(propensity=models, **settings).fit(X, clicks)
+    assert isinstance(both.propensity_["ben"], PowerLawPropensity)
+    alike = X.assign(user="anna")
+    labels = [
+        UserAwareIPSRanker(propensity=source, **settings).fit(alike, clicks).labels_
+        for source in (UBMModel(), {"anna": UBMModel()})
+    ]
+    pd.testing.assert_frame_equal(*labels)
+
+
+def test_click_models_of_users_read_frames_arrays_datasets_and_rates(tmp_path):
+    X, clicks = _two_habits()
+    models = dict.fromkeys(["anna", "ben"], DCMModel())
+    ranker = UserAwareIPSRanker(propensity=models, estimator=Ridge())
+    expected = ranker.fit(X, clicks).labels_["label"].to_numpy()
+    shuffled = np.random.default_rng(1).permutation(len(X))
+    roles = {name: X[name].to_numpy() for name in X if name != "f0"}
+    dataset = ClickDataset.from_parquet(X.assign(click=clicks), path=tmp_path / "log")
+    for log in (
+        (pl.from_pandas(X), clicks),
+        (X.iloc[shuffled], clicks[shuffled]),
+        (X[["f0"]].to_numpy(), clicks, roles),
+        (dataset,),
+    ):
+        keywords = log[2] if len(log) == 3 else {}
+        found = ranker.fit(*log[:2], **keywords).labels_["label"]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    rate = np.where(clicks == 1, 0.9, 0.0)
+    with pytest.warns(ClickDataWarning, match="click rates between 0 and 1"):
+        labels = ranker.fit(X, rate).labels_["label"]
+    np.testing.assert_allclose(labels, 0.9 * expected, rtol=0.05)
+
+
+def test_click_models_that_are_no_propensities():
+    X, clicks = _two_habits()
+    for propensity, message in (
+        ({"anna": UBMModel()}, "no estimator for 1 of 2 users, such as 'ben'"),
+        ({"anna": UBMModel(), "ben": 0.5}, "propensity has 0.5 for a user; expected a click"),
+        ({"anna": NaiveRanker(), "ben": UBMModel()}, "NaiveRanker, which predicts relevance"),
+        (DCTRModel(), "DCTRModel does not model examination"),
+        (UBMModel, "is the class UBMModel"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            UserAwareIPSRanker(propensity=propensity, estimator=Ridge()).fit(X, clicks)
+    ranker = UserAwareIPSRanker(propensity={"anna": UBMModel()}, estimator=Ridge())
+    with pytest.raises(ValueError, match="X has no column 'user'"):
+        ranker.fit(X.drop(columns="user"), clicks)
+    pickled = pickle.loads(pickle.dumps(ranker.fit(X.assign(user="anna"), clicks)))
+    with pytest.raises(AttributeError, match="without propensity_"):
+        _ = pickled.propensity_
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.UnstableWeightsWarning")
+@pytest.mark.parametrize(
+    ("users", "model"),
+    [([DCMUser(0.9), DCMUser(0.1)], DCMModel()), ([UBMUser(0.3), UBMUser(2.0)], UBMModel())],
+    ids=["dcm", "ubm"],
+)
+def test_models_of_users_are_nearer_to_relevance_than_a_common_curve(users, model):
+    """Two users who ask different queries, of whom one stops early."""
+    documents = make_ltr(n_queries=40, n_documents=10, n_features=4, random_state=0)
+    rng, logs = np.random.default_rng(0), []
+    for number, user in enumerate(users):
+        weights = rng.random(40) * (rng.random(40) < 0.5)
+        X, clicks, truth = simulate_clicks(
+            documents,
+            n_sessions=6_000,
+            policy=PlackettLucePolicy(temperature=0.3),
+            user=user,
+            query_weights=weights / weights.sum(),
+            gain="linear",
+            random_state=number,
+        )
+        logs.append(X.assign(click=clicks, user=number, session=X["session"] + 10_000 * number))
+    log = pd.concat(logs, ignore_index=True)
+    relevance = pd.Series(truth.relevance_probability, documents["doc"])
+    errors = {}
+    for name, propensity in {
+        "common curve": RegressionEMPropensity(relevance="embedding"),
+        "curve per user": RegressionEMPropensity(relevance="embedding", user="user"),
+        "model per user": dict.fromkeys([0, 1], model),
+    }.items():
+        labels = relevance_labels(log, "click", propensity=propensity)
+        target, label = labels["doc"].map(relevance), labels["label"]
+        scale = (label @ target) / (label @ label)  # of examination, which clicks do not tell
+        errors[name] = ((scale * label - target) ** 2).mean()
+    assert errors["model per user"] < 0.6 * errors["common curve"]
+    assert errors["model per user"] < 0.8 * errors["curve per user"]
 
 
 # ---------------------------------------------------------------------------------- PRS

@@ -1,15 +1,23 @@
 """``fit(validation=)``: a log of one's own stops the training, and teaches nothing."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils._testing import ignore_warnings
 
 from skultr import ClickDataset
 from skultr.click_models import DCTRModel
+from skultr.exceptions import ClickDataWarning
 from skultr.model_selection import QueryKFold
+from skultr.preprocessing import OnFeatures
 from skultr.rankers import (
     AffineRanker,
     DLARanker,
@@ -119,7 +127,7 @@ def test_validation_that_cannot_be_used_is_refused(logs):
     ):
         with pytest.raises(TypeError, match="takes no validation with these parameters"):
             clone(ranker).fit(*training, validation=(X, y))
-    with pytest.raises(TypeError, match=r"expected a pair \(X, y\) or a ClickDataset"):
+    with pytest.raises(TypeError, match=r"a pair \(X, y\), a frame with the column 'click'"):
         NaiveRanker().fit(*training, validation=X)
     with pytest.raises(ValueError, match="validation has no clicks"):
         NaiveRanker().fit(*training, validation=(X, np.zeros(len(X))))
@@ -142,3 +150,37 @@ def test_a_search_passes_the_validation_log_on(logs):
     ).fit(X, y, validation=validation)
     assert search.best_estimator_.predict(X[FEATURES]).shape == (len(X),)
     assert "valid_loss" in search.best_estimator_.history_
+
+
+@pytest.mark.parametrize("module", ["pandas", "polars"])
+def test_a_pipeline_transforms_the_validation_log_if_it_is_told_to(module, logs):
+    """As if both logs had been transformed by hand."""
+    (X, y), (later, clicks) = logs
+    later = later.assign(click=clicks)
+    steps = OnFeatures(StandardScaler()).fit(X)
+    by_hand = steps.transform(later.drop(columns="click"))
+    expected = brief(NaiveRanker()).fit(steps.transform(X), y, validation=(by_hand, clicks))
+    if module == "polars":
+        X, later = (pytest.importorskip("polars").from_pandas(each) for each in (X, later))
+    ranker = make_pipeline(clone(steps), brief(NaiveRanker()), transform_input=["validation"])
+    with config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("error", ClickDataWarning)
+        found = ranker.fit(X, y, validation=later)[-1]
+    np.testing.assert_allclose(found.history_, expected.history_, rtol=1e-6)
+
+
+def test_a_validation_log_that_no_step_transformed_is_refused(logs):
+    (X, y), validation = logs
+    other = make_pipeline(OnFeatures(PCA(1)), brief(NaiveRanker()))
+    message = r"validation cannot be read: .*feature names(.|\n)*transform_input=\['validation'\]"
+    with pytest.raises(ValueError, match=message):
+        other.fit(X, y, naiveranker__validation=validation)
+
+
+def test_a_frame_with_clicks_validates_as_its_pair(logs):
+    training, (X, y) = logs
+    fits = [
+        brief(NaiveRanker()).fit(*training, validation=validation)
+        for validation in ((X, y), X.assign(click=y))
+    ]
+    np.testing.assert_array_equal(*(fit.history_ for fit in fits))

@@ -2,10 +2,12 @@
 
 import copy
 import dataclasses
+import pickle
 import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from lightgbm import LGBMRegressor
@@ -23,18 +25,31 @@ from skultr._torch._net import NeuralEstimator
 from skultr.datasets import make_ltr
 from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
 from skultr.metrics import RankingScorer
+from skultr.model_selection import train_test_queries
 from skultr.rankers import DistilledRanker
 from skultr.rankers._vectorization import (
-    BaseLoss,
     VectorModule,
-    _documents,
     binomial_loss,
     doubly_robust_labels,
-    fit_base,
     merge_networks,
     spread_within,
 )
-from skultr.simulation import PlackettLucePolicy, TrustBiasUser, simulate_clicks
+from skultr.rankers._vectorization_base import (
+    BaseLoss,
+    FactorLoss,
+    _documents,
+    _moments,
+    correction_by_labels,
+    fit_base,
+    most_probable_factors,
+)
+from skultr.simulation import (
+    EYE_TRACKING,
+    ClickMatrixUser,
+    PlackettLucePolicy,
+    TrustBiasUser,
+    simulate_clicks,
+)
 from skultr.testing._estimator_checks import RankerContract
 from tests._worlds import FEATURES, random_lists
 
@@ -80,7 +95,8 @@ def test_base_vector_is_the_most_likely_one(world):
     """Equation 8 against a numerical maximisation of equation 7."""
     documents = world[0]
     literal = VectorizationRanker(**QUICK, bounded_base=False).fit(*world[2:])
-    _, mean, log_variance = literal._parts(literal._read_features(documents, reset=False))
+    _, base = literal._parts(literal._read_features(documents, reset=False))
+    mean, log_variance = np.split(base, 2, axis=1)
     vectors = literal.base_vectors(documents)
     for qid in documents["qid"].unique()[:5]:
         rows = (documents["qid"] == qid).to_numpy()
@@ -281,13 +297,197 @@ def test_base_loss_by_document_is_that_by_impression():
     error = (mean - observation[log.bias]) ** 2 / np.exp(log_variance) + log_variance
     weight = log.weight
     expected = 0.5 * (weight * error.sum(axis=1)).sum() / weight.sum()
-    documents, mean, variance = _documents(log, observation)
+    documents, place = _documents(log)
+    mean, variance = _moments(place, log.weight, observation[log.bias])
     documents = dataclasses.replace(documents, weight=documents.weight / documents.weight.mean())
     batch, _ = ListDataset(documents, torch.from_numpy(log.features)).__getitems__(
         range(documents.n_rows)
     )
     found = BaseLoss(mean, variance)(torch.from_numpy(outputs)[documents.version], batch)
     np.testing.assert_allclose(found.item(), expected, rtol=1e-5)
+
+
+# The most probable common bias factor ---------------------------------------------------
+def test_base_vector_is_that_of_the_factor_in_common():
+    """Equation 5: each query has one position at which all of its documents were shown."""
+    rng = np.random.default_rng(0)
+    common = {0: 2, 1: 3, 2: 1}
+    lists = []
+    for session in range(900):
+        qid = session % 3
+        others = [position for position in (1, 2, 3) if position != common[qid]]
+        # A document is at the common position, or at one that the other never has.
+        first = int(rng.random() < 0.5)
+        position = np.full(2, common[qid])
+        position[1 - first] = others[1 - first]
+        lists.append(pd.DataFrame({"qid": qid, "session": session, "position": position}))
+    log = pd.concat(lists, ignore_index=True)
+    log["doc"] = np.tile([0, 1], 900) + 2 * log["qid"]
+    features = np.eye(6)[log["doc"]]
+    log = log.assign(**{f"f{place}": column for place, column in enumerate(features.T)})
+    clicks = (rng.random(len(log)) < 0.4).astype(int)
+    ranker = VectorizationRanker(
+        base="factor", **PUBLISHED, early_stopping=False, learning_rate=0.02, random_state=0
+    ).fit(log, clicks)
+    candidates = log.drop_duplicates("doc")
+    expected = ranker.observation_embedding_.loc[[2, 3, 1]].to_numpy()
+    np.testing.assert_array_equal(ranker.base_vectors(candidates), expected)
+
+
+def test_most_probable_factor_is_the_product_over_candidates():
+    """Equation 6, and a factor that one document never had is not the most probable."""
+    chance = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6], [0.2, 0.2, 0.6], [0.5, 0.499, 0.001]])
+    query = np.array([0, 0, 1, 1])
+    logits = np.log(chance) + np.arange(4.0)[:, None]
+    found = most_probable_factors(query, 2, logits)
+    expected = [np.prod(chance[query == each], axis=0).argmax() for each in (0, 1)]
+    assert found.tolist() == expected == [1, 0]
+
+
+def test_factor_loss_is_the_likelihood_of_impressions():
+    log, _ = one_batch()
+    logits = np.random.default_rng(1).normal(size=(len(log.features), 3))
+    chance = log_softmax(logits, axis=1)[log.version, log.bias]
+    documents, _ = _documents(log, by_factor=True)
+    assert documents.weight.sum() == log.weight.sum()
+    documents = dataclasses.replace(documents, weight=documents.weight / documents.weight.mean())
+    batch, _ = ListDataset(documents, torch.from_numpy(log.features)).__getitems__(
+        range(documents.n_rows)
+    )
+    found = FactorLoss()(torch.from_numpy(logits)[documents.version], batch)
+    np.testing.assert_allclose(found.item(), -np.average(chance, weights=log.weight), rtol=1e-5)
+
+
+def test_factor_begins_with_the_share_of_impressions():
+    log, _ = one_batch()
+    base = NeuralEstimator(
+        max_epochs=1, learning_rate=1e-12, early_stopping=False, hidden_layer_sizes=()
+    )
+    fit_base(base, torch.nn.Identity(), log, np.zeros((3, 2)), by_factor=True)
+    share = np.bincount(log.bias, log.weight) / log.weight.sum()
+    np.testing.assert_allclose(base.network_[1][-1].bias.detach(), np.log(share), rtol=1e-5)
+
+
+# Base vectors from labelled documents ----------------------------------------------------
+def test_correction_by_labels_is_the_posterior_mean():
+    """Against the normal equations, one width of the prior at a time."""
+    rng = np.random.default_rng(0)
+    query = np.repeat([0, 1, 2, 3], 6)
+    scores, relevance = rng.normal(size=24), rng.normal(size=(24, 2)) * [1.0, 30.0]
+    grade = scores + relevance @ [0.5, 0.02] + rng.normal(size=24)
+    scale, shift = correction_by_labels(scores, relevance, grade, query)
+    g, s, r = (
+        np.concatenate([part[query == q] - part[query == q].mean(axis=0) for q in range(4)])
+        for part in (grade, scores, relevance)
+    )
+    assert scale == pytest.approx(s @ g / (s @ s))
+    n, rest, covariance = 20, g - scale * s, r.T @ r / 20
+    found, weight = [np.zeros(2)], [1.0]
+    for documents in 10.0 ** np.arange(1, 4.1, 0.5):
+        prior = np.linalg.inv(covariance) / documents  # variance, in units of the residual's
+        marginal = np.eye(24) + r @ prior @ r.T
+        found.append(prior @ r.T @ np.linalg.solve(marginal, rest))
+        fit = rest @ np.linalg.solve(marginal, rest) / (rest @ rest)
+        log_weight = -0.5 * n * np.log(fit) - 0.5 * np.linalg.slogdet(marginal)[1]
+        weight.append(np.exp(log_weight) / 7)
+    np.testing.assert_allclose(shift, np.average(found, axis=0, weights=weight))
+
+
+@pytest.mark.parametrize("student", ["average", None])
+def test_labels_turn_the_base_vectors_toward_the_grades(world, student):
+    """With all grades, the equations' solution: base vectors that a regression would find."""
+    documents, ranker, _, _ = world
+    ranker = copy.copy(ranker).set_params(student=student)
+    vectors, scores = ranker.base_vectors(documents), ranker.predict(documents)
+    relevance = ranker.relevance_embedding(documents)
+    judged = relevance @ [1.0, -2.0, 0.5] + 20.0  # an order that some base vector has
+    assert ranker.fit_base_vectors(documents, judged) is ranker
+    moved = ranker.base_vectors(documents) - vectors
+    np.testing.assert_allclose(moved, np.tile(moved.to_numpy()[:1], (30, 1)), atol=1e-5)
+    within = judged - documents.assign(judged=judged).groupby("qid")["judged"].transform("mean")
+    before = np.corrcoef(within, _within(scores, documents))[0, 1]
+    after = np.corrcoef(within, _within(ranker.predict(documents), documents))[0, 1]
+    assert after > 0.97 > before
+    # A second fit starts from the clicks again, and fit forgets it.
+    once = ranker.predict(documents)
+    np.testing.assert_allclose(ranker.fit_base_vectors(documents, judged).predict(documents), once)
+    flat = np.where(documents.index == 0, 1.0, 0.0)
+    assert not np.allclose(ranker.fit_base_vectors(documents, flat).predict(documents), once)
+    assert "_base_shift" not in vars(ranker.fit(world[2], world[3]))
+
+
+def _within(values, documents):
+    return values - documents.assign(v=values).groupby("qid")["v"].transform("mean").to_numpy()
+
+
+def test_a_few_labels_help_where_clicks_contradict_relevance():
+    """Users find the answer of the best documents on the page, the less so the deeper."""
+    relevance = np.array([0.05, 0.15, 0.35, 0.6, 0.9])[:, None]
+    answered = np.array([0.5, 0.45, 0.4, 0.3, 0.2])[:, None]
+    share = np.linspace(1.0, 0.4, 10)
+    user = ClickMatrixUser(EYE_TRACKING * (relevance * (1 - share) + answered * share))
+    gains = []
+    for seed in range(2):
+        documents = make_ltr(n_queries=300, n_features=8, random_state=seed)
+        train, rest = train_test_queries(documents, train_size=150, random_state=seed)
+        log, clicks, _ = simulate_clicks(train, n_sessions=6_000, user=user, random_state=seed)
+        settings = {**PUBLISHED, "n_components": 3, "max_epochs": 15, "random_state": seed}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotIdentifiableWarning)
+            ranker = VectorizationRanker(**settings).fit(log, clicks)
+        judged, test = train_test_queries(rest, train_size=5, random_state=seed)
+        before = ranker.score(test, "relevance")
+        after = ranker.fit_base_vectors(judged, "relevance").score(test, "relevance")
+        gains.append(after - before)
+    assert min(gains) > 0
+    assert np.mean(gains) > 0.01
+
+
+def test_labels_of_some_candidates_in_frames_and_arrays(world):
+    documents, ranker, _, _ = world
+    features = [name for name in documents if name.startswith("feature")]
+    grade = documents["relevance"].astype(float).where(documents.index % 3 == 0)
+    some = documents.assign(grade=grade)
+    expected = copy.copy(ranker).fit_base_vectors(documents, grade).predict(documents)
+    text = documents.assign(qid="q" + documents["qid"].astype(str))
+    for X, y, qid in (
+        (some, "grade", None),
+        (pl.from_pandas(some), "grade", None),
+        (text, grade.to_numpy(), None),
+        (documents[features].to_numpy(), grade.to_numpy(), documents["qid"]),
+    ):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            found = copy.copy(ranker).fit_base_vectors(X, y, qid=qid)
+        np.testing.assert_allclose(found.predict(documents), expected, rtol=1e-6)
+    loaded = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(loaded.predict(documents), found.predict(documents))
+
+
+def test_labels_that_order_nothing(world):
+    documents, ranker, _, _ = world
+    ranker = copy.copy(ranker).fit_base_vectors(documents, "relevance")
+    before = ranker.predict(documents)
+    for y, message in (
+        (np.ones(len(documents)), "differ within no query"),
+        (np.full(len(documents), np.nan), "grades of 0 documents of 0 queries differ within no"),
+        (np.where(documents.index < 2, [0.0, 1.0] * (len(documents) // 2), np.nan), None),
+        (-documents["relevance"], "relevance must be finite and at least 0"),
+        ("grade", "grade"),
+        ([1.0, 2.0], "expected one value for each row"),
+    ):
+        if message is None:
+            ranker.fit_base_vectors(documents, y)
+            assert np.isfinite(ranker.predict(documents)).all()
+            before = ranker.predict(documents)
+            continue
+        with pytest.raises((ValueError, KeyError), match=message):
+            ranker.fit_base_vectors(documents, y)
+        np.testing.assert_array_equal(ranker.predict(documents), before)
+    with pytest.raises(ValueError, match="student='only' ranks without base vectors"):
+        ranker.set_params(student="only").fit_base_vectors(documents, "relevance")
+    with pytest.raises(NotFittedError):
+        VectorizationRanker().fit_base_vectors(documents, "relevance")
 
 
 # Laws --------------------------------------------------------------------------------

@@ -871,3 +871,46 @@ def test_missing_packages_are_named(fitted, saved, monkeypatch):
     monkeypatch.setitem(sys.modules, "skops.io", None)
     with pytest.raises(ImportError, match=r"skops is missing: pip install skultr\[serving\]"):
         save_model(fitted("ridge"), saved)
+
+
+def test_a_model_that_is_replaced_while_it_is_read(fitted, saved, monkeypatch):
+    """What was opened is read, whatever the path names afterwards."""
+    other = saved.with_name("other.zip")
+    save_model(fitted("ridge"), other)
+    expected = load_model(saved).predict(LOG)
+
+    class Replaced(zipfile.ZipFile):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            if other.exists():
+                other.replace(saved)
+
+    monkeypatch.setattr("skultr.serving._saved.zipfile.ZipFile", Replaced)
+    monkeypatch.setattr("skultr.serving._saved._MOST", saved.stat().st_size)
+    monkeypatch.setattr("skultr.serving._saved._RATIO", 1)
+    np.testing.assert_array_equal(load_model(saved).predict(LOG), expected)
+    assert load_model(saved).estimator is not None
+
+
+def test_readers_find_the_old_or_the_new_model(fitted, tmp_path):
+    path = tmp_path / "model.zip"
+    models = [fitted(name) for name in ("ridge", "forest")]
+    allowed = {model.predict(LOG).tobytes() for model in models}
+    save_model(models[0], path)
+    with ThreadPoolExecutor(2) as pool:
+        writes = [pool.submit(save_model, models[k % 2], path) for k in range(10)]
+        while not all(each.done() for each in writes):
+            assert load_model(path).predict(LOG).tobytes() in allowed
+
+
+def test_forests_have_values_in_proportion_to_their_files(tmp_path, monkeypatch):
+    """See test_parts_of_scikit_learn_have_bounds for a file that states more than it holds."""
+    monkeypatch.setattr("skultr.serving._saved._MOST_VALUES", 24_000)
+    forest = RandomForestRegressor(100, random_state=0)
+    ranker = IPSRanker(estimator=forest).fit(LOG, "click")
+    save_model(ranker, tmp_path / "model.zip")
+    loaded = load_model(tmp_path / "model.zip")
+    np.testing.assert_array_equal(loaded.predict(LOG), ranker.predict(LOG))
+    stumps = clone(ranker).set_params(estimator__max_leaf_nodes=2).fit(LOG, "click")
+    with pytest.raises(ValueError, match=r"values of JSON \(a tree of scikit-learn takes"):
+        save_model(stumps, tmp_path / "model.zip")

@@ -1,7 +1,9 @@
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
+from skultr import aggregate_clicks
 from skultr.datasets import make_ltr
 from skultr.simulation import (
     EYE_TRACKING,
@@ -324,3 +326,87 @@ def test_empty_places_are_never_relevant():
         documents, scores=[1, 2], n_sessions=2, policy=InTurn(), user=Watchful(), random_state=0
     )
     assert X["doc"].tolist() == [1, 0, 1]
+
+
+# A matrix that is counted from a log ---------------------------------------------------
+def test_matrix_of_a_log_is_the_one_that_clicked(documents):
+    """Figure 1 of the paper: 95 % of the click rates lie within 1.96 standard errors."""
+    errors = []
+    for seed in range(4):
+        log, clicks, truth = simulate_clicks(
+            documents,
+            n_sessions=10_000,
+            user=ClickMatrixUser(),
+            policy=UniformPolicy(),
+            random_state=seed,
+        )
+        user = ClickMatrixUser.from_log(log, clicks)
+        counts = user.counts
+        assert user.matrix.shape == (5, 10)
+        assert counts["impressions"].sum() == len(log)
+        assert counts["clicks"].sum() == clicks.sum()
+        errors += [(counts["click_rate"] - truth.click_matrix.ravel()) / counts["standard_error"]]
+    z = np.concatenate(errors)
+    assert (np.abs(z) < 1.96).mean() > 0.9
+    assert np.sqrt((z**2).mean()) == pytest.approx(1.0, abs=0.15)
+    # It is an input of another simulation.
+    again, more, _ = simulate_clicks(
+        documents, n_sessions=10_000, user=user, policy=UniformPolicy(), random_state=4
+    )
+    recounted = ClickMatrixUser.from_log(again, more).counts
+    gap = (recounted["click_rate"] - counts["click_rate"]) / recounted["standard_error"]
+    assert (gap.abs() < 1.96).mean() > 0.85
+
+
+def test_matrix_of_an_aggregated_log_is_that_of_the_raw_one(documents):
+    log, clicks, _ = simulate_clicks(
+        documents,
+        n_sessions=2_000,
+        user=ClickMatrixUser(),
+        policy=UniformPolicy(),
+        random_state=0,
+    )
+    raw = log.assign(click=clicks).drop(columns="relevance")
+    X, rate = aggregate_clicks(raw, documents)
+    X = X.assign(rate=rate)
+    expected = ClickMatrixUser.from_log(log, clicks).counts
+    for frame in (X, pl.from_pandas(X)):
+        pd.testing.assert_frame_equal(ClickMatrixUser.from_log(frame, "rate").counts, expected)
+    twice = ClickMatrixUser.from_log(log, clicks, sample_weight=np.full(len(log), 2.0))
+    np.testing.assert_allclose(twice.counts["impressions"], 2 * expected["impressions"])
+    # Rows without a grade, and rows that were not shown, count for nothing.
+    blank = log.assign(relevance=np.where(log.index < 10, np.nan, log["relevance"]))
+    hidden = log.assign(position=np.where(log.index < 10, np.nan, log["position"]))
+    silent = np.where(log.index < 10, 0, clicks)
+    pd.testing.assert_frame_equal(
+        ClickMatrixUser.from_log(blank, clicks).counts,
+        ClickMatrixUser.from_log(hidden, silent).counts,
+    )
+
+
+def test_pairs_that_were_never_shown_get_a_product():
+    X = pd.DataFrame({"position": [1, 1, 2], "relevance": [0, 1, 0], "impressions": [100] * 3})
+    user = ClickMatrixUser.from_log(X, [0.2, 0.6, 0.1])
+    # Grade 1 has 60 clicks where average documents have 40, and the second position 10 %.
+    np.testing.assert_allclose(user.matrix, [[0.2, 0.1], [0.6, 0.15]])
+    assert user.counts.loc[(1, 2)].isna().tolist() == [False, False, True, True]
+    assert np.isfinite(user.click_probability(np.array([[0, 1]]))).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"relevance": [0.5, 1, 0]}, "found the grade 0.5; expected whole grades from 0"),
+        ({"relevance": [np.nan] * 3}, "found no row with one; expected whole grades"),
+        ({"relevance": [0, 2, 0]}, "No graded row of the log has the grade 1; .* up to 2"),
+        ({"position": [1, 3, 1]}, "No graded row of the log has the position 2; .* up to 3"),
+        ({"relevance": [-1, 0, 0]}, "relevance must be finite and at least 0"),
+    ],
+)
+def test_logs_of_which_no_matrix_can_be_counted(changes, message):
+    X = pd.DataFrame({"position": [1, 2, 1], "relevance": [0, 1, 0]}).assign(**changes)
+    with pytest.raises(ValueError, match=message):
+        ClickMatrixUser.from_log(X, [1, 0, 0])
+    for role in ("position", "relevance"):
+        with pytest.raises(ValueError, match=f"X has no column '{role}'"):
+            ClickMatrixUser.from_log(X.drop(columns=role), [1, 0, 0])

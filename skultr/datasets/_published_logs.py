@@ -1,0 +1,286 @@
+"""Readers of published logs of real clicks that their owners hand out: TianGong-ST, Baidu-ULTR."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike, fspath
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+
+from .._base._progress import progress, working
+from .._base._sklearn import validate_params
+
+#: Columns of a document in a part of Baidu-ULTR.
+_N_COLUMNS = 32
+#: Columns of the files of the University of Amsterdam: what becomes of the log, and features.
+_COLUMNS = ("query_no", "query_id", "url_md5", "position", "click", "media_type")
+_FEATURES = (
+    "bm25",
+    "bm25_title",
+    "bm25_abstract",
+    "tf_idf",
+    "tf",
+    "idf",
+    "ql_jelinek_mercer_short",
+    "ql_jelinek_mercer_long",
+    "ql_dirichlet",
+    "document_length",
+    "title_length",
+    "abstract_length",
+)
+_EMBEDDING = "query_document_embedding"
+_IDS = {"qid": "category", "doc": "category"}
+
+
+@validate_params(
+    {"path": [str, PathLike], "grades": [str, PathLike, None]}, prefer_skip_nested_validation=True
+)
+def load_tiangong_st(
+    path: str | PathLike[str], *, grades: str | PathLike[str] | None = None
+) -> pd.DataFrame:
+    """Read the sessions of TianGong-ST: result pages and clicks of a Chinese search engine.
+
+    TianGong-ST [1]_ holds 147,155 search sessions of 18 days of Sogou, with 40,596 queries, and
+    grades from 0 to 4 by assessors for the last queries of 2,000 sessions. It is handed out on
+    application at http://www.thuir.cn/tiangong-st, for research; skultr does not ship it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file of the sessions, ``sogousessiontrack2020.xml``, also with ``.gz`` appended.
+    grades : str or path-like, default=None
+        The file of the grades, ``sogou_st_human_labels.txt``.
+
+    Returns
+    -------
+    log : pandas.DataFrame
+        One row per document of each result page: ``session`` (the page, from 0), ``qid`` and
+        ``doc`` (ids, as categoricals), ``position`` and ``click`` (0 or 1), and, with ``grades``,
+        ``relevance``, missing where there is none. A grade is of a query and document, also on
+        other pages; where assessors graded a pair in several sessions, it is the mean. Texts and
+        the labels by click models, which the file holds, are left out.
+
+    Raises
+    ------
+    ValueError
+        If a file is cut off, of another kind or in another encoding; if a result has no query,
+        document or position; if there is none; or if a grade is not from 0 to 4.
+    FileNotFoundError
+        If there is no such file.
+
+    See Also
+    --------
+    load_baidu_ultr : A larger log, with features.
+    fetch_trec_sessions : A small log, downloaded.
+
+    References
+    ----------
+    .. [1] J. Chen, J. Mao, Y. Liu, M. Zhang and S. Ma (2019). TianGong-ST: a new dataset with
+       large-scale refined real-world web search sessions. CIKM.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from skultr.datasets import load_tiangong_st
+    >>> result = '<result rank="{}"><docid>{}</docid></result>'
+    >>> results = result.format(1, "d7") + result.format(2, "d9")
+    >>> page = f"<query_id>q3</query_id><results>{results}</results>"
+    >>> clicked = "<clicked><click><rank>2</rank></click></clicked>"
+    >>> session = f'<session num="1"><interaction num="1">{page}{clicked}</interaction></session>'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "sogousessiontrack2020.xml"
+    ...     _ = path.write_text(f"<sessions>{session}</sessions>")
+    ...     load_tiangong_st(path)
+       session qid doc  position  click
+    0        0  q3  d7         1      0
+    1        0  q3  d9         2      1
+    """
+    with working("load_tiangong_st"):
+        with _opened(path, "the sessions of TianGong-ST") as file:
+            log = _as_log(_rows_of_xml(file))
+        if grades is None:
+            return log
+        with _opened(grades, "the grades of TianGong-ST") as file:
+            # Tabs and blanks are mixed.
+            names = ("number", "session", "qid", "doc", "relevance")
+            table = pd.read_csv(file, sep=r"\s+", names=names, index_col=False, dtype=str)
+            table["relevance"] = pd.to_numeric(table["relevance"])
+            if table.empty or not table["relevance"].between(0, 4).all():
+                raise ValueError("a line has no grade from 0 to 4 in its fifth column")
+        mean = table.groupby(["qid", "doc"])["relevance"].mean().reset_index()
+        return log.merge(mean, how="left", on=["qid", "doc"]).astype(_IDS)
+
+
+def _rows_of_xml(file) -> Iterator[tuple[object, ...]]:
+    """Page, query, document, position and click of each result."""
+    for page, (_, element) in enumerate(ElementTree.iterparse(file)):
+        if element.tag == "interaction":
+            clicked = {str(each.text).strip() for each in element.iterfind("clicked/click/rank")}
+            for result in element.iterfind("results/result"):
+                rank = str(result.get("rank")).strip()
+                ids = element.findtext("query_id"), result.findtext("docid")
+                yield page, *ids, rank, rank in clicked
+            element.clear()  # what has been read is not kept
+
+
+@validate_params(
+    {"path": [str, PathLike, list, tuple], "embeddings": ["boolean"]},
+    prefer_skip_nested_validation=True,
+)
+def load_baidu_ultr(
+    path: str | PathLike[str] | Sequence[str | PathLike[str]], *, embeddings: bool = False
+) -> pd.DataFrame:
+    """Read parts of Baidu-ULTR: result pages and clicks of a Chinese search engine.
+
+    Baidu-ULTR [1]_ holds 1.2 billion result pages in files ``part-00000.gz``, ..., which its
+    authors hand out on request (https://github.com/ChuXiaokai/baidu_ultr_dataset). Researchers of
+    the University of Amsterdam published four parts with features [2]_ as
+    ``philipphager/baidu-ultr_uva-mlm-ctr`` on Hugging Face, for non-commercial use (CC BY-NC 4.0).
+    skultr ships neither.
+
+    Parameters
+    ----------
+    path : str, path-like or list of these
+        A part as Baidu publishes it, text that may end in ``.gz``: a line of query id, query and
+        reformulation, then a line of 32 columns for each document of the page (position, MD5 of
+        the address, title, abstract, type, click, ...), separated by tabs. Or a part with
+        features, ``part-1_split-0.feather`` (or ``.parquet``), with one row per document. Several
+        are read as one log.
+    embeddings : bool, default=False
+        Whether to keep the column ``query_document_embedding`` of the files with features, 768
+        numbers for each row: 10 GB for a part.
+
+    Returns
+    -------
+    log : pandas.DataFrame
+        One row per document of each result page: ``session`` (the page, from 0), ``qid`` and
+        ``doc`` (ids, as categoricals), ``position``, ``click`` (0 or 1) and ``media_type`` (a
+        code, a candidate for ``bias=``), then the features, if the file has any. What users did
+        beyond clicks is left out. The expert annotation is a set of documents, not a log: rename
+        its columns and read it by :func:`load_letor`.
+
+    Raises
+    ------
+    ValueError
+        If a file is cut off, of another kind or in another encoding; if a line has another number
+        of columns, or a column is missing; if a document has no query, id, or position of at least
+        1, or a click that is neither 0 nor 1; or if there is none.
+    FileNotFoundError
+        If there is no such file.
+
+    See Also
+    --------
+    load_tiangong_st : Search sessions with grades.
+
+    References
+    ----------
+    .. [1] L. Zou et al. (2022). A large scale search dataset for unbiased learning to rank.
+       NeurIPS.
+    .. [2] P. Hager et al. (2024). Unbiased learning to rank meets reality: lessons from Baidu's
+       large-scale search dataset. SIGIR.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from skultr.datasets import load_baidu_ultr
+    >>> lines = [["9", "12", ""]]
+    >>> lines += [["1", "a0", "5", "6", "3", "0", *["0"] * 26]]
+    >>> lines += [["2", "b1", "7", "8", "3", "1", *["0"] * 26]]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "part-00000"
+    ...     _ = path.write_text("".join("\\t".join(line) + "\\n" for line in lines))
+    ...     load_baidu_ultr(path)
+       session qid doc  position  click  media_type
+    0        0   9  a0         1      0           3
+    1        0   9  b1         2      1           3
+    """
+    paths = [fspath(each) for each in (path if isinstance(path, list | tuple) else [path])]
+    if not paths:
+        raise ValueError("path is an empty list; expected at least one file.")
+    columns, parts = [*_FEATURES, *[_EMBEDDING] * embeddings], []
+    with working("load_baidu_ultr"):
+        for each in progress(paths, "file"):
+            with _opened(each, "a part of Baidu-ULTR") as file:
+                parts.append(_read_part(file, each, columns))
+    log = pd.concat(parts, keys=range(len(parts)), names=["part", None])
+    log["session"] = log.groupby(["part", "session"]).ngroup()
+    return log.reset_index(drop=True).astype(_IDS)
+
+
+def _read_part(file, path, columns):
+    """A log, with those of the columns that the file has."""
+    kind = path.lower().rpartition(".")[2]
+    if kind not in ("feather", "parquet"):
+        return _as_log(_rows_of_text(file), "media_type")
+    # Imported here, so that other files need no PyArrow.
+    from pyarrow import dataset
+
+    data = dataset.dataset(path, format=kind)
+    if lacking := set(_COLUMNS).difference(data.schema.names):
+        raise ValueError(f"there is no column {', '.join(sorted(lacking))}")
+    features = [name for name in columns if name in data.schema.names]
+    table = data.to_table([*_COLUMNS, *features]).to_pandas()
+    log = _as_log(zip(*(table[name] for name in _COLUMNS), strict=True), "media_type")
+    return log.join(table[features])
+
+
+def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
+    """Page, query, document, position, click and type of each document."""
+    query = None
+    for number, line in enumerate(file):
+        n_columns = line.count(b"\t") + 1
+        if n_columns == 3:
+            page, query = number, line.split(b"\t", 1)[0].decode()
+        elif n_columns != _N_COLUMNS or query is None:
+            raise ValueError(
+                f"line {number + 1} has {n_columns} columns; expected {_N_COLUMNS} of a document, "
+                "after a line of 3 of its page"
+            )
+        else:
+            position, doc, _, _, kind, click, _ = line.split(b"\t", 6)
+            yield page, query, doc.decode(), position, click, kind
+
+
+# Both ---------------------------------------------------------------------------------
+def _as_log(rows, *more):
+    """A frame of rows of page, query, document, position, click and ``more`` numbers."""
+    codes = {name: {} for name in ("session", *_IDS)}
+    columns = {name: array("q") for name in (*codes, "position", "click", *more)}
+    for row in progress(rows, "row"):
+        try:
+            numbers = [int(value) for value in row[3:]]
+        except (TypeError, ValueError):
+            numbers = [0, 0]
+        if not (row[1] and row[2] and numbers[0] >= 1 and numbers[1] in (0, 1)):
+            raise ValueError(f"the values of result {len(columns['click'])} are {row}")
+        keys = zip(codes.values(), row[:3], strict=True)
+        ids = [code.setdefault(each, len(code)) for code, each in keys]
+        for column, value in zip(columns.values(), (*ids, *numbers), strict=True):
+            column.append(value)
+    if not columns["click"]:
+        raise ValueError("there is no result page")
+    log = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
+    for name in _IDS:
+        log[name] = pd.Categorical.from_codes(log[name], [*codes[name]])
+    return log
+
+
+@contextmanager
+def _opened(path, what):
+    """The bytes of a file, and errors of what reads them as one sentence."""
+    try:
+        with (gzip.open if fspath(path).lower().endswith(".gz") else open)(path, "rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, ValueError, SyntaxError, zlib.error) as error:
+        raise ValueError(
+            f"{path} cannot be read as {what} ({' '.join(str(error).split())}). Is it whole, as "
+            "it was handed out, and packed as its suffix says?"
+        ) from error

@@ -1,0 +1,336 @@
+"""CMIP with clicks in the place of grades: its moments, level, power, and doors."""
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import BaseEstimator
+
+from skultr.exceptions import ClickDataWarning
+from skultr.metrics import CMIPScorer, cmip_score
+from skultr.metrics._click_dependence import _moments, information_by_clicks
+
+EXAMINATION = np.array([0.68, 0.61, 0.48, 0.34, 0.28, 0.2, 0.11, 0.1, 0.08, 0.06])
+RELEVANCE = np.array([0.1, 0.16, 0.28, 0.52, 1.0])
+
+
+def documents(seed, n_queries=100, n_impressions=50, copied=0.0, grades=True, known=False):
+    """Score, production position, clicks, sums of examination, query, relevance; the score is log
+    relevance, noise, and so much of the log examination at production's position."""
+    rng = np.random.default_rng(seed)
+    n = 10 * n_queries
+    query = np.repeat(np.arange(n_queries), 10)
+    relevance = (
+        RELEVANCE[rng.choice(5, n, p=[0.5, 0.2, 0.15, 0.1, 0.05])]
+        if grades
+        else rng.beta(0.6, 2.5, n).clip(0.01)
+    )
+    order = (np.log(relevance) + 0.7 * rng.normal(size=n)).reshape(-1, 10)
+    place = (-order).argsort(axis=1).argsort(axis=1).ravel()
+    score = np.log(relevance) + 0.3 * rng.normal(size=n) + copied * np.log(EXAMINATION[place])
+    served = rng.random((n_impressions, n_queries, 10)).argsort(axis=2).reshape(n_impressions, n)
+    clicks = (rng.random(served.shape) < relevance * EXAMINATION[served]).sum(axis=0)
+    examined = [
+        (EXAMINATION[served] ** m).sum(axis=0) if known else np.full(n, 1.0 * n_impressions)
+        for m in range(1, 7)
+    ]
+    return score, place + 1.0, clicks.astype(float), np.array(examined), query, relevance
+
+
+def p_values(n_logs, **settings):
+    return np.array(
+        [information_by_clicks(*documents(seed, **settings)[:5])[2] for seed in range(n_logs)]
+    )
+
+
+def test_moments_are_unbiased_by_enumeration():
+    """All outcomes of seven impressions with their own examination."""
+    examination, relevance = np.array([0.9, 0.8, 0.5, 0.5, 0.3, 0.2, 0.7]), 0.37
+    outcomes = np.array([[k >> i & 1 for i in range(7)] for k in range(2**7)])
+    chance = np.where(outcomes, relevance * examination, 1 - relevance * examination).prod(axis=1)
+    clicks = outcomes.sum(axis=1).astype(float)
+    sums = np.array([np.full(len(clicks), (examination**m).sum()) for m in range(1, 7)])
+    assert_allclose(_moments(clicks, sums) @ chance, relevance ** np.arange(7))
+
+
+def test_moments_of_equal_examination_are_binomial():
+    clicks, shown = np.array([0.0, 1, 4, 9]), 9
+    expected = [[comb(int(c), m) / comb(shown, m) for c in clicks] for m in range(7)]
+    assert_allclose(_moments(clicks, np.full((6, 4), 9.0)), expected, atol=1e-15)
+
+
+def test_elementary_polynomials_by_hand():
+    examination = np.array([0.2, 0.5, 0.7, 0.4, 0.9, 0.6])
+    sums = np.array([[(examination**m).sum()] for m in range(1, 7)])
+    value = _moments(np.array([6.0]), sums)[2, 0]
+    pairs = sum(a * b for a, b in combinations(examination, 2))
+    assert_allclose(value, 6 * 5 / (2 * pairs))
+
+
+@pytest.mark.parametrize(
+    "world",
+    [{}, {"n_impressions": 20}, {"grades": False}, {"known": True}, {"n_queries": 30}],
+    ids=str,
+)
+def test_level(world):
+    """Unbiased scores, of 200 logs: more than .08 would be 17."""
+    found = []
+    for seed in range(200):
+        try:
+            found.append(information_by_clicks(*documents(seed, **world)[:5])[2])
+        except ValueError:
+            assert world == {"n_impressions": 20}
+    assert len(found) > 100
+    assert np.mean(np.array(found) <= 0.05) <= 0.08
+
+
+def test_two_levels_of_relevance_have_no_square():
+    """Few levels are no want of clicks."""
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        query, relevance = np.repeat(np.arange(100), 10), rng.choice([0.1, 0.5], 1000)
+        position = rng.normal(size=1000) - 8 * relevance
+        clicks = rng.binomial(50, 0.4 * relevance).astype(float)
+        score = relevance + 0.1 * rng.normal(size=1000)
+        examined = np.full((6, 1000), 50.0)
+        found.append(
+            [
+                information_by_clicks(each, position, clicks, examined, query)[2] <= 0.05
+                for each in (score, score - 0.1 * position)
+            ]
+        )
+    level, power = np.mean(found, axis=0)
+    assert level <= 0.1
+    assert power > 0.8
+
+
+def test_power():
+    assert np.mean(p_values(40, copied=0.3) <= 0.05) > 0.8
+    assert np.mean(p_values(40, copied=1.0) <= 0.05) > 0.95
+    assert np.mean(p_values(40, copied=1.0, n_queries=30) <= 0.05) > 0.7
+
+
+def test_clicks_as_grades_would_find_what_is_not_there():
+    """Why clicks are no grades: of an unbiased model all p-values are small."""
+    small = {"clicks": 0, "relevance": 0}
+    for seed in range(4):
+        score, position, clicks, _, query, relevance = documents(seed, n_impressions=20)
+        options = {"qid": query, "estimator": "knn", "random_state": 0, "return_result": True}
+        for name, grade in (("clicks", np.minimum(clicks, 4)), ("relevance", relevance)):
+            small[name] += cmip_score(score, position, grade, **options).p_value < 0.02
+    assert small == {"clicks": 4, "relevance": 0}
+
+
+def test_standard_errors_are_those_of_repetition():
+    values = np.array(
+        [information_by_clicks(*documents(s, copied=1.0)[:5])[:2] for s in range(60)]
+    )
+    assert_allclose(values[:, 1].mean(), values[:, 0].std(), rtol=0.3)
+
+
+def test_public_function():
+    score, position, clicks, examined, query, _ = documents(0, copied=1.0)
+    shown = examined[0]
+    options = {"qid": query, "impressions": shown}
+    found = cmip_score(score, position, clicks / shown, return_result=True, **options)
+    value, error, p_value = information_by_clicks(score, position, clicks, examined, query)
+    assert (found.value, found.standard_error, found.p_value) == (value, error, p_value)
+    assert (found.estimator, found.n_left_out, found.n_permutations) == ("clicks", 0, 0)
+    assert cmip_score(score, position, clicks / shown, **options) == value
+    assert "t test by query). The scores depend" in found.summary()
+    assert "grade" not in found.summary()
+    order = np.random.default_rng(0).permutation(len(score))
+    names = np.array([f"q{each}" for each in query])
+    again = cmip_score(
+        np.exp(score[order]),
+        pd.Series(position[order]),
+        (clicks / shown)[order],
+        qid=names[order],
+        impressions=list(shown[order]),
+    )
+    assert_allclose(again, value)
+
+
+def test_documents_with_few_impressions_do_not_count():
+    score, position, clicks, examined, query, _ = documents(1, copied=0.5)
+    rate, shown = clicks / examined[0], examined[0].copy()
+    expected = cmip_score(
+        score[8:], position[8:], rate[8:], qid=query[8:], impressions=shown[8:], return_result=True
+    )
+    shown[:8], rate[:8] = 5, 0.2
+    found = cmip_score(score, position, rate, qid=query, impressions=shown, return_result=True)
+    assert found.n_left_out == 8
+    assert_allclose(found.value, expected.value)
+
+
+def test_constants_copy_nobody():
+    score, position, clicks, examined, query, _ = documents(0)
+    for given in ((np.zeros(len(score)), position), (score, np.ones(len(score)))):
+        with pytest.warns(ClickDataWarning, match="so CMIP is 0"):
+            found = cmip_score(
+                *given,
+                clicks / examined[0],
+                qid=query,
+                impressions=examined[0],
+                return_result=True,
+            )
+        assert (found.value, found.p_value) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"qid": None}, "impressions= needs qid="),
+        ({"impressions": [3.5] * 1000}, "must be whole numbers"),
+        ({"impressions": [49] * 1000}, "must be whole numbers"),
+        ({"impressions": [np.nan] * 1000}, "impressions holds NaN"),
+        ({"impressions": [50, 50]}, r"of one length, one value per document"),
+        ({"y_true": [-0.02] * 1000}, "clicks no more than"),
+        ({"y_true": [1.02] * 1000}, "clicks no more than"),
+        ({"y_true": [0.0] * 1000}, "do not show how relevance varies"),
+        ({"y_true": [1.0] * 1000}, "do not show how relevance varies"),
+        ({"impressions": [5] * 1000, "y_true": [0.2] * 1000}, "Only 0 queries have two"),
+        ({"qid": range(1000)}, "Only 0 queries have two"),
+    ],
+)
+def test_bad_input(change, message):
+    score, position, clicks, examined, query, _ = documents(0)
+    given = {
+        "y_pred": score,
+        "y_logging": position,
+        "y_true": clicks / 50,
+        "qid": query,
+        "impressions": examined[0],
+    }
+    with pytest.raises(ValueError, match=message):
+        cmip_score(**(given | change))
+
+
+def test_too_few_clicks_are_refused():
+    refused = 0
+    for seed in range(10):
+        score, position, clicks, examined, query, _ = documents(seed, n_impressions=6)
+        try:
+            information_by_clicks(score, position, clicks, examined, query)
+        except ValueError as error:
+            refused += "do not show how relevance varies" in str(error)
+    assert refused >= 8
+
+
+# The scorer ---------------------------------------------------------------------------
+def rows(seed, n_impressions=50, **settings):
+    """A log of the same documents, production's lists and as many shuffled ones."""
+    score, position, *_, query, relevance = documents(seed, **settings)
+    rng = np.random.default_rng(seed)
+    n_queries = query[-1] + 1
+    served = rng.random((n_impressions, n_queries, 10)).argsort(axis=2).reshape(n_impressions, -1)
+    places = np.concatenate([np.tile(position - 1, (n_impressions, 1)).astype(int), served])
+    clicks = rng.random(places.shape) < relevance * EXAMINATION[places]
+    n = len(places)
+    X = pd.DataFrame(
+        {
+            "session": np.add.outer(np.arange(n) * n_queries, query).ravel(),
+            "qid": np.tile(query, n),
+            "doc": np.tile(np.arange(len(query)), n),
+            "position": places.ravel() + 1,
+            "arm": np.repeat([np.nan, 0.0], places.size // 2),
+            "score": np.tile(score, n),
+        }
+    )
+    return X, clicks.ravel().astype(int)
+
+
+class Shown(BaseEstimator):
+    def predict(self, X):
+        return np.asarray(X["score"])
+
+
+@pytest.fixture(scope="module")
+def log():
+    return rows(0, copied=1.0)
+
+
+def by_hand(X, clicks):
+    table = X.assign(click=clicks, production=X["position"].where(X["arm"].isna()))
+    keys = ["qid", "doc", "score"]
+    shuffled = table[table["arm"].notna()].groupby(keys)["click"].agg(["mean", "size"])
+    shuffled = shuffled.join(table.groupby(keys)["production"].mean()).reset_index()
+    return cmip_score(
+        shuffled["score"],
+        shuffled["production"],
+        shuffled["mean"],
+        qid=shuffled["qid"],
+        impressions=shuffled["size"],
+    )
+
+
+def test_scorer_counts_documents(log):
+    X, clicks = log
+    value = CMIPScorer(arm="arm")(Shown(), X, clicks)
+    assert_allclose(-value, by_hand(X, clicks))
+    assert value < -0.1
+    assert_allclose(CMIPScorer(arm="arm")("score", X.assign(click=clicks), "click"), value)
+    order = np.random.default_rng(0).permutation(len(X))
+    assert_allclose(CMIPScorer(arm="arm")(Shown(), X.iloc[order], clicks[order]), value)
+
+
+def test_other_frames_ids_and_rows_that_do_not_count(log):
+    X, clicks = log
+    value = CMIPScorer(arm="arm")(Shown(), X, clicks)
+    names = X.assign(qid="q" + X["qid"].astype(str), arm=X["arm"].map({0.0: "shuffled"}))
+    for frame in (pl.from_pandas(X), names, pl.from_pandas(names)):
+        assert_allclose(CMIPScorer(arm="arm")(Shown(), frame, clicks), value)
+    not_shown = X.iloc[:10].assign(session=-1, doc=range(-10, 0), position=np.nan, arm=0.0)
+    alone = X.iloc[[0]].assign(session=-2, qid=-2, doc=-20, position=1, arm=0.0)
+    more = pd.concat([X, not_shown, alone])
+    again = CMIPScorer(arm="arm")(Shown(), more, np.append(clicks, [0] * 11))
+    assert_allclose(again, value)
+
+
+def test_scorer_reads_aggregated_rows_and_a_score_of_production(log):
+    X, clicks = log
+    value = CMIPScorer(arm="arm")(Shown(), X, clicks)
+    keys = ["qid", "doc", "position", "arm", "score"]
+    table = X.assign(click=clicks).groupby(keys, dropna=False)["click"].agg(["mean", "size"])
+    table = table.reset_index().rename(columns={"size": "impressions"})
+    rate = table.pop("mean").to_numpy()
+    table["session"] = table["position"]  # positions differ within what has one id
+    assert_allclose(CMIPScorer(arm="arm")(Shown(), table, rate), value)
+    old = X.groupby("doc")["position"].transform("first")
+    scored = CMIPScorer(arm="arm", logging="old")
+    assert_allclose(scored(Shown(), X.assign(old=-old), clicks), value)
+
+
+def test_known_examination(log):
+    """Rows of any order, if the curve is right; with a wrong one an unbiased model is refused."""
+    X, clicks = rows(1)
+    old = X.groupby("doc")["position"].transform("first")
+    X = X.assign(arm=X["position"], old=-old, propensity=EXAMINATION[X["position"] - 1])
+    scorer = CMIPScorer(arm="arm", logging="old")
+    assert -scorer(Shown(), X, clicks) < 0.02
+    X["propensity"] = 1.0 - 1e-6 * X["position"]
+    assert -scorer(Shown(), X, clicks) > 0.1
+
+
+def test_scorer_errors(log):
+    X, clicks = log
+    scorer = CMIPScorer(arm="arm")
+    with pytest.raises(ValueError, match="needs y"):
+        scorer(Shown(), X)
+    with pytest.raises(ValueError, match="missing in all"):
+        scorer(Shown(), X.assign(arm=np.nan), clicks)
+    with pytest.raises(ValueError, match="several arms"):
+        scorer(Shown(), X.assign(arm=X["position"]), clicks)
+    with pytest.raises(ValueError, match="no position in lists without an arm"):
+        scorer(Shown(), X.assign(arm=1), clicks)
+    with pytest.raises(ValueError, match="ids in the column 'doc'"):
+        scorer(Shown(), X.drop(columns="doc"), clicks)
+    with pytest.raises(ValueError, match="whole numbers"):
+        scorer(Shown(), X, clicks, sample_weight=np.full(len(X), 0.3))
+    with pytest.raises(ValueError, match="nothing"):
+        CMIPScorer(arm="nothing")(Shown(), X, clicks)
