@@ -101,6 +101,8 @@ def _gaps_of(claim, views):
 def _pseudo_values(claim, views):
     """The first view has all runs, each other leaves one out."""
     table = _gaps_of(claim, views)
+    if table.empty:
+        return table
     n = len(table) - 1
     return n * table.iloc[0] - (n - 1) * table.iloc[1:]
 

@@ -6,7 +6,7 @@ tolerance of ours, or within our interval if that is no wider than three of it. 
 claim holds. *Contradicted*: some claim is, and the verdict names it and the reason, where one is
 known. *Undecided at this size*: none is contradicted, and more runs may decide those that are
 open. *Shown*: the paper claims nothing about it. *Incomplete*: no seed has all of its runs, and
-the claims wait for them.
+the claims wait for them. Claims without a run that can tell are counted as not judged.
 """
 
 from collections.abc import Callable
@@ -78,28 +78,24 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Runs:
-    """The rows of an exhibit's study, what is missing of them, and where they come from.
+    """The rows of an exhibit's study, what they took, and where they come from.
 
-    ``partial`` are the seeds that have rows of some cells only: claims do without them. ``looks``:
-    how often the claims may have been looked at before more was run.
+    ``seconds`` are those of one processor core: a line for each cell of the exhibit, a column for
+    each seed, NaN where a run is missing. ``looks``: how often the claims may have been looked at
+    before more was run.
     """
 
     rows: pd.DataFrame
-    partial: tuple = ()
-    n_missing: int = 0
+    seconds: pd.DataFrame
     looks: int = 1
     command: str = ""
     machine: str = ""
 
     @property
     def whole(self):
-        """Rows of the seeds that have all of their cells."""
-        return self.rows[~self.rows["seed"].isin(self.partial)]
-
-    @property
-    def hours(self):
-        """Of one processor core, all runs together."""
-        return self.rows.drop_duplicates(["seed", "seconds"])["seconds"].sum() / 3600
+        """Rows of the seeds that have all of their cells: claims do without the others."""
+        has_all = self.seconds.notna().all()
+        return self.rows[self.rows["seed"].isin(has_all.index[has_all])]
 
 
 def report(page, found, out):
@@ -212,12 +208,11 @@ def _marks(exhibit, long, table):
 def decide_claims(exhibit, runs):
     """Each claim of an exhibit with its verdict, smallest gap and interval."""
     rows = runs.whole
-    if not exhibit.claims or rows.empty:
-        return []
-    kept = _kept(exhibit, rows)
-    each = [_view(exhibit, part) for _, part in kept.groupby("seed")]
-    without = []
-    if any(claim.jackknife for claim in exhibit.claims):
+    each, without = [], []
+    if exhibit.claims and len(rows):
+        kept = _kept(exhibit, rows)
+        each = [_view(exhibit, part) for _, part in kept.groupby("seed")]
+    if each and any(claim.jackknife for claim in exhibit.claims):
         seeds = rows["seed"].unique() if rows["seed"].nunique() > 1 else ()
         parts = [_kept(exhibit, rows[rows["seed"] != seed]) for seed in seeds]
         without = [_view(exhibit, part) for part in (kept, *parts)]
@@ -244,34 +239,38 @@ def _view(exhibit, rows):
 
 def judge(exhibit, table, decided, runs):
     """Exhibit, title, counts of claims, verdict and its reason, runs and hours."""
-    verdicts = [claim["verdict"] for claim in decided]
+    told = [claim for claim in decided if claim["runs"]]
+    verdicts = [claim["verdict"] for claim in told]
     held, failed, open_ = (verdicts.count(kind) for kind in (HOLDS, CONTRADICTED, UNDECIDED))
     if runs.whole.empty:
         word = "incomplete"
     elif failed:
         word = "contradicted"
-    elif open_:
+    elif open_ or len(told) < len(decided):
         word = "undecided at this size"
     elif _agrees(exhibit, table):
         word = "reproduced"
     else:
         word = "in shape" if held else "shown"
-    missing = f"{runs.n_missing} {'run is' if runs.n_missing == 1 else 'runs are'} missing: "
+    n_missing = int(runs.seconds.isna().to_numpy().sum())
+    missing = f"{n_missing} {'run is' if n_missing == 1 else 'runs are'} missing: "
+    counts = f"{held} hold, {failed} contradicted, {open_} undecided of {len(decided)}"
+    waiting = f", {len(decided) - len(told)} not judged" if len(told) < len(decided) else ""
     said = [
-        f"{missing}failed, or left out by --cell" if runs.n_missing else "",
-        _reasons("Does not hold", decided, CONTRADICTED),
-        _reasons("Undecided", decided, UNDECIDED),
+        f"{missing}failed, or left out by --cell" if n_missing else "",
+        _reasons("Does not hold", told, CONTRADICTED),
+        _reasons("Undecided", told, UNDECIDED),
         exhibit.note,
     ]
     return {
         "exhibit": exhibit.name,
         "title": exhibit.title,
-        "claims": f"{held} hold, {failed} contradicted, {open_} undecided of {len(decided)}",
+        "claims": counts + waiting,
         "verdict": word,
         "why": ". ".join(filter(None, said)),
         "note": exhibit.note,
-        "runs": int(runs.rows["seed"].nunique()),
-        "hours": round(runs.hours, 3),
+        "runs": runs.seconds.shape[1],
+        "hours": round(runs.seconds.to_numpy()[runs.seconds.notna()].sum() / 3600, 3),
         "command": runs.command,
         "machine": runs.machine,
     }

@@ -15,7 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from multiprocessing.pool import ThreadPool
@@ -44,6 +44,8 @@ __all__ = ["Claim", "Exhibit", "Page", "Settings", "Study", "cost", "grid", "mai
 RESULTS = Path(__file__).parents[1] / "docs" / "papers" / "results"
 #: Of the numbers in committed rows; ``--check`` wants the same within ``NEAR`` (and that share).
 DIGITS, NEAR = "%.8g", 0.01
+#: Options whose values a command in ``verdicts.csv`` does not say.
+PATHS = ("letor", "sets", "log")
 
 
 @dataclass(frozen=True)
@@ -177,15 +179,18 @@ def main(page, argv=None):
     exhibits = page.chosen(args.only, args.table, args.figure)
     if args.list:
         return _list(page)
-    names = Settings.__dataclass_fields__
-    settings = Settings(**{name: getattr(args, name) for name in names})
+    settings = _settings(args)
     if args.check:
         every = not (args.only or args.table or args.figure)
         return _check(page, exhibits, settings, args.jobs, quickest=every)
-    out = make_folder(args.out / page.name / "rows").parent
     if args.judge:
-        report(page, [(exhibit, committed(out, exhibit)) for exhibit in exhibits], out)
-        return 0
+        out = args.out / page.name
+        found = [(exhibit, committed(out, exhibit, settings)) for exhibit in exhibits]
+        found = [(exhibit, runs) for exhibit, runs in found if runs]
+        if found:
+            report(page, found, out)
+        return 0 if found else 1
+    out = make_folder(args.out / page.name / "rows").parent
     work = Work(page, settings, out, args)
     exhibits = work.with_runs(exhibits)
     try:
@@ -202,8 +207,8 @@ def main(page, argv=None):
 # --------------------------------------------------------------------------------------
 # The command line
 # --------------------------------------------------------------------------------------
-def _arguments(page, argv):
-    parser = argparse.ArgumentParser(description=page.title)
+def _parser(title=None):
+    parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these exhibits")
     parser.add_argument("--table", nargs="+", default=[], metavar="N", help="these tables")
     parser.add_argument("--figure", nargs="+", default=[], metavar="N", help="these figures")
@@ -230,14 +235,21 @@ def _arguments(page, argv):
         "--judge", action="store_true", help="run nothing: judge the rows in --out"
     )
     parser.add_argument(
-        "--check", action="store_true", help="does seed 0 give the rows of docs/papers/results?"
+        "--check",
+        action="store_true",
+        help="does seed 0 give the rows of docs/papers/results? The sizes are those of these",
     )
     parser.add_argument("--out", type=Path, default=Path("paper_results"), help="a folder")
     parser.add_argument(
         "--jobs", type=_positive, help="runs side by side (2; 1 where time or memory is measured)"
     )
+    return parser
+
+
+def _arguments(page, argv):
+    parser = _parser(page.title)
     args = parser.parse_args(argv)
-    for option in ("letor", "sets", "log"):
+    for option in PATHS:
         paths = getattr(args, option) or []
         for path in [paths] if isinstance(paths, str) else paths:
             if not Path(path).exists():
@@ -264,15 +276,25 @@ def make_folder(path):
     return path
 
 
+def _settings(args):
+    return Settings(**{name: getattr(args, name) for name in Settings.__dataclass_fields__})
+
+
 def _options(settings):
     """The options that gave these rows, as text for the table of verdicts."""
-    paths = ("letor", "sets", "log")
     parts = []
     for name, value in vars(settings).items():
         if value:
-            text = "PATH" if name in paths else str(value)
+            text = "PATH" if name in PATHS else str(value)
             parts.append(f"--{name}" if value is True else f"--{name} {text}")
     return " ".join(parts)
+
+
+def _said(command, asked):
+    """The settings of a command in ``verdicts.csv``, with the paths that are asked for."""
+    options = command[command.find("--") :].rstrip('"').split()
+    said = _settings(_parser().parse_known_args(options)[0])
+    return replace(said, **{name: getattr(asked, name) for name in PATHS})
 
 
 def _positive(text):
@@ -289,10 +311,10 @@ def _list(page):
     print("Times are those of the full size on two cores. --quick takes minutes.")
     claims = RESULTS / page.name / "claims.csv"
     if claims.exists():
-        counts = pd.read_csv(claims)["verdict"].value_counts()
-        decided, n = counts.drop(UNDECIDED, errors="ignore"), counts.sum()
-        words = ", ".join(f"{count} {verdict}" for verdict, count in decided.items())
-        print(f"In docs/papers/results: {decided.sum()} of {n} claims decided ({words}).")
+        table = pd.read_csv(claims)
+        counts = table["verdict"].mask(table["runs"] == 0, "not judged").value_counts()
+        words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        print(f"In docs/papers/results: {len(table)} claims ({words}).")
     return 0
 
 
@@ -309,7 +331,7 @@ class Work:
     def __init__(self, page, settings, out, args):
         self.page, self.settings, self.out, self.args = page, settings, out, args
         self.failed = 0
-        self._seeds = {}  # exhibit -> how many are looked at, where more than asked for
+        self._seeds = {}  # exhibit -> how many were looked at last, where more than asked for
         self._done = {}  # study -> key of a run -> its rows
 
     def with_runs(self, exhibits):
@@ -335,44 +357,38 @@ class Work:
                 self._done[name] = _finished(path)
             left = [job for job in jobs[name].values() if _says(job, self.args.cell)]
             self.failed += _run_all(study, left, self._done[name], path, self.args.jobs)
-            self._table(study).to_csv(self._csv(study), index=False, float_format=DIGITS)
+            table = self._table(study)
+            table.to_csv(_csv(self.out, study), index=False, float_format=DIGITS)
 
     def run_on(self, exhibits):
-        """More seeds for exhibits with open claims: 2, 4 and 8 times the asked, or hours' end."""
+        """More seeds for exhibits with open claims: 2, 4 and 8 times the asked, or hours' end.
+
+        Claims are looked at after these alone, however often the command goes on: seeds of a
+        number that the hours cut off are kept, and wait.
+        """
         end = time.monotonic() + 3600 * self.args.hours
         for times in 2 ** np.arange(1, LOOKS):
             exhibits = [exhibit for exhibit in exhibits if self._is_open(exhibit)]
             for exhibit in exhibits:
-                n = exhibit.study.n_runs(self.settings)
+                n = times * exhibit.study.n_runs(self.settings)
                 # Whole seeds: claims compare all cells of a run.
                 step = self.args.jobs or 2
-                for start in range(self._seeds.get(exhibit.name, n), times * n, step):
+                for start in range(n // 2, n, step):
                     if time.monotonic() > end:
                         return
-                    seeds = range(start, min(start + step, times * n))
-                    self.run([exhibit], seeds)
-                    self._seeds[exhibit.name] = seeds.stop
+                    self.run([exhibit], range(start, min(start + step, n)))
+                self._seeds[exhibit.name] = n
 
     def runs_of(self, exhibit):
         """The rows of an exhibit, as its file has them."""
-        study = exhibit.study
-        n = self._seeds.get(exhibit.name, study.n_runs(self.settings))
-        done = self._done[study.name]
-        missing = [job for job in self._jobs(exhibit, range(n)) if _key(job) not in done]
+        n = self._seeds.get(exhibit.name, exhibit.study.n_runs(self.settings))
         options = _options(self.settings) + " --until-decided" * self.args.until_decided
-        rows = _read_rows(self._csv(study))
-        return Runs(
-            rows[rows["seed"] < n],
-            tuple({job["seed"] for job in missing}),
-            len(missing),
-            LOOKS if self.args.until_decided else 1,
-            command(self.page, exhibit, options.strip()),
-            describe_machine(),
-        )
+        typed = command(self.page, exhibit, options.strip())
+        return _runs(self.out, exhibit, self.settings, n, typed, describe_machine())
 
     def _jobs(self, exhibit, seeds=None):
         every = exhibit.study.jobs(self.settings, seeds)
-        return [job for job in every if exhibit.cells is None or exhibit.cells(job["cell"])]
+        return [job for job in every if _shows(exhibit, job["cell"])]
 
     def _is_open(self, exhibit):
         """Whether more runs may decide a claim: those seen were able to tell."""
@@ -387,18 +403,53 @@ class Work:
         rows = [row for key in keys for row in done.get(key, ())]
         return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["seed", "seconds"])
 
-    def _csv(self, study):
-        return self.out / "rows" / f"{study.name.replace(' ', '_')}.csv"
+
+def committed(folder, exhibit, asked=None):
+    """The rows that the verdict in a folder came from; a sentence and None if there are none."""
+    found = _verdict(folder, exhibit)
+    if found is None:
+        print(f"{exhibit.name}: not judged, as {folder} has no rows of a verdict of it")
+        return None
+    settings = _said(found["command"], asked or Settings())
+    n, typed, machine = found[["runs", "command", "machine"]]
+    return _runs(folder, exhibit, settings, int(n), typed, machine)
 
 
-def committed(folder, exhibit):
-    """The rows that the verdict in a folder came from."""
-    verdicts = pd.read_csv(folder / "verdicts.csv", keep_default_na=False).set_index("exhibit")
-    found = verdicts.loc[exhibit.name]
-    rows = _read_rows(folder / "rows" / f"{exhibit.study.name.replace(' ', '_')}.csv")
-    looks = LOOKS if "--until-decided" in found["command"] else 1
-    of_runs = rows[rows["seed"] < int(found["runs"])]
-    return Runs(of_runs, looks=looks, command=found["command"], machine=found["machine"])
+def _verdict(folder, exhibit):
+    """The line of an exhibit in ``verdicts.csv``; None if it or its rows are not there."""
+    if not ((folder / "verdicts.csv").exists() and _csv(folder, exhibit.study).exists()):
+        return None
+    lines = pd.read_csv(folder / "verdicts.csv", keep_default_na=False).set_index("exhibit")
+    # Without hours it is of older runs than the rows.
+    known = exhibit.name in lines.index and lines.loc[exhibit.name, "hours"] != ""
+    return lines.loc[exhibit.name] if known else None
+
+
+def _runs(folder, exhibit, settings, n, typed, machine):
+    """What the rows in a folder say of the first ``n`` seeds."""
+    rows = _read_rows(_csv(folder, exhibit.study))
+    cells = [cell for cell in exhibit.study.cells(settings) if _shows(exhibit, cell)]
+    looks = LOOKS if "--until-decided" in typed else 1
+    return Runs(rows[rows["seed"] < n], _seconds(rows, cells, n), looks, typed, machine)
+
+
+def _seconds(rows, cells, n):
+    """What each cell (lines) took with each seed (columns); NaN where there are no rows."""
+    found = []
+    for cell in cells:
+        same = rows.reindex(columns=["seed", "seconds", *cell])
+        for name, value in cell.items():
+            same = same[same[name] == value]
+        found.append(same.groupby("seed")["seconds"].first())
+    return pd.DataFrame(found, range(len(cells)), range(n))
+
+
+def _shows(exhibit, cell):
+    return exhibit.cells is None or exhibit.cells(cell)
+
+
+def _csv(folder, study):
+    return folder / "rows" / f"{study.name.replace(' ', '_')}.csv"
 
 
 def _check(page, exhibits, settings, n_jobs, *, quickest):
@@ -406,21 +457,25 @@ def _check(page, exhibits, settings, n_jobs, *, quickest):
     known = {}
     for exhibit in exhibits:
         study = exhibit.study
-        path = RESULTS / page.name / "rows" / f"{study.name.replace(' ', '_')}.csv"
-        if path.exists() and not (study.alone or study.again):
-            rows = _read_rows(path)
-            known[study.name] = (study, rows[rows["seed"] == 0])
+        found = _verdict(RESULTS / page.name, exhibit)
+        if found is not None and not (study.alone or study.again):
+            rows = _read_rows(_csv(RESULTS / page.name, study))
+            jobs = study.jobs(_said(found["command"], settings), [0])
+            known[study.name] = (study, jobs, rows[rows["seed"] == 0])
     if not known:
         print(f"{page.name}: no rows in {RESULTS / page.name}, expected those of an earlier run")
         return 1
     if quickest:
         # What takes less than a second shows little.
-        seconds = {name: 3600 * Runs(rows).hours for name, (_, rows) in known.items()}
+        seconds = {
+            name: _seconds(rows, [job["cell"] for job in jobs], 1)[0].sum()
+            for name, (_, jobs, rows) in known.items()
+        }
         name = min(known, key=lambda name: seconds[name] if seconds[name] >= 1 else np.inf)
         known = {name: known[name]}
     wrong = 0
-    for name, (study, rows) in known.items():
-        jobs, done = study.jobs(settings, [0]), {}
+    for name, (study, jobs, rows) in known.items():
+        done = {}
         _run_all(study, jobs, done, Path(os.devnull), n_jobs)
         fresh = pd.DataFrame([row for job in jobs for row in done.get(_key(job), ())])
         what = _difference(fresh, rows)

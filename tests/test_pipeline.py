@@ -145,7 +145,9 @@ def test_a_transformer_that_drops_the_roles(world):
     _, log, clicks = world
     log = log.drop(columns=["device", "doc"])
     ranker = NaiveRanker(estimator=Ridge(solver="svd"))
-    with pytest.warns(MissingRoleWarning, match=r"dropped it: use .*OnFeatures\(transformer\)"):
+    with pytest.warns(
+        MissingRoleWarning, match=r"dropped names and roles: use .*OnFeatures\(transformer\)"
+    ):
         make_pipeline(StandardScaler(), ranker).fit(log, clicks)
     with pytest.warns(MissingRoleWarning, match=r"or pass qid=\.$"):
         ranker.fit(log.drop(columns="qid"), clicks)

@@ -42,19 +42,22 @@ class Verdicts(SphinxDirective):
 
 
 class Decided(SphinxDirective):
-    """``.. decided:: PAPER PAPER ...``: how many claims of each are decided, and of all."""
+    """``.. decided:: PAPER PAPER ...``: how many claims of each are decided, and of all.
+
+    Claims without a run that can tell are not judged, which is not the same as undecided.
+    """
 
     required_arguments = 1
     final_argument_whitespace = True
 
     def run(self):
         lines = [".. list-table::", "   :header-rows: 1", ""]
-        header = ["Paper", "Claims", "Hold", "Contradicted", "Undecided", "Decided"]
+        header = ["Paper", "Claims", "Hold", "Contradicted", "Undecided", "Not judged", "Decided"]
         lines += list_row(header)
         total = Counter()
         for paper in self.arguments[0].split():
             self.env.note_dependency(str(RESULTS / paper / "claims.csv"))
-            counts = Counter(row["verdict"] for row in read(paper, "claims"))
+            counts = Counter(map(_verdict, read(paper, "claims")))
             lines += list_row([f"``{paper}``", *_counted(counts)])
             total += counts
         return parsed(self, lines + list_row(["All", *_counted(total)]))
@@ -63,8 +66,12 @@ class Decided(SphinxDirective):
 def _counted(counts):
     """All claims, each verdict, and the share that is decided."""
     n = counts.total()
-    each = [counts[verdict] for verdict in ("holds", "contradicted", "undecided")]
-    return [n, *each, f"{1 - counts['undecided'] / n:.0%}"]
+    each = [counts[word] for word in ("holds", "contradicted", "undecided", "not judged")]
+    return [n, *each, f"{(each[0] + each[1]) / n:.0%}"]
+
+
+def _verdict(claim):
+    return "not judged" if claim["runs"] == "0" else claim["verdict"]
 
 
 class Exhibits(SphinxDirective):
@@ -91,7 +98,9 @@ class Exhibits(SphinxDirective):
         lines += [f"**{row['verdict'].capitalize()}.** {row['claims']}.", ""]
         lines += _claims(claims)
         runs = "One run" if row["runs"] == "1" else f"{row['runs']} runs"
-        lines += [f"{runs}, by ``{row['command']}``. {row['note']}", ""]
+        # Without hours it shows older runs than those of the command.
+        source = ", by" if row["hours"] else " of older code; with today's:"
+        lines += [f"{runs}{source} ``{row['command']}``. {row['note']}", ""]
         lines += [f".. image:: results/{paper}/{file}.png", f"   :alt: {title}", ""]
         lines += _table(read(paper, file))
         return parsed(self, lines)
@@ -106,7 +115,7 @@ def _claims(claims):
     for claim in claims:
         why = claim["why"] if claim["verdict"] == "contradicted" else ""
         gap = _gap(claim)
-        lines += list_row([claim["claim"], claim["verdict"], gap, claim["runs"], why])
+        lines += list_row([claim["claim"], _verdict(claim), gap, claim["runs"], why])
     return [*lines, ""]
 
 

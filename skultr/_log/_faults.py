@@ -469,8 +469,9 @@ _SEVERAL = 5
 #: What a join that finds no features leaves in all columns, and the fewest columns of which so
 #: many are not blank by chance: three public sets (36,853 documents) have no row of zeros.
 _BLANKS = (("missing", np.isnan, 2), ("0", np.logical_not, 10))
-#: Smallest share of blank rows that matters, and multiple of what independent columns would have.
-_LEAST_BLANK, _TOGETHER = 0.01, 2
+#: Smallest share of blank rows that matters, and multiple of the odds of independent columns: two
+#: columns that lack nothing else have 1 + 1 / share times these.
+_LEAST_BLANK, _TOGETHER = 0.01, 1.5
 #: Share of the variance of positions below which a column has nothing to do with them.
 _EXPLAINED = 0.3
 #: Share of the variance of positions that documents explain where most lists are ordered.
@@ -539,8 +540,10 @@ def blank_rows(columns: Sequence[NDArray[Any]]) -> Iterator[str]:
         for column in columns[1:]:
             rows = rows[is_blank(column[rows])]
         share = len(rows) / max(n_rows, 1)
-        if share > _LEAST_BLANK and share > _TOGETHER * np.prod(
-            [is_blank(column).mean() for column in columns]
+        # Odds: blank rows raise chance, too; where all are blank it is 1.
+        if share > _LEAST_BLANK and (
+            share * (1 - (chance := np.prod([is_blank(column).mean() for column in columns])))
+            >= _TOGETHER * chance * (1 - share)
         ):
             yield (
                 f"In {len(rows):,} of {n_rows:,} rows ({share:.1%}) all {n_features} "
@@ -551,8 +554,9 @@ def blank_rows(columns: Sequence[NDArray[Any]]) -> Iterator[str]:
 
 
 # Torn pages -----------------------------------------------------------------------------
-def torn_lists(list_: Ints, place: Ints) -> tuple[int, int, int, bool]:
-    """Lists of several rows; those with gaps, and the rows that these lack, of ``place`` from 0.
+def torn_lists(list_: Ints, place: Ints) -> tuple[int, int, float, int, bool]:
+    """Lists of several rows; those with gaps, and the share and number of rows that these lack, of
+    ``place`` from 0.
 
     And whether nearly all of them have one number of rows, because they were made so.
     """
@@ -563,7 +567,8 @@ def torn_lists(list_: Ints, place: Ints) -> tuple[int, int, int, bool]:
     several = n_rows > 1  # a row alone may be all that was shown
     lost, n_lists = (last + 1 - n_rows)[several], np.count_nonzero(several)
     one_length = np.bincount(n_rows[several]).max(initial=0) > _ONE_LENGTH * n_lists
-    return int(n_lists), np.count_nonzero(lost), int(lost.sum()), bool(one_length)
+    share = lost.sum() / max((last + 1)[several].sum(), 1)
+    return int(n_lists), np.count_nonzero(lost), share, int(lost.sum()), bool(one_length)
 
 
 # Features named as roles ------------------------------------------------------------------

@@ -393,12 +393,12 @@ class Rows:
             place, _ = encode(self.position[rows])
         else:  # factors are positions, which a fit codes in any case
             place = self.bias[0][rows]
-        n_lists, n_torn, n_lost, one_length = torn_lists(list_, place)
+        n_lists, n_torn, share, _, one_length = torn_lists(list_, place)
         # A split leaves lists of many lengths.
         if n_lists >= _LEAST_LISTS and n_torn > _TORN * n_lists and not one_length:
             warn_user(
                 f"{n_torn:,} of {n_lists:,} lists of several rows have gaps: they lack "
-                f"{n_lost / (n_lost + len(list_)):.1%} of the positions down to their last row, "
+                f"{share:.1%} of the positions down to their last row, "
                 "which other lists have. If rows were sampled or split one by one "
                 "(train_test_split, KFold), pages are torn apart, and what is learned from them "
                 "is wrong: keep queries whole with QueryKFold, train_test_queries or GroupKFold. "
@@ -420,11 +420,16 @@ class Rows:
     def _check_propensity(self):
         propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
         largest = float(propensity.max(initial=0.0))
-        in_range = 0 < largest < _LEAST_EXAMINATION
-        if not in_range or position.min(initial=1) == position.max(initial=1):
-            return
-        constant = propensity.min() == largest
-        if constant or abs(spearmanr(propensity, position).statistic) < _UNRELATED:
+        varies = position.min(initial=1) < position.max(initial=1)
+        if (
+            varies
+            and 0 < largest < _LEAST_EXAMINATION
+            # Constant, or as good as that.
+            and (
+                propensity.min() == largest
+                or abs(spearmanr(propensity, position).statistic) < _UNRELATED
+            )
+        ):
             _faults.ACTION_PROBABILITIES.report(len(propensity), largest, None)
 
     # What was served ----------------------------------------------------------------------
@@ -662,7 +667,8 @@ def as_clicks(X: Any, y: Column) -> Floats:
     """The clicks as numbers, one per row of X."""
     n_rows = count_rows(X)
     is_labelled = isinstance(X, pd.DataFrame) and isinstance(y, pd.Series) and len(y) == n_rows
-    if is_labelled and not X.index.equals(y.index) and X.index.isin(y.index).all():
+    is_unique = is_labelled and X.index.is_unique and y.index.is_unique
+    if is_unique and not X.index.equals(y.index) and X.index.isin(y.index).all():
         warn_user(
             "y has the row labels of X in another order, and is read by position. If rows of one "
             "label belong together, pass y.loc[X.index]; otherwise y.to_numpy().",

@@ -134,9 +134,10 @@ AssumptionWarning
     differs from that by documents that moved, by more than chance and by 15 % on average.""",
     "refits": r"""Notes
 -----
-The last training has examination, raised to at least 0.1, as an offset: :math:`-\sum_i c_i
-\log \mathrm{softmax}(g + \log o)_i`. From an effective sample of 100 clicks per query on, clicks
-are divided by it instead, if held-out clicks confirm the correction by two standard errors.
+The last training has examination, raised to a tenth of the largest, as an offset:
+:math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. From an effective sample of 100 clicks
+per query on, clicks are divided by it instead, if held-out clicks confirm the correction by two
+standard errors.
 There is no correction, with a warning, if they do not confirm it, as in :class:`IPSRanker`: by
 one standard error if documents that moved determine examination, and by two if the network does.
 

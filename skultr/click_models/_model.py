@@ -167,8 +167,13 @@ class BaseClickModel(BaseRanker):
         """
         check_is_fitted(self)
         clicks = self._seen_clicks(X, y) if conditional and self._reads_clicks else None
-        roles = {"qid": qid, "session": session, "position": position, "bias": bias}
-        return self._by_list(X, roles, doc, self._given(clicks), dtype=float)
+        return self._by_list(
+            X,
+            {"qid": qid, "session": session, "position": position, "bias": bias},
+            doc,
+            self._given(clicks),
+            dtype=float,
+        )
 
     def sample(
         self,
@@ -199,12 +204,17 @@ class BaseClickModel(BaseRanker):
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
-        roles = {"qid": qid, "session": session, "position": position, "bias": bias}
 
         def draw(parameters, lists, place):
             return self._draw(parameters, lists.position[place], lists.bias[place], rng)
 
-        return self._by_list(X, roles, doc, draw, dtype=int)
+        return self._by_list(
+            X,
+            {"qid": qid, "session": session, "position": position, "bias": bias},
+            doc,
+            draw,
+            dtype=int,
+        )
 
     def score(
         self,
@@ -241,9 +251,8 @@ class BaseClickModel(BaseRanker):
         """
         roles = {"qid": qid, "session": session, "position": position, "bias": bias}
         given = {**roles, "impressions": impressions}
-        reads = ("qid", "session", "position", "bias", "impressions")
         X, y, _ = take_clicks(X, y, type(self).__name__)
-        rows = read(X, y, sample_weight, given, reads=reads)
+        rows = read(X, y, sample_weight, given, reads=given)
         rate = rows.rate
         conditional = bool(np.isin(rate, (0, 1)).all())
         if self._reads_clicks and not conditional:
@@ -291,17 +300,30 @@ class BaseClickModel(BaseRanker):
         if self._attraction is None:
             raise ValueError(
                 f"{type(self).__name__} does not model examination, which propensities are; "
-                "expected UBMModel, DCMModel, DBNModel, CascadeModel or PBMModel."
+                "expected UBMModel, DCMModel, DBNModel or PBMModel."
             )
         conditional = self._reads_clicks and np.isin(y, (0, 1)).all()
-        click_given = self._given(np.asarray(y, dtype=bool) if conditional else None)
+        clicks = np.asarray(y, dtype=bool) & conditional
+        click_given = self._given(clicks if conditional else None)
 
         def examination(parameters, lists, place):
             attraction = np.where(place >= 0, parameters[self._attraction], 1.0)
             return click_given(parameters, lists, place) / attraction
 
-        lists = {role: roles.get(role) for role in ("qid", "session", "position", "bias")}
-        return self._by_list(X, lists, roles.get("doc"), examination, dtype=float)
+        found = self._by_list(
+            X,
+            {role: roles.get(role) for role in ("qid", "session", "position", "bias")},
+            roles.get("doc"),
+            examination,
+            dtype=float,
+        )
+        if not found[clicks].all():
+            raise ValueError(
+                f"{type(self).__name__} gives {count_of(int((found[clicks] == 0).sum()), 'click')}"
+                f" of {clicks.sum()} the probability 0: the cascade model has one click per page. "
+                "Use DCMModel or DBNModel, in which users may continue after a click."
+            )
+        return found
 
     def _relevance(self, parameters):
         return parameters["relevance"]
@@ -314,7 +336,7 @@ class BaseClickModel(BaseRanker):
         return click_patterns(log) if self._reads_clicks else log
 
     def _fold(self, log):
-        return self._before_folding(log).fold(self._reads_users, patterns=self._reads_clicks)
+        return super()._fold(self._before_folding(log))
 
     def _seen_clicks(self, X, y):
         if y is None:

@@ -623,14 +623,13 @@ class _Table:
             return
         shown = ~np.isnan(self.position)
         codes = (encode(values[shown])[0] for values in (self.page, self.position))
-        n_pages, n_torn, n_lost, _ = torn_lists(*codes)
+        n_pages, n_torn, share, n_lost, _ = torn_lists(*codes)
         if n_torn:
             yield (
                 f"{n_torn:,} of {n_pages:,} pages of several rows ({n_torn / n_pages:.1%}) have "
-                f"gaps: at least {n_lost:,} rows "
-                f"({n_lost / (n_lost + np.count_nonzero(shown)):.1%}) were lost, or were no "
-                "results. Log the pages whole: a document that was seen and not logged has no "
-                "clicks to learn from."
+                f"gaps: at least {n_lost:,} rows ({share:.1%}) were lost, or were no results. "
+                "Log the pages whole: a document that was seen and not logged has no clicks to "
+                "learn from."
             )
 
     def _verdict(self, log):

@@ -57,9 +57,10 @@ def load_letor(
         writes them. A list of files is read as one set: a query id means the same query in all
         of them.
     split : str or list of str, default=None
-        Which split to read. Of a folder: ``"train"``, ``"validation"`` or ``"test"``, or parts
-        such as ``["S1", "S2"]``. Of a Parquet file: values of its column ``split``, which is
-        dropped in any case, because it is no feature. None reads all rows.
+        Which split to read. Of a folder: ``"train"``, ``"validation"`` or ``"test"``; or parts
+        such as ``["S1", "S2"]``, where it holds no such split (no ``Fold1``, ...). Of a Parquet
+        file: values of its column ``split``, which is dropped in any case, because it is no
+        feature. None reads all rows.
     fold : int, default=None
         Which fold of a folder (``Fold1``), or which set of Yahoo! (``set1.train.txt``). Needed
         where there are several.
@@ -122,15 +123,21 @@ def _read(path, split, fold, n_features):
             f"fold={fold} selects files of a folder, and {path} is no folder. Pass the folder of "
             "the set, or leave fold out."
         )
-    paths = [fspath(each) for each in (path if isinstance(path, list | tuple) else [path])]
-    if not paths:
-        raise ValueError("path is an empty list; expected at least one file.")
+    paths = paths_of(path)
     if _format_of(paths) == "svmlight" and split is not None:
         raise ValueError(
             f"split={split!r} selects files of a folder or rows of a Parquet file, not of an "
             "svmlight file. Pass the folder, or the file of the split that you want."
         )
     return _with_roles(_joined(_frames(paths, paths, n_features), paths), paths, split)
+
+
+def paths_of(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
+    """The paths of one file or a list of files, after checks."""
+    paths = [*path] if isinstance(path, list | tuple) else [path]
+    if not paths or not all(isinstance(each, str | PathLike) for each in paths):
+        raise ValueError(f"path is {path!r}; expected a path, or a list of at least one path.")
+    return [fspath(each) for each in paths]
 
 
 def _read_folder(folder, split, fold, n_features):
@@ -142,8 +149,12 @@ def _read_folder(folder, split, fold, n_features):
             f"{'' if fold is None else f' in fold {fold}'}. Pass one of them."
         )
     paths = [str(files[name]) for name in wanted]
-    frames = _frames(paths, [str(path) for path in files.values()], n_features)
-    frames = [_with_roles(frame, [path]) for frame, path in zip(frames, paths, strict=True)]
+    frames = [
+        _with_roles(frame, [path])
+        for frame, path in zip(
+            _frames(paths, [*map(str, files.values())], n_features), paths, strict=True
+        )
+    ]
     # The splits share no query: one id in two splits would be one query from here on.
     seen = {}
     for name, frame in zip(wanted, frames, strict=True):
@@ -241,13 +252,12 @@ def _read_svmlight(path, doc, columns):
         with _opened(path) as file:
             features, labels, queries = load_svmlight_file(file, zero_based=True, query_id=True)
     except Exception as error:  # the parser raises many kinds of exceptions
-        null = "NULL" in str(error)
         raise ValueError(
             f"Could not read {path} as svmlight: {error}. Expected lines such as "
             "'2 qid:7 1:0.5 2:13', with feature ids in rising order"
             + (
                 ". LETOR's version with NULL cannot be learned from: take MIN or QueryLevelNorm."
-                if null
+                if "NULL" in str(error)
                 else "."
             )
         ) from error
@@ -257,8 +267,9 @@ def _read_svmlight(path, doc, columns):
             "'label qid:7 1:0.5 ...' in each of them."
         )
     # Sets mark missing features by the largest double, which would be infinite in float32.
-    finite = np.isfinite(features.data)
-    np.clip(features.data, -_LARGEST, _LARGEST, out=features.data, where=finite)
+    np.clip(
+        features.data, -_LARGEST, _LARGEST, out=features.data, where=np.isfinite(features.data)
+    )
     values = np.zeros((len(labels), len(columns)), dtype=np.float32)
     for row in range(0, len(labels), _ROWS):
         dense = features[row : row + _ROWS].toarray()[:, columns.start :]
@@ -268,8 +279,8 @@ def _read_svmlight(path, doc, columns):
         **({} if doc is None else {"doc": pd.Series(doc, dtype=str)}),
         "relevance": labels,
     }
-    names = [f"feature_{number:03d}" for number in columns]
-    return pd.concat([pd.DataFrame(roles), pd.DataFrame(values, columns=names)], axis=1)
+    features = pd.DataFrame(values, columns=[f"feature_{number:03d}" for number in columns])
+    return pd.concat([pd.DataFrame(roles), features], axis=1)
 
 
 def _names(split):
@@ -299,12 +310,8 @@ def _check_documents(frame):
             f"qid is missing in {int(frame['qid'].isna().sum())} of {len(frame)} rows; expected "
             "a query id in every row."
         )
-    roles = {
-        "qid": frame["qid"],
-        "doc": _unique_docs(frame),
-        "relevance": _check_labels(frame["relevance"]),
-    }
-    return pd.concat([pd.DataFrame(roles), frame[features]], axis=1)
+    first = {"doc": _unique_docs(frame), "relevance": _check_labels(frame["relevance"])}
+    return pd.concat([frame[["qid"]].assign(**first), frame[features]], axis=1)
 
 
 def _check_feature(name, column):
@@ -362,7 +369,10 @@ SVMLIGHT = (".txt", ".svm", ".svmlight", ".libsvm", ".dat")
 PARQUET = (".parquet", ".pq")
 
 #: How the names of files tell a split: train.txt, trainingset.txt, set1.valid.txt, vali.txt.
-_SPLITS = {"train": "train", "validation": "vali|val|dev", "test": "test"}
+_SPLITS = {
+    split: re.compile(rf"(?<![a-z])(?:{words})", re.IGNORECASE)
+    for split, words in {"train": "train", "validation": "vali|val|dev", "test": "test"}.items()
+}
 #: How the name of a file tells a part of LETOR, before folds are made: S1.txt.
 _PART = re.compile(r"s\d+(?=\.)", re.IGNORECASE)
 #: How a file or its folder tells a fold: Fold3/train.txt, msn1.fold3.train.txt; Yahoo!'s sets.
@@ -436,21 +446,22 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
         if (match := _PART.match(path.name))
     ]
     if not named:
-        found = ", ".join(str(path.relative_to(folder)) for path in files[:5]) or "none"
         raise ValueError(
             f"{folder} holds no file of a split, such as train.txt, vali.txt or test.parquet, nor "
             "parts S1.txt, S2.txt, ... of LETOR. Files of documents that were found: "
-            f"{found}. Pass a file, or a list of files."
+            f"{', '.join(str(path.relative_to(folder)) for path in files[:5]) or 'none'}. "
+            "Pass a file, or a list of files."
         )
     fold = _only_fold(folder, {number for number, _, _ in named}, fold)
     splits = {}
-    for split in dict.fromkeys((*_SPLITS, *(name for _, name, _ in named))):
+    # Parts by their numbers: S2 before S10.
+    for split in dict.fromkeys((*_SPLITS, *sorted((name for _, name, _ in named), key=len))):
         found = [path for number, each, path in named if (number, each) == (fold, split)]
         if len(found) > 1:
-            names = ", ".join(str(path.relative_to(folder)) for path in found[:5])
             raise ValueError(
-                f"{folder} holds {len(found)} files of the split {split!r}: {names}. Pass the "
-                "folder that holds one of them, or the files themselves."
+                f"{folder} holds {len(found)} files of the split {split!r}: "
+                f"{', '.join(str(path.relative_to(folder)) for path in found[:5])}. "
+                "Pass the folder that holds one of them, or the files themselves."
             )
         if found:
             splits[split] = found[0]
@@ -476,8 +487,7 @@ def _counts(path):
 
 def _split_of(path):
     """The split that the name of a file tells; None without one."""
-    words = {split: rf"(?<![a-z])(?:{each})" for split, each in _SPLITS.items()}
-    return next((split for split in words if re.search(words[split], path.name.lower())), None)
+    return next((split for split, word in _SPLITS.items() if word.search(path.name)), None)
 
 
 def _fold_of(path):
@@ -532,8 +542,7 @@ def _last_feature(row):
 
 def _opened(path):
     """The lines of a file, which may be compressed."""
-    opener = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix.lower(), open)
-    return opener(path, "rb")
+    return {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix.lower(), open)(path, "rb")
 
 
 def _only_fold(folder, found, fold):
@@ -541,10 +550,9 @@ def _only_fold(folder, found, fold):
     if fold is None and len(found) == 1:
         return found.pop()
     if fold is None:
-        beside = " and files of no fold" if None in found else ""
         raise ValueError(
-            f"{folder} holds {_numbered(numbers)}{beside}; queries of different folds must not "
-            f"be mixed. Pass fold={numbers[0]}, say."
+            f"{folder} holds {_numbered(numbers)}{' and files of no fold' * (None in found)}; "
+            f"queries of different folds must not be mixed. Pass fold={numbers[0]}, say."
         )
     if fold not in found:
         raise ValueError(
@@ -555,5 +563,4 @@ def _only_fold(folder, found, fold):
 
 
 def _numbered(numbers):
-    folds = "fold " if len(numbers) == 1 else "the folds "
-    return folds + ", ".join(map(str, numbers)) if numbers else ""
+    return ("", "fold ", "the folds ")[min(len(numbers), 2)] + ", ".join(map(str, numbers))

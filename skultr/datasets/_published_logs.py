@@ -15,6 +15,8 @@ import pandas as pd
 
 from .._base._progress import progress, working
 from .._base._sklearn import validate_params
+from ..exceptions import ClickDataWarning, warn_user
+from ._letor import paths_of
 
 #: Columns of a document in a part of Baidu-ULTR.
 _N_COLUMNS = 32
@@ -70,9 +72,15 @@ def load_tiangong_st(
     ------
     ValueError
         If a file is cut off, of another kind or in another encoding; if a result has no query,
-        document or position; if there is none; or if a grade is not from 0 to 4.
+        document or position; if there is none; if a line of the grades has other than five
+        columns, or a grade that is not from 0 to 4; or if no grade is of a pair of the sessions.
     FileNotFoundError
         If there is no such file.
+
+    Warns
+    -----
+    ClickDataWarning
+        If there are clicks of ranks that no result of their page has; they are left out.
 
     See Also
     --------
@@ -107,26 +115,35 @@ def load_tiangong_st(
         if grades is None:
             return log
         with _opened(grades, "the grades of TianGong-ST") as file:
-            # Tabs and blanks are mixed.
-            names = ("number", "session", "qid", "doc", "relevance")
-            table = pd.read_csv(file, sep=r"\s+", names=names, index_col=False, dtype=str)
-            table["relevance"] = pd.to_numeric(table["relevance"])
-            if table.empty or not table["relevance"].between(0, 4).all():
-                raise ValueError("a line has no grade from 0 to 4 in its fifth column")
-        mean = table.groupby(["qid", "doc"])["relevance"].mean().reset_index()
-        return log.merge(mean, how="left", on=["qid", "doc"]).astype(_IDS)
+            lines = [fields for line in file if (fields := line.decode().split())]
+            if not lines or any(len(line) != 5 or not 0 <= float(line[4]) <= 4 for line in lines):
+                raise ValueError("a line has no grade from 0 to 4 in the last of five columns")
+            table = pd.DataFrame(lines, columns=["number", "session", *_IDS, "relevance"])
+            mean = table.astype({"relevance": float}).groupby([*_IDS])["relevance"].mean()
+            log = log.merge(mean.reset_index(), how="left", on=[*_IDS]).astype(_IDS)
+            if log["relevance"].isna().all():
+                raise ValueError("no line is of a query and document of the sessions")
+        return log
 
 
 def _rows_of_xml(file) -> Iterator[tuple[object, ...]]:
     """Page, query, document, position and click of each result."""
+    n_lost = 0
     for page, (_, element) in enumerate(ElementTree.iterparse(file)):
         if element.tag == "interaction":
+            results = [(str(e.get("rank")).strip(), e) for e in element.iterfind("results/result")]
             clicked = {str(each.text).strip() for each in element.iterfind("clicked/click/rank")}
-            for result in element.iterfind("results/result"):
-                rank = str(result.get("rank")).strip()
-                ids = element.findtext("query_id"), result.findtext("docid")
-                yield page, *ids, rank, rank in clicked
+            for rank, result in results:
+                ids = element.findtext("query_id", ""), result.findtext("docid", "")
+                yield page, *map(str.strip, ids), rank, rank in clicked
+            n_lost += len(clicked.difference(rank for rank, _ in results))
             element.clear()  # what has been read is not kept
+    if n_lost:
+        warn_user(
+            f"Clicks of the sessions of TianGong-ST on ranks that no result of their page has: "
+            f"{n_lost:,}. They were left out. Is the file as it was handed out?",
+            ClickDataWarning,
+        )
 
 
 @validate_params(
@@ -173,6 +190,8 @@ def load_baidu_ultr(
         1, or a click that is neither 0 nor 1; or if there is none.
     FileNotFoundError
         If there is no such file.
+    ImportError
+        If a file has features and PyArrow is not installed.
 
     See Also
     --------
@@ -200,9 +219,7 @@ def load_baidu_ultr(
     0        0   9  a0         1      0           3
     1        0   9  b1         2      1           3
     """
-    paths = [fspath(each) for each in (path if isinstance(path, list | tuple) else [path])]
-    if not paths:
-        raise ValueError("path is an empty list; expected at least one file.")
+    paths = paths_of(path)
     columns, parts = [*_FEATURES, *[_EMBEDDING] * embeddings], []
     with working("load_baidu_ultr"):
         for each in progress(paths, "file"):
@@ -225,9 +242,11 @@ def _read_part(file, path, columns):
     if lacking := set(_COLUMNS).difference(data.schema.names):
         raise ValueError(f"there is no column {', '.join(sorted(lacking))}")
     features = [name for name in columns if name in data.schema.names]
-    table = data.to_table([*_COLUMNS, *features]).to_pandas()
-    log = _as_log(zip(*(table[name] for name in _COLUMNS), strict=True), "media_type")
-    return log.join(table[features])
+    # Without the index that the writer kept: rows are joined by their numbers.
+    table = data.to_table([*_COLUMNS, *features]).to_pandas(ignore_metadata=True)
+    return _as_log(table[[*_COLUMNS]].itertuples(index=False, name=None), "media_type").join(
+        table[features]
+    )
 
 
 def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
@@ -255,12 +274,19 @@ def _as_log(rows, *more):
     for row in progress(rows, "row"):
         try:
             numbers = [int(value) for value in row[3:]]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             numbers = [0, 0]
-        if not (row[1] and row[2] and numbers[0] >= 1 and numbers[1] in (0, 1)):
+        is_good = (
+            all(isinstance(each, str | bytes) or each in numbers for each in row[3:])  # whole
+            and max(map(abs, numbers)) < 2**63  # as the columns hold
+            and all(each == each and each not in (None, "") for each in row[:3])  # no NaN
+        )
+        if not (is_good and numbers[0] >= 1 and numbers[1] in (0, 1)):
             raise ValueError(f"the values of result {len(columns['click'])} are {row}")
-        keys = zip(codes.values(), row[:3], strict=True)
-        ids = [code.setdefault(each, len(code)) for code, each in keys]
+        ids = [
+            code.setdefault(each, len(code))
+            for code, each in zip(codes.values(), row[:3], strict=True)
+        ]
         for column, value in zip(columns.values(), (*ids, *numbers), strict=True):
             column.append(value)
     if not columns["click"]:
@@ -279,6 +305,8 @@ def _opened(path, what):
             yield file
     except FileNotFoundError:
         raise
+    except ImportError as error:
+        raise ImportError(f"Reading {path} needs PyArrow: pip install pyarrow.") from error
     except (OSError, EOFError, ValueError, SyntaxError, zlib.error) as error:
         raise ValueError(
             f"{path} cannot be read as {what} ({' '.join(str(error).split())}). Is it whole, as "

@@ -25,7 +25,13 @@ from .._log._pairs import read_pairs
 from .._log._reader import clicks_of
 from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
 from .._models._tabular import fit_tabular
-from ..exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning, warn_user
+from ..exceptions import (
+    ClickDataWarning,
+    MissingRoleWarning,
+    NotIdentifiableWarning,
+    python_value,
+    warn_user,
+)
 from ._bias_features import (
     MAX_NAMED,
     FactorVectors,
@@ -111,10 +117,10 @@ class IdentifiabilityRepair(
     relevance : mapping or Series, default=None
         For interventions: probability of a click given examination, keyed by document: by the
         tuple (qid, doc), or by doc if X has no ``qid`` or ``doc_scope`` is "global". By default
-        estimated from ``y`` by a position-based model of the merged factors. Clipped to
-        [0.001, 1].
+        estimated from ``y`` by a position-based model of the merged factors. In [0, 1], and
+        raised to 0.001.
     examination : mapping or Series, default=None
-        Probability of examination, keyed by bias factor and clipped likewise. Costs of
+        Probability of examination, keyed by bias factor, in [0, 1] and raised likewise. Costs of
         interventions are taken from it, else from an estimate like that of `relevance`; errors
         of merges are taken from it (known in simulations, or measured on random orders), else
         guessed.
@@ -632,7 +638,7 @@ def merge_errors(
     """
     pairs = graph.pairs
     if examination is not None:
-        given = np.maximum(_given_examination(examination, pairs.factors), _SMALLEST)
+        given = _given_examination(examination, pairs.factors)
         return np.log(given[b] / given[a])
     if pairs.clicks is None:
         return np.full(len(cost), np.nan)
@@ -684,8 +690,11 @@ def _estimated(graph, vectors, required):
 
 def _given_examination(examination, factors):
     """Examination of each factor that a mapping or Series gives."""
-    keys = [factor_label(factors, code) for code in range(len(factors))]
-    return _given("examination", examination, keys)
+    return _given(
+        "examination",
+        examination,
+        (factor_label(factors, code) for code in range(len(factors))),
+    )
 
 
 def _given(name, values, keys):
@@ -697,10 +706,12 @@ def _given(name, values, keys):
             f"{name} lacks {len(lacking)} of {len(keys)} keys of the log, first {lacking[0]!r}; "
             f"expected a probability for each, such as {{{lacking[0]!r}: 0.5}}."
         )
-    numbers = np.array([values[key] for key in keys], dtype=float)
-    bad = np.flatnonzero(~((numbers >= 0) & (numbers < np.inf)))
+    given = pd.Series([values[key] for key in keys], dtype=object)
+    numbers = pd.to_numeric(given, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    bad = np.flatnonzero(~((numbers >= 0) & (numbers <= 1)))
     if len(bad):
         raise ValueError(
-            f"{name} is {numbers[bad[0]]} for {keys[bad[0]]!r}; expected a probability in [0, 1]."
+            f"{name} is {python_value(given[bad[0]])!r} for {keys[bad[0]]!r}; expected a "
+            "probability in [0, 1]. Divide by the largest value if they are relative."
         )
-    return numbers
+    return np.maximum(numbers, _SMALLEST)

@@ -7,9 +7,10 @@ and the powers 1 to 3 of relevance."""
 from __future__ import annotations
 
 from functools import partial
-from math import factorial
 
 import numpy as np
+import pandas as pd
+from scipy.special import binom
 from scipy.stats import rankdata, t
 from sklearn.isotonic import IsotonicRegression
 
@@ -18,8 +19,11 @@ from .._log._segments import TINY
 
 #: Largest power of relevance; products of two powers need twice as many impressions.
 _DEGREE = 3
-N_MOMENTS = FEWEST_IMPRESSIONS = 2 * _DEGREE
+FEWEST_IMPRESSIONS = 2 * _DEGREE
 FEWEST_QUERIES = 10
+#: Smallest sixth elementary polynomial of examination; 1 is six impressions at the best position.
+LEAST_EXAMINED = 1e-3
+_POWERS = np.arange(FEWEST_IMPRESSIONS + 1)[:, None]
 #: Powers of relevance up to which scores are explained, if the variance of the last one, given the
 #: others, is so many standard errors above 0. Measured: with clicks that show less, the square
 #: does not hold the level, and the cube takes power.
@@ -38,12 +42,11 @@ def information_by_clicks(
 ) -> tuple[float, float, float]:
     """CMIP in nats, its standard error and p-value, of documents with at least six impressions.
 
-    ``examined`` holds the sums of examination, and of its powers up to the sixth, over the
-    impressions of each document, of shape (6, n_documents).
+    ``examined`` is that of :func:`elementary_polynomials`.
     """
     moments = _moments(clicks, examined)
     # Queries that were served more often count more, up to fourfold.
-    weight = (1 + np.median(examined[0]) / examined[0]) ** -2
+    weight = (1 + np.median(examined[1]) / examined[1]) ** -2
     weight = (np.bincount(query, weight) / np.bincount(query))[query]
     columns = [_as_click_rates(values, moments[1], weight) for values in (pred, logging)]
     sums = _sums(np.column_stack([*columns, *moments[1 : _DEGREE + 1]]), moments, query, weight)
@@ -58,7 +61,7 @@ def information_by_clicks(
         if rest > _LARGEST_REST * sums[:, 3, 3].sum() or not spread > 2 * unsure:
             raise ValueError(
                 f"{clicks.mean():.2g} clicks per document on the randomised lists do not show how "
-                "relevance varies; expected 20 impressions of each of a thousand documents, or "
+                "relevance varies; expected 50 impressions of each of a thousand documents, or "
                 "so. Randomise more sessions, or pass grades."
             )
     square = min(rho**2, 1 - _SMALLEST_SHARE)
@@ -69,18 +72,32 @@ def information_by_clicks(
     return float(value), float(error_of_value), float(p_value)
 
 
-def _moments(clicks, examined):
-    """Unbiased estimates of the powers 0 to 6 of relevance, one row each.
+def elementary_polynomials(shown: Floats, examination: Floats, document: Ints) -> Floats:
+    """Elementary symmetric polynomials 0 to 6 of the examination of all impressions of a document.
 
-    Of independent clicks with the chances r o_i, c (c - 1) ... (c - m + 1) has the mean m! e_m(o)
-    r^m, with the elementary symmetric polynomials of Newton's identities.
+    Of rows with so many impressions; shape (7, n_documents). Examination counts relative to the
+    largest. Products of (1 + o z)^n have positive terms only, which power sums have not.
     """
-    falling, elementary = np.ones((2, len(examined) + 1, len(clicks)))
-    for m in range(1, len(elementary)):
-        falling[m] = falling[m - 1] * (clicks - m + 1)
-        signs = (-1.0) ** np.arange(m)[:, None]
-        elementary[m] = (signs * elementary[m - 1 :: -1][:m] * examined[:m]).sum(axis=0) / m
-    return falling / (elementary * [[factorial(m)] for m in range(len(elementary))])
+    total = np.repeat(_POWERS == 0, document.max() + 1, axis=1).astype(float)
+    cells = (
+        pd.DataFrame({"document": document, "o": examination, "n": shown})[shown > 0]
+        .groupby(["document", "o"], as_index=False)["n"]
+        .sum()
+    )
+    cells["o"] /= cells["o"].max() or 1.0
+    for _, cell in cells.groupby(cells.groupby("document").cumcount()):
+        factor = binom(cell["n"].to_numpy(), _POWERS) * cell["o"].to_numpy() ** _POWERS
+        old = total[:, cell["document"]]
+        total[:, cell["document"]] = [
+            (old[: m + 1] * factor[m::-1]).sum(axis=0) for m in range(len(old))
+        ]
+    return total
+
+
+def _moments(clicks, examined):
+    """Unbiased estimates of the powers 0 to 6 of relevance, one row each: of independent clicks
+    with the chances r o_i, c (c - 1) ... (c - m + 1) / m! has the mean e_m(o) r^m."""
+    return binom(clicks, _POWERS) / examined
 
 
 def _as_click_rates(values, rate, weight):
@@ -117,8 +134,7 @@ def _partial(sums, degree):
     own, cross = sums[..., :2, :2], sums[..., :2, 2 : 2 + degree]
     inverse = np.linalg.pinv(sums[..., 2 : 2 + degree, 2 : 2 + degree], hermitian=True)
     rest = own - cross @ inverse @ np.swapaxes(cross, -1, -2)
-    least = [each[..., [0, 1], [0, 1]] for each in (rest, _SMALLEST_SHARE * own)]
-    size = np.sqrt(np.maximum(*least).prod(axis=-1))
+    size = np.sqrt(np.maximum(rest, _SMALLEST_SHARE * own)[..., [0, 1], [0, 1]].prod(axis=-1))
     last = inverse[..., -1, -1]
     ratios = (rest[..., 0, 1], size), (np.ones_like(last), last)
     return [np.divide(*each, out=np.zeros_like(last), where=each[1] != 0) for each in ratios]

@@ -13,10 +13,10 @@ from scipy.special import xlogy
 from .._base._sklearn import validate_params
 from .._base._typing import Column, Floats, Predictor, RandomState, Scope, Table
 from .._log._reader import read, take_clicks
-from .._log._roles import FIT_ROLES, read_column
+from .._log._roles import FIT_ROLES, read_column, read_role
 from .._log._segments import encode
 from ..exceptions import ClickDataWarning, warn_user
-from ._click_dependence import N_MOMENTS
+from ._click_dependence import elementary_polynomials
 from ._dependence import CMIP_CONSTRAINTS, CMIPEstimator, cmip_by_clicks, cmip_score
 from ._query_means import ratio_of_sums
 from ._ranking import as_numbers, check_ids, flat_columns, refuse_where
@@ -53,15 +53,17 @@ class CMIPScorer(Scorer):
         Column of X with the score of the document by the logging policy, missing where there is
         none. By default the mean logged ``position`` of the document over its impressions.
     arm : str, default=None
-        Column of X that is given in the rows of lists in random order, and missing in the others:
-        the column ``"arm"`` that :class:`~skultr.simulation.ShufflePolicy` writes, and that
+        Column of X that is given in the rows of lists in random order, and missing (or ``""``)
+        in the others (False is a value): the column ``"arm"`` that
+        :class:`~skultr.simulation.ShufflePolicy` writes, and that
         :class:`~skultr.propensity.RandomizedPropensity` reads. The clicks of these rows, fresh
         ones that the estimator was not trained on, take the place of ``relevance``, and the
-        positions of the others are those of the logging policy. Some 20 impressions of each of a
-        thousand documents are needed (see :func:`cmip_score`, ``impressions``), and the role
-        ``doc``; ``estimator`` and ``n_repeats`` are not used. With the role ``propensity``, the
-        examination of each row, the order needs not be random: swaps do, or all rows of documents
-        that moved, if the curve is right.
+        positions of the others are those of the logging policy. Some 50 impressions of each of a
+        thousand documents are needed (see :func:`cmip_score`, ``impressions``), the role ``doc``,
+        and position-based users: of users who stop when satisfied unbiased models are refused too
+        often. With ``logging``, no position is needed; ``estimator`` and ``n_repeats`` are not
+        used. With the role ``propensity``, the examination of each row, the order needs not be
+        random: swaps do, or all rows of documents that moved, if the curve is right.
     estimator : {"classifier", "knn", "published"}, default="classifier"
         See :func:`cmip_score`. Classifiers need 200 annotated documents in each fold; with fewer,
         ``"knn"`` is used, with a warning. This depends on the documents of the fold alone, so that
@@ -77,9 +79,9 @@ class CMIPScorer(Scorer):
         By the constructor: if a parameter has a wrong type or value. When called: if X has no
         ``qid``, no ``relevance``, or neither ``position`` nor the column ``logging``; if no row
         is annotated; if no two annotated documents that were shown share a grade; or if the
-        estimator does not predict one score per row. With ``arm``: if there are no clicks, or no
-        row with an arm; if a query has several arms and there is no ``propensity``; or as
-        :func:`cmip_score` with ``impressions``.
+        estimator does not predict one score per row. With ``arm``: if there are no clicks, or
+        one is missing; if no row has an arm, or one has False; if a query has several arms and
+        there is no ``propensity``; or as :func:`cmip_score` with ``impressions``.
 
     Warns
     -----
@@ -363,21 +365,30 @@ def _by_clicks(estimator, X, y, sample_weight, arm, logging, roles):
     """CMIP of the documents that the rows with an arm show, by the clicks there."""
     if y is None:
         raise ValueError("CMIPScorer(arm=) needs y: the clicks, which take the place of grades.")
-    arms = read_column(X, arm)
-    chosen = ~pd.isna(arms)
+    refuse_where(np.isnan(y), "y is missing", "expected a click or click rate in every row.")
+    arms = pd.Series(read_column(X, arm))
+    chosen = (arms.notna() & (arms != "")).to_numpy(dtype=bool)
+    if pd.api.types.infer_dtype(arms, skipna=True) == "boolean" and not arms[chosen].all():
+        raise ValueError(
+            f"The column {arm!r} holds False, which is a value; expected it to be missing in the "
+            f"lists of production. Make it missing: X[{arm!r}].where(X[{arm!r}])."
+        )
     if not chosen.any():
         raise ValueError(
             f"The column {arm!r} is missing in all {len(arms)} rows; expected a value in the rows "
             "of lists in random order."
         )
     # Its documents are those of the rows with an arm, whatever is annotated.
-    given = {role: roles.get(role) for role in CMIPScorer._roles[:-1]}
-    given["relevance"] = np.where(chosen, 0.0, np.nan)
+    given = {
+        role: value
+        for role, value in (roles | {"relevance": np.where(chosen, 0.0, np.nan)}).items()
+        if role != "position" or logging is None or read_role(X, role, value) is not None
+    }
     documents = AnnotatedDocuments(X, given, caller="CMIPScorer", sample_weight=sample_weight)
     rows = documents.read
     weight = np.where(chosen & rows.shown, rows.weight, 0.0)
     if (examination := rows["propensity"]) is None:
-        if pd.Series(arms).groupby(rows.query).nunique().max() > 1:
+        if arms.where(chosen).groupby(rows.query).nunique().max() > 1:
             raise ValueError(
                 f"A query has several arms in the column {arm!r}: its documents were not shown at "
                 "the same positions. Add the column 'propensity', the examination of each row."
@@ -385,10 +396,10 @@ def _by_clicks(estimator, X, y, sample_weight, arm, logging, roles):
         examination = np.ones(len(weight))
     values, share = _logged(X, logging, rows)
     mean = documents.mean(values, share if logging else np.where(chosen, 0.0, share))
-    examined = [documents.total(weight * examination**m) for m in range(N_MOMENTS + 1)]
-    scores = documents.scores(estimator, "the estimator")
-    columns = np.array([scores, mean, documents.total(weight * y), *examined])
-    used = ~np.isnan(mean) & (examined[0] > 0)
+    examined = documents.of_rows(elementary_polynomials, weight, examination)
+    scores, shown = documents.scores(estimator, "the estimator"), documents.total(weight)
+    columns = np.array([scores, mean, documents.total(weight * y), shown, *examined])
+    used = ~np.isnan(mean) & (shown > 0)
     if not used.any():
         raise ValueError(
             f"The documents with a value of {arm!r} have no position in lists without an arm; "
@@ -396,8 +407,9 @@ def _by_clicks(estimator, X, y, sample_weight, arm, logging, roles):
             "the column 'doc', because by features a document differs from itself in its arm."
         )
     pred, mean, clicks, shown, *examined = columns[:, used]
-    query = encode(documents.qid[used])[0]
-    return cmip_by_clicks(pred, mean, clicks, np.array(examined), shown, query)
+    return cmip_by_clicks(
+        pred, mean, clicks, np.array(examined), shown, encode(documents.qid[used])[0]
+    )
 
 
 def _logged(X, logging, rows):

@@ -23,7 +23,8 @@ from ..exceptions import ClickDataWarning, warn_user
 from ._click_dependence import (
     FEWEST_IMPRESSIONS,
     FEWEST_QUERIES,
-    N_MOMENTS,
+    LEAST_EXAMINED,
+    elementary_polynomials,
     information_by_clicks,
 )
 from ._query_means import ratio_of_sums
@@ -65,7 +66,8 @@ class CMIPResult:
     n_left_out : int
         Number of documents that do not enter ``value``: alone in their grade, or in grades of
         fewer than 20 that together have fewer than 20; 0 for ``"published"``. From clicks, those
-        with fewer than six impressions.
+        with fewer than six impressions, or as good as never examined, and the only other one of
+        its query.
     estimator : {"classifier", "knn", "published", "clicks"}
         The estimator that was used: ``"knn"`` also if there were too few documents for a
         classifier, and ``"clicks"`` where clicks were in the place of grades.
@@ -355,7 +357,7 @@ def cmip_score(
         if qid is None:
             raise ValueError("impressions= needs qid=: clicks are compared within queries.")
         # At random positions examination is one constant.
-        examined = np.tile(shown[0], (N_MOMENTS, 1))
+        examined = elementary_polynomials(*shown, np.ones(len(pred)), np.arange(len(pred)))
         result = cmip_by_clicks(pred, logging, relevance * shown[0], examined, *shown, query)
         return result if return_result else result.value
     if len(np.unique(relevance)) == len(relevance):
@@ -397,8 +399,8 @@ def cmip_score(
 def cmip_by_clicks(
     pred: Floats, logging: Floats, clicks: Floats, examined: Floats, shown: Floats, query: Ints
 ) -> CMIPResult:
-    """CMIP from clicks on documents that were shown so often; ``examined`` holds the sums of the
-    powers 1 to 6 of examination over the impressions of each, of shape (6, n_documents)."""
+    """CMIP from clicks on documents that were shown so often; ``examined`` is that of
+    :func:`elementary_polynomials`."""
     whole = abs(np.stack([clicks, shown]) - np.round([clicks, shown])).max(axis=0) < 1e-6 * shown
     refuse_where(
         ~(whole & (shown > 0) & (clicks >= 0) & (clicks <= shown)),
@@ -406,19 +408,24 @@ def cmip_by_clicks(
         "impressions; they are not",
         "expected y_true to be the click rate of these impressions, without weights.",
         clicks,
+        unit="document",
     )
     _warn_about_constants(pred, logging)
-    used = shown >= FEWEST_IMPRESSIONS
-    query = query[used]
-    n_queries = np.count_nonzero(np.bincount(query) > 1)
+    used = examined[-1] >= LEAST_EXAMINED
+    used &= np.bincount(query, used)[query] > 1  # one document alone is compared with nothing
+    n_queries = len(np.unique(query[used]))
     if n_queries < FEWEST_QUERIES:
         raise ValueError(
             f"Only {n_queries} queries have two documents with {FEWEST_IMPRESSIONS} randomised "
-            f"impressions each; expected at least {FEWEST_QUERIES}. Randomise more sessions, or "
-            "pass grades."
+            f"impressions each (that were examined); expected at least {FEWEST_QUERIES}. "
+            "Randomise more sessions, or pass grades."
         )
     value, error, p_value = information_by_clicks(
-        pred[used], logging[used], np.round(clicks[used]), examined[:, used], encode(query)[0]
+        pred[used],
+        logging[used],
+        np.round(clicks[used]),
+        examined[:, used],
+        encode(query[used])[0],
     )
     none = pd.Series(0, pd.Index([], name="grade"), int, "n")
     return CMIPResult(value, error, p_value, none, 0, int((~used).sum()), "clicks", 0)
@@ -449,14 +456,13 @@ def _value(pred, logging, grades, query, estimator, n_repeats, rng, with_error):
         knn_information(*documents, n_repeats, rng), query, KNN_ERROR_FACTOR
     )
     missed = near - value if near - value > 2 * near_error else 0.0
-    correction = added.sum() / len(rows)
-    return value, float(np.sqrt(error**2 + (correction / 2) ** 2 + missed**2))
+    return value, float(np.hypot(np.hypot(error, added.sum() / len(rows) / 2), missed))
 
 
 def _mean_and_error(terms, query, factor=1.0):
     """Mean of the terms, those of further documents being 0, and its standard error."""
-    information = np.append(terms, np.zeros(len(query) - len(terms)))
-    value, error = ratio_of_sums(information, np.ones(len(query)), pd.factorize(query)[0])
+    terms = np.pad(terms, (0, len(query) - len(terms)))
+    value, error = ratio_of_sums(terms, np.ones(len(query)), pd.factorize(query)[0])
     return value, factor * error
 
 
@@ -475,8 +481,7 @@ class _Grades:
         together = n_small >= SMALLEST_GRADE or not self.n_large
         self.n_together = n_small if together else 0
         # Codes of large grades come first, so that the others are one cell from `n_large` on.
-        rank = np.argsort(np.argsort(~large, kind="stable"))
-        self.code_by_size = rank[self.code]
+        self.code_by_size = np.argsort(np.argsort(~large, kind="stable"))[self.code]
         rows = np.flatnonzero((large | (small & together))[self.code])
         self.compared = rows[np.argsort(self.code_by_size[rows], kind="stable")]
         self.n_left_out = len(self.code) - len(rows)
@@ -573,6 +578,7 @@ def _check_documents(**given):
             "expected a number for every document. Leave out documents that are not annotated or "
             "were never shown.",
             values,
+            unit="document",
         )
     return columns
 
@@ -651,9 +657,8 @@ def _neighbor_information(x, y):
     n = len(x)
     k = min(_N_NEIGHBORS if n >= _SMALL_GRADE else _N_NEIGHBORS_OF_SMALL, n - 1)
     points = np.column_stack([x, y])
-    distance = cKDTree(points).query(points, k=k + 1, p=np.inf)[0][:, -1]
     # Strictly closer: rounding must not include the k-th neighbour itself.
-    distance *= 1 - 1e-10
+    distance = cKDTree(points).query(points, k=k + 1, p=np.inf)[0][:, -1] * (1 - 1e-10)
     closer = [_n_within(values, distance) for values in (x, y)]
     return digamma(k) + digamma(n) - digamma(closer[0]) - digamma(closer[1])
 
@@ -719,8 +724,7 @@ def _classifier_information(pred, logging, grade, cell, n_repeats, rng):
         fold = _folds(cell, rng)
         for test in progress(range(_N_FOLDS), "fold"):
             # The next fold is for early stopping, the other three are for training.
-            part = [(fold == (test + step) % _N_FOLDS) for step in range(3)]
-            tested, stops, seen = part
+            tested, stops, seen = (fold == (test + step) % _N_FOLDS for step in range(3))
             log_odds = _fit_log_odds(x, y, cell, ~(tested | stops), stops, rng)
             for total, rows in ((held_out, tested), (trained, seen)):
                 pairs = _pairs(x[rows], y[rows], cell[rows], _N_PAIRS, rng)
@@ -833,8 +837,9 @@ def _copula_log_ratio(features, rho):
     x, y, rho = features[:, 0], features[:, 1], rho[features[:, 5].astype(int)]
     square = rho**2
     exponent = (square * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - square))
-    ratio = -0.5 * np.log1p(-square) - exponent
-    return np.clip(ratio, -2 * _LARGEST_LOG_ODDS, 2 * _LARGEST_LOG_ODDS)
+    return np.clip(
+        -0.5 * np.log1p(-square) - exponent, -2 * _LARGEST_LOG_ODDS, 2 * _LARGEST_LOG_ODDS
+    )
 
 
 def _correlations(x, y, cell, n_cells):
@@ -860,8 +865,9 @@ def _published_information(pred, logging, relevance, n_repeats, rng):
     """The estimate of the CMIP paper, section 4.3, in nats."""
     values = []
     for _ in range(n_repeats):
-        documents = rng.permutation(np.column_stack([pred, logging, relevance]))
-        first, second = np.array_split(documents, 2)
+        first, second = np.array_split(
+            rng.permutation(np.column_stack([pred, logging, relevance])), 2
+        )
         first[:, 1] = second[_with_nearest_grade(first[:, 2], second[:, 2], rng), 1]
         # The order is random: every other row trains.
         model = _boosted(100, rng, (second[::2], first[::2]))

@@ -277,8 +277,8 @@ def _served(rows):
     shown = rows.shown
     # The rows of a list stand for equally many sessions; where they do not, their mean counts.
     n_shown = np.bincount(rows.list_, shown)[rows.list_]
-    sessions = np.where(shown, rows.weight, 0.0) / np.maximum(n_shown, 1)
-    return np.where(shown, rows.clicks, 0.0), sessions
+    clicks, weight = (np.where(shown, each, 0.0) for each in (rows.clicks, rows.weight))
+    return clicks, weight / np.maximum(n_shown, 1)
 
 
 class ClickLikelihoodEstimate(NamedTuple):
@@ -739,8 +739,9 @@ class MatchedPairsScorer(Scorer):
         need = {"position": "to compare documents at the same position"}
         held_out = HeldOut(X, y, sample_weight, roles, caller="MatchedPairsScorer", need=need)
         scores = held_out.scores(estimator)
-        table = _matched_pairs(held_out.rows, scores, self.min_impressions, self.level)
-        return _mean_over_pairs(table)
+        return _mean_over_pairs(
+            _matched_pairs(held_out.rows, scores, self.min_impressions, self.level)
+        )
 
 
 def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd.DataFrame:

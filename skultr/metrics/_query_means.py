@@ -24,8 +24,9 @@ _ROUNDING = 1e-12
 
 def cluster_of(X: Table, cluster: Column | str, unit: Ints, name: str) -> Ints:
     """Code of the cluster of each unit (query, list), from a column of X or values by row."""
-    value = read_column(X, cluster) if isinstance(cluster, str) else cluster
-    values = read_role(X, "cluster", value)
+    values = read_role(
+        X, "cluster", read_column(X, cluster) if isinstance(cluster, str) else cluster
+    )
     code = encode(values)[0]
     group = code[np.unique(unit, return_index=True)[1]]
     refuse_where(

@@ -224,14 +224,19 @@ def check_ids(values: Column, name: str, n_rows: int) -> NDArray[Any]:
 
 
 def refuse_where(
-    bad: Bools, found: str, expected: str, values: NDArray[Any] | None = None
+    bad: Bools,
+    found: str,
+    expected: str,
+    values: NDArray[Any] | None = None,
+    unit: str = "row",
 ) -> None:
     """An error that says in how many rows something is wrong, and where (and what) first."""
     if bad.any():
         row = int(bad.argmax())
         first = "first" if values is None else f"first {values[row]:g}"
         raise ValueError(
-            f"{found} in {int(bad.sum())} of {len(bad)} rows, {first} in row {row}; {expected}"
+            f"{found} in {int(bad.sum())} of {len(bad)} {unit}s, {first} in {unit} {row}; "
+            f"{expected}"
         )
 
 

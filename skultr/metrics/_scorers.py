@@ -189,8 +189,9 @@ class RankingScorer(Scorer):
         -------
         score : float
         """
-        given = {"qid": qid, "doc": doc, "relevance": relevance}
-        documents = AnnotatedDocuments(X, given, caller="RankingScorer")
+        documents = AnnotatedDocuments(
+            X, {"qid": qid, "doc": doc, "relevance": relevance}, caller="RankingScorer"
+        )
         score = documents.scores(estimator, "the estimator")
         return RANKING_METRICS[self.metric](
             documents.relevance, score, qid=documents.qid, k=self.k, **self.options
@@ -253,6 +254,10 @@ class AnnotatedDocuments:
     def total(self, values: Floats) -> Floats:
         """Sum over all rows of each document."""
         return np.bincount(self._code, values[self._seen])[self._own]
+
+    def of_rows(self, function: Callable[..., Floats], *columns: Floats) -> Floats:
+        """What a function of columns and codes of rows finds, last axis by document."""
+        return function(*(each[self._seen] for each in columns), self._code)[..., self._own]
 
     def scores(self, ranker: Predictor | Column | str, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""
@@ -348,8 +353,9 @@ def to_ir_measures(
     ``ranx.Run.from_df(run, q_id_col="query_id", doc_id_col="doc_id", score_col="score")`` reads
     them.
     """
-    given = {"qid": qid, "doc": doc, "relevance": relevance}
-    documents = AnnotatedDocuments(X, given, caller="to_ir_measures")
+    documents = AnnotatedDocuments(
+        X, {"qid": qid, "doc": doc, "relevance": relevance}, caller="to_ir_measures"
+    )
     score = documents.scores(scores, "the ranking")
     grade = documents.relevance
     if (grade % 1 != 0).any():
@@ -460,8 +466,9 @@ def metric_by_query(
         RankingScorer(metric, k=k, **options)  # checks the options
 
         def named(documents: AnnotatedDocuments, scores: Floats) -> pd.Series:
-            given = {"qid": documents.qid, "k": k, "per_query": True, **options}
-            return RANKING_METRICS[metric](documents.relevance, scores, **given).iloc[:, 0]
+            return RANKING_METRICS[metric](
+                documents.relevance, scores, qid=documents.qid, k=k, per_query=True, **options
+            ).iloc[:, 0]
 
         return named, metric if k is None else f"{metric}@{k}"
     if options:
@@ -473,8 +480,10 @@ def metric_by_query(
     def called(documents: AnnotatedDocuments, scores: Floats) -> pd.Series:
         codes, ids = encode(documents.qid)
         order = np.argsort(codes, kind="stable")
-        parts = np.split(order, np.cumsum(np.bincount(codes))[:-1])
-        values = [float(metric(documents.relevance[rows], scores[rows])) for rows in parts]
+        values = [
+            float(metric(documents.relevance[rows], scores[rows]))
+            for rows in np.split(order, np.cumsum(np.bincount(codes))[:-1])
+        ]
         return pd.Series(values, index=pd.Index(ids, name="qid", tupleize_cols=False))
 
     return called, getattr(metric, "__name__", type(metric).__name__)

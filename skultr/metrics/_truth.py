@@ -6,6 +6,7 @@ import numpy as np
 
 from .._base._sklearn import validate_params
 from .._base._typing import Column
+from .._log._faults import count_of
 from ._click_scorers import check_weighted
 
 _ESTIMATES = {
@@ -33,7 +34,7 @@ def click_mse(y_true: Column, y_prob: Column, *, sample_weight: Column | None = 
         True click probabilities. With clicks, or click rates of rows that count several
         impressions, it is the Brier score, which noise keeps above 0.
     y_prob : array-like of shape (n_rows,)
-        Predicted click probabilities.
+        Predicted click probabilities. Rows are compared by position, also those of two Series.
     sample_weight : array-like of shape (n_rows,), default=None
         For example the impressions of each row.
 
@@ -45,7 +46,8 @@ def click_mse(y_true: Column, y_prob: Column, *, sample_weight: Column | None = 
     Raises
     ------
     ValueError
-        If inputs are empty, differ in length, are outside [0, 1] or hold NaN or infinity.
+        If inputs are empty, differ in length, are outside [0, 1] or hold NaN or infinity, or
+        weights are negative or all 0.
 
     See Also
     --------
@@ -84,7 +86,8 @@ def relevance_mse(y_true: Column, y_pred: Column, *, sample_weight: Column | Non
     y_true : array-like of shape (n_documents,)
         True probability that a document is relevant.
     y_pred : array-like of shape (n_documents,)
-        Estimated relevance. Clicks over propensities may exceed 1.
+        Estimated relevance. Clicks over propensities may exceed 1. Documents are compared by
+        position, also those of two Series: align their labels first.
     sample_weight : array-like of shape (n_documents,), default=None
 
     Returns
@@ -136,6 +139,7 @@ def mean_correlation_coefficient(
     y_pred : array-like of shape (n_documents,)
         Estimated relevance on the scale of probabilities, up to a factor: ``relevance_`` of a
         tabular model. Scores of a network are logits; take their exponential or logistic first.
+        Documents are compared by position, also those of two Series: align their labels first.
     sample_weight : array-like of shape (n_documents,), default=None
 
     Returns
@@ -166,16 +170,17 @@ def mean_correlation_coefficient(
     >>> round(mean_correlation_coefficient([0.1, 0.5, 0.9], [0.5, 0.5, 0.9]), 3)
     0.866
     """
-    truth, estimate, weight = check_weighted(
-        sample_weight, bounded=False, y_true=y_true, y_pred=y_pred
-    )
-    if truth.min() == truth.max():
+    columns = np.array(check_weighted(sample_weight, bounded=False, y_true=y_true, y_pred=y_pred))
+    kept = columns[:, columns[2] > 0]
+    if kept[0].min() == kept[0].max():
         raise ValueError(
-            f"y_true is {truth[0]:g} for all {len(truth)} documents; expected relevance that "
-            "differs, because a correlation compares documents."
+            f"y_true is {kept[0, 0]:g} for {count_of(kept.shape[1], 'document')}, all that have a "
+            "weight; expected relevance that differs, because a correlation compares documents."
         )
+    # Squares of very small or large numbers are no numbers.
+    truth, estimate, weight = (each / (abs(each).max() or 1.0) for each in kept)
     centered = [each - np.average(each, weights=weight) for each in (truth, estimate)]
-    size = np.sqrt(np.prod([weight @ each**2 for each in centered]))
+    size = np.prod([np.sqrt(weight @ each**2) for each in centered])
     # Rounding leaves a rest of constants.
     if estimate.min() == estimate.max() or size == 0:
         return 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Literal
 
@@ -24,8 +25,11 @@ from .._log._counted import (
 from .._log._faults import count_of
 from ..exceptions import python_value
 from ._source import (
+    MEAN_PROPENSITY,
     PROPENSITY_CONSTRAINT,
     check_curve,
+    columns_of_source,
+    is_click_model,
     no_propensities,
     refuse_wrong_source,
     takes_column,
@@ -103,9 +107,9 @@ def debiased_table(
     ------
     ValueError
         If a column is missing or holds invalid values; if the curve does not cover the positions;
-        if an estimator predicts anything but probabilities above 0; if a row with a click has
-        propensity 0, or the mean propensity of a document is 0, or without ``user_aware`` that of
-        any row.
+        if ``propensity`` is a click model, or a mapping from users to estimators; if an estimator
+        predicts anything but probabilities above 0; if a row with a click has propensity 0, or
+        the mean propensity of a document is 0, or without ``user_aware`` that of any row.
 
     See Also
     --------
@@ -141,8 +145,12 @@ def debiased_table(
     if propensity is None and not takes_given:
         no_propensities()
     keys = ["propensity"] if takes_given else _read_by(propensity, schema)
-    reads = ["qid", "doc", *_PLACES, "impressions", *keys]
-    log = EngineLog.of(frame, click, reads, needs=["qid", "doc", "position"])
+    log = EngineLog.of(
+        frame,
+        click,
+        ["qid", "doc", *_PLACES, "impressions", *keys],
+        needs=["qid", "doc", "position"],
+    )
     weight = nw.lit(1.0) if log.weight is None else log.weight
     rows = log.rows({name: log.key(name) for name in ("qid", "doc", *keys)} | {"_weight": weight})
     rows, least = _with_propensities(rows, None if takes_given else propensity, keys, log.counts)
@@ -150,26 +158,35 @@ def debiased_table(
         _refuse_zeros(rows.filter(nw.col("propensity") <= 0), "propensity", least)
     table = _sums(rows, user_aware, clip)
     if user_aware:
-        mean_text = "The mean propensity over all impressions of a document in its query"
-        _refuse_zeros(table.filter(nw.col("_examinations") <= 0), mean_text, least)
-    label, weight = _estimate(user_aware, clip)
-    table = table.select("qid", "doc", label.alias("label"), weight.alias("weight"), "group")
-    in_memory = isinstance(nw.from_native(frame), nw.DataFrame)
-    return (collect(table) if in_memory else table).to_native()
+        _refuse_zeros(table.filter(nw.col("_examinations") <= 0), MEAN_PROPENSITY, least)
+    table = table.select("qid", "doc", *_estimate(user_aware, clip), "group")
+    return (
+        collect(table) if isinstance(nw.from_native(frame), nw.DataFrame) else table
+    ).to_native()
 
 
 def _read_by(source, schema):
     """Names of the columns that decide the propensity of a row, beside the role."""
     if source is None or isinstance(source, str):
         return []
+    if isinstance(source, Mapping) or is_click_model(source):
+        raise ValueError(
+            f"propensity is a {type(source).__name__}; expected one number per position, or a "
+            "fitted estimator of skultr.propensity. A table cannot read the clicks of a page, or "
+            "an estimator for each user: add examination as the column 'propensity', or use "
+            "relevance_labels."
+        )
     if not hasattr(source, "fit"):
         return ["position"]
     refuse_wrong_source(source)
     check_is_fitted(source)
     # Any other estimator, such as a pipeline, reads its roles as columns.
     roles = _PLACES if not getattr(source, "_reads_users", True) else (*_PLACES, "user")
-    own = source.columns_read() if hasattr(source, "columns_read") else ()
-    return [name for name in dict.fromkeys((*roles, *own)) if name in schema]
+    return [
+        name
+        for name in dict.fromkeys((*roles, *sorted(columns_of_source(source))))
+        if name in schema
+    ]
 
 
 # Propensities -------------------------------------------------------------------------
@@ -256,8 +273,10 @@ def _sums_in_dask(rows):
     """Sums with all documents of a query in one partition, as rankers need them."""
     sums = rows.map_partitions(_sum_by_document)  # first where the rows are: less to move
     sums = sums.shuffle("qid").map_partitions(_sum_by_document)
-    first = sums["qid"].map_partitions(_first_rows, meta=("group", "int64"))
-    return sums.assign(group=first.cumsum() - 1)
+    # The number of queries that have begun.
+    return sums.assign(
+        group=sums["qid"].map_partitions(_first_rows, meta=("group", "int64")).cumsum() - 1
+    )
 
 
 def _sum_by_document(rows):
@@ -275,9 +294,11 @@ def _estimate(user_aware, clip):
     if user_aware:
         mean = examinations / impressions
         mean = nw.when(mean > 1).then(nw.lit(1.0)).otherwise(mean)  # by rounding
-        examined = impressions * _at_least(mean, clip)
-        return clicks / examined, examined
-    return clicks / impressions, impressions * impressions / examinations
+        weight = impressions * _at_least(mean, clip)
+        label = clicks / weight
+    else:
+        label, weight = clicks / impressions, impressions * impressions / examinations
+    return label.alias("label"), weight.alias("weight")
 
 
 def _at_least(propensity, clip):

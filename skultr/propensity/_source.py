@@ -34,6 +34,8 @@ PROPENSITY_CONSTRAINT = [
 
 
 _PREDICT_ROLES = ("position", "bias", "user")
+#: What must not be 0 where users are averaged over.
+MEAN_PROPENSITY = "The mean propensity over all impressions of a document in its query"
 
 
 class RowsOfLog:
@@ -188,7 +190,7 @@ class RowsOfDataset:
                 "log with its predictions as the column 'propensity' and without these columns."
             )
         if hasattr(estimator, "columns_read") or is_click_model(estimator):
-            estimator.fit(self.dataset)
+            estimator.fit(self.dataset, None)  # a frozen one requires y
         else:
             RowsOfLog(*self.dataset.to_frame(), None, {}).fit(estimator)
 
@@ -208,8 +210,9 @@ class RowsOfDataset:
 
     def _in_memory(self):
         """The rows of the log, in its order, with click rates."""
-        names = self.dataset.roles, self.dataset.feature_names
-        return RowsOfLog(*rows_of(self.log, *names), None, {})
+        return RowsOfLog(
+            *rows_of(self.log, self.dataset.roles, self.dataset.feature_names), None, {}
+        )
 
 
 def propensities(
@@ -251,19 +254,32 @@ def is_click_model(source: Any) -> bool:
     return isinstance(source, BaseEstimator) and hasattr(source, "sample")
 
 
+def reads_pages(source: Any) -> bool:
+    """True if examination by the source depends on which rows of a page were clicked."""
+    return any(getattr(each, "_reads_clicks", False) for each in _sources(source))
+
+
+def _sources(source):
+    """The sources of all users, or the one."""
+    return source.values() if isinstance(source, Mapping) else [source]
+
+
 def has_users(propensity: Any) -> bool:
     """Whether a propensity estimator holds one curve for each user."""
-    # The column of users may have any name.
-    has_column = getattr(propensity, "user", None) is not None
     return (
-        has_column or isinstance(propensity, Mapping) or getattr(propensity, "_reads_users", False)
+        isinstance(propensity, Mapping)
+        or getattr(propensity, "user", None) is not None  # a column of any name
+        or getattr(propensity, "_reads_users", False)
     )
 
 
 def columns_of_source(source):
     """Names of columns without a role that the source reads: a ranker's features exclude them."""
-    own = [*source.values()] if isinstance(source, Mapping) else [source]
-    own = [each for each in own if hasattr(each, "columns_read") and not isinstance(each, type)]
+    own = [
+        each
+        for each in _sources(source)
+        if hasattr(each, "columns_read") and not isinstance(each, type)
+    ]
     return set().union(*(each.columns_read() for each in own))
 
 
@@ -378,7 +394,7 @@ def average_propensities(log):
 
     averaged = log.by_chunk(averages, whole_queries=True)
     log = replace(log, propensity=averaged, all_lists_differ=False)
-    require_positive(log, "The mean propensity over all impressions of a document in its query")
+    require_positive(log, MEAN_PROPENSITY)
     return log
 
 

@@ -24,7 +24,7 @@ from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Bools, Floats, Table
 from .._log._cells import loss_scale
 from .._log._estimator import NotPickled
-from .._log._segments import TINY, encode, pair_codes
+from .._log._segments import TINY, pair_codes
 from .._torch._lists import ScaledLoss, list_log_softmax, log_exposure
 from .._torch._net import NeuralEstimator
 from .._torch._networks import n_outputs_of, scoring_network, stream
@@ -362,10 +362,6 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     def _reads_clicks(self):
         return self.variant == "program"  # which compares the clicks of one page
 
-    def _fold(self, log):
-        folded = super()._fold(log)
-        return log.fold(self._reads_users, patterns=True) if self._reads_clicks else folded
-
     def _fit(self, log, task):
         clicks = self._debiased_clicks(log)
         self.labels_ = label_table(log, clicks)
@@ -377,7 +373,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             known = log.features[np.unique(rows.version)]
             network = self._network(known, constant=self.loss == "pointwise")
             selection = self._selection_model(network[0], known, rows)
-            scale, by_newton = self._scale(rows), self._is_newton()
+            scale, by_newton = self._scale(rows), self.loss == "pointwise" and self._is_linear
             without = self.loss == "pairwise" and self.variant != "default"
             self.gamma_ = 0.0 if without or not self._selects else self.gamma
             if self.gamma_ == "estimate" or by_newton:
@@ -389,9 +385,9 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self.selection_network_ = nn.Sequential(self.network_[0], selection)
         self._keep_coefficients()
 
-    def _is_newton(self):
-        linear = not len(self.hidden_layer_sizes) and self.module is None
-        return self.loss == "pointwise" and linear
+    @property
+    def _is_linear(self):
+        return self.module is None and not len(self.hidden_layer_sizes)
 
     def _selection_model(self, scaling, known, rows):
         model = scoring_network(n_outputs_of(scaling, known))
@@ -507,12 +503,13 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         self.likelihood_ = pd.DataFrame(np.asarray(terms), epochs, columns=list(TERMS))
 
     def _keep_coefficients(self):
-        if self.module is None and not len(self.hidden_layer_sizes):
+        if self._is_linear:
             center, spread = self._units
             self.coef_, intercept = _coefficients(self.network_[1][-1])
             self.coef_, self.intercept_ = spread * self.coef_, center + spread * intercept
-        layer = self.selection_network_[1][-1]
-        self.selection_coef_, self.selection_intercept_ = _coefficients(layer)
+        self.selection_coef_, self.selection_intercept_ = _coefficients(
+            self.selection_network_[1][-1]
+        )
 
 
 #: Losses of which a variant is a form.
@@ -794,19 +791,19 @@ def count_pairs(rows: Candidates) -> tuple[float, float, float]:
     Preferences, other pairs of rows that were shown (ties, and preferences in the other order),
     and pairs with a row that was not.
     """
-    first = np.diff(rows.list_, prepend=-1) != 0
-    list_, starts = np.cumsum(first) - 1, np.flatnonzero(first)
-    most, least = (each.reduceat(rows.weight, starts) for each in (np.maximum, np.minimum))
-    label = np.unique(rows.label.astype(np.float32), return_inverse=True)[1][rows.shown]
-    place, key = encode(pair_codes(list_[rows.shown], label, len(rows.label)))
-    n_equal = np.bincount(place)
-    n_tied = np.bincount(key // len(rows.label), n_equal * (n_equal - 1), len(starts))
-    n_shown, n_rows = (
-        np.bincount(each, minlength=len(starts)) for each in (list_[rows.shown], list_)
-    )
-    n_both = n_shown * (n_shown - 1)
-    chosen = float(most @ (n_both - n_tied)) / 2
-    return chosen, float(most @ n_both) - chosen, float(least @ (n_rows * (n_rows - 1) - n_both))
+    list_, weight, label = (each[rows.shown] for each in (rows.list_, rows.weight, rows.label))
+    number = np.unique(label.astype(np.float32), return_inverse=True)[1]
+    both = _weight_of_pairs(list_, weight)
+    chosen = (both - _weight_of_pairs(pair_codes(list_, number, len(label)), weight)) / 2
+    return chosen, both - chosen, _weight_of_pairs(rows.list_, rows.weight) - both
+
+
+def _weight_of_pairs(group, weight):
+    """Sum of the smaller weights of all pairs in the groups, each pair in both orders."""
+    order = np.lexsort((-weight, group))
+    group = group[order]
+    n_larger = np.arange(len(group)) - np.searchsorted(group, group)
+    return 2 * float(weight[order] @ n_larger)
 
 
 def expected_gap(difference: torch.Tensor) -> torch.Tensor:

@@ -77,7 +77,9 @@ def confirmation(
     """
     if clicks is not None:
         log = replace(clicks, features=log.features, propensity=log.propensity)
-    log, n_factors = log.sample(), len(log.bias_values)
+    # Propensities are known up to a factor, and judges bound them.
+    most = max(float(log.propensity.max(initial=0.0)), TINY)
+    log, n_factors = replace(log, propensity=log.propensity / most).sample(), len(log.bias_values)
     rows = np.maximum(np.bincount(log.bias, minlength=n_factors), 1)
     curve = np.bincount(log.bias, np.log(np.maximum(log.propensity, TINY)), n_factors) / rows
     if log.propensity.min() == log.propensity.max():

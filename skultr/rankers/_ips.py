@@ -203,8 +203,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         Lower bound: smaller propensities are replaced by it, so that no click weighs more than
         ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking. "auto"
         tests on the clicks of held-out queries whether the correction helps. If not, it is 1,
-        which means no correction, with a warning; else it is 0.1, or None where ``correction``
-        "auto" divides. With another ``loss``, or with ``estimator``, it is None.
+        which means no correction, with a warning; else it is a tenth of the largest propensity,
+        because these are known up to a factor, or None where ``correction`` "auto" divides. With
+        another ``loss``, or with ``estimator``, it is None.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
@@ -319,7 +320,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
             log, found = self._confirmed(log, random, judges_for(self, log))
             if found is None:
                 return log, AS_THEY_ARE
-            return log, best_correction(log, found) if form == "auto" else Correction(form, CLIP)
+            best = best_correction(log, found)
+            return log, best if form == "auto" else Correction(form, _least(log))
         if form == "auto":
             form = "divide" if _has_many_clicks(log) else "offset"
         return log, Correction(form, clip)
@@ -373,12 +375,11 @@ class UserAwareIPSRanker(IPSRanker):
 
     Parameters
     ----------
-    propensity : "column", array-like of shape (n_positions,), estimator, mapping of user to \
-            estimator or None, default=None
+    propensity : "column", array-like of shape (n_positions,), estimator or dict, default=None
         Source of the examination probabilities of the *sessions*: the role ``propensity`` of each
         row; an estimator with one curve per user, such as ``RegressionEMPropensity(user="user")``,
         which is cloned, fitted to the log and asked to ``predict``; one number per position; a
-        click model; or a mapping with an estimator or click model for each user (see Notes).
+        click model; or a dict with an estimator or click model for each user (see Notes).
         None uses the role if there is one. Without it the curve comes from the log where documents
         moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and
         else is ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
@@ -451,7 +452,7 @@ class UserAwareIPSRanker(IPSRanker):
             \sum_s P\big(e = 1 \mid k_s(d), c_{s, <k}, u_s\big) .
 
     It is unbiased as well, because :math:`P(c = 1 \mid c_{<k}, u) = P(e = 1 \mid k, c_{<k}, u)\,
-    r(x)`. A mapping such as ``{"anna": UBMModel(), "ben": DCMModel()}``, or
+    r(x)`. A dict such as ``{"anna": UBMModel(), "ben": DCMModel()}``, or
     ``dict.fromkeys(users, DCMModel())``, fits the model of each user to the user's sessions alone,
     relative to the first rank, which all are taken to examine alike; group users of few sessions
     with :class:`~skultr.propensity.UserClusters` first. Where a log holds rates in place of
@@ -509,7 +510,12 @@ def best_correction(log: ClickLog, found: Confirmation) -> Correction:
     """
     if found.evidence >= LEARNED_CURVE and _has_many_clicks(log):
         return Correction("divide", None)
-    return Correction("offset", CLIP)
+    return Correction("offset", _least(log))
+
+
+def _least(log):
+    """Lower bound on propensities, which are known up to a factor: a share of the largest."""
+    return CLIP * float(log.propensity.max())
 
 
 def _has_many_clicks(log):
@@ -534,8 +540,8 @@ class Correction:
         return ListTarget(clicks, validation=stopping)
 
 
-#: Least propensity of a correction. Without a bound an error of the curve, or a few clicks of rows
-#: that hardly anybody examined, undo what the production ranker knew.
+#: Least propensity of a correction, as a share of the largest one. Without a bound an error of the
+#: curve, or a few clicks of rows that hardly anybody examined, undo what production knew.
 CLIP = 0.1
 #: The correction that leaves the clicks as they are.
 AS_THEY_ARE = Correction("divide", 1.0)

@@ -171,6 +171,13 @@ class PropensityRanker(TakesPropensities):
         self.effective_sample_size_ = debiased.effective_sample_size
         self.largest_weight_ = debiased.largest_weight
         self.clipped_share_ = debiased.clipped_share
+        clip, most = getattr(self, "clip_", self.clip), log.propensity.max()
+        if self.clipped_share_ == 1 and clip < 1 and log.propensity.min() < most:
+            warn_user(
+                f"clip={clip:g} is above all propensities, which are at most {most:.2g}: no click "
+                "is corrected. Divide the propensities by the largest, or lower clip.",
+                ClickDataWarning,
+            )
         return debiased.clicks
 
 

@@ -58,7 +58,7 @@ from .._log._roles import (
 from .._log._segments import encode, rank_in_segment
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
-from ..propensity._source import RowsOfDataset, RowsOfLog
+from ..propensity._source import RowsOfDataset, RowsOfLog, reads_pages
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -365,7 +365,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         ranks : ndarray of shape (n_rows,), int
         """
         check_is_fitted(self)
-        qid = self._query_ids(X, qid, "rank")
+        qid = self._known_query_ids(X, qid, "rank")
         return rank_in_segment(encode(qid)[0], self._scores_within(X, qid))
 
     def score(
@@ -414,7 +414,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 "annotation, drop the column 'position' first.",
                 ClickDataWarning,
             )
-        qid = self._query_ids(X, qid, "score")
+        qid = self._known_query_ids(X, qid, "score")
         scores = self._scores_within(X, qid)
         if sample_weight is None:
             return float(ndcg_score(y, scores, qid=qid, k=10))
@@ -466,7 +466,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def _fold(self, log: ClickLog) -> ClickLog:
         """The log with equal lists merged; a hook for models that merge rows themselves."""
-        return log.fold(self._reads_users)
+        return log.fold(self._reads_users, patterns=self._reads_clicks)
 
     def _fit_counts(self, log, task, is_first):
         """Fit to the lists of this log and of the earlier ones."""
@@ -480,8 +480,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             forget(self, keep=_OF_READING)
             log = self._fold(log)
         self._fit(log, task)
-        folded = log.fold(self._reads_users, patterns=self._reads_clicks)
-        self._kept = Kept(counts_of(folded), is_pickled=True)
+        self._kept = Kept(counts_of(BaseRanker._fold(self, log)), is_pickled=True)
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         """Scores for ``rank`` and ``score``; a hook for scores that depend on the whole query."""
@@ -527,10 +526,12 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         try:
             found, _, _ = self._read(X, y, None, dict.fromkeys(_ROLES), reset=False)
         except ValueError as error:
-            raise ValueError(
-                f"validation cannot be read: {error} A Pipeline transforms it only if it is a "
-                "frame with the column 'click', and transform_input=['validation']."
-            ) from error
+            error.args = (
+                f"validation cannot be read: {error}"
+                + " A Pipeline transforms it only if it is a frame with the column 'click', and "
+                "transform_input=['validation']." * ("feature" in str(error)),
+            )
+            raise
         vars(self).pop("_click_log", None)
         if not found.clicks.any():
             raise ValueError(
@@ -603,8 +604,12 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def _read_dataset(self, dataset, *, reset):
         """The log of a dataset, checked and merged when it was written, the dataset, and no y."""
-        names = pd.DataFrame(columns=dataset.feature_names)
-        validate_data(self, names, reset=reset, skip_check_array=True)
+        validate_data(
+            self,
+            pd.DataFrame(columns=dataset.feature_names),
+            reset=reset,
+            skip_check_array=True,
+        )
         if reset:
             self._offsets, self._feature_categories = NO_OFFSETS, {}
         elif len(self._offsets.columns):
@@ -614,7 +619,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 "the log as a frame, or subtract the smallest value of these features first."
             )
         users = self._tells_users_apart and "user" in dataset.roles
-        log = dataset.log(detailed=users or self._reads_clicks)
+        pages = self._reads_clicks or reads_pages(getattr(self, "propensity", None))
+        log = dataset.log(detailed=users or pages)
         if self._refuses_missing:
             for start in range(0, len(log.features), CHUNK):
                 part = log.features[start : start + CHUNK]
@@ -683,22 +689,18 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         return features.toarray() if sparse.issparse(features) else features, names
 
     def _known_query_ids(self, X, qid, method):
-        """Query ids for scores that depend on the whole query; a single row needs none."""
-        if qid is None and read_role(X, "qid") is None and count_rows(X) == 1:
-            return np.zeros(1, dtype=int)
-        return self._query_ids(X, qid, method)
-
-    def _query_ids(self, X, qid, method):
+        """Query ids of rows; a single row needs none."""
         qid = read_role(X, "qid", qid)
-        if qid is None:
+        if qid is not None:
+            return qid
+        if count_rows(X) > 1:
             warn_user(
                 f"{type(self).__name__}.{method} got no query ids: all rows count as ONE query, "
                 "so that documents of different queries are compared. Pass a frame with a column "
                 "'qid', or qid=.",
                 MissingRoleWarning,
             )
-            qid = np.zeros(count_rows(X), dtype=int)
-        return qid
+        return np.zeros(count_rows(X), dtype=int)
 
 
 def fit_to_log(ranker: Any, log: ClickLog) -> Any:

@@ -617,5 +617,4 @@ def is_selection(rows: Candidates, consequence: str = "") -> bool:
 def _pages(log):
     """Page impressions per query; a page counts as often as its most frequent row."""
     list_weight = np.maximum.reduceat(log.weight, log.offsets[:-1])
-    query = log.query[log.offsets[:-1]]
-    return np.bincount(query, list_weight, minlength=len(log.query_ids))
+    return np.bincount(log.query_of_list, list_weight, minlength=len(log.query_ids))

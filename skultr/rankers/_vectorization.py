@@ -23,7 +23,7 @@ from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Column, Floats, Ints, Table
 from .._log._cells import factor_codes, loss_scale
 from .._log._faults import check
-from .._log._roles import read_column, read_role, without_column
+from .._log._roles import numbers, read_column, read_role, without_column
 from .._log._segments import TINY, encode, pair_codes
 from .._torch._joint import ListTarget, fit_listwise
 from .._torch._lists import ListLoss, softmax_loss
@@ -58,8 +58,8 @@ _SHARED = (
 )
 #: What the model of vectors set, which the training of students would replace.
 _VECTOR_ATTRIBUTES = (
-    *("network_", "net_", "history_", "n_iter_"),
-    *("observation_embedding_", "_hull", "_variance_range", "_log_scale"),
+    *("network_", "net_", "history_", "n_iter_", "observation_embedding_"),
+    *("_by_factor", "_hull", "_variance_range", "_log_scale"),
 )
 
 
@@ -294,10 +294,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         scores : ndarray of shape (n_rows,)
         """
         check_is_fitted(self)
-        # Scores of rows, whatever their queries. In the middle of training there is no student.
-        if self.student == "only" and self.student_network_ is not None:
-            return self._student_scores(self._read_features(X, reset=False))
-        return self._scores_within(X, self._known_query_ids(X, qid, "predict"))
+        query_ids = None if self._ranks_rows else self._known_query_ids(X, qid, "predict")
+        return self._scores_within(X, query_ids)
 
     def base_vectors(self, X: Table, *, qid: Column | None = None) -> pd.DataFrame:
         """Base vector of each query: the observation embedding that its candidates share.
@@ -321,23 +319,27 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
 
     def fit_base_vectors(
-        self, X: Table, y: Column | str | None = "relevance", *, qid: Column | None = None
+        self, X: Table, y: Column | str = "relevance", *, qid: Column | None = None
     ) -> Self:
         r"""Correct the base vectors by a few documents with grades, such as human judgments.
 
         Grades are numbers that the scores of the candidates should equal: linear equations for
         the base vector (section 4.2 of the paper). They are solved by least squares, within
-        queries, for one vector :math:`v` that is added to the base vector of each query:
+        queries, in two steps: first for the scale *a* of the scores alone, then for one vector
+        :math:`v` that is added to the base vector of each query:
 
         .. math::
-            \min_{a, v} \sum_i \big(g_i - a\,s_i - r(x_i)^\top v\big)^2 + \lambda\,
-            \overline{(r^\top v)^2}, \qquad \tilde o_q' = \tilde o_q + v / a,
+            a = \max\Big(\frac{\sum g_i s_i}{\sum s_i^2},\,
+            0.3 \sqrt{\frac{\sum g_i^2}{\sum s_i^2}}\Big), \quad
+            \min_v \sum_i \big(g_i - a\,s_i - r(x_i)^\top v\big)^2 + \lambda\,
+            \overline{(r^\top v)^2}, \quad \tilde o_q' = \tilde o_q + v / a,
 
-        with grades g, the scores s of the fitted ranker and r, all less their means in the query,
-        and a > 0 (the scale of the scores and the share of the student enter :math:`v / a`). v is
-        the mean over values of :math:`\lambda`, infinity among them, weighted by how well they
-        explain the grades (empirical Bayes), so that a few grades move the base vectors only as
-        far as they agree.
+        with grades g, the scores s of the fitted ranker and r, all less their means in the query
+        (the scale of the scores and the share of the student enter :math:`v / a`). The bound
+        takes a correlation of at least 0.3 of scores and grades for granted: with less,
+        :math:`v / a` would have no limit. v is the mean over values of :math:`\lambda`, infinity
+        among them, weighted by how well they explain the grades (empirical Bayes), so that a few
+        grades move the base vectors only as far as they agree.
 
         The relevance embeddings stay as the clicks made them. Grades help where clicks do not
         order documents by relevance under most bias factors, as where users find the answer on
@@ -346,8 +348,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            All candidates of some queries, each once; those without a grade serve to find the base
-            vector of their query.
+            All candidates of some queries; those without a grade serve to find the base vector of
+            their query. X may be a log: a candidate in several rows, as in :meth:`predict`, counts
+            once, with the mean of its grades.
         y : array-like of shape (n_rows,) or str, default="relevance"
             Grades of at least 0, higher is more relevant, NaN or null without one; or the column
             of X that holds them.
@@ -371,19 +374,25 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
                 "student='only' ranks without base vectors, so that labels change no score. Set "
                 "student='average' or None; both use this fit."
             )
-        y = "relevance" if y is None else y
-        if isinstance(y, str):
-            y, X = read_column(X, y), without_column(X, y)
-        grade = read_role(X, "relevance", y)
+        named = isinstance(y, str)
+        values = numbers(f"The column {y!r}", read_column(X, y)) if named else np.asarray(y)
+        grade = read_role(X, "relevance", values)
         check({"relevance": grade})
+        X = without_column(X, y) if named else X
         qid = self._known_query_ids(X, qid, "fit_base_vectors")
-        judged, ranker = ~np.isnan(grade), copy.copy(self)
+        features, ranker = self._read_features(X, reset=False), copy.copy(self)
         ranker._base_shift = 0.0
+        first, place = (
+            np.arange(len(grade))[each]
+            for each in DistinctCandidates.of_rows(X, features, encode(qid)[0])
+        )
+        judged = pd.Series(grade).groupby(place).mean().dropna()
+        first = first[judged.index]
         scale, shift = correction_by_labels(
-            ranker._scores_within(X, qid)[judged],
-            ranker.relevance_embedding(X)[judged],
-            grade[judged],
-            encode(qid[judged])[0],
+            ranker._scores_within(X, qid)[first],
+            self._parts(features[first])[0],
+            judged.to_numpy(),
+            encode(qid[first])[0],
         )
         # A base vector is a half of the score where the student is the other half.
         self._base_shift = shift / scale * (1.0 if self.student is None else 2 * self._spreads[0])
@@ -436,9 +445,15 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         products = np.einsum("ij,ij->i", self.relevance_embedding(X), vectors)
         return np.where(codes >= 0, self._rates(products), 0.0)
 
-    def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
+    @property
+    def _ranks_rows(self) -> bool:
+        """True if a score depends on its row alone. In the middle of training there is no
+        student."""
+        return self.student == "only" and self.student_network_ is not None
+
+    def _scores_within(self, X: Table, qid: NDArray[Any] | None) -> Floats:
         features = self._read_features(X, reset=False)
-        if self.student == "only" and self.student_network_ is not None:
+        if self._ranks_rows:
             return self._student_scores(features)
         query = encode(qid)[0]
         # A log repeats documents over its pages; they count once.
@@ -555,7 +570,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             **{name: getattr(self, name) for name in _SHARED},
         )
         scale, relevance = self.network_
-        fit_base(base, scale, log, observation, by_factor=self.base == "factor")
+        self._by_factor = self.base == "factor"
+        fit_base(base, scale, log, observation, by_factor=self._by_factor)
         self.base_history_ = base.history_
         self.network_ = nn.Sequential(scale, SideBySide(relevance, base.network_[1]))
 
@@ -607,7 +623,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         observation = self.observation_embedding_.to_numpy()
         if not base.shape[1]:  # in the middle of training there is no network of base vectors
             return np.tile(observation.mean(axis=0), (n_queries, 1))
-        if self.base == "factor":
+        if self._by_factor:
             factor = most_probable_factors(query, n_queries, base)
             return observation[factor] + self._base_shift
         mean, log_variance = np.split(base, 2, axis=1)
@@ -757,11 +773,9 @@ class Hull:
         _, size, axes = np.linalg.svd(points - self.center, full_matrices=False)
         self._axes = axes[size > 1e-6 * max(size[0], TINY)]
         flat = (points - self.center) @ self._axes.T
-        if flat.shape[1] == 0:
-            self._normals, self._bounds = np.empty((0, 0)), np.empty(0)
-        elif flat.shape[1] == 1:  # Qhull begins at two dimensions
-            self._normals = np.array([[1.0], [-1.0]])
-            self._bounds = np.array([flat.max(), -flat.min()])
+        if len(self._axes) < 2:  # Qhull begins at two dimensions
+            self._normals = np.concatenate([np.eye(len(self._axes)), -np.eye(len(self._axes))])
+            self._bounds = np.concatenate([flat.max(axis=0), -flat.min(axis=0)])
         else:
             facets = ConvexHull(flat, qhull_options="QJ Pp").equations
             self._normals, self._bounds = facets[:, :-1], -facets[:, -1]

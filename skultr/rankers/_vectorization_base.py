@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 
 class BaseModule(nn.Module):
-    """Means, then log variances, of the embeddings under which documents are shown."""
+    """Means, then log variances, of the embeddings under which documents are shown; or a logit
+    for each bias factor."""
 
     def __init__(self, network: nn.Sequential) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, batch: ListBatch) -> torch.Tensor:
-        """Outputs of shape (n_rows, 2 * n_components)."""
+        """Outputs of shape (n_rows, 2 * n_components), or (n_rows, n_factors)."""
         return self.network[1](batch.features)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from .._base._typing import Bools, Column, Floats, Frame, Ints
 from .._log._reader import read, take_clicks
+from .._log._roles import read_role
 from .._log._segments import TINY
 from .._models._browsing import (
     TIANGONG_CLICK_MATRIX,
@@ -561,14 +562,18 @@ class ClickMatrixUser(User):
         """
         caller = "ClickMatrixUser.from_log"
         X, y, _ = take_clicks(X, y, caller)
-        reads = {"position": "for the columns of the matrix", "relevance": "for its rows"}
-        rows = read(X, y, sample_weight, reads=(*reads, "impressions"), need=reads, caller=caller)
+        if any(read_role(X, role) is None for role in ("position", "relevance")):
+            raise ValueError(
+                f"{caller} needs a frame with the columns 'position' and 'relevance'; one is not "
+                "in X. Add it, or rename the column that holds the positions or the grades."
+            )
+        rows = read(X, y, sample_weight, reads=("position", "relevance", "impressions"))
         used = rows.shown & ~np.isnan(rows["relevance"])
         grade, position = rows["relevance"][used], rows.position[used]
         if not used.any() or (grade % 1).any():
-            found = f"the grade {grade[grade % 1 > 0][0]:g}" if used.any() else "no row with one"
+            wrong = f"the grade {grade[grade % 1 > 0][0]:g}" if used.any() else "no graded row"
             raise ValueError(
-                f"{caller} found {found}; expected whole grades from 0 in the column 'relevance' "
+                f"{caller} found {wrong}; expected whole grades from 0 in the column 'relevance' "
                 "of rows that were shown. Merge the grades into the log, or round them."
             )
         counts = _counts_of_cells(
@@ -582,22 +587,18 @@ class ClickMatrixUser(User):
         user = cls(np.where(shown > 0, rate, np.clip(np.outer(grade_ratio, position_rate), 0, 1)))
         p = (counts["clicks"] + 1) / (counts["impressions"] + 2)
         error = np.sqrt(p * (1 - p) / counts["impressions"].where(shown.ravel() > 0))
-        counts = counts.assign(click_rate=rate.ravel(), standard_error=error)
-        object.__setattr__(user, "counts", counts)
+        object.__setattr__(
+            user, "counts", counts.assign(click_rate=rate.ravel(), standard_error=error)
+        )
         return user
 
     def __post_init__(self) -> None:
         matrix = self._matrix()
-        table = matrix.ndim == 2 and bool(matrix.size)
-        if not table or not are_probabilities(matrix) or not matrix.any():
+        if matrix.ndim != 2 or not are_probabilities(matrix) or not matrix.any():
             raise ValueError(
                 "matrix must be 'tiangong' or a table of shape (n_grades, n_positions) of "
-                "probabilities in [0, 1] that are not all 0; got "
-                + (
-                    f"the shape {matrix.shape} with other values."
-                    if table
-                    else f"{self.matrix!r}."
-                )
+                "probabilities in [0, 1] that are not all 0; got the shape "
+                f"{matrix.shape} with values such as {matrix.ravel()[:3].tolist()}."
             )
 
     def click_matrix_at(self, n_positions: int) -> Floats:

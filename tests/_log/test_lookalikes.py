@@ -10,6 +10,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
 from skultr import IdentifiabilityRepair
+from skultr._log._faults import blank_rows
 from skultr.click_models import PBMModel
 from skultr.exceptions import ClickDataWarning
 from skultr.propensity import InterventionHarvesting
@@ -218,6 +219,34 @@ def test_torn_pages_are_a_warning(log):
     hidden = X.assign(position=X["position"].where(kept))  # candidates that were not shown
     with pytest.warns(ClickDataWarning):
         ranker().fit(hidden, clicks)
+
+
+def test_the_share_of_lost_positions_is_of_lists_of_several_rows(log):
+    X, clicks = log
+    kept = np.random.default_rng(0).random(len(X)) < 0.7
+    alone = X.iloc[: len(X) // 2].assign(position=1)
+    alone["session"] = np.arange(len(alone)) + X["session"].max() + 1
+    more = pd.concat([X[kept], alone])
+    with pytest.warns(ClickDataWarning, match=r"lack 2\d\.\d% of the positions"):
+        ranker().fit(more, np.append(clicks[kept], clicks[: len(alone)]))
+
+
+@pytest.mark.parametrize("n_features", [2, 3, 10])
+@pytest.mark.parametrize("share", [0.05, 0.6, 0.95, 1])
+def test_failed_joins_of_any_share_are_said(share, n_features):
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(4000, n_features))
+    features[rng.random(features.shape) < 0.05] = np.nan
+    features[: int(share * 4000)] = np.nan
+    (message,) = blank_rows(features.T)
+    assert f"all {n_features} features are missing" in message
+
+
+@pytest.mark.parametrize("chance", [0.3, 0.6, 0.9])
+def test_blanks_of_columns_that_know_nothing_of_each_other_are_no_failed_join(chance):
+    features = np.random.default_rng(0).normal(size=(4000, 2))
+    features[np.random.default_rng(1).random(features.shape) < chance] = np.nan
+    assert not [*blank_rows(features.T)]
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])

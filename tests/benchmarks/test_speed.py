@@ -167,6 +167,13 @@ def test_the_machine_is_described_without_its_name():
         assert platform.node() not in text.split(", ")
 
 
+def test_committed_verdicts_are_those_of_today():
+    """The columns that a run writes, and no goal that was not measured as an open one."""
+    papers = DOCS / "papers/results/cmip/verdicts.csv"
+    assert sorted(_read("verdicts")[0]) == sorted(pd.read_csv(papers).columns)
+    assert not any("Undecided" in row["why"] for row in _read("verdicts"))
+
+
 def test_the_page_builds(tmp_path):
     pytest.importorskip("sphinx")
     source = tmp_path / "source"

@@ -493,7 +493,7 @@ def test_bad_paths(tmp_path):
         load_letor(write(tmp_path, LINES), fold=1)
     with pytest.raises(ValueError, match="mixes"):
         load_letor(["a.txt", "b.parquet"])
-    with pytest.raises(ValueError, match="empty list"):
+    with pytest.raises(ValueError, match="at least one path"):
         load_letor([])
     with pytest.raises(ValueError, match=r"n_features.* range \[1, 65535\]"):
         load_letor(write(tmp_path, LINES), n_features=10**9)
@@ -525,6 +525,15 @@ def test_real_sets(name, n_rows, n_queries, n_features, split):
     assert documents["qid"].nunique() == n_queries
     assert not documents.duplicated(["qid", "doc"]).any()
     assert 0 < len(load_letor(path, split=split)) < n_rows
+
+
+def test_ten_parts_are_in_the_order_of_their_numbers(tmp_path):
+    for number in (10, 2, 1, 11):
+        write(tmp_path, f"1 qid:{number} 1:5\n", f"S{number}.txt")
+    assert [*letor_splits(tmp_path)] == ["S1", "S2", "S10", "S11"]
+    assert load_letor(tmp_path)["qid"].tolist() == [1, 2, 10, 11]
+    with pytest.raises(ValueError, match="expected a path, or a list"):
+        load_letor([3])
 
 
 def test_parts_before_folds_are_read_by_their_names(tmp_path):

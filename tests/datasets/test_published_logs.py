@@ -1,12 +1,15 @@
 """Small files in the layouts of TianGong-ST and Baidu-ULTR, and damaged ones."""
 
 import gzip
+import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
 from skultr.datasets import load_baidu_ultr, load_tiangong_st
+from skultr.exceptions import ClickDataWarning
 
 MODELS = "".join(
     f"<{name}>0.1</{name}>\n" for name in ("TACM", "PSCM", "THCM", "UBM", "DBN", "POM")
@@ -78,9 +81,10 @@ TIANGONG_DAMAGE = {
     "html": ("<html><body>moved</body></html>", "there is no result page"),
     "lines": ("1\t2\t[3, 4]\n", "syntax error|not well-formed"),
     "empty": ("", "no element found"),
-    "no query": (SESSIONS.replace("<query_id>q2</query_id>\n", ""), "result 3 are .*None, 'd4'"),
-    "no document": (SESSIONS.replace("<docid>d4</docid>\n", "", 1), "result 3 are .*'q2', None"),
+    "no query": (SESSIONS.replace("<query_id>q2</query_id>\n", ""), "result 3 are .*'', 'd4'"),
+    "no document": (SESSIONS.replace("<docid>d4</docid>\n", "", 1), "result 3 are .*'q2', ''"),
     "no rank": (SESSIONS.replace(' rank="3"', ""), "result 2 are .*'d3', 'None'"),
+    "long rank": (SESSIONS.replace(' rank="3"', f' rank="{"9" * 23}"'), "result 2 are"),
     "rank 0": (SESSIONS.replace(' rank="3"', ' rank="0"'), "result 2 are .*'d3', '0'"),
 }
 
@@ -116,12 +120,40 @@ def test_packed_files_that_are_none_or_cut(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["1 9 q1 d1 5\n", "1 9 q1 d1\n", "1 9 q1 d1 good\n", "", "\x00\x00 \x00"]
+    "text",
+    [
+        "1 9 q1 d1 5\n",
+        "1 9 q1 d1\n",
+        "1 9 q1 d1 good\n",
+        "",
+        "\x00\x00 \x00",
+        "1 9 q1 d1 3 7\n",
+        "1 9 q1 d1 3\n1 9 q1 d2 3 7\n",
+        "1 9 q1 d1 3\n1 9 q1 d2\n",
+        "1 9 q7 d1 3\n",
+    ],
 )
 def test_damaged_grades(sessions, tmp_path, text):
     (tmp_path / "labels.txt").write_text(text)
     with pytest.raises(ValueError, match=r"labels\.txt cannot be read as the grades"):
         load_tiangong_st(sessions, grades=tmp_path / "labels.txt")
+
+
+def test_ids_within_blanks_have_their_grades(sessions, tmp_path):
+    (tmp_path / "labels.txt").write_text(GRADES)
+    expected = load_tiangong_st(sessions, grades=tmp_path / "labels.txt")
+    text = SESSIONS.replace("query_id>q1<", "query_id>\n q1 <").replace(">d1<", "> d1\n<")
+    sessions.write_text(text, encoding="utf-8")
+    assert_frame_equal(load_tiangong_st(sessions, grades=tmp_path / "labels.txt"), expected)
+
+
+def test_clicks_without_a_result_are_counted(sessions):
+    for rank, text in (("2", "02"), ("3", "abc"), ("1", "7")):
+        damaged = SESSIONS.replace(f"<rank>{rank}</rank>", f"<rank>{text}</rank>")
+        sessions.write_text(damaged, encoding="utf-8")
+        with pytest.warns(ClickDataWarning, match=r"ranks that no result of their page has: 1\. "):
+            log = load_tiangong_st(sessions)
+        assert log["click"].sum() == 2
 
 
 def test_missing_files(tmp_path, sessions):
@@ -205,6 +237,60 @@ def test_parts_with_features(kind, tmp_path):
     assert list(more["query_document_embedding"][1]) == [3.0, 4.0]
 
 
+@pytest.mark.parametrize("kind", ["feather", "parquet"])
+def test_the_index_of_the_writer_is_no_row_number(kind, tmp_path):
+    path = tmp_path / f"part.{kind}"
+    frame = features()
+    for each in (frame.iloc[1:], frame.set_index("query_no")):
+        if kind == "feather" and each.index.name:
+            each = each.reset_index()  # feather stores no index
+        try:
+            getattr(each, f"to_{kind}")(path)
+        except ValueError:
+            continue  # some versions of pandas write no feather with an index
+        log = load_baidu_ultr(path)
+        assert log["bm25"].tolist() == each["bm25"].tolist()
+        assert log["doc"].tolist() == each["url_md5"].tolist()
+
+
+def test_integer_ids_may_be_0(tmp_path):
+    path = tmp_path / "part.parquet"
+    features(query_no=[0, 0, 1], query_id=[0, 0, 7], url_md5=[0, 1, 0]).to_parquet(path)
+    log = load_baidu_ultr(path)
+    assert log["qid"].tolist() == [0, 0, 7]
+    assert log["doc"].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"click": [0, 0.9, 0.2]},
+        {"position": [1, 1.9, 1]},
+        {"position": [1, np.inf, 1]},
+        {"position": ["1", "9" * 23, "1"]},
+        {"media_type": ["1", "9" * 23, "1"]},
+        {"query_no": [5, np.nan, 5]},
+        {"query_no": ["5", None, "5"]},
+        {"query_id": ["9", "", "4"]},
+        {"url_md5": ["9", None, "4"]},
+    ],
+    ids=str,
+)
+def test_values_that_are_no_numbers_or_ids(change, tmp_path):
+    path = tmp_path / "part.parquet"
+    features(**change).to_parquet(path)
+    with pytest.raises(ValueError, match=r"cannot be read .*the values of result 1 are"):
+        load_baidu_ultr(path)
+
+
+def test_parts_with_features_need_pyarrow(tmp_path, monkeypatch):
+    path = tmp_path / "part.parquet"
+    features().to_parquet(path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"part\.parquet needs PyArrow: pip install pyarrow"):
+        load_baidu_ultr(path)
+
+
 BAIDU_DAMAGE = {
     "a column less": (PART.replace("\t5\x019", ""), "line 2 has 31 columns"),
     "a column more": (PART.replace("\t5\x019", "\t5\t9"), "line 2 has 33 columns"),
@@ -266,7 +352,7 @@ def test_features_that_are_damaged(tmp_path):
             load_baidu_ultr(path)
 
 
-@pytest.mark.parametrize("path", [None, 3, []])
+@pytest.mark.parametrize("path", [None, 3, [], [3], ["part-00000", None]])
 def test_no_path(path):
     with pytest.raises(ValueError):
         load_baidu_ultr(path)

@@ -743,13 +743,17 @@ def test_interventions_warn_and_need_estimates():
     [
         ({"relevance": {"0-1-0": 1.0}}, "relevance lacks 199 of 200 keys"),
         ({"examination": {1: 1.0}}, "examination lacks 9 of 10 keys of the log, first 2"),
-        ({"examination": dict.fromkeys(range(1, 11), -1)}, r"examination is -1.0 for 1"),
+        ({"examination": dict.fromkeys(range(1, 11), -1)}, r"examination is -1 for 1"),
+        ({"examination": dict.fromkeys(range(1, 11), 5)}, r"examination is 5 for 1; expected a p"),
+        ({"examination": dict.fromkeys(range(1, 11), "a")}, r"examination is 'a' for 1; expec"),
+        ({"examination": dict.fromkeys(range(1, 11))}, r"examination is None for 1; expected"),
     ],
 )
 def test_bad_estimates(estimates, message):
     X, clicks, _ = world()
-    with pytest.raises(ValueError, match=message):
-        IdentifiabilityRepair(strategy="intervene", **estimates).fit(X, clicks)
+    for strategy in ("intervene", "merge")[: 1 + ("examination" in estimates)]:
+        with pytest.raises(ValueError, match=message):
+            IdentifiabilityRepair(strategy=strategy, **estimates).fit(X, clicks)
 
 
 @pytest.mark.filterwarnings(INTERVENES)

@@ -12,7 +12,11 @@ from sklearn.base import BaseEstimator
 
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import CMIPScorer, cmip_score
-from skultr.metrics._click_dependence import _moments, information_by_clicks
+from skultr.metrics._click_dependence import (
+    _moments,
+    elementary_polynomials,
+    information_by_clicks,
+)
 
 EXAMINATION = np.array([0.68, 0.61, 0.48, 0.34, 0.28, 0.2, 0.11, 0.1, 0.08, 0.06])
 RELEVANCE = np.array([0.1, 0.16, 0.28, 0.52, 1.0])
@@ -34,11 +38,14 @@ def documents(seed, n_queries=100, n_impressions=50, copied=0.0, grades=True, kn
     score = np.log(relevance) + 0.3 * rng.normal(size=n) + copied * np.log(EXAMINATION[place])
     served = rng.random((n_impressions, n_queries, 10)).argsort(axis=2).reshape(n_impressions, n)
     clicks = (rng.random(served.shape) < relevance * EXAMINATION[served]).sum(axis=0)
-    examined = [
-        (EXAMINATION[served] ** m).sum(axis=0) if known else np.full(n, 1.0 * n_impressions)
-        for m in range(1, 7)
-    ]
-    return score, place + 1.0, clicks.astype(float), np.array(examined), query, relevance
+    examination = EXAMINATION[served] if known else np.ones(served.shape)
+    return score, place + 1.0, clicks.astype(float), polynomials(examination), query, relevance
+
+
+def polynomials(examination):
+    """Of impressions in rows and documents in columns."""
+    document = np.tile(np.arange(examination.shape[1]), len(examination))
+    return elementary_polynomials(np.ones(examination.size), examination.ravel(), document)
 
 
 def p_values(n_logs, **settings):
@@ -53,22 +60,29 @@ def test_moments_are_unbiased_by_enumeration():
     outcomes = np.array([[k >> i & 1 for i in range(7)] for k in range(2**7)])
     chance = np.where(outcomes, relevance * examination, 1 - relevance * examination).prod(axis=1)
     clicks = outcomes.sum(axis=1).astype(float)
-    sums = np.array([np.full(len(clicks), (examination**m).sum()) for m in range(1, 7)])
-    assert_allclose(_moments(clicks, sums) @ chance, relevance ** np.arange(7))
+    examined = polynomials(np.tile(examination / 0.9, (len(clicks), 1)).T)
+    assert_allclose(_moments(clicks, examined) @ chance, (0.9 * relevance) ** np.arange(7))
 
 
 def test_moments_of_equal_examination_are_binomial():
     clicks, shown = np.array([0.0, 1, 4, 9]), 9
     expected = [[comb(int(c), m) / comb(shown, m) for c in clicks] for m in range(7)]
-    assert_allclose(_moments(clicks, np.full((6, 4), 9.0)), expected, atol=1e-15)
+    assert_allclose(_moments(clicks, polynomials(np.full((shown, 4), 0.3))), expected)
+    counted = elementary_polynomials(np.full(4, 9.0), np.full(4, 0.3), np.arange(4))
+    assert_allclose(_moments(clicks, counted), expected)
 
 
 def test_elementary_polynomials_by_hand():
     examination = np.array([0.2, 0.5, 0.7, 0.4, 0.9, 0.6])
-    sums = np.array([[(examination**m).sum()] for m in range(1, 7)])
-    value = _moments(np.array([6.0]), sums)[2, 0]
-    pairs = sum(a * b for a, b in combinations(examination, 2))
-    assert_allclose(value, 6 * 5 / (2 * pairs))
+    found = elementary_polynomials(
+        np.array([1.0, 2, 1, 1, 1, 1, 3]), np.append(examination, 0), np.zeros(7, int)
+    )
+    examination = np.insert(examination, 1, 0.5) / 0.9
+    expected = [sum(map(np.prod, combinations(examination, m))) for m in range(7)]
+    assert_allclose(found[:, 0], expected)
+    tiny = np.append(np.full(40, 1e-5), 1.0)  # power sums cancel here
+    found = polynomials(tiny[:, None])
+    assert_allclose(found[6, 0], comb(40, 5) * 1e-25 + comb(40, 6) * 1e-30)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +111,7 @@ def test_two_levels_of_relevance_have_no_square():
         position = rng.normal(size=1000) - 8 * relevance
         clicks = rng.binomial(50, 0.4 * relevance).astype(float)
         score = relevance + 0.1 * rng.normal(size=1000)
-        examined = np.full((6, 1000), 50.0)
+        examined = polynomials(np.ones((50, 1000)))
         found.append(
             [
                 information_by_clicks(each, position, clicks, examined, query)[2] <= 0.05
@@ -135,7 +149,7 @@ def test_standard_errors_are_those_of_repetition():
 
 def test_public_function():
     score, position, clicks, examined, query, _ = documents(0, copied=1.0)
-    shown = examined[0]
+    shown = examined[1]
     options = {"qid": query, "impressions": shown}
     found = cmip_score(score, position, clicks / shown, return_result=True, **options)
     value, error, p_value = information_by_clicks(score, position, clicks, examined, query)
@@ -158,7 +172,7 @@ def test_public_function():
 
 def test_documents_with_few_impressions_do_not_count():
     score, position, clicks, examined, query, _ = documents(1, copied=0.5)
-    rate, shown = clicks / examined[0], examined[0].copy()
+    rate, shown = clicks / examined[1], examined[1].copy()
     expected = cmip_score(
         score[8:], position[8:], rate[8:], qid=query[8:], impressions=shown[8:], return_result=True
     )
@@ -168,15 +182,32 @@ def test_documents_with_few_impressions_do_not_count():
     assert_allclose(found.value, expected.value)
 
 
+def test_queries_with_one_document_do_not_count():
+    score, position, clicks, examined, query, _ = documents(1, n_queries=12, copied=0.3)
+    rate, shown = clicks / 50, examined[1]
+    expected = cmip_score(score, position, rate, qid=query, impressions=shown, return_result=True)
+    alone = np.random.default_rng(0).normal(size=(2, 600))
+    found = cmip_score(
+        np.append(score, alone[0]),
+        np.append(position, alone[1]),
+        np.append(rate, np.full(600, 0.1)),
+        qid=np.append(query, np.arange(1000, 1600)),
+        impressions=np.full(720, 50),
+        return_result=True,
+    )
+    assert found.n_left_out == 600
+    assert (found.value, found.p_value) == (expected.value, expected.p_value)
+
+
 def test_constants_copy_nobody():
     score, position, clicks, examined, query, _ = documents(0)
     for given in ((np.zeros(len(score)), position), (score, np.ones(len(score)))):
         with pytest.warns(ClickDataWarning, match="so CMIP is 0"):
             found = cmip_score(
                 *given,
-                clicks / examined[0],
+                clicks / examined[1],
                 qid=query,
-                impressions=examined[0],
+                impressions=examined[1],
                 return_result=True,
             )
         assert (found.value, found.p_value) == (0, 1)
@@ -205,7 +236,7 @@ def test_bad_input(change, message):
         "y_logging": position,
         "y_true": clicks / 50,
         "qid": query,
-        "impressions": examined[0],
+        "impressions": examined[1],
     }
     with pytest.raises(ValueError, match=message):
         cmip_score(**(given | change))
@@ -317,9 +348,52 @@ def test_known_examination(log):
     assert -scorer(Shown(), X, clicks) > 0.1
 
 
+def test_documents_that_nobody_examined_are_left_out(log):
+    """Their impressions tell nothing, be the propensity 0 or next to it, on any scale."""
+    X, clicks = log
+    X = X.assign(propensity=EXAMINATION[X["position"] - 1])
+    value = CMIPScorer(arm="arm")(Shown(), X, clicks)
+    assert_allclose(
+        CMIPScorer(arm="arm")(Shown(), X.assign(propensity=X["propensity"] / 1e5), clicks), value
+    )
+    hidden = X["doc"] < 10
+    expected = CMIPScorer(arm="arm")(Shown(), X[~hidden], clicks[~hidden])
+    clicks = np.where(hidden, 0, clicks)
+    for least in (0.0, 1e-5):
+        seen = X.assign(propensity=X["propensity"].mask(hidden, least))
+        assert_allclose(CMIPScorer(arm="arm")(Shown(), seen, clicks), expected)
+
+
+def test_logging_replaces_positions(log):
+    X, clicks = log
+    X = X.assign(old=-X.groupby("doc")["position"].transform("first"))
+    scorer = CMIPScorer(arm="arm", logging="old")
+    without = X.drop(columns="position")
+    assert_allclose(scorer(Shown(), without, clicks), scorer(Shown(), X, clicks))
+
+
+@pytest.mark.parametrize("kind", [list, pd.Series, pl.Series])
+def test_arms_of_other_types(log, kind):
+    X, clicks = log
+    value = CMIPScorer(arm="arm")(Shown(), X, clicks)
+    shuffled = X["arm"].notna()
+    text = X.assign(arm=kind(np.where(shuffled, "s", "")))
+    assert_allclose(CMIPScorer(arm="arm")(Shown(), text, clicks), value)
+    flags = X.assign(arm=kind(shuffled.to_numpy()))
+    with pytest.raises(ValueError, match=r"holds False, which is a value.*where\(X\['arm'\]\)"):
+        CMIPScorer(arm="arm")(Shown(), flags, clicks)
+    flags["arm"] = flags["arm"].where(flags["arm"])
+    assert_allclose(CMIPScorer(arm="arm")(Shown(), flags, clicks), value)
+
+
 def test_scorer_errors(log):
     X, clicks = log
     scorer = CMIPScorer(arm="arm")
+    missing = np.append(clicks[:-1], np.nan)
+    with pytest.raises(ValueError, match=rf"y is missing in 1 of {len(X)} rows, first in row"):
+        scorer(Shown(), X, missing)
+    with pytest.raises(ValueError, match=r"of 1000 documents, first .* in document"):
+        scorer(Shown(), X, clicks, sample_weight=np.full(len(X), 0.3))
     with pytest.raises(ValueError, match="needs y"):
         scorer(Shown(), X)
     with pytest.raises(ValueError, match="missing in all"):

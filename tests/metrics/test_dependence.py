@@ -579,7 +579,10 @@ def test_no_cliff_where_the_classifier_starts():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y_pred": [1.0, np.nan, 2.0]}, "y_pred holds NaN or infinity in 1 of 3 rows, first nan"),
+        (
+            {"y_pred": [1.0, np.nan, 2.0]},
+            "NaN or infinity in 1 of 3 documents, first nan",
+        ),
         ({"y_logging": [1.0, np.inf, 2.0]}, "y_logging holds NaN or infinity"),
         ({"y_true": [1.0, None, 2.0]}, "y_true holds NaN or infinity"),
         ({"y_true": [0.1, 0.2, 0.3]}, "No two of the 3 documents share a grade"),

@@ -63,5 +63,27 @@ def test_bad_input(metric, true, found, weight, message):
 def test_what_each_does_not_take():
     with pytest.raises(ValueError, match=r"y_prob must be in \[0, 1\]"):
         click_mse([0.1, 0.2], [0.1, 1.2])
-    with pytest.raises(ValueError, match=r"0\.3 for all 2 documents"):
+    with pytest.raises(ValueError, match=r"0\.3 for 2 documents"):
         mean_correlation_coefficient([0.3, 0.3], [0.1, 0.2])
+
+
+def test_correlation_of_rows_that_count():
+    """Rows of weight 0 do not vary for the others; scale is no matter, however small or large."""
+    with pytest.raises(ValueError, match="for 2 documents"):
+        mean_correlation_coefficient([0.3, 0.3, 0.7], [1, 2, 3], sample_weight=[1, 1, 0])
+    with pytest.raises(ValueError, match="for 1 document,"):
+        mean_correlation_coefficient([0.3], [1])
+    for value in (0.1, 1e-170, 0.0):
+        assert (
+            mean_correlation_coefficient(
+                [0.1, 0.2, 0.7], [value] * 2 + [1], sample_weight=[1, 3, 0]
+            )
+            == 0
+        )
+    expected = mean_correlation_coefficient(TRUE, FOUND)
+    for scale in (1e-170, 1e-300, 1e200, 1e308):
+        assert mean_correlation_coefficient(TRUE, FOUND * scale) == pytest.approx(expected)
+        weight = np.full(40, scale)
+        assert mean_correlation_coefficient(TRUE, FOUND, sample_weight=weight) == pytest.approx(
+            expected
+        )

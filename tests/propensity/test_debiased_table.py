@@ -11,6 +11,7 @@ from sklearn.utils.validation import NotFittedError
 
 from skultr import UserAwareIPSRanker
 from skultr._log import _counted
+from skultr.click_models import UBMModel
 from skultr.exceptions import ClickDataWarning
 from skultr.propensity import (
     InterventionHarvesting,
@@ -225,6 +226,9 @@ def test_faults_are_named():
         debiased_table(log, CURVE[:3])
     with pytest.raises(ValueError, match="predicts relevance"):
         debiased_table(log, UserAwareIPSRanker())
+    for source in ({"u0": PowerLawPropensity()}, UBMModel(), FrozenEstimator(UBMModel())):
+        with pytest.raises(ValueError, match=r"propensity is a .*or use relevance_labels"):
+            debiased_table(log, source)
     with pytest.raises(NotFittedError):
         debiased_table(log, PowerLawPropensity())
     with pytest.raises(ValueError, match=r"Half predicts 1\.5 for {'position': 1}"):

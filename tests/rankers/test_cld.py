@@ -1,5 +1,6 @@
 from collections import Counter
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -287,6 +288,24 @@ def test_pairs_of_the_program_are_those_of_its_authors():
     assert mixed == 3 * (5 * 4 - 3 * 2)
     # Pages with the same clicks are one list.
     assert len(np.unique(rows.list_)) < 40
+
+
+def test_pairs_of_rows_of_unequal_weight_have_the_smaller_one():
+    rng = np.random.default_rng(0)
+    shown, weight = rng.random(60) < 0.6, rng.choice([0.5, 1.0, 7.3, 100.0], 60)
+    rows = SimpleNamespace(
+        list_=np.sort(rng.integers(0, 6, 60)),
+        shown=shown,
+        label=rng.integers(0, 3, 60) / 3,
+        weight=weight,
+    )
+    chosen = others = mixed = 0.0
+    for i, j in permutations(range(60), 2):
+        pair = min(weight[i], weight[j]) * (rows.list_[i] == rows.list_[j])
+        mixed += pair * (not shown[i] or not shown[j])
+        chosen += pair * (shown[i] and shown[j] and rows.label[i] > rows.label[j])
+        others += pair * (shown[i] and shown[j] and rows.label[i] <= rows.label[j])
+    np.testing.assert_allclose(count_pairs(rows), (chosen, others, mixed))
 
 
 def test_the_program_reads_pages_from_any_log(tmp_path):

@@ -154,9 +154,9 @@ def test_many_clicks_are_divided():
     ("evidence", "impressions", "kept"),
     [
         (2.0, 50.0, ("divide", None)),  # 4 x 0.8 x 50 = 160 clicks per query
-        (1.9, 50.0, ("offset", 0.1)),
-        (2.0, 30.0, ("offset", 0.1)),
-        (np.nan, 50.0, ("offset", 0.1)),  # too few queries to test
+        (1.9, 50.0, ("offset", 0.05)),
+        (2.0, 30.0, ("offset", 0.05)),
+        (np.nan, 50.0, ("offset", 0.05)),  # too few queries to test
     ],
 )
 def test_division_needs_firm_evidence_and_many_clicks(evidence, impressions, kept):
@@ -167,6 +167,27 @@ def test_division_needs_firm_evidence_and_many_clicks(evidence, impressions, kep
     log = make_click_log(document, document, np.full(160, 0.8), roles=roles)
     found = Confirmation(evidence, None, np.zeros(4))
     assert best_correction(log, found) == Correction(*kept)
+
+
+def test_a_factor_of_all_propensities_changes_nothing():
+    """Click rates of pages in random order are examination up to a factor."""
+    log, clicks = _log(6_000, production=False)
+    own, rates = (
+        IPSRanker(propensity=factor * CURVE, max_epochs=2, random_state=0).fit(log, clicks)
+        for factor in (1.0, 1 / 16)
+    )
+    assert own.correction_ == rates.correction_ == "offset"
+    assert rates.clip_ == own.clip_ / 16
+    np.testing.assert_allclose(rates.predict(log), own.predict(log), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "ranker", [IPSRanker(clip=0.1), LambdaMARTRanker(debiasing="ips", clip=0.1)]
+)
+def test_a_bound_above_all_propensities_is_a_warning(ranker):
+    log, clicks = _log(500)
+    with pytest.warns(ClickDataWarning, match=r"clip=0\.1 is above all propensities.* most 0\.05"):
+        ranker.set_params(propensity=0.05 * CURVE, random_state=0).fit(log, clicks)
 
 
 @pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")

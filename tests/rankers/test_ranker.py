@@ -73,6 +73,10 @@ def test_clicks_in_another_order_than_the_rows_are_a_warning():
         RANKER.fit(mixed, clicks.set_axis(range(1000, 1000 + len(clicks))))
         RANKER.fit(mixed[:90], clicks[:90].set_axis(mixed.index[:90]))
         found = RANKER.fit(mixed, clicks.loc[mixed.index]).predict(log)
+        # Labels that repeat say nothing of the order.
+        parts = pd.concat([log, log.assign(session=log["session"] + 50)])
+        RANKER.fit(parts, pd.concat([clicks, clicks], ignore_index=True))
+        RANKER.fit(log.set_axis([0] * len(log)), clicks)
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 

@@ -7,11 +7,12 @@ import pandas as pd
 import polars as pl
 import pytest
 from lightgbm import LGBMRanker
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 
 from skultr import ClickDataset, UserAwareIPSRanker
 from skultr._log._roles import FIT_ROLES
-from skultr.click_models import DCMModel, DCTRModel, UBMModel
+from skultr.click_models import CascadeModel, DCMModel, DCTRModel, UBMModel
 from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning, UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity, RegressionEMPropensity, relevance_labels
@@ -319,6 +320,31 @@ def test_click_models_of_users_read_frames_arrays_datasets_and_rates(tmp_path):
     with pytest.warns(ClickDataWarning, match="click rates between 0 and 1"):
         labels = ranker.fit(X, rate).labels_["label"]
     np.testing.assert_allclose(labels, 0.9 * expected, rtol=0.05)
+
+
+@pytest.mark.parametrize("users", [False, True])
+def test_a_dataset_keeps_the_clicks_of_identical_pages(tmp_path, users):
+    """Examination is conditional on the clicks of a page, which rates of many pages lack."""
+    X, clicks = _two_habits()
+    X = X if users else X.drop(columns="user")
+    dataset = ClickDataset.from_parquet(X.assign(click=clicks), path=tmp_path / "log")
+    assert dataset.log(detailed=False).n_lists < dataset.log().n_lists
+    for model in (DCMModel(), FrozenEstimator(DCMModel().fit(X, clicks))):
+        ranker = UserAwareIPSRanker(propensity=model, estimator=Ridge())
+        expected = ranker.fit(X, clicks).labels_["label"].to_numpy()
+        np.testing.assert_allclose(ranker.fit(dataset).labels_["label"], expected, rtol=1e-5)
+
+
+def test_a_cascade_model_has_no_second_click():
+    X, clicks = _two_habits()
+    ranker = UserAwareIPSRanker(propensity=CascadeModel(), estimator=Ridge())
+    with (
+        pytest.warns(ClickDataWarning, match="below another click"),
+        pytest.raises(ValueError, match=r"has one click per page\. Use DCMModel or DBNModel"),
+    ):
+        ranker.fit(X, clicks)
+    page = clicks.reshape(-1, 3)
+    ranker.fit(X, (page * (page.cumsum(axis=1) == 1)).ravel())
 
 
 def test_click_models_that_are_no_propensities():

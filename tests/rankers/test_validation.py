@@ -177,6 +177,29 @@ def test_a_validation_log_that_no_step_transformed_is_refused(logs):
         other.fit(X, y, naiveranker__validation=validation)
 
 
+def test_other_faults_of_a_validation_log_have_no_advice_on_pipelines(logs):
+    training, (X, y) = logs
+    with pytest.raises(ValueError, match="validation cannot be read") as caught:
+        NaiveRanker().fit(*training, validation=(X.assign(position=-1), y))
+    assert "Pipeline" not in str(caught.value)
+
+
+def test_a_fault_of_a_validation_log_keeps_its_class(logs, monkeypatch):
+    class Fault(ValueError):
+        pass
+
+    def raises(*args, reset):
+        if not reset:
+            raise Fault("Something else.")
+        return read(*args, reset=reset)
+
+    training, validation = logs
+    read = NaiveRanker._read_rows
+    monkeypatch.setattr(NaiveRanker, "_read_rows", raises)
+    with pytest.raises(Fault, match="validation cannot be read: Something else"):
+        NaiveRanker(max_epochs=1).fit(*training, validation=validation)
+
+
 def test_a_frame_with_clicks_validates_as_its_pair(logs):
     training, (X, y) = logs
     fits = [

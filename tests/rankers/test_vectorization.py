@@ -490,6 +490,36 @@ def test_labels_that_order_nothing(world):
         VectorizationRanker().fit_base_vectors(documents, "relevance")
 
 
+def test_a_candidate_in_several_rows_is_one_label(world):
+    """As in a log; with other grades in other rows, it has their mean."""
+    documents, ranker, _, _ = world
+    grade = documents["relevance"].astype(float).where(documents.index % 3 > 0)
+    expected = copy.copy(ranker).fit_base_vectors(documents, grade).predict(documents)
+    twice = pd.concat([documents] * 3, ignore_index=True)
+    higher = grade + np.where(grade > 0, 1.0, 0.0)
+    lower = grade - np.where(grade > 0, 1.0, 0.0)
+    for grades in ([grade] * 3, [grade * np.nan, higher, lower]):
+        found = copy.copy(ranker).fit_base_vectors(twice, np.concatenate(grades))
+        np.testing.assert_allclose(found.predict(documents), expected, rtol=1e-6)
+
+
+def test_grades_that_are_no_numbers_are_named_by_their_column(world):
+    documents, ranker, _, _ = world
+    with pytest.raises(ValueError, match="The column 'grade' must hold numbers"):
+        ranker.fit_base_vectors(documents.assign(grade="good"), "grade")
+    with pytest.raises(ValueError, match="expected one value for each row"):
+        ranker.fit_base_vectors(documents, None)
+
+
+@pytest.mark.parametrize("base", ["embedding", "factor"])
+def test_a_parameter_set_after_fit_changes_no_base_vector(world, base):
+    documents, _, log, clicks = world
+    ranker = VectorizationRanker(**QUICK | {"max_epochs": 1}, base=base).fit(log, clicks)
+    expected = ranker.predict(documents)
+    other = "factor" if base == "embedding" else "embedding"
+    np.testing.assert_array_equal(ranker.set_params(base=other).predict(documents), expected)
+
+
 # Laws --------------------------------------------------------------------------------
 def test_one_component_is_the_scalar_product_of_logits():
     log, batch = one_batch()
