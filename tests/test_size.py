@@ -10,14 +10,14 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 22_233
+TOTAL = 22_230
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 264,
     "_log": 3667,
-    "_models": 1020,
+    "_models": 1017,
     "_torch": 922,
     "click_models": 1116,
     "command": 663,

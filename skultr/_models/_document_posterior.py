@@ -230,20 +230,10 @@ def _error_of_curve(level, place, clicks, examinations, curve):
     return 1 / (np.bincount(level, clicks)[level] + 0.5) + (fall * beyond) ** 2
 
 
-def _relative(mean, clicks):
-    """Logarithm of the prior mean, less its average over clicks."""
-    return np.log(mean) - np.average(np.log(mean), weights=clicks + TINY)
-
-
 def _spread(clicks, examinations, mean, unsure, start, shown):
     """Squared coefficient of variation of relevance about its prior mean, a power of the mean, and
     the logarithm of its factor and the power, found from a ``start``."""
-    relative = _relative(mean, clicks)
-    some = _some(shown)
-    c, e, m, v, at, shown = (
-        values[some] for values in (clicks, examinations, mean, shown * unsure, relative, shown)
-    )
-
+    relative, (c, e, m, v, at, shown) = _telling(clicks, examinations, mean, unsure, shown)
     n = max(len(m), 1)
 
     def loss(point):
@@ -266,19 +256,19 @@ def _spread(clicks, examinations, mean, unsure, start, shown):
     return np.exp(np.clip(found[0] + found[1] * relative, *_LOG_SPREADS)), found
 
 
-def _some(shown):
-    """Documents whose clicks show something of the spread, or as many of them as are needed."""
-    found = np.flatnonzero(shown > _LEAST_SHOWN)
-    return found[:: -(-len(found) // _MAX_DOCS) or 1]
+def _telling(clicks, examinations, mean, unsure, shown):
+    """Logarithm of the prior mean, less its average over clicks; and what the likelihood of the
+    spread reads of documents whose clicks show something of it, or of as many as are needed."""
+    relative = np.log(mean) - np.average(np.log(mean), weights=clicks + TINY)
+    some = np.flatnonzero(shown > _LEAST_SHOWN)
+    some = some[:: -(-len(some) // _MAX_DOCS) or 1]
+    columns = clicks, examinations, mean, shown * unsure, relative, shown
+    return relative, [values[some] for values in columns]
 
 
 def _expected_spread(clicks, examinations, mean, unsure, shown):
     """Posterior mean of the squared coefficient of variation of relevance about its prior mean."""
-    relative = _relative(mean, clicks)
-    some = _some(shown)
-    c, e, m, v, at, shown = (
-        values[some] for values in (clicks, examinations, mean, shown * unsure, relative, shown)
-    )
+    relative, (c, e, m, v, at, shown) = _telling(clicks, examinations, mean, unsure, shown)
 
     def spread(point, at):
         return np.exp(np.clip(point[0] + point[1] * at, *_LOG_SPREADS))
