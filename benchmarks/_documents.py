@@ -7,6 +7,8 @@ import lightgbm
 import numpy as np
 import pandas as pd
 from pyarrow.parquet import read_schema
+from sklearn.preprocessing import QuantileTransformer
+from sklearn.svm import LinearSVC
 
 from skultr.datasets import letor_splits, load_letor, make_ltr
 from skultr.model_selection import train_test_queries
@@ -92,6 +94,34 @@ def tree_scores(known, documents, n_estimators=200):
     )
     features = [name for name in documents if name.startswith("feature_")]
     return trees.fit(known[features], known["relevance"]).predict(documents[features])
+
+
+def ranking_svm(documents, fraction, seed, *, at_least=1):
+    """Scores of a linear SVM on pairs of documents of one query (Joachims 2002).
+
+    It knows the grades of a share of the queries, of ``at_least`` so many, and of more where
+    these have no pair. Features are quantiles, as their scales differ by orders of magnitude.
+    """
+    rng = np.random.default_rng([12, seed])
+    features = documents[feature_columns(documents)].to_numpy(float)
+    features = QuantileTransformer(n_quantiles=200, random_state=seed).fit_transform(features)
+    queries = rng.permutation(documents["qid"].unique())
+    qid, grade = documents["qid"].to_numpy(), documents["relevance"].to_numpy()
+    for n_queries in range(max(at_least, round(fraction * len(queries))), len(queries) + 1):
+        rows = np.flatnonzero(np.isin(qid, queries[:n_queries]))
+        better, worse = _pairs(qid[rows], grade[rows])
+        if len(better):
+            break
+    difference = features[rows[better]] - features[rows[worse]]
+    sign = rng.choice([-1, 1], len(difference))
+    sign[:2] = (-1, 1)[: len(sign)]
+    svm = LinearSVC(fit_intercept=False, random_state=seed)
+    return features @ svm.fit(difference * sign[:, None], sign).coef_[0]
+
+
+def _pairs(qid, grade):
+    """Rows of the better and of the worse document of each pair of a query."""
+    return np.nonzero((qid[:, None] == qid) & (grade[:, None] > grade))
 
 
 def _splits_of_parquet(path):

@@ -6,15 +6,13 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.preprocessing import QuantileTransformer
-from sklearn.svm import LinearSVC
 
 from skultr import CLDRanker
 from skultr.metrics import average_precision_score, ndcg_score
 from skultr.rankers import HeckmanRanker, IPSRanker, NaiveRanker, RankAggRanker
 from skultr.simulation import PositionBasedUser, hidden_signal_scores, simulate_clicks
 
-from .._documents import feature_columns, split_documents
+from .._documents import feature_columns, ranking_svm, split_documents
 
 METRICS = ("nDCG@1", "nDCG@3", "MAP")
 MODELS = ("linear", "network")
@@ -205,7 +203,7 @@ def _log(log, settings, seed):
     train, _, name = documents(log.set, settings, seed)
     by_query = SETS[name].sessions if name in SETS else 10
     scores = hidden_signal_scores(
-        svm_rank_scores(train, seed),
+        ranking_svm(train, 0.01, seed, at_least=5),
         train["relevance"],
         strength=WORLDS[log.world],
         random_state=seed,
@@ -227,31 +225,6 @@ def _log(log, settings, seed):
     hidden = train.loc[asked, ["qid", "doc"]].assign(session=X["session"].max() + 1)
     both = pd.concat([X, hidden], ignore_index=True)
     return both, np.concatenate([clicks, np.zeros(len(hidden))]), truth.examination
-
-
-def svm_rank_scores(train, seed, *, fraction=0.01, at_least=5):
-    """Scores of a linear SVM on pairs of documents of one query (Joachims 2002).
-
-    It knows the labels of 1 % of the queries, of five if that is more, and ranks by quantiles of
-    the features, whose scales differ by orders of magnitude.
-    """
-    random = np.random.default_rng(seed)
-    relevant = train.groupby("qid")["relevance"].mean()
-    mixed = relevant.index[(relevant > 0) & (relevant < 1)].to_numpy()
-    n_known = min(len(mixed), max(at_least, round(fraction * len(relevant))))
-    known = random.choice(mixed, n_known, replace=False)
-    quantiles = QuantileTransformer(n_quantiles=min(1000, len(train)), random_state=seed)
-    features = quantiles.fit_transform(train[feature_columns(train)].to_numpy(float))
-    gaps = []
-    for _, rows in train.reset_index(drop=True)[["qid", "relevance"]].groupby("qid"):
-        if rows["qid"].iloc[0] in known:
-            good, bad = (features[rows.index[rows["relevance"] == value]] for value in (1, 0))
-            gaps.append((good[:, None] - bad[None]).reshape(-1, features.shape[1]))
-    gaps = np.concatenate(gaps)
-    # Every other pair is turned round: a classifier needs two classes.
-    side = np.where(np.arange(len(gaps)) % 2, 1, -1)
-    svm = LinearSVC(C=0.1, fit_intercept=False, random_state=seed).fit(gaps * side[:, None], side)
-    return features @ svm.coef_[0]
 
 
 @lru_cache(maxsize=8)

@@ -5,8 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-from sklearn.preprocessing import QuantileTransformer
-from sklearn.svm import LinearSVC
 
 from skultr.simulation import (
     ContextualPositionBasedUser,
@@ -17,7 +15,7 @@ from skultr.simulation import (
     simulate_clicks,
 )
 
-from .._documents import feature_columns, name_of, split_documents
+from .._documents import feature_columns, name_of, ranking_svm, split_documents
 
 #: The published program divides 2^grade - 1 by 2^5 - 1, though grades end at 4 (the paper's text:
 #: by 2^4 - 1). The published figures are those of the program, so the logs here are too.
@@ -197,30 +195,6 @@ def _sources(copied, n_rows, rng):
     source = np.arange(n_rows)
     source[copied] = rng.integers(n_rows, size=len(copied))
     return source
-
-
-def ranking_svm(documents, fraction, seed):
-    """Scores of a linear ranking SVM that was trained on the grades of a share of the queries."""
-    rng = np.random.default_rng([12, seed])
-    features = documents[feature_columns(documents)].to_numpy(float)
-    features = QuantileTransformer(n_quantiles=200, random_state=seed).fit_transform(features)
-    queries = rng.permutation(documents["qid"].unique())
-    qid, grade = documents["qid"].to_numpy(), documents["relevance"].to_numpy()
-    for n_queries in range(max(1, round(fraction * len(queries))), len(queries) + 1):
-        rows = np.flatnonzero(np.isin(qid, queries[:n_queries]))
-        better, worse = _pairs(qid[rows], grade[rows])
-        if len(better):
-            break
-    difference = features[rows[better]] - features[rows[worse]]
-    sign = rng.choice([-1, 1], len(difference))
-    sign[:2] = (-1, 1)[: len(sign)]
-    svm = LinearSVC(fit_intercept=False, random_state=seed)
-    return features @ svm.fit(difference * sign[:, None], sign).coef_[0]
-
-
-def _pairs(qid, grade):
-    """Rows of the better and of the worse document of each pair of a query."""
-    return np.nonzero((qid[:, None] == qid) & (grade[:, None] > grade))
 
 
 def shown_lists(documents, seed, fraction=0.01):

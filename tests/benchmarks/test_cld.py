@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks._documents import ranking_svm
 from benchmarks._study import Settings, main
 from benchmarks.papers import _cld_worlds, cld
-from benchmarks.papers._cld_worlds import Log, _log, documents, svm_rank_scores
+from benchmarks.papers._cld_worlds import Log, _log, documents
 from skultr.metrics import ndcg_score
 
 RANKS = ("Naive", "IPS", "Heckman", "RankAgg", "CLD", "CLD-pair", "CLD-pair, printed", "Oracle")
@@ -160,8 +161,8 @@ def test_the_production_ranker_learns_from_its_labels(settings):
     truth, qid = train["relevance"], train["qid"]
     chance = ndcg_score(truth, np.zeros(len(train)), qid=qid, k=5)
     # 1 % of 100 queries are one: five are taken.
-    few = ndcg_score(truth, svm_rank_scores(train, 0), qid=qid, k=5)
-    all_of_them = ndcg_score(truth, svm_rank_scores(train, 0, fraction=1.0), qid=qid, k=5)
+    few = ndcg_score(truth, ranking_svm(train, 0.01, 0, at_least=5), qid=qid, k=5)
+    all_of_them = ndcg_score(truth, ranking_svm(train, 1.0, 0), qid=qid, k=5)
     assert chance + 0.05 < few < all_of_them
 
 

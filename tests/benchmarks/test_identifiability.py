@@ -12,12 +12,10 @@ from benchmarks.papers._identifiability_worlds import (
     MADE,
     contextual_log,
     log_of_components,
-    ranking_svm,
     read_documents,
 )
 from benchmarks.papers.identifiability import EXHIBITS, PAGE
 from skultr.identifiability import IdentifiabilityGraph
-from skultr.metrics import ndcg_score
 
 
 def settings(**given):
@@ -99,14 +97,6 @@ def test_a_folder_that_is_no_published_set_is_refused(tmp_path):
     folder = write_set(tmp_path)
     with pytest.raises(FileNotFoundError, match="--sets expects the folder"):
         log_of_components(3, 100, settings(sets=folder), 0)
-
-
-def test_the_ranking_svm_beats_chance():
-    train, _ = read_documents("made, few copies", settings(), 300, 10, 0)
-    grades, qid = train["relevance"], train["qid"]
-    chance = ndcg_score(grades, np.random.default_rng(0).random(len(train)), qid=qid, k=10)
-    # Trained on 3 of 300 queries, so that those count little here.
-    assert ndcg_score(grades, ranking_svm(train, 0.01, 0), qid=qid, k=10) > chance + 0.05
 
 
 def test_copies_alone_link_contexts():
