@@ -1,4 +1,6 @@
-"""Directives that show what ``make papers`` wrote: ``verdicts``, ``exhibits``, ``decided``.
+"""Directives that show what ``make papers`` wrote.
+
+``verdicts``, ``exhibits``, ``decided``, and ``elsewhere`` for sets passed with ``--letor``.
 
 They read ``docs/papers/results``, so that no page has a figure that was typed by hand.
 """
@@ -72,6 +74,36 @@ def _counted(counts):
 
 def _verdict(claim):
     return "not judged" if claim["runs"] == "0" else claim["verdict"]
+
+
+class Elsewhere(SphinxDirective):
+    """``.. elsewhere:: PAPER``: verdicts on made documents beside those on other sets.
+
+    ``results/PAPER/elsewhere/SET.csv`` is the ``claims.csv`` of a run with ``--letor``.
+    """
+
+    required_arguments = 1
+
+    def run(self):
+        paper = self.arguments[0]
+        files = sorted((RESULTS / paper / "elsewhere").glob("*.csv"))
+        sets = {"Made documents": read(paper, "claims")}
+        sets |= {file.stem: read(f"{paper}/elsewhere", file.stem) for file in files}
+        found = {
+            name: {(claim["exhibit"], claim["claim"]): claim for claim in claims}
+            for name, claims in sets.items()
+        }
+        asked = dict.fromkeys(key for file in files for key in found[file.stem])
+        lines = [".. list-table::", "   :header-rows: 1", ""]
+        lines += list_row(["Exhibit", "Claim", *sets])
+        for key in asked:
+            cells = [_verdict_with_gap(claims[key]) for claims in found.values()]
+            lines += list_row([key[0].capitalize(), key[1], *cells])
+        return parsed(self, lines)
+
+
+def _verdict_with_gap(claim):
+    return f"{_verdict(claim)}; {_gap(claim)}, {claim['runs']} runs"
 
 
 class Exhibits(SphinxDirective):
@@ -174,4 +206,5 @@ def setup(app):
     app.add_directive("verdicts", Verdicts)
     app.add_directive("exhibits", Exhibits)
     app.add_directive("decided", Decided)
+    app.add_directive("elsewhere", Elsewhere)
     return {"parallel_read_safe": True}
