@@ -183,7 +183,7 @@ class ClickTable:
     ) -> tuple[Floats, Floats, Floats, float]:
         """Errors of the sum of mass times P(click).
 
-        The influence of each query through the curve and the users; the chance of its own clicks,
+        The influence of each page through the curve and the users; the chance of its own clicks,
         in this sum and in that of the log (with the gain of each slot); and the variance by the
         prior and by deviations that no clicks determine.
         """
@@ -197,17 +197,19 @@ class ClickTable:
         for number, step in enumerate(_DIFFERENCE * np.eye(len(slopes))):
             slopes[number] = (moved(curve._replace(logs=curve.logs + step)) - total) / _DIFFERENCE
         effect = solve_scaled(self._information, slopes)
-        scores = self._scores() @ effect
-        by_query = np.bincount(self._log.pair_query, scores, len(self._log.query_pages))
+        log, cell = self._log, self._cell
+        clicks, exposed = log.weight * log.rate, log.weight * self._row_stay
+        worth, expected = self._scores(effect)
+        by_page = log.of_pages(worth[cell] * clicks - (expected / self._exposed)[cell] * exposed)
         if self._leaving is not None:
             for number, influence in enumerate(self._leaving.influence.T):
                 leaves = self._leaving.chance.copy()
                 step = _DIFFERENCE if leaves[number] < 0.5 else -_DIFFERENCE
                 leaves[number] += step
                 rate = self._clicks / self._exposure(leaves)[0]
-                by_query += influence * (moved(curve._replace(rate=rate), leaves) - total) / step
-        cell, there = pages.cell()
-        share = np.where(there, self._own_share[cell], 0.0)
+                by_page += influence * (moved(curve._replace(rate=rate), leaves) - total) / step
+        same, there = pages.cell()
+        share = np.where(there, self._own_share[same], 0.0)
         place = self._slot_place[pages.slot]
         deviation = (1 - share) * self._own * self._scale[place]
         variance = float(effect @ self._precision @ effect + mass**2 @ deviation)
@@ -222,18 +224,15 @@ class ClickTable:
         weight = self._weight * slope
         spread = self._prior[1]
         moves = weight / (precision + _UNKNOWN / spread)[self._pair] * by_pair[self._pair]
-        moves += np.bincount(cell[there], (stay * share)[there], len(moves))
+        moves += np.bincount(same[there], (stay * share)[there], len(moves))
         # Its own part of the prediction that it is compared with.
         own = weight * slope / (precision + 1 / spread)[self._pair]
         own = self._own_share + (1 - self._own_share) * own
-        chance = curve.rate - self._of_cells(curve, self._quality(curve, share=1.0))
-        chance /= np.sqrt(np.maximum(1 - own, _LEAST))
-        query = self._log.pair_query[self._pair]
-        noise, logged = (
-            np.bincount(query, worth * chance, len(by_query))
-            for worth in (moves, gains[self._slot] * self._exposed)
-        )
-        return by_query, noise, logged, variance
+        own = own[cell] * exposed / self._exposed[cell]
+        p = self._of_cells(curve, self._quality(curve, share=1.0))
+        chance = (clicks - p[cell] * exposed) / np.sqrt(np.maximum(1 - own, _LEAST))
+        noise = log.of_pages(chance * (moves / self._exposed)[cell])
+        return by_page, noise, log.of_pages(chance * gains[log.slot]), variance
 
     def excess(self, gains: Floats) -> tuple[float, float]:
         """How far clicks differ more between the pages of a query than predicted, and its error.
@@ -246,12 +245,10 @@ class ClickTable:
         if not log.has_pages:
             return 0.0, np.inf
         p = self._of_cells(self._curve, self._quality(self._curve))[self._cell] * self._row_stay
-        page, first = np.unique(log.rows.list_[log.row], return_index=True)
-        page = np.searchsorted(page, log.rows.list_[log.row])
-        query, weight = log.slot_query[log.slot][first], log.weight[first]
-        told, more = (np.bincount(page, gains[log.slot] * rate) for rate in (p, log.rate - p))
+        told, more = (log.of_pages(gains[log.slot] * rate) for rate in (p, log.rate - p))
         # A page that was seen several times counts so often; it is not one of as many clicks.
-        n_pages = np.maximum(np.bincount(query, weight), TINY)
+        query, weight = log.page_query, log.page_weight
+        n_pages = np.maximum(log.of_queries(weight), TINY)
         told, more = (
             sums - (np.bincount(query, weight * sums) / n_pages)[query] for sums in (told, more)
         )
@@ -370,13 +367,16 @@ class ClickTable:
         line = _ANY + _TILT * np.outer(self._depth, self._depth)
         return block_diag(np.linalg.inv(line + bend**2 * walk), trust**-2)
 
-    def _scores(self):
-        """Slopes of the log-likelihood of each pair in the curve."""
+    def _scores(self, effect):
+        """What each click of each cell, and all that are due in it, move by the curve's effect."""
         moves, (heights, design) = self._moves, self._design(self._curve.logs)
-        surplus = moves.clicks - moves.expected(np.exp(moves.log_shares(heights)))
+        shares, moved = np.exp(moves.log_shares(heights)), design @ effect
         pair = self._pair[moves.rows]
-        by_pair = csr_array((surplus, (pair, np.arange(len(pair)))), (len(self._usual), len(pair)))
-        return by_pair @ design
+        moved -= np.bincount(pair, shares * moved)[pair]
+        worth, expected = np.zeros((2, len(self._pair)))
+        worth[moves.rows] = self._worth[moves.rows] * moved
+        expected[moves.rows] = moves.expected(shares) * moved
+        return worth, expected
 
     def _set_prior(self):
         """Mean and variance of the quality of each pair, by its usual position."""

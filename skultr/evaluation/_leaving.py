@@ -41,7 +41,7 @@ class Leaving(NamedTuple):
     square: Floats  # of the relevance, without the chance of the clicks that tell it
     look: Floats  # of each place
     kept: Floats  # P(gone on to each place if no click ends the visit)
-    influence: Floats  # of each query on the chance
+    influence: Floats  # of each page on the chance
 
     def stay(
         self, relevance: Floats, square: Floats, place: Ints, page: Ints, chance: Floats
@@ -80,8 +80,8 @@ class _Pages:
         offsets = offsets_from_counts(np.bincount(page))
         pair, place = log.pair[log.row][order], place[order]
         clicked, weight = log.rate[order] > 0, log.weight[order]
-        self.query, self.n_queries = log.slot_query[log.slot][order], len(log.query_pages)
         self.n_pairs, self.n_places, self.n_pages = len(log.pair_query), place.max() + 1, 0.0
+        self.n_lists = len(log.page_query)
         self.blocks = []
         for _, rows in rectangles(offsets):
             rows = np.ascontiguousarray(rows.T)
@@ -91,7 +91,7 @@ class _Pages:
                 np.where(inside, place[rows], 0),
                 inside & clicked[rows],
                 weight[rows[0]],
-                self.query[rows[0]],
+                log.page[log.row][order][rows[0]],
             )
             self.blocks.append(block)
             self.n_pages += block[3].sum()
@@ -147,25 +147,25 @@ class _Pages:
         return {name: tuple(sums) for name, sums in counts.items()}, float(value)
 
     def influence(self, tables):
-        """Influence of each query on P(leave), by the scores of all that documents share."""
-        parts = []
-        for name in ("leave", "look", "on"):
-            p = np.clip(tables[name], 1e-3, 1 - 1e-3)
-            score = np.zeros((self.n_queries, len(p)))
-            for block in self.blocks:
-                events, _ = _events(tables, *block[:3])
-                for table, codes, successes, trials in events:
-                    if table == name:
-                        key = (block[4] * len(p) + codes).ravel()
-                        values = (successes - trials * p[codes]) / (p * (1 - p))[codes] * block[3]
-                        sums = np.bincount(
-                            key, np.broadcast_to(values, codes.shape).ravel(), score.size
-                        )
-                        score += sums.reshape(score.shape)
-            parts.append(score)
-        scores = np.hstack(parts)
-        information = gram(scores, np.ones(len(scores))) + np.eye(scores.shape[1])
-        return np.linalg.solve(information, scores.T)[:2].T
+        """Influence of each page on P(leave), by the scores of all that documents share."""
+        shared = {name: np.clip(tables[name], 1e-3, 1 - 1e-3) for name in ("look", "on", "leave")}
+        p, scores = np.concatenate(list(shared.values())), []
+        # The prior's, and of the clicks page by page: of a few queries it would be far too small.
+        information = np.diag(_WEAK / p**2 + _WEAK / (1 - p) ** 2)
+        for *block, weight, page in self.blocks:
+            columns = []
+            for name, codes, successes, trials in _events(tables, *block)[0][1:]:
+                p = shared[name]
+                values = (successes - trials * p[codes]) / (p * (1 - p))[codes]
+                key = (codes + len(p) * np.arange(len(page))).ravel()
+                sums = np.bincount(key, values.ravel(), len(p) * len(page))
+                columns.append(sums.reshape(-1, len(p)))
+            scores.append((page, weight, np.hstack(columns)))
+            information += gram(scores[-1][-1], weight)
+        influence, effect = np.zeros((self.n_lists, 2)), np.linalg.inv(information)[:, -2:]
+        for page, weight, score in scores:
+            influence[page] = weight[:, None] * (score @ effect)
+        return influence
 
 
 def _events(tables, pair, place, clicked):

@@ -47,6 +47,7 @@ class LoggedPages(RowsOfLog):
         *,
         context: Column | str | None = None,
         cluster: Column | str | None = None,
+        several: bool = False,
     ) -> None:
         unknown = sorted({*roles} - {*ROLES})
         if unknown:
@@ -74,12 +75,17 @@ class LoggedPages(RowsOfLog):
         )
         self.inside = np.ones(rows.n_rows, dtype=bool)
         self.context = self._codes(context, "context", rows.list_, "result page")
-        cluster = self._codes(cluster, "cluster", rows.query, "query")
-        first = first_rows(rows.query, len(rows.query_ids))
-        self.cluster = None if cluster is None else cluster[first]
         self._show(np.flatnonzero(rows.shown))
+        self.page = rows.list_ if self.has_pages else np.arange(rows.n_rows)
+        first = first_rows(self.page, int(self.page.max()) + 1)
+        self.page_query = rows.query[first]
+        group = (rows.query, "query", ", or method='dr'")
+        cluster = self._codes(
+            cluster, "cluster", *((self.page, "result page") if several else group)
+        )
+        self.cluster = None if cluster is None else cluster[first]
 
-    def _codes(self, values, name, group, group_name):
+    def _codes(self, values, name, group, group_name, otherwise=""):
         """Codes of a column of X or an array by row, which has one value in each group."""
         if values is None:
             return None
@@ -98,7 +104,7 @@ class LoggedPages(RowsOfLog):
             row = int(shown[differs.argmax()])
             raise ValueError(
                 f"{name} differs within one {group_name} (such as in row {row}); expected one "
-                f"value per {group_name}."
+                f"value per {group_name}{otherwise}."
             )
         return codes
 
@@ -176,24 +182,61 @@ class LoggedPages(RowsOfLog):
         """Mean per page of sums over the pages of each query."""
         return float(by_query.sum() / self.query_pages.sum())
 
-    def error_per_page(self, residual: Floats, variance: float = 0.0) -> float:
-        """Standard error of a mean per page, from residuals of queries and a further variance.
+    @property
+    def page_weight(self) -> Floats:
+        """Impressions of each page."""
+        weight = np.zeros(len(self.page_query))
+        weight[self.page[self.row]] = self.weight
+        return weight
 
-        Both are those of sums over pages. Queries of one cluster are one.
+    def of_pages(self, by_row: Floats) -> Floats:
+        """Sums of values of shown rows over each page."""
+        return np.bincount(self.page[self.row], by_row, len(self.page_query))
+
+    def of_queries(self, by_page: Floats) -> Floats:
+        """Sums over each query."""
+        return np.bincount(self.page_query, by_page, len(self.query_pages))
+
+    def over_pages(self, by_query: Floats) -> Floats:
+        """Sums over queries, in equal parts for each impression of their pages."""
+        shown = self.page_weight
+        return shown * (by_query / np.maximum(self.of_queries(shown), TINY))[self.page_query]
+
+    def error_per_page(self, by_page: Floats, variance: float = 0.0, *, new: bool = True) -> float:
+        """Standard error of a mean per page, from the influence of each page and a further
+        variance, both of sums over pages.
+
+        For ``new`` queries, those of the log are independent, or their clusters; where both cross,
+        their variances add up, less that of what they share (Cameron, Gelbach & Miller, 2011). For
+        the log's own queries pages are independent, or clusters of them.
         """
-        held = np.count_nonzero(self.query_pages)
-        if self.cluster is not None:
-            residual = np.bincount(self.cluster, residual)
-            held = len(np.unique(self.cluster[self.query_pages > 0]))
-        n = max(held, 2)  # of one, no error is told
-        variance += n / (n - 1) * (residual**2).sum()
-        return float(np.sqrt(variance) / self.query_pages.sum())
+        total, traffic = self.query_pages.sum(), self.over_pages(self.query_pages)
+
+        def variance_of(group):
+            sums, share = (np.bincount(group, values) for values in (by_page, traffic / total))
+            # What a group takes from its own residual: with equal ones n / (n - 1).
+            return (sums**2 / np.maximum(1 - 2 * share + share @ share, TINY)).sum()
+
+        # The same page several times, told once, is not one of as many clicks.
+        alike = self.has_pages and np.isin(self.rate, (0, 1)).all()
+        pages = (by_page**2 / (np.maximum(self.page_weight, 1) if alike else 1)).sum()
+        if self.cluster is None:
+            variance += variance_of(self.page_query) if new else pages
+        else:
+            both = pair_codes(self.page_query, self.cluster, int(self.cluster.max()) + 1)
+            alone = variance_of(self.page_query) - variance_of(encode(both)[0])
+            clusters = variance_of(self.cluster)
+            # Within whole queries chance cancels, as their documents are fitted to it.
+            variance += clusters + max(alone, 0.0) if new else max(clusters, pages)
+        return float(np.sqrt(variance) / total)
 
     def n_equal(self, weight: Floats) -> float:
-        """Number of queries, or clusters, of equal weight that are worth as much (Kish)."""
+        """Number of queries, or of clusters if fewer, of equal weight that are worth as much
+        (Kish)."""
+        sums = [weight]
         if self.cluster is not None:
-            weight = np.bincount(self.cluster, weight)
-        return float(weight.sum() ** 2 / max((weight**2).sum(), TINY))
+            sums.append(np.bincount(self.cluster, self.over_pages(weight)))
+        return float(min(each.sum() ** 2 / max((each**2).sum(), TINY) for each in sums))
 
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""

@@ -164,8 +164,10 @@ def policy_value(
         What differs between pages, such as the device: one value per page, or the name of a column
         of X. Clicks are estimated within each value and added up; scores may depend on it.
     cluster : array-like of shape (n_rows,) or str, default=None
-        Queries that depend on each other, such as paraphrases of one need: one value per query, or
-        the name of a column of X. Errors are those of independent clusters.
+        What depends on each other: queries, such as paraphrases of one need, or with
+        ``method="dr"`` pages, such as those of one user; one value per page, or the name of a
+        column of X. Errors are those of independent clusters, and of independent queries if a
+        query has several clusters.
     queries : {"new", "log"}, default="new"
         What the interval is about: other queries like those of the log, or its own queries in
         other sessions. Only ``method="dr"`` knows the second, which is narrower.
@@ -193,8 +195,8 @@ def policy_value(
     ------
     ValueError
         If a role, a score or what the method needs is missing or not valid, scores differ for one
-        document of a query (and context), a context differs within a page or a cluster within a
-        query, or k is deeper than the log.
+        document of a query (and context), a context or a cluster differs within a page (a cluster
+        with a method other than "dr" within a query), or k is deeper than the log.
 
     Notes
     -----
@@ -333,6 +335,7 @@ def _estimate(log, rankings, gain, k, method, given, options):
     """The estimate of a ranking, or of the difference of two."""
     X, y, sample_weight, roles = log
     groups = {name: options[name] for name in ("context", "cluster")}
+    groups["several"] = method == "dr"
     log = LoggedPages(X, y, sample_weight, roles, "policy_value", **groups)
     position = log.slot_position
     if k is not None and not position.min() <= k <= position.max():
@@ -340,11 +343,12 @@ def _estimate(log, rankings, gain, k, method, given, options):
             f"k={k}, but the log has positions {int(position.min())} to {int(position.max())}, "
             "and has clicks there only. Pass k in this range."
         )
-    wrong = [name for name, value in given.items() if value is not None and name != reads(method)]
+    reads, _ = _METHODS[method]
+    wrong = [name for name, value in given.items() if value is not None and name != reads]
     if wrong or (method == "direct" and given["model"] is None):
         needs = " (a click model)" if method == "direct" else ""
         raise ValueError(
-            f"method={method!r} reads {reads(method) or 'the log only'}{needs}, and got "
+            f"method={method!r} reads {reads or 'the log only'}{needs}, and got "
             f"{wrong or None}; pass what it reads, and nothing else."
         )
     scores = {name: log.scores_of(values, name) for name, values in rankings.items()}
@@ -354,11 +358,6 @@ def _estimate(log, rankings, gain, k, method, given, options):
         same = "no difference: both rankings show the same pages."
         return PolicyEstimate(0.0, 0.0, (0.0, 0.0), 1.0, logged, 0.0, 1.0, same)
     return _judge(log, parts, method, options)
-
-
-def reads(method):
-    """The argument that a method reads."""
-    return _METHODS[method][0]
 
 
 # Estimates --------------------------------------------------------------------------------------
@@ -446,15 +445,18 @@ def _judge(log, parts, method, options):
     curve, noise, own_noise, variance = (
         (sum(sums) for sums in zip(*(part.errors() for part in parts), strict=True))
         if settled
-        else (0.0, 0.0, 0.0, 0.0)
+        else (*np.zeros((3, len(log.page_query))), 0.0)
     )
     influence, prior = (curve, variance) if dr else (0.0, 0.0)
     new = options["queries"] == "new" or not dr
+    told = n_queries if new or log.cluster is not None else effective
 
     def measured(by_query, noise):
         value = log.per_page(by_query)
-        residual = by_query - value * log.query_pages if new else noise
-        return value, log.error_per_page(residual + influence, prior)
+        # What queries differ by, their own chance included; the log's own are what they are.
+        beyond = new * (by_query - value * log.query_pages - log.of_queries(noise))
+        by_page = log.over_pages(beyond) + noise + influence
+        return value, log.error_per_page(by_page, prior, new=new)
 
     by_query = total(lambda part: part.value)
     (value, error), base = measured(by_query, noise), logged if alone else 0.0
@@ -472,9 +474,9 @@ def _judge(log, parts, method, options):
     agree = gained_low * gained_high > 0 or low == high
     near = min(abs(gained_low), abs(gained_high)) if agree else 0.0
     n = options["n_candidates"]
-    p_value = min(n * p_value_of(near, gained_error, n_queries), 1.0)
+    p_value = min(n * p_value_of(near, gained_error, told), 1.0)
     wins = p_value < LEVEL
-    half = student.ppf(1 - LEVEL / n / 2, n_queries - 1) * error
+    half = student.ppf(1 - LEVEL / n / 2, told - 1) * error
     names = ("the ranking", "the log") if alone else options["names"]
     if not agree:
         doubt = (
@@ -491,7 +493,8 @@ def _judge(log, parts, method, options):
     else:
         beyond = by_query - total(lambda part: part.by_query(part.table.predict(part.pages)))
         off = log.per_page(beyond)
-        test_error = log.error_per_page(beyond - off * log.query_pages - curve, variance)
+        residual = log.over_pages(beyond - off * log.query_pages) - curve
+        test_error = log.error_per_page(residual, variance)
         seen = settled and abs(off) > _ROUNDING * per_page
         claimed = gained if wins else None
         doubt = seen and doubt_of_method(off, test_error, claimed, n_queries, method)
@@ -698,7 +701,7 @@ def doubt_of(
         )
     for number, least, what in [
         (effective, _LEAST_CLICKS, "clicks"),
-        (n_queries, LEAST_QUERIES, "queries" if log.cluster is None else "clusters of queries"),
+        (n_queries, LEAST_QUERIES, "queries" if log.cluster is None else "queries or clusters"),
     ]:
         if number < least:
             return (
@@ -717,7 +720,7 @@ def doubt_of_formula(log: LoggedPages, parts: list[_Part], method: str) -> str:
         )
     if method in ("pbm", "direct"):
         moved = sum(part.moved() for part in parts)
-        error = log.error_per_page(moved) * log.query_pages.sum()
+        error = log.error_per_page(log.over_pages(moved)) * log.query_pages.sum()
         if abs(moved.sum()) > _LEAST_WRONG * error:
             way = "more" if moved.sum() > 0 else "fewer"
             return (
