@@ -23,6 +23,8 @@ MOST_ARE_MIXED = (
     "most pairs of equation 12 have a document that was not shown, and draw its score and that of "
     "the other together"
 )
+NAIVE_IS_AHEAD = "Naive is ahead of IPS there, and CLD divides by propensities as IPS does"
+THREE_CAUSES = "the sign of its term of selection, and its pairs: see the three forms of CLD-pair"
 HALF_BLIND = "half of RankAgg is Heckman's method, which reads no propensities"
 MORE_TO_LEARN = "on these documents more shown are more to learn from"
 
@@ -74,7 +76,9 @@ def _why_not_ahead(method, world, rivals):
         return MOST_ARE_MIXED
     if world == "features":
         return NOTHING_HIDDEN
-    return BOTH_CORRECTED if method == "CLD" and "RankAgg" in rivals else ""
+    if method == "CLD-pair":
+        return THREE_CAUSES
+    return BOTH_CORRECTED if "RankAgg" in rivals else NAIVE_IS_AHEAD
 
 
 def claims_of_the_best():
