@@ -13,14 +13,23 @@ exact, for the queries of the log (``queries="log"``). In percent:
 - ``wrong``: the commitments that name the wrong one, as a share of all pairs;
 - ``covers``: the told intervals that hold the true difference;
 - ``half``: their mean half-width, of the clicks.
+
+``other_queries``: logs of 40 and 150 queries with 80 pages each, or with traffic by Zipf's law, of
+users who follow positions. Do 95 % intervals hold the difference for the log's own queries, and
+the mean difference of all queries that its queries were drawn from?
+
+``users_in_queries``: 60 users with 60 pages each of 40 queries. A user clicks a document in all
+queries or in few; each of their pages alone is of a user who follows positions.
 """
+
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from skultr.evaluation import policy_difference
 
-from .._study import Exhibit, Page, Study, grid
+from .._study import Exhibit, Page, Study, grid, measured
 
 N_QUERIES, N_DOCS, N_PAGES = 150, 10, 12_000
 NOISE = {"good": 0.5, "poor": 1.5}
@@ -138,32 +147,38 @@ def world(cell, seed):
     user, noise = USERS[cell["user"]], NOISE[cell["production"]]
     names = cell["user"], cell["order"]
     rng = np.random.default_rng([seed, *(sum(map(ord, name)) for name in names), int(10 * noise)])
-    quality = rng.normal(-1.2, 1.2, (N_QUERIES, N_DOCS))
+    n_queries = cell.get("queries", N_QUERIES)
+    n_pages = n_queries * N_PAGES // N_QUERIES
+    quality = rng.normal(-1.2, 1.2, (n_queries, N_DOCS))
     relevance = 1 / (1 + np.exp(-quality))
     production = quality + rng.normal(0, noise, (2, *quality.shape))
-    query, kind = rng.integers(N_QUERIES, size=N_PAGES), user.kind(N_PAGES, rng)
+    query = rng.integers(n_queries, size=n_pages)
+    if cell.get("traffic") == "Zipf":
+        share = 1 / np.arange(1, n_queries + 1)
+        query = rng.choice(n_queries, n_pages, p=share / share.sum())
+    kind = user.kind(n_pages, rng)
     own = cell["user"] == "two devices"  # has a ranking on each
-    order = np.empty((N_PAGES, N_DOCS), int)
+    order = np.empty((n_pages, N_DOCS), int)
     for number in (0, 1):
         pages = kind == number
         order[pages] = ORDERS[cell["order"]](production[number * own], query[pages], rng)
     clicks = user.draw(np.take_along_axis(relevance[query], order, 1), kind, rng)
     columns = {
         "qid": np.repeat(query, N_DOCS),
-        "session": np.repeat(np.arange(N_PAGES), N_DOCS),
+        "session": np.repeat(np.arange(n_pages), N_DOCS),
         "doc": order.ravel(),
-        "position": np.tile(POSITION, N_PAGES).astype(float),
+        "position": np.tile(POSITION, n_pages).astype(float),
         "device": np.repeat(kind * own, N_DOCS),
         "click": clicks.ravel().astype(int),
     }
     # The document N_DOCS of a fifth of the queries was never shown.
-    asked = np.flatnonzero(rng.random(N_QUERIES) < 0.2)
+    asked = np.flatnonzero(rng.random(n_queries) < 0.2)
     never = {"qid": asked, "session": -1 - asked, "doc": N_DOCS, "position": np.nan}
     never |= {"device": 0, "click": 0}
     log = pd.concat([pd.DataFrame(columns), pd.DataFrame(never)], ignore_index=True)
-    relevance = np.column_stack([relevance, 1 / (1 + np.exp(-rng.normal(-1.2, 1.2, N_QUERIES)))])
-    old, last = production[0], np.full(N_QUERIES, -50.0)
-    top = np.where(np.isin(np.arange(N_QUERIES), asked), 50.0, -50.0)
+    relevance = np.column_stack([relevance, 1 / (1 + np.exp(-rng.normal(-1.2, 1.2, n_queries)))])
+    old, last = production[0], np.full(n_queries, -50.0)
+    top = np.where(np.isin(np.arange(n_queries), asked), 50.0, -50.0)
     new = {
         "better": (quality + rng.normal(0, noise / 2, quality.shape), last),
         "worse": (old + rng.normal(0, 0.8, quality.shape), last),
@@ -171,7 +186,7 @@ def world(cell, seed):
         "20 % new": (old + rng.normal(0, 0.3, quality.shape), top),
     }
     scores = {name: np.column_stack(parts) for name, parts in new.items()}
-    traffic, old = np.bincount(query, minlength=N_QUERIES) / N_PAGES, np.column_stack([old, last])
+    traffic, old = np.bincount(query, minlength=n_queries) / n_pages, np.column_stack([old, last])
 
     def value(ranking):
         top = np.argsort(-ranking, axis=1)[:, :N_DOCS]
@@ -201,6 +216,75 @@ def pairs(cell, settings, seed):
         }
 
 
+@cache
+def of_all_queries():
+    """How much more the better ranking than a poor production gets in a query, on average."""
+    rng, user = np.random.default_rng(0), USERS["position-based"]
+    quality = rng.normal(-1.2, 1.2, (200_000, N_DOCS))
+    relevance = 1 / (1 + np.exp(-quality))
+    noise = NOISE["poor"] * np.array([0.5, 1])
+    better, old = (
+        user.expected(np.take_along_axis(relevance, np.argsort(-scores, axis=1), 1)).mean()
+        for scores in (quality + scale * rng.normal(size=quality.shape) for scale in noise)
+    )
+    return better - old
+
+
+def other_queries(cell, settings, seed):
+    """What intervals say of the log's queries, and of all that they were drawn from."""
+    own = {"user": "position-based", "order": "Plackett-Luce .5", "production": "poor"}
+    log, old, new, truth = world(cell | own, seed)
+    both = [ranking[log["qid"], log["doc"]] for ranking in (new["better"], old)]
+    for name, expected in (("log", truth["better"]), ("new", of_all_queries())):
+        found = policy_difference(log, "click", *both, queries=name)
+        told, (low, high) = not np.isnan(found.value), found.interval
+        yield {
+            "intervals": name,
+            "told": 100.0 * told,
+            "covers": 100.0 * (low <= expected <= high) if told else None,
+            "error": (found.value - expected) / found.logged if told else None,
+            "standard error": found.standard_error / found.logged if told else None,
+        }
+
+
+def users_with_habits(seed):
+    """Pages with two orders as the columns a and b, and their difference in the log's queries."""
+    rng, n_users, n_queries = np.random.default_rng([seed, 60]), 60, 40
+    relevance = rng.uniform(0.1, 0.9, (n_queries, 3))
+    user = np.repeat(np.arange(n_users), 60)
+    query = rng.integers(n_queries, size=len(user))
+    order = rng.permuted(np.tile(np.arange(3), (len(user), 1)), axis=1)
+    X = pd.DataFrame(
+        {
+            "qid": np.repeat(query, 3),
+            "session": np.repeat(np.arange(len(user)), 3),
+            "user": [f"u{number}" for number in np.repeat(user, 3)],
+            "doc": order.ravel(),
+            "position": np.tile([1, 2, 3], len(user)),
+        }
+    )
+    habit = rng.random((n_users, 3))[np.repeat(user, 3), X["doc"]]
+    X["click"] = (habit < relevance[X["qid"], X["doc"]] / X["position"]).astype(int)
+    traffic = np.bincount(query, minlength=n_queries) / len(user)
+    truth = traffic @ (relevance[:, 0] - relevance[:, 2]) * (1 - 1 / 3)
+    return X.assign(a=-X["doc"], b=X["doc"]), truth
+
+
+def users_in_queries(cell, settings, seed):
+    """Intervals with users as clusters, and without: a and b are equal over all queries."""
+    X, truth = users_with_habits(seed)
+    for name, expected in (("log", truth), ("new", 0.0)):
+        cluster = "user" if cell["cluster"] == "user" else None
+        found = policy_difference(X, "click", "a", "b", queries=name, cluster=cluster)
+        low, high = found.interval
+        yield {
+            "intervals": name,
+            "covers": 100.0 * (low <= expected <= high),
+            "error": found.value - expected,
+            "standard error": found.standard_error,
+        }
+
+
 FIGURES = ("told", "commits", "of 1 %", "wrong", "covers", "half")
 STUDY = Study("pairs", pairs, grid(user=USERS, order=ORDERS, production=NOISE), 1, full_runs=4)
 
@@ -217,5 +301,21 @@ PAGE = Page(
         _exhibit("orders", "By order of production", "order"),
         _exhibit("rankings", "By new ranking", "new"),
         _exhibit("cells", "All cells", "user", "order", "production"),
+        measured(
+            other_queries,
+            "Own queries, and all others",
+            ("told", "covers", "error", "standard error"),
+            over={"queries": (40, 150), "traffic": ("even", "Zipf")},
+            by=("intervals",),
+            runs=100,
+        ),
+        measured(
+            users_in_queries,
+            "Users who have pages in many queries",
+            ("covers", "error", "standard error"),
+            over={"cluster": ("user", "none")},
+            by=("intervals",),
+            runs=100,
+        ),
     ),
 )
