@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
@@ -293,11 +294,9 @@ class ClickTable:
 
     def _without_trust(self):
         """The likeliest curve of users who trust no position."""
-        kept = self._curve, self._precision, self._information
-        self._climb(self._prior_precision(_TRUSTS[0] / 100, self._widths[1]))
-        trustless = self._curve
-        self._curve, self._precision, self._information = kept
-        return trustless
+        other = copy(self)
+        other._climb(self._prior_precision(_TRUSTS[0] / 100, self._widths[1]))
+        return other._curve
 
     def _set_leaving(self):
         """Let documents end visits by the relevance that their moves show, not by their place."""

@@ -31,6 +31,8 @@ _ROUNDS, _MOVE, _MAX_ITER, _TOL = 30, 0.02, 500, 1e-5
 _WEAK, _CERTAIN = 0.5, 1e12
 #: Ranges of the prior: of its mean, and of the share of the variance between documents.
 _MEANS, _SHARES = (0.005, 0.95), (1e-3, 0.9)
+#: What is nearer to 0 or 1 has the errors of these: by its clicks alone it would have none.
+_INSIDE = (0.02, 0.98)
 
 
 class Leaving(NamedTuple):
@@ -79,22 +81,16 @@ class _Pages:
         page = log.rows.list_[log.row][order]
         offsets = offsets_from_counts(np.bincount(page))
         pair, place = log.pair[log.row][order], place[order]
-        clicked, weight = log.rate[order] > 0, log.weight[order]
-        self.n_pairs, self.n_places, self.n_pages = len(log.pair_query), place.max() + 1, 0.0
-        self.n_lists = len(log.page_query)
+        clicked, weight, page = log.rate[order] > 0, log.weight[order], log.page[log.row][order]
+        self.n_pairs, self.n_places = len(log.pair_query), place.max() + 1
+        self.n_lists, self.n_pages = len(log.page_query), log.page_weight.sum()
         self.blocks = []
         for _, rows in rectangles(offsets):
             rows = np.ascontiguousarray(rows.T)
             inside = rows >= 0
-            block = (
-                np.where(inside, pair[rows], self.n_pairs),
-                np.where(inside, place[rows], 0),
-                inside & clicked[rows],
-                weight[rows[0]],
-                log.page[log.row][order][rows[0]],
-            )
-            self.blocks.append(block)
-            self.n_pages += block[3].sum()
+            pairs = np.where(inside, pair[rows], self.n_pairs)
+            places, clicks = np.where(inside, place[rows], 0), inside & clicked[rows]
+            self.blocks.append((pairs, places, clicks, weight[rows[0]], page[rows[0]]))
         self.shown = np.bincount(pair, weight, self.n_pairs)
         self.clicks = np.bincount(pair, weight * clicked, self.n_pairs)
         usual = np.bincount(pair, weight * place, self.n_pairs) / np.maximum(self.shown, TINY)
@@ -148,7 +144,7 @@ class _Pages:
 
     def influence(self, tables):
         """Influence of each page on P(leave), by the scores of all that documents share."""
-        shared = {name: np.clip(tables[name], 1e-3, 1 - 1e-3) for name in ("look", "on", "leave")}
+        shared = {name: np.clip(tables[name], *_INSIDE) for name in ("look", "on", "leave")}
         p, scores = np.concatenate(list(shared.values())), []
         # The prior's, and of the clicks page by page: of a few queries it would be far too small.
         information = np.diag(_WEAK / p**2 + _WEAK / (1 - p) ** 2)

@@ -208,7 +208,8 @@ class LoggedPages(RowsOfLog):
 
         For ``new`` queries, those of the log are independent, or their clusters; where both cross,
         their variances add up, less that of what they share (Cameron, Gelbach & Miller, 2011). For
-        the log's own queries pages are independent, or clusters of them.
+        the log's own queries pages are independent, or clusters of them, or pages of one query err
+        together: whichever is worst.
         """
         total, traffic = self.query_pages.sum(), self.over_pages(self.query_pages)
 
@@ -220,14 +221,15 @@ class LoggedPages(RowsOfLog):
         # The same page several times, told once, is not one of as many clicks.
         alike = self.has_pages and np.isin(self.rate, (0, 1)).all()
         pages = (by_page**2 / (np.maximum(self.page_weight, 1) if alike else 1)).sum()
+        # Within whole queries chance cancels, as documents are fitted to their clicks; what the
+        # formula gets wrong does not.
+        queries = variance_of(self.page_query)
         if self.cluster is None:
-            variance += variance_of(self.page_query) if new else pages
+            variance += queries if new else max(queries, pages)
         else:
             both = pair_codes(self.page_query, self.cluster, int(self.cluster.max()) + 1)
-            alone = variance_of(self.page_query) - variance_of(encode(both)[0])
-            clusters = variance_of(self.cluster)
-            # Within whole queries chance cancels, as their documents are fitted to it.
-            variance += clusters + max(alone, 0.0) if new else max(clusters, pages)
+            clusters, alone = variance_of(self.cluster), queries - variance_of(encode(both)[0])
+            variance += clusters + max(alone, 0.0) if new else max(clusters, queries, pages)
         return float(np.sqrt(variance) / total)
 
     def n_equal(self, weight: Floats) -> float:

@@ -227,10 +227,15 @@ def policy_value(
     them; with users who trust positions of 15 %, because trust is hard to measure. With users who
     leave when they are satisfied, or after the first click, few winners are named: the order
     hardly changes how often they click. If a document that was never shown is on top of 20 % of
-    the queries, nearly all logs cannot tell. For other queries (``queries="new"``) the interval
-    held in 17 of 20 logs of 150 queries of position-based users. Logs of 2,000 sessions are
-    too short. Trust that falls more steeply than as 1/d leaves an error: of 0.004 clicks per page
-    where 0.6, 0.3 and 0.1 of the clicks at three positions are of trust.
+    the queries, nearly all logs cannot tell. For other queries (``queries="new"``) intervals held
+    the mean of all queries in 95 to 96 % of the logs of 40 and of 150 queries, with equal traffic
+    and by Zipf's law, of position-based users (100 logs each; of 40 queries by Zipf's law 79 got a
+    verdict). Where 60 users had habits in 40 queries, they held it in all of 100 logs with
+    ``cluster``, in 85 without; those for own queries held in 98, without in 65. With satisfied
+    users and 12 to 40 queries, intervals for own queries are 1.4 to 2 times too wide, and 58 of
+    128 logs got a verdict. Logs of 2,000 sessions are too short. Trust that falls more steeply
+    than as 1/d leaves an error: of 0.004 clicks per page where 0.6, 0.3 and 0.1 of the clicks at
+    three positions are of trust.
 
     References
     ----------
@@ -255,10 +260,9 @@ def policy_value(
     (0.6, 1.0, 0.55)
     """
     given = {"model": model, "propensity": propensity, "probability": probability}
-    log, rankings = (X, y, sample_weight, roles), {"scores": scores}
-    options = {"context": context, "cluster": cluster, "queries": queries}
-    options["n_candidates"] = n_candidates
-    return _estimate(log, rankings, gain, k, method, given, options)
+    log, groups = (X, y, sample_weight, roles), {"context": context, "cluster": cluster}
+    options = {"queries": queries, "n_candidates": n_candidates}
+    return _estimate(log, {"scores": scores}, gain, k, method, given, groups, options)
 
 
 @validate_params(
@@ -325,18 +329,17 @@ def policy_difference(
     ('a gets more than b', True)
     """
     given = {"model": model, "propensity": propensity, "probability": probability}
-    log, rankings = (X, y, sample_weight, roles), {"scores_a": scores_a, "scores_b": scores_b}
-    options = {"context": context, "cluster": cluster, "queries": queries, "names": names}
-    options["n_candidates"] = n_candidates
-    return _estimate(log, rankings, gain, k, method, given, options)
+    log, groups = (X, y, sample_weight, roles), {"context": context, "cluster": cluster}
+    options = {"queries": queries, "n_candidates": n_candidates, "names": names}
+    rankings = {"scores_a": scores_a, "scores_b": scores_b}
+    return _estimate(log, rankings, gain, k, method, given, groups, options)
 
 
-def _estimate(log, rankings, gain, k, method, given, options):
+def _estimate(log, rankings, gain, k, method, given, groups, options):
     """The estimate of a ranking, or of the difference of two."""
     X, y, sample_weight, roles = log
-    groups = {name: options[name] for name in ("context", "cluster")}
-    groups["several"] = method == "dr"
-    log = LoggedPages(X, y, sample_weight, roles, "policy_value", **groups)
+    several = method == "dr"  # which knows what each page adds, others what each query does
+    log = LoggedPages(X, y, sample_weight, roles, "policy_value", **groups, several=several)
     position = log.slot_position
     if k is not None and not position.min() <= k <= position.max():
         raise ValueError(
@@ -419,8 +422,7 @@ class _Part:
         height, pair = np.log(np.maximum(self.table.slope, TINY))[log.slot], log.pair[log.row]
         weighed = (np.bincount(pair, log.weight * values, n) for values in (height, 1.0))
         away = height - np.divide(*(sums + TINY for sums in weighed))[pair]
-        unexpected = log.weight * away * (log.rate - self.clicks.logged)
-        return np.bincount(log.slot_query[log.slot], unexpected, len(log.query_pages))
+        return log.of_pages(log.weight * away * (log.rate - self.clicks.logged))
 
 
 def _judge(log, parts, method, options):
@@ -449,7 +451,6 @@ def _judge(log, parts, method, options):
     )
     influence, prior = (curve, variance) if dr else (0.0, 0.0)
     new = options["queries"] == "new" or not dr
-    told = n_queries if new or log.cluster is not None else effective
 
     def measured(by_query, noise):
         value = log.per_page(by_query)
@@ -474,9 +475,9 @@ def _judge(log, parts, method, options):
     agree = gained_low * gained_high > 0 or low == high
     near = min(abs(gained_low), abs(gained_high)) if agree else 0.0
     n = options["n_candidates"]
-    p_value = min(n * p_value_of(near, gained_error, told), 1.0)
+    p_value = min(n * p_value_of(near, gained_error, n_queries), 1.0)
     wins = p_value < LEVEL
-    half = student.ppf(1 - LEVEL / n / 2, told - 1) * error
+    half = student.ppf(1 - LEVEL / n / 2, n_queries - 1) * error
     names = ("the ranking", "the log") if alone else options["names"]
     if not agree:
         doubt = (
@@ -720,7 +721,7 @@ def doubt_of_formula(log: LoggedPages, parts: list[_Part], method: str) -> str:
         )
     if method in ("pbm", "direct"):
         moved = sum(part.moved() for part in parts)
-        error = log.error_per_page(log.over_pages(moved)) * log.query_pages.sum()
+        error = log.error_per_page(moved) * log.query_pages.sum()
         if abs(moved.sum()) > _LEAST_WRONG * error:
             way = "more" if moved.sum() > 0 else "fewer"
             return (

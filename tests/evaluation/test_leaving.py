@@ -91,9 +91,9 @@ def test_pseudo_counts_are_those_of_the_documents():
     assert_allclose(priors["relevance"], np.outer([4, 2], np.ones(n)), rtol=0.1)
 
 
-def fitted(user, seed=0, n_sessions=12_000):
-    rng = np.random.default_rng(seed)
-    documents = pd.DataFrame({"qid": np.repeat(np.arange(100), 8), "doc": np.tile(range(8), 100)})
+def fitted(user, seed=0, n_sessions=12_000, n_queries=100):
+    rng, qid = np.random.default_rng(seed), np.repeat(np.arange(n_queries), 8)
+    documents = pd.DataFrame({"qid": qid, "doc": np.tile(range(8), n_queries)})
     documents["relevance"] = rng.integers(0, 5, len(documents))
     X, clicks, _ = simulate_clicks(
         documents,
@@ -121,6 +121,15 @@ def test_pages_tell_who_leaves(user, low, high):
     found = fitted(user)
     assert_allclose(found.chance[1], high, atol=0.08)
     assert_allclose(found.chance[0], low, atol=0.15)
+
+
+def test_errors_of_leaving_with_few_queries():
+    found, errors = [], []
+    for seed in range(12):
+        fit = fitted(DBNUser(satisfaction=0.5, continuation=0.9), seed, 3_000, n_queries=12)
+        found.append(fit.chance[1])
+        errors.append(np.linalg.norm(fit.influence[:, 1]))
+    assert 0.5 < np.sqrt(np.mean(np.square(errors))) / np.std(found) < 1.6
 
 
 def test_counts_and_rates_tell_nothing_of_leaving():

@@ -324,7 +324,7 @@ def test_the_error_of_the_chance_to_leave_is_in_that_of_the_difference(cascade, 
 
     def hardly_known(log, place):
         leaving = fit(log, place)
-        return leaving._replace(influence=10_000 * leaving.influence)
+        return leaving._replace(influence=20 * leaving.influence)
 
     monkeypatch.setattr(_click_table, "fit_leaving", hardly_known)
     found.append(policy_difference(X, clicks, **scores))

@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from benchmarks.studies.policy_grid import N_DOCS, USERS, pairs, world
+from benchmarks.studies.policy_grid import N_DOCS, USERS, pairs, users_with_habits, world
 from skultr.evaluation import policy_difference, policy_value
+from skultr.evaluation._logged_pages import LoggedPages
 
 CELLS = [
     ("position-based", "swaps 30 %", "good"),
@@ -99,14 +100,18 @@ def _exact(rng, n_queries=30, n_pages=200):
 def test_equal_pages_may_be_one_with_impressions():
     X, chance, a, b = _exact(np.random.default_rng(0))
     y = np.random.default_rng(1).binomial(1, chance)
-    expected = policy_difference(X, y, a, b)
+    expected = [policy_difference(X, y, a, b, queries=name) for name in ("new", "log")]
     text = X.drop(columns="session").assign(y=y).astype(str).agg(":".join, axis=1)
     pages = text.groupby(X["session"]).sum()
     once = ~X["session"].map(pages.duplicated())
     X["impressions"] = X["session"].map(pages.map(pages.value_counts()))
-    found = policy_difference(X[once], y[once], a[once], b[once])
-    assert_allclose(found[:2], expected[:2])
-    assert found.verdict == expected.verdict
+    new, log = (
+        policy_difference(X[once], y[once], a[once], b[once], queries=name)
+        for name in ("new", "log")
+    )
+    assert_allclose(new[:2], expected[0][:2])
+    assert new.verdict == expected[0].verdict
+    assert_allclose(log[:2], expected[1][:2], rtol=0.02)
 
 
 def test_a_context_without_clicks_has_none():
@@ -159,10 +164,70 @@ def test_equal_queries_of_one_cluster_count_once():
     assert_allclose(naive.standard_error, alone.standard_error / 2, rtol=0.05)
 
 
-@pytest.mark.parametrize(("name", "group"), [("context", "result page"), ("cluster", "query")])
-def test_groups_are_checked(name, group):
+def test_errors_of_new_queries_of_unequal_traffic():
+    # What queries differ by, and their mean by traffic: its error has no bias, even if one query
+    # has a third of the traffic.
+    rng, pages = np.random.default_rng(0), np.array([40, 20, 20, 10, 10, 10, 5, 5])
+    qid = np.repeat(np.arange(len(pages)), pages)
+    X = pd.DataFrame({"qid": qid, "session": np.arange(len(qid)), "doc": qid, "position": 1})
+    log = LoggedPages(X, np.arange(len(X)) % 2, None, {}, "test")
+    means, errors = [], []
+    for _ in range(2_000):
+        value = rng.normal(size=len(pages))
+        means.append(log.per_page(value * pages))
+        errors.append(log.error_per_page(log.over_pages((value - means[-1]) * pages)))
+    assert_allclose(np.mean(np.square(errors)), np.var(means), rtol=0.06)
+
+
+def test_errors_of_clusters_that_cross_queries():
+    # Four queries and three users, who have one page each: sums of rows, of columns, and alone.
+    n_queries, n_users = 4, 3
+    qid, user = (codes.ravel() for codes in np.indices((n_queries, n_users)))
+    X = pd.DataFrame({"qid": qid, "session": np.arange(12), "doc": qid, "position": 1})
+    log = LoggedPages(X, qid % 2, None, {}, "test", cluster=user, several=True)
+    table = np.random.default_rng(0).normal(size=(n_queries, n_users))
+    table -= table.mean()
+    by = [(table.sum(axis=axis) ** 2).sum() * n / (n - 1) for axis, n in ((1, 4), (0, 3))]
+    alone = (table**2).sum() * 12 / 11
+    found = log.error_per_page(table.ravel()) * 12
+    assert_allclose(found**2, by[1] + max(by[0] - alone, 0))
+    assert_allclose(log.error_per_page(table.ravel(), 2.0) * 12, np.sqrt(found**2 + 2))
+    own = log.error_per_page(table.ravel(), new=False) * 12
+    assert_allclose(own**2, max(*by, (table**2).sum()))
+
+
+def test_users_in_many_queries_are_clusters():
+    held = []
+    for seed in range(24):
+        X, truth = users_with_habits(seed)
+        both = (
+            policy_difference(X, "click", "a", "b", queries="log", cluster=cluster)
+            for cluster in ("user", None)
+        )
+        held.append([found.interval[0] < truth < found.interval[1] for found in both])
+    with_users, without = np.sum(held, axis=0)
+    # Of 24 at 95 %, fewer than 20 have a chance of 1 in 200.
+    assert with_users >= 20
+    assert without < 18
+
+
+def test_what_clusters_of_users_need():
+    X, _ = users_with_habits(0)
+    log = (X, "click", "a", "b")
+    found = policy_difference(*log, cluster="user")
+    by_codes = policy_difference(*log, cluster=X["user"].str[1:].astype(int).to_numpy())
+    assert by_codes.standard_error == pytest.approx(found.standard_error)
+    few = policy_difference(*log, cluster=X["user"].str[-1].isin(list("123")))
+    assert few.verdict.startswith("cannot tell: the queries or clusters are worth")
+    other = {"method": "pbm", "propensity": [1, 1 / 2, 1 / 3], "cluster": "user"}
+    with pytest.raises(ValueError, match=r"expected one value per query, or method='dr'\."):
+        policy_difference(*log, **other)
+
+
+@pytest.mark.parametrize("name", ["context", "cluster"])
+def test_groups_are_checked(name):
     X, y, a, b = _exact(np.random.default_rng(0))
-    with pytest.raises(ValueError, match=f"{name} differs within one {group}"):
+    with pytest.raises(ValueError, match=f"{name} differs within one result page"):
         policy_difference(X, y, a, b, **{name: np.arange(len(X)) % 2})
     with pytest.raises(ValueError, match="has the shape"):
         policy_difference(X, y, a, b, **{name: [1, 2]})
