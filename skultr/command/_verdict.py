@@ -583,9 +583,11 @@ def page(found: Findings) -> str:
         "Files": _files(found.files),
         "Warnings": _list(found.warnings),
     }
-    verdict = f"<h1>{headline}</h1><p>{meaning}</p>"
-    verdict = f'<section class="verdict"><p class="soft">{escape(found.source)}</p>{verdict}'
-    return document(found.source, f"{verdict}</section>\n{sections(parts)}", found.level)
+    verdict = (
+        f'<section class="verdict"><p class="soft">{escape(found.source)}</p>'
+        f"<h1>{headline}</h1><p>{meaning}</p></section>\n"
+    )
+    return document(found.source, verdict + sections(parts), found.level)
 
 
 def _list(items: list[str], tag: str = "ul") -> str:

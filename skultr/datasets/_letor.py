@@ -6,7 +6,9 @@ import bz2
 import gzip
 import re
 import zlib
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from os import PathLike, fspath
 from pathlib import Path
@@ -300,16 +302,39 @@ def _select_split(frame, split):
     return frame.loc[frame["split"].isin(wanted)].drop(columns="split").reset_index(drop=True)
 
 
+@contextmanager
+def reading(path: object, how: str, advice: str) -> Iterator[None]:
+    """Errors of what reads a damaged file, as one sentence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (
+        *(OSError, EOFError, RuntimeError, ValueError, SyntaxError),
+        *(zipfile.BadZipFile, zlib.error),
+    ) as error:
+        raise ValueError(
+            f"{path} cannot be {how} ({' '.join(str(error).split())}). {advice}"
+        ) from error
+
+
 # Checks of every data set -------------------------------------------------------------
 def _check_documents(frame):
     features = [name for name in frame.columns if name not in ("qid", "doc", "relevance")]
     for name in features:
         _check_feature(name, frame[name])
-    if frame["qid"].isna().any():
-        raise ValueError(
-            f"qid is missing in {int(frame['qid'].isna().sum())} of {len(frame)} rows; expected "
-            "a query id in every row."
-        )
+    for role, expected in (
+        ("qid", "a query id in every row."),
+        (
+            "doc",
+            "an id in every row. Fill in the ids, or drop the column to have the rows numbered.",
+        ),
+    ):
+        if role in frame and frame[role].isna().any():
+            raise ValueError(
+                f"{role} is missing in {int(frame[role].isna().sum())} of {len(frame)} rows; "
+                f"expected {expected}"
+            )
     first = {"doc": _unique_docs(frame), "relevance": _check_labels(frame["relevance"])}
     return pd.concat([frame[["qid"]].assign(**first), frame[features]], axis=1)
 
@@ -347,11 +372,6 @@ def _unique_docs(frame):
     if "doc" not in frame:
         return np.arange(len(frame))
     doc = frame["doc"]
-    if doc.isna().any():
-        raise ValueError(
-            f"doc is missing in {int(doc.isna().sum())} of {len(doc)} rows; expected an id in "
-            "every row. Fill in the ids, or drop the column to have the rows numbered."
-        )
     occurrence = doc.groupby([frame["qid"], doc], sort=False).cumcount() + 1
     if (occurrence == 1).all():
         return doc

@@ -226,17 +226,17 @@ def _draw_features(document, query, qid, n_features, n_informative, rng):
     factors = [document[j % len(document)] for j in range(n_by_document)]
     factors += [query[j % len(query)] for j in range(n_informative // 10)]
     for j in range(n_features):
+        scale = _SCALES[kinds[j]]
         if j < n_informative:
-            latent = factors[j] + _FEATURE_NOISE * _noise(qid, j >= n_by_document, rng)
+            noise = _FEATURE_NOISE * _noise(qid, j >= n_by_document, rng)
+            column = scale(factors[j] + noise, rng)
         elif j < n_informative + n_copies:
-            values[place[j]] = _copy(values[place[j % n_informative]], rng)
-            continue
+            column = _copy(values[place[j % n_informative]], rng)
         elif j < n_informative + n_copies + n_constant:
-            values[place[j]] = rng.random(len(qid), dtype=np.float32) < 0.005
-            continue
+            column = rng.random(len(qid), dtype=np.float32) < 0.005
         else:
-            latent = _noise(qid, j % 10 == 0, rng)
-        values[place[j]] = _SCALES[kinds[j]](latent, rng)
+            column = scale(_noise(qid, j % 10 == 0, rng), rng)
+        values[place[j]] = column
     return values
 
 

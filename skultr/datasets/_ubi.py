@@ -237,10 +237,8 @@ def _take(records, source, kind, fields, n_jobs):
                 f"{path} is a folder. Expected files: pass a list of those in it, such as "
                 f"sorted(pathlib.Path({path!r}).glob('*.parquet'))."
             )
-        if path.lower().endswith((".parquet", ".pq")):
-            records.extend(parquet_parts(path, kind, fields, n_jobs), path)
-        else:
-            records.extend(line_parts(path, kind, fields, n_jobs), path)
+        parts = parquet_parts if path.lower().endswith((".parquet", ".pq")) else line_parts
+        records.extend(parts(path, kind, fields, n_jobs), path)
 
 
 def _read(records, rules):

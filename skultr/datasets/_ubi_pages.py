@@ -121,6 +121,11 @@ class PageReader:
         if n:
             self.notes.append(f"{n_of(n, what)} {text}")
 
+    def without(self, rows, out, fate):
+        """The other rows; the events of those that are out have this fate."""
+        _give(self.events, rows.index[out], fate)
+        return rows[~out]
+
     # Records --------------------------------------------------------------------------
     def leave_out(self):
         """Records that are there twice, of clients to leave out, or without a query_id."""
@@ -128,8 +133,7 @@ class PageReader:
             # As in an index, the last record of an id stands.
             _give(table, table.pop("key").duplicated(keep="last"), "the same record again")
         if self.rules.keep is not None:
-            out = [not self.rules.keep(client) for client in self.texts["client"]]
-            out = np.array([*out, False])
+            out = np.array([*(not self.rules.keep(each) for each in self.texts["client"]), False])
             for table in (self.events, self.queries):
                 _give(table, out[table["client"]], "left out by keep")
             # Events that name no client are of the client of their query.
@@ -146,10 +150,13 @@ class PageReader:
         codes = [roles.get(_plain(action), 0) for action in self.texts["action"]]
         events = self.events
         events["role"] = np.array([*codes, 0], dtype=np.int32)[events["action"]]
-        _give(events, events["action"] < 0, "no action_name")
-        _give(events, events["role"] == 0, "action that was not asked for")
-        _give(events, events["query_id"] < 0, "no query_id")
-        _give(events, events["doc"] < 0, "no object_id")
+        for out, fate in (
+            (events["action"] < 0, "no action_name"),
+            (events["role"] == 0, "action that was not asked for"),
+            (events["query_id"] < 0, "no query_id"),
+            (events["doc"] < 0, "no object_id"),
+        ):
+            _give(events, out, fate)
         self.events = events[["action", "fate"]].copy()  # the rows hold all else
         rows = events[events["fate"] < 0].drop(columns=["action", "client", "fate"])
         return rows.rename(columns={"query_id": "page"})
@@ -231,9 +238,8 @@ class PageReader:
                     f"{len(best):,} pages have no query record with a text: their user_query is "
                     "that of their events."
                 )
-        known = _of_page(pages, "text", rows) >= 0
-        _give(self.events, rows.index[~known], "no query record and no user_query")
-        rows = rows[known]
+        no_text = _of_page(pages, "text", rows) < 0
+        rows = self.without(rows, no_text, "no query record and no user_query")
         self.note_differences(rows, pages)
         # Who counted the ordinals: the application of the event, else of its page.
         own, other = rows["application"], _of_page(pages, "application", rows)
@@ -277,8 +283,8 @@ class PageReader:
             pages["by_hits"] = ~pages["application"].isin(by_events)
         by_hits = _of_page(pages, "by_hits", rows)
         out = (rows["role"] == 1) & by_hits
-        _give(self.events, rows.index[out], "impression of an application read by hit lists")
-        return rows[~out].assign(by_hits=by_hits[~out])
+        rows = self.without(rows, out, "impression of an application read by hit lists")
+        return rows.assign(by_hits=by_hits[~out])
 
     # Positions ------------------------------------------------------------------------
     def find_bases(self, rows, pages):
@@ -341,17 +347,15 @@ class PageReader:
         places_of_clicks = rows["place"][rows["by_hits"]]
         rows = rows[rows["role"] == 1]
         rows = rows.assign(at=rows["index"].where(rows["index"] >= 0, rows["place"]))
-        _give(self.events, rows.index[rows["at"] < 0], "no position")
-        rows = rows[rows["at"] >= 0]
+        rows = self.without(rows, rows["at"] < 0, "no position")
         rows = rows.iloc[np.lexsort((rows["at"], rows["doc"], rows["page"]))]
         again = rows.duplicated(["page", "doc"])
-        _give(self.events, rows.index[again], _AGAIN)
         self.note(
             (rows["at"] != rows["at"].where(~again).ffill()).sum(),
             "repeated impression",
             "of a document stood further down its page than the first place, which was taken.",
         )
-        rows = rows[~again]
+        rows = self.without(rows, again, _AGAIN)
         self.note(
             (rows["index"] < 0).sum(),
             "impression",
@@ -440,9 +444,7 @@ class PageReader:
     # Clicks ---------------------------------------------------------------------------
     def click(self, rows, pages, shown, lost):
         """The shown documents with a column for clicks and each outcome, once per document."""
-        again = rows.duplicated(["page", "doc", "role"])
-        _give(self.events, rows.index[again], _AGAIN)
-        rows = rows[~again]
+        rows = self.without(rows, rows.duplicated(["page", "doc", "role"]), _AGAIN)
         missing = rows[_looked_up(shown, "at", rows) < 0]
         shown = self.add_documents(missing, pages, shown[["page", "doc", "at"]], lost)
         rows = rows.assign(at=_looked_up(shown, "at", rows))
@@ -465,10 +467,8 @@ class PageReader:
 
     def add_documents(self, rows, pages, shown, lost):
         """The shown documents and, on pages with some, those that were clicked beside them."""
-        nothing, left_out = ~rows["page"].isin(shown["page"]), _key(rows).isin(_key(lost))
-        _give(self.events, rows.index[nothing], _NOTHING)
-        _give(self.events, rows.index[left_out], "its impression was left out")
-        rows = rows[~nothing & ~left_out]
+        rows = self.without(rows, ~rows["page"].isin(shown["page"]), _NOTHING)
+        rows = self.without(rows, _key(rows).isin(_key(lost)), "its impression was left out")
         if self.rules.not_shown == "drop":
             _give(self.events, rows.index, "its document was not shown")
             return shown.copy()

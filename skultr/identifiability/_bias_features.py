@@ -67,10 +67,9 @@ class FactorVectors:
         vectors = self.of(self.factors, rows)
         bad = np.flatnonzero(~(np.abs(vectors) < _LARGEST).all(axis=1))
         if len(bad):
-            what = "missing or not finite"
             raise ValueError(
-                f"The bias features of {len(bad)} of {len(vectors)} bias factors are {what}, "
-                f"first those of {factor_label(self.factors, bad[0])!r}: "
+                f"The bias features of {len(bad)} of {len(vectors)} bias factors are missing or "
+                f"not finite, first those of {factor_label(self.factors, bad[0])!r}: "
                 f"{vectors[bad[0]].tolist()}. Expected finite numbers for each factor that was "
                 "shown; complete bias_features, or drop the rows of the factor."
             )

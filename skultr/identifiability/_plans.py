@@ -113,18 +113,14 @@ def random_plan(doc: Ints, factor: Ints, labels: Ints, rng: Any) -> tuple[Ints, 
     n_factors = np.bincount(labels, minlength=n_components)
     n_pairs = np.bincount(labels[factor], minlength=n_components)
 
-    def prepare(outside):
-        def cost_from(component):
-            # The tree depends only on the order of the costs, so that they may be exponential;
-            # the least of m of them is exponential with rate m. Each two components are compared
-            # once.
-            m = n_pairs[component] * n_factors[outside] + n_pairs[outside] * n_factors[component]
-            with np.errstate(divide="ignore"):
-                return rng.standard_exponential(len(outside)) / m, component
+    def cost_of_joining(outside, component):
+        # The tree depends only on the order of the costs, so that they may be exponential; the
+        # least of m of them is exponential with rate m. Each two components are compared once.
+        m = n_pairs[component] * n_factors[outside] + n_pairs[outside] * n_factors[component]
+        with np.errstate(divide="ignore"):
+            return rng.standard_exponential(len(outside)) / m, component
 
-        return cost_from
-
-    a, b, _ = _prim(np.arange(n_components), prepare)
+    a, b, _ = _prim(np.arange(n_components), lambda outside: partial(cost_of_joining, outside))
     forward = n_pairs[a] * n_factors[b]
     backward = n_pairs[b] * n_factors[a]
     swap = rng.random(len(a)) * (forward + backward) >= forward

@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import ArrayLike, Column, Frame, Simulated
-from ..identifiability._bias_features import factor_labels
 from ..identifiability._factor_rank import factor_rank
 from ..identifiability._graph import IdentifiabilityGraph
 from ._axes import Display, factor_text, palette, write_cells
@@ -128,7 +127,10 @@ class IdentifiabilityDisplay(Display):
         if graph.n_factors <= _MAX_NODES:
             links = _shared_documents(graph.pairs)
             if weak_links and graph.pairs.clicks is not None and graph.n_factors > 1:
-                weak = _by_code(graph.weak_links(), graph.factors)
+                a, b, variance, _ = graph._links()
+                weak = pd.DataFrame(
+                    {"factor_a": a, "factor_b": b, "standard_error": np.sqrt(variance)}
+                )
         display = cls(
             names=[factor_text(row) for row in graph.factors.itertuples(index=False, name=None)],
             labels=graph.labels,
@@ -256,15 +258,6 @@ def _shared_documents(pairs):
     shared = np.triu((shown.T @ shown).toarray(), k=1)
     a, b = np.nonzero(shared)
     return pd.DataFrame({"factor_a": a, "factor_b": b, "n_documents": shared[a, b].astype(int)})
-
-
-def _by_code(links, factors):
-    """Links with the codes of their factors instead of their values."""
-    codes = pd.Index(factor_labels(factors, np.arange(len(factors))).tolist(), tupleize_cols=False)
-    return links.assign(
-        factor_a=codes.get_indexer(links["factor_a"]),
-        factor_b=codes.get_indexer(links["factor_b"]),
-    )
 
 
 def _bar_rows(components):

@@ -24,7 +24,7 @@ from ._policies import (
     production_scores,
     required,
 )
-from ._users import PositionBasedUser, User, check_instance, draw_sessions, relevance_probability
+from ._users import PositionBasedUser, User, checked_instance, draw_sessions, relevance_probability
 
 #: Sessions per draw of clicks, so that memory does not hold the probabilities of a whole log.
 _CHUNK = 65_536
@@ -180,10 +180,8 @@ def simulate_clicks(
     >>> truth.examination[:3]
     array([0.68, 0.61, 0.48])
     """
-    policy = DeterministicPolicy() if policy is None else policy
-    user = PositionBasedUser() if user is None else user
-    check_instance("policy", policy, Policy)
-    check_instance("user", user, User)
+    policy = checked_instance("policy", policy, Policy, DeterministicPolicy())
+    user = checked_instance("user", user, User, PositionBasedUser())
     seeds = check_random_state(random_state).randint(2**31 - 1, size=5)
     queries_rng, policy_rng, user_rng = np.random.default_rng(seeds[1:]).spawn(3)
     roles = {role: required(documents, role) for role in ("qid", "doc", "relevance")}
@@ -398,10 +396,9 @@ def _log_frame(documents, roles, columns, who, features):
         log["user"] = np.repeat(who, lengths)
     log |= {"qid": roles["qid"][row], "doc": roles["doc"][row], **values}
     if features:
-        log["relevance"] = roles["relevance"][row]
         production = read_role(documents, "production")
-        if production is not None:
-            log["production"] = production[row]
+        given = {"relevance": roles["relevance"], "production": production}
+        log |= {name: values[row] for name, values in given.items() if values is not None}
     frame = pd.DataFrame(log, copy=False)
     if features and feature_columns(documents):
         values = read_features(documents)
@@ -525,11 +522,9 @@ def simulate_shift(
     [-0.5, 0.0]
     """
     seeds = check_random_state(random_state).randint(2**31 - 1, size=4).tolist()
-    policy = PlackettLucePolicy() if policy is None else policy
-    if test_policy is None:
-        test_policy = UniformPolicy() if test_scores is None else PlackettLucePolicy()
-    check_instance("policy", policy, Policy)
-    check_instance("test_policy", test_policy, Policy)
+    policy = checked_instance("policy", policy, Policy, PlackettLucePolicy())
+    by_default = UniformPolicy() if test_scores is None else PlackettLucePolicy()
+    test_policy = checked_instance("test_policy", test_policy, Policy, by_default)
     if scores is None:
         scores = production_scores(documents, random_state=seeds[0])
     if test_scores is None:
@@ -610,8 +605,7 @@ def clicks_on_lists(
     >>> interleaving_outcome(lists, clicks).verdict.split(":")[0]
     'new beats feature_000'
     """
-    user = PositionBasedUser() if user is None else user
-    check_instance("user", user, User)
+    user = checked_instance("user", user, User, PositionBasedUser())
     if user.user_weights is not None or user.context_vectors is not None:
         raise ValueError(
             f"{type(user).__name__} needs the user or the context of each row, which only "

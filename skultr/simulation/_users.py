@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +42,9 @@ _OF_GRADES = {
     "max_grade": POSITIVE,
     "gain": [StrOptions({"exponential", "linear", "binary"})],
 }
+
+
+Checked = TypeVar("Checked")
 
 
 class Constrained:
@@ -770,10 +773,11 @@ def draw_clicks(probability: Floats, rng: np.random.Generator) -> Bools:
     return rng.random(probability.shape) < probability
 
 
-def check_instance(name: str, value: object, base: type) -> None:
-    """Refuse a policy or user that does not derive from its base class."""
+def checked_instance(name: str, value: object, base: type[Checked], default: Checked) -> Checked:
+    """The policy or user, by default the given one; refused unless it derives from its base."""
+    value = default if value is None else value
     if isinstance(value, base):
-        return
+        return value
     found = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     raise TypeError(
         f"{name} is {found}; expected an instance of a class derived from "
