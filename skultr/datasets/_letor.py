@@ -6,9 +6,7 @@ import bz2
 import gzip
 import re
 import zlib
-import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from numbers import Integral
 from os import PathLike, fspath
 from pathlib import Path
@@ -300,22 +298,6 @@ def _select_split(frame, split):
             f"split {unknown} is not in the file, which has {sorted(map(str, known))}."
         )
     return frame.loc[frame["split"].isin(wanted)].drop(columns="split").reset_index(drop=True)
-
-
-@contextmanager
-def reading(path: object, how: str, advice: str) -> Iterator[None]:
-    """Errors of what reads a damaged file, as one sentence."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (
-        *(OSError, EOFError, RuntimeError, ValueError, SyntaxError),
-        *(zipfile.BadZipFile, zlib.error),
-    ) as error:
-        raise ValueError(
-            f"{path} cannot be {how} ({' '.join(str(error).split())}). {advice}"
-        ) from error
 
 
 # Checks of every data set -------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import pandas as pd
 from .._base._progress import progress, working
 from .._base._sklearn import validate_params
 from ..exceptions import ClickDataWarning, warn_user
-from ._letor import paths_of, reading
+from ._letor import paths_of
 
 #: Columns of a document in a part of Baidu-ULTR.
 _N_COLUMNS = 32
@@ -299,10 +300,15 @@ def _as_log(rows, *more):
 @contextmanager
 def _opened(path, what):
     """The bytes of a file, and errors of what reads them as one sentence."""
-    advice = "Is it whole, as it was handed out, and packed as its suffix says?"
-    unpacked = gzip.open if fspath(path).lower().endswith(".gz") else open
     try:
-        with reading(path, f"read as {what}", advice), unpacked(path, "rb") as file:
+        with (gzip.open if fspath(path).lower().endswith(".gz") else open)(path, "rb") as file:
             yield file
+    except FileNotFoundError:
+        raise
     except ImportError as error:
         raise ImportError(f"Reading {path} needs PyArrow: pip install pyarrow.") from error
+    except (OSError, EOFError, ValueError, SyntaxError, zlib.error) as error:
+        raise ValueError(
+            f"{path} cannot be read as {what} ({' '.join(str(error).split())}). Is it whole, as "
+            "it was handed out, and packed as its suffix says?"
+        ) from error

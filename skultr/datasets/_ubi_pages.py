@@ -90,6 +90,7 @@ class PageReader:
     def __init__(self, records: Records, rules: Rules) -> None:
         self.rules = rules
         self.texts = records.texts
+        self.applications = [*self.texts["application"], ""]  # -1 is one without a name
         self.normal, self.code_of_text = normal_texts(self.texts["text"])
         queries = records.columns("queries")
         self.hits = queries.pop("hits")
@@ -293,8 +294,7 @@ class PageReader:
         ``support`` holds shifts against base 0: of the pages of an application, or of clicks from
         their place, where hit lists say what was shown; and what it is that stands there.
         """
-        names = [*self.texts["application"], ""]
-        self.base = np.ones(len(names), dtype=np.int64)
+        self.base = np.ones(len(self.applications), dtype=np.int64)
         self.support = {}
         leading = rows[((rows["role"] == 1) | rows["by_hits"]) & (rows["ordinal"] >= 0)]
         first = leading.groupby("page").agg({"ordinal": "min", "writer": "first"})
@@ -311,12 +311,12 @@ class PageReader:
             self.support[code] = shifts, what
         given = self.rules.ordinal_base
         if isinstance(given, Mapping):
-            if unknown := {*given} - {*names}:
+            if unknown := {*given} - {*self.applications}:
                 raise ValueError(
                     f"ordinal_base names the applications {sorted(unknown)}, which the records "
-                    f"do not have; found {sorted(names)}."
+                    f"do not have; found {sorted(self.applications)}."
                 )
-            self.base[[names.index(name) for name in given]] = list(given.values())
+            self.base[[self.applications.index(name) for name in given]] = list(given.values())
         elif given is not None:
             self.base[:] = given
 
@@ -512,7 +512,7 @@ class PageReader:
                 self.notes.append(f"{n_of(n, 'page')} of {in_log.sum():,} named no user.")
         log |= {name: shown[name].to_numpy() for name in self.columns}
         from_hits = np.unique(pages["application"][in_log & pages["by_hits"]])
-        from_hits = [self.name_of(code) for code in from_hits]
+        from_hits = [self.applications[code] for code in from_hits]
         bases = np.unique(rows["writer"][in_log[rows["page"]] & (rows["ordinal"] >= 0)])
         self.notes[:0] = [
             *map(self.base_note, bases),
@@ -523,7 +523,7 @@ class PageReader:
         ]
         found = {
             "counts": self.counts(),
-            "ordinal_base": {self.name_of(code): int(self.base[code]) for code in bases},
+            "ordinal_base": {self.applications[code]: int(self.base[code]) for code in bases},
             "from_hits": from_hits,
             "queries": queries,
             "notes": self.notes,
@@ -550,7 +550,6 @@ class PageReader:
 
     def query_table(self, pages):
         """Code of the qid of each page of the log, and the queries in the order of the codes."""
-        applications = [*self.texts["application"], ""]
         keys = pages[["text", "filters", "application"]].copy()
         keys["text"] = self.code_of_text[keys["text"]]
         several = keys["application"][keys["application"] >= 0].nunique() > 1
@@ -560,7 +559,8 @@ class PageReader:
         def qid(text, filters, application):
             name = self.normal[text]
             name += f" [{self.texts['filters'][filters]}]" if filters >= 0 else ""
-            return f"{applications[application]}: {name}" if several and application >= 0 else name
+            named = several and application >= 0
+            return f"{self.applications[application]}: {name}" if named else name
 
         different = keys.drop_duplicates()
         names = pd.Series([qid(*key) for key in different.itertuples(index=False)], dtype=object)
@@ -573,7 +573,7 @@ class PageReader:
             {
                 "qid": names,
                 "user_query": [self.texts["text"][i] for i in typed],
-                "application": [applications[i] for i in application],
+                "application": [self.applications[i] for i in application],
                 "pages": np.bincount(codes),
             }
         )
@@ -581,7 +581,7 @@ class PageReader:
 
     def base_note(self, code):
         """What ordinals count from; a doubt if few pages confirm a base that was found."""
-        name, given = self.name_of(code), self.rules.ordinal_base
+        name, given = self.applications[code], self.rules.ordinal_base
         note = f"Ordinals{name and f' of {name}'} count from {self.base[code]}"
         if given is not None and (not isinstance(given, Mapping) or name in given):
             return f"{note}, as ordinal_base says."
@@ -593,9 +593,6 @@ class PageReader:
                 f"{note} Check where the clients begin to count, and pass ordinal_base."
             )
         return note
-
-    def name_of(self, application):
-        return [*self.texts["application"], ""][application]
 
     def counts(self):
         """Numbers of records as (record, action, fate, n)."""

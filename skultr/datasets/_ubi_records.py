@@ -12,7 +12,9 @@ import json
 import math
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -28,7 +30,6 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from .._base._progress import progress
-from ._letor import reading
 
 #: Larger ordinals are taken for mistakes: tables by position would fill memory.
 _MAX_ORDINAL = 1_000_000
@@ -376,11 +377,26 @@ def _places(path):
 
 def _unpacked_pieces(path):
     """The bytes of each piece of a compressed file."""
-    advice = "Write it again, or unpack it and pass the files that are in it."
-    with reading(path, "unpacked", advice):
+    with _reading(path, "unpacked", "unpack it and pass the files that are in it"):
         for file in _members(path):
             while piece := file.read(_PIECE):
                 yield piece + file.readline() + _whole_record(file)
+
+
+@contextmanager
+def _reading(
+    path, how="read as Parquet", instead="read it with another package and pass the frame"
+):
+    """Errors of what reads a damaged file, as one sentence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path} cannot be {how} ({' '.join(str(error).split())}). Write it again, or "
+            f"{instead}."
+        ) from error
 
 
 def _members(path):
@@ -550,10 +566,6 @@ _NO_FIELD = (
     "{} has the columns {}. Expected those of UBI: query_id, user_query, action_name, "
     "event_attributes, ..."
 )
-_AS_PARQUET = (
-    "read as Parquet",
-    "Write it again, or read it with another package and pass the frame.",
-)
 #: Columns that say which record of an index a row is, and what equal records are equal in.
 _KEYS = ("_index", "_id", "timestamp")
 
@@ -587,7 +599,7 @@ def parquet_parts(
             f"Reading {path} needs PyArrow: pip install pyarrow. Or read the file with another "
             "package and pass the frame."
         ) from error
-    with reading(path, *_AS_PARQUET), parquet.ParquetFile(path) as file:
+    with _reading(path), parquet.ParquetFile(path) as file:
         schema, n_groups, n_rows = file.schema_arrow, file.num_row_groups, file.metadata.num_rows
     wanted = [name for name in _names(schema) if _is_read(name, fields)]
     if not wanted:
@@ -615,7 +627,7 @@ def _names(fields, begin=""):
 def _row_group(path, group, wanted, kind, fields):
     from pyarrow import Table, parquet
 
-    with reading(path, *_AS_PARQUET), parquet.ParquetFile(path) as file:
+    with _reading(path), parquet.ParquetFile(path) as file:
         return [
             _part(nw.from_native(Table.from_batches([batch])), kind, fields)
             for batch in file.iter_batches(_BLOCK_OF_ROWS, row_groups=[group], columns=wanted)

@@ -441,13 +441,9 @@ default='eye-tracking'
     def _trust_at(self, n_positions: int) -> tuple[Floats, Floats]:
         """ε⁺ and ε⁻ at positions 1, ..., n_positions."""
         position = np.arange(1, n_positions + 1)
-        positive, negative = (
-            default if given is None else curve_at(name, given, n_positions)
-            for name, given, default in (
-                ("trust_positive", self.trust_positive, 1 - (position + 1) / 100),
-                ("trust_negative", self.trust_negative, 0.65 / position),
-            )
-        )
+        default = 1 - (position + 1) / 100
+        positive = curve_at("trust_positive", self.trust_positive, n_positions, default)
+        negative = curve_at("trust_negative", self.trust_negative, n_positions, 0.65 / position)
         below = positive < negative
         if below.any():
             k = int(below.argmax())

@@ -762,9 +762,9 @@ def cut(name: str, values: Floats, n_positions: int, instead: str = "one number"
     return values[..., :n_positions]
 
 
-def curve_at(name: str, given: object, n_positions: int) -> Floats:
-    """One value per position, from a curve or from one number for all positions."""
-    curve = as_floats(given)
+def curve_at(name: str, given: object, n_positions: int, default: object = None) -> Floats:
+    """One value per position, from a curve, by default that one, or one number for all."""
+    curve = as_floats(default if given is None else given)
     return cut(name, curve, n_positions) if curve.ndim else np.full(n_positions, curve)
 
 
