@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 22_226
+TOTAL = 22_227
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
@@ -22,7 +22,7 @@ STATEMENTS = {
     "click_models": 1116,
     "command": 662,
     "datasets": 1389,
-    "evaluation": 1785,
+    "evaluation": 1786,
     "exceptions.py": 47,
     "identifiability": 1589,
     "metrics": 1294,

@@ -77,7 +77,8 @@ class LoggedPages(RowsOfLog):
         self.context = self._codes(context, "context", rows.list_, "result page")
         self._show(np.flatnonzero(rows.shown))
         self.page = rows.list_ if self.has_pages else np.arange(rows.n_rows)
-        first = first_rows(self.page, int(self.page.max()) + 1)
+        order = np.argsort(~rows.shown, kind="stable")  # candidates may be of any cluster
+        first = order[first_rows(self.page[order], int(self.page.max()) + 1)]
         self.page_query = rows.query[first]
         group = (rows.query, "query", ", or method='dr'")
         cluster = self._codes(
@@ -126,7 +127,7 @@ class LoggedPages(RowsOfLog):
         parts = []
         for code in np.unique(self.context[self.row]):
             part = copy(self)
-            for name in ("query_pages", "shown_cells", "has_pages"):
+            for name in ("query_pages", "shown_cells"):
                 part.__dict__.pop(name, None)
             part.inside = self.context == code
             part._show(self.row[part.inside[self.row]])
@@ -186,7 +187,7 @@ class LoggedPages(RowsOfLog):
     def page_weight(self) -> Floats:
         """Impressions of each page."""
         weight = np.zeros(len(self.page_query))
-        weight[self.page[self.row]] = self.weight
+        np.maximum.at(weight, self.page[self.row], self.weight)
         return weight
 
     def of_pages(self, by_row: Floats) -> Floats:

@@ -224,6 +224,35 @@ def test_what_clusters_of_users_need():
         policy_difference(*log, **other)
 
 
+def test_candidates_are_of_no_cluster():
+    X, _ = users_with_habits(0)
+    first = X.drop_duplicates("session")
+    candidates = first.assign(position=np.nan, doc="other", click=0, a=-9.0, b=-9.0, user="nobody")
+    found, expected = (
+        policy_difference(pd.concat(parts), "click", "a", "b", cluster="user")
+        for parts in ([candidates, X], [X, candidates])
+    )
+    assert np.isfinite(found.value)
+    assert found.standard_error == pytest.approx(expected.standard_error)
+
+
+def test_a_context_that_looks_like_pages_has_none():
+    # Counts: in one context each document has a position of its own, as on a page.
+    X, y, a, b = _exact(np.random.default_rng(0), n_pages=100)
+    y = np.random.default_rng(1).binomial(1, y)
+    counts = X.assign(click=y, a=a, b=b).groupby(["qid", "doc", "position"], as_index=False)
+    moved = counts.agg(
+        impressions=("click", "size"), **{c: (c, "mean") for c in ["click", "a", "b"]}
+    )
+    still = pd.DataFrame({"qid": np.repeat(100 + np.arange(600), 3), "doc": 600 * [0, 1, 2]})
+    still = still.assign(position=still["doc"] + 1, impressions=400, a=-still["doc"])
+    rate = np.random.default_rng(2).binomial(400, 600 * [0.3, 0.28, 0.26]) / 400
+    X = pd.concat([moved.assign(market="x"), still.assign(market="y", click=rate, b=still["a"])])
+    parts = LoggedPages(X, "click", None, {}, "test", context="market").parts()
+    assert [part.has_pages for part in parts] == [False, False]
+    assert np.isfinite(policy_difference(X, "click", "a", "b", context="market").value)
+
+
 @pytest.mark.parametrize("name", ["context", "cluster"])
 def test_groups_are_checked(name):
     X, y, a, b = _exact(np.random.default_rng(0))
