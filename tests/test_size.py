@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 22_227
+TOTAL = 22_228
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
@@ -32,7 +32,7 @@ STATEMENTS = {
     "propensity": 1772,
     "rankers": 3192,
     "serving": 968,
-    "simulation": 903,
+    "simulation": 904,
     "testing": 531,
 }
 

@@ -97,12 +97,15 @@ class Elsewhere(SphinxDirective):
         lines = [".. list-table::", "   :header-rows: 1", ""]
         lines += list_row(["Exhibit", "Claim", *sets])
         for key in asked:
-            cells = [_verdict_with_gap(claims[key]) for claims in found.values()]
+            cells = [_verdict_with_gap(claims.get(key)) for claims in found.values()]
             lines += list_row([key[0].capitalize(), key[1], *cells])
         return parsed(self, lines)
 
 
 def _verdict_with_gap(claim):
+    """Empty for a claim that a set was not asked about."""
+    if claim is None:
+        return ""
     return f"{_verdict(claim)}; {_gap(claim)}, {claim['runs']} runs"
 
 

@@ -209,8 +209,8 @@ class ClickTable:
                 leaves[number] += step
                 rate = self._clicks / self._exposure(leaves)[0]
                 by_page += influence * (moved(curve._replace(rate=rate), leaves) - total) / step
-        same, there = pages.cell()
-        share = np.where(there, self._own_share[same], 0.0)
+        shown, there = pages.cell()
+        share = np.where(there, self._own_share[shown], 0.0)
         place = self._slot_place[pages.slot]
         deviation = (1 - share) * self._own * self._scale[place]
         variance = float(effect @ self._precision @ effect + mass**2 @ deviation)
@@ -225,7 +225,7 @@ class ClickTable:
         weight = self._weight * slope
         spread = self._prior[1]
         moves = weight / (precision + _UNKNOWN / spread)[self._pair] * by_pair[self._pair]
-        moves += np.bincount(same[there], (stay * share)[there], len(moves))
+        moves += np.bincount(shown[there], (stay * share)[there], len(moves))
         # Its own part of the prediction that it is compared with.
         own = weight * slope / (precision + 1 / spread)[self._pair]
         own = self._own_share + (1 - self._own_share) * own

@@ -144,6 +144,7 @@ class _Pages:
 
     def influence(self, tables):
         """Influence of each page on P(leave), by the scores of all that documents share."""
+        # In the order of `_events`, whose first are those of single documents.
         shared = {name: np.clip(tables[name], *_INSIDE) for name in ("look", "on", "leave")}
         p, scores = np.concatenate(list(shared.values())), []
         # The prior's, and of the clicks page by page: of a few queries it would be far too small.

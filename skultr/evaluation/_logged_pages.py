@@ -127,7 +127,7 @@ class LoggedPages(RowsOfLog):
         parts = []
         for code in np.unique(self.context[self.row]):
             part = copy(self)
-            for name in ("query_pages", "shown_cells"):
+            for name in ("query_pages", "page_weight", "shown_cells"):
                 part.__dict__.pop(name, None)
             part.inside = self.context == code
             part._show(self.row[part.inside[self.row]])
@@ -183,7 +183,7 @@ class LoggedPages(RowsOfLog):
         """Mean per page of sums over the pages of each query."""
         return float(by_query.sum() / self.query_pages.sum())
 
-    @property
+    @cached_property
     def page_weight(self) -> Floats:
         """Impressions of each page."""
         weight = np.zeros(len(self.page_query))

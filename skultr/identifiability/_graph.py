@@ -535,8 +535,6 @@ def _overlap_text(log: ClickLog, labels: Ints) -> str:
     )
 
 
-#: Colours of verdicts, by a word that they have.
-_COLOURS = {"NOT": "#b3261e", "barely": "#8a5a00", "": "#1b6e3c"}
 #: Largest number of components that are listed.
 _MAX_LISTED = 6
 #: Largest number of pairs for which bridges and weak links are computed: a few seconds.
@@ -579,7 +577,8 @@ def summary_lines(graph: Any, overlap: Any = None) -> list[str]:
 def summary_html(graph: Any) -> str:
     """The verdict and the largest components as an HTML table."""
     verdict, *rest = summary_lines(graph)
-    colour = next(colour for word, colour in _COLOURS.items() if word in verdict)
+    weak = "#8a5a00" if "barely" in verdict else "#1b6e3c"
+    colour = weak if graph.is_connected else "#b3261e"
     notes = [line for line in rest if not line.startswith("  component")]
     table = graph.components.head(_MAX_LISTED).dropna(axis="columns", how="all")
     formats = {"impressions": "{:,.0f}".format}

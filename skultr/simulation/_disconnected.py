@@ -170,10 +170,9 @@ default='eye-tracking'
             "relevance": grade[doc.ravel()],
         }
     )
-    clicks = (
-        probability if n_impressions is None else clicks_rng.binomial(n_impressions, probability)
-    )
-    return SimulatedLog(X, clicks / (n_impressions or 1), truth)
+    if n_impressions is None:
+        return SimulatedLog(X, probability.copy(), truth)
+    return SimulatedLog(X, clicks_rng.binomial(n_impressions, probability) / n_impressions, truth)
 
 
 # Components ---------------------------------------------------------------------------
