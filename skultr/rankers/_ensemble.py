@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import Interval, seeded_clone
-from .._base._typing import ArrayLike, Bools, Column, Estimator, Floats, Ints, RandomState, Table
+from .._base._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from .._log import _faults
 from .._log._cells import examination_table
 from .._log._roles import read_role
@@ -37,6 +37,7 @@ from ._evidence import (
     parts_of_queries,
     scores_of,
     standardized,
+    typical_spread,
 )
 from ._ips import IPSRanker, NaiveRanker
 from ._lambdamart import LambdaMARTRanker, judges
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
 
 
-#: Name of the member that is the role.
-_PRODUCTION = "production"
+#: Name of the member that is the role. Its scores are in float64, in which this is rounding.
+_PRODUCTION, _EXACT = "production", 1e-12
 #: Least propensity that the shared curve gives to a row.
 _LEAST_PROPENSITY = 1e-4
 #: Standard errors of log examination, in the mean over clicks: with a larger one the curve is not
@@ -75,9 +76,10 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     nDCG@10 than either on average, but was more than 0.005 below the better one in 11 of
     them (:ref:`never_worse`).
 
-    A score is :math:`\sum_m w_m z_m(x)`, with :math:`z_m` the score of member :math:`m`,
-    standardised over the candidates of the query: ``predict`` needs ``qid`` and all candidates
-    of a query. The weights are chosen in two steps (:ref:`ensemble_ranker`).
+    A score is :math:`\sum_m w_m z_m(x)`. Here :math:`z_m` is the score of member :math:`m` less
+    its mean over the log, in units of its standard deviation within the queries of the log:
+    :math:`z_m` is a function of one document, which ``export_model`` can write. The weights are
+    chosen in two steps (:ref:`ensemble_ranker`).
 
     1. *One examination curve for all.* It comes from documents shown at several positions. If
        there are too few, small trees are fitted to one half of the queries with the curve 1/k,
@@ -120,11 +122,13 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     Attributes
     ----------
-    weights_ : DataFrame of shape (n_members, 3)
+    weights_ : DataFrame of shape (n_members, 5)
         By member (index ``member``): ``weight``, which sums to 1; its ``standard_error`` over
-        queries, NaN where the weight is 0 or not estimated; and ``loss``, the cross-fitted loss
+        queries, NaN where the weight is 0 or not estimated; ``loss``, the cross-fitted loss
         of the member alone in nats per click, after rescaling its scores to fit best, with free
-        effects of bias factors.
+        effects of bias factors; ``center`` and ``scale``, the mean of its scores over the
+        documents of the log and their standard deviation within queries, infinite if it scores
+        all alike.
     estimators_ : list of rankers
         The clones, fitted to the whole log. Their ids of queries and documents are running
         numbers.
@@ -163,9 +167,10 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     -----
     *Candidates that were never shown.* Clicks do not measure how good the members are there. If
     a query has more than five times as many candidates as the log showed per query (``depth_``),
-    or more than three times as many and production has half of the weight, the first ``depth_``
-    by the production ranker are ranked anew, and the others follow in its order. Without its
-    score, rank only those that it would show.
+    or more than three times as many and production has half of the weight, ``predict`` ranks the
+    first ``depth_`` by the production ranker anew, and the others follow in its order. Without
+    its score, rank only those that it would show. An exported model does not do this: let the
+    engine rescore the first ``depth_``.
 
     *Memorised labels.* The production ranker may have been trained on labels of the queries in
     the log. It is then better there than on other queries, for which its weight is too large; in
@@ -224,18 +229,18 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def predict(
         self, X: Table, *, qid: Column | None = None, production: Column | None = None
     ) -> Floats:
-        """Weighted mean of the standardised scores of the members; higher is more relevant.
+        """Weighted mean of the scaled scores of the members; higher is more relevant.
 
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            All candidates of the queries: a score depends on which documents share its query.
-            X may be a log: a document counts once, however many rows it has. Rows are one
-            document if their features are equal, and their ids in the column ``doc``, or without
-            this column their ``production``.
+            Documents. X may be a log: where candidates are counted, a document counts once. Rows
+            are one document if their features are equal, and their ids in the column ``doc``, or
+            without this column their ``production``.
         qid : array-like of shape (n_rows,), default=None
-            Query ids; by default the column ``qid`` of X. Without either, all rows count as one
-            query, with a warning.
+            Query ids; by default the column ``qid`` of X. They count candidates if production is
+            a member, and members may need them. Without either, all rows then count as one query,
+            with a warning.
         production : array-like of shape (n_rows,), default=None
             Score of the production ranker; by default the column ``production`` of X. Needed
             if it has a weight, or if candidates are many.
@@ -243,14 +248,13 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         Returns
         -------
         scores : ndarray of shape (n_rows,)
-            Comparable within a query only.
 
         Raises
         ------
         ValueError
             If the score of the production ranker is needed and absent.
         """
-        return self.explain(X, qid=qid, production=production).to_numpy().sum(axis=1)
+        return self._parts(X, qid, production).sum(axis=1)
 
     def explain(
         self, X: Table, *, qid: Column | None = None, production: Column | None = None
@@ -260,50 +264,64 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         Parameters
         ----------
         X : DataFrame, array-like or sparse matrix of shape (n_rows, n_columns)
-            All candidates of the queries.
+            Documents.
         qid, production : array-like of shape (n_rows,), default=None
             As in ``predict``.
 
         Returns
         -------
         parts : DataFrame of shape (n_rows, n_members)
-            By row of X, from 0: the weight of the member times its standardised score. The sum of
+            By row of X, from 0: the weight of the member times its scaled score. The sum of
             a row is its prediction.
         """
-        check_is_fitted(self)
-        qid = self._known_query_ids(X, qid, "predict")
         return pd.DataFrame(self._parts(X, qid, production), columns=self.weights_.index.to_list())
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
         return self._parts(X, qid).sum(axis=1)
 
+    @property
+    def _reads_whole_queries(self):
+        return any(getattr(each, "_reads_whole_queries", True) for each in self.estimators_)
+
     def _parts(self, X, qid, production=None):
         """What each member contributes to each row, shape (n_rows, n_members)."""
+        check_is_fitted(self)
         features = self._read_features(X, reset=False)
-        query = encode(qid)[0]
-        weights = self.weights_["weight"].to_numpy()
-        served = None
-        if self.weights_.index[-1] == _PRODUCTION:
-            served = read_role(X, _PRODUCTION, production)
-        # A log repeats documents over its pages; they count once.
-        candidates = DistinctCandidates.of_rows(X, features, query, served)
-        features, query = features[candidates.first], query[candidates.first]
-        inside, parts = np.ones(len(query), dtype=bool), np.zeros((len(query), len(weights)))
+        names, has_production = self.weights_.index, self.weights_.index[-1] == _PRODUCTION
+        if has_production or self._reads_whole_queries:
+            query = encode(self._known_query_ids(X, qid, "predict"))[0]
+        else:
+            query = np.zeros(len(features), dtype=np.int64)
+        served = read_role(X, _PRODUCTION, production) if has_production else None
+        if has_production and served is None:
+            self._check_without_production(np.bincount(query).max(initial=0))
+        weight, center, factors = self._factors()
+        parts = np.zeros((len(query), len(names)))
+        for m, ranker in enumerate(self.estimators_):
+            if factors[m]:
+                parts[:, m] = scores_of(ranker, features, query)
         if served is not None:
             _faults.check({_PRODUCTION: served})
-            served = candidates.mean(served)
-            many = _MANY if weights[-1] >= 0.5 else _ALWAYS
-            inside, place = reranked(served, query, self.depth_, many)
-            served = standardized_within(served, query, inside, 1e-12)
-            # The others follow in production's order.
-            parts[:, -1] = weights[-1] * served - np.where(inside, 0.0, place)
-        elif self.weights_.index[-1] == _PRODUCTION:
-            self._check_without_production(np.bincount(query).max(initial=0))
-        for m, ranker in enumerate(self.estimators_):
-            if weights[m]:
-                scores = standardized_within(scores_of(ranker, features, query), query, inside)
-                parts[:, m] = weights[m] * scores
-        return parts[candidates.place]
+            parts[:, -1] = served
+        parts = (parts - center) * factors
+        if served is not None:
+            many = (_MANY if weight[-1] >= 0.5 else _ALWAYS) * self.depth_
+            if np.bincount(query).max(initial=0) > many:
+                candidates = DistinctCandidates.of_rows(X, features, query, served)
+                _put_in_front(parts, served, query, candidates, self.depth_, many)
+        return parts
+
+    def _factors(self):
+        """Weights, centers, and weights over scales."""
+        weight, _, _, center, scale = self.weights_.to_numpy().T
+        return weight, center, weight / scale
+
+    def _terms(self):
+        """Factors and members, the factor of production and a constant: their sum is a score."""
+        _, center, factors = self._factors()
+        pairs = zip(factors.tolist(), self.estimators_, strict=False)
+        production = factors[len(self.estimators_) :].sum()
+        return [pair for pair in pairs if pair[0]], float(production), float(-factors @ center)
 
     def _check_without_production(self, n_candidates):
         weight = self.weights_.loc[_PRODUCTION, "weight"]
@@ -348,10 +366,12 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             (name, seeded_clone(ranker, random.randint(2**31 - 1)))
             for name, ranker in self._members()
         ]
-        self._fit_weights(log, members, random)
+        part = parts_of_queries(log, self.cv, random)
+        self._fit_weights(log, members, part)
         self.depth_ = shown_depth(log)
         self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told)
         self._names = [name for name, _ in members]
+        self._remember_scales(log, np.zeros(len(log.query_ids), int) if part is None else part)
 
     @property
     def _refuses_outcomes(self):
@@ -378,14 +398,13 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         self.examination_ = examination_table(clicks, log.propensity)
         return log
 
-    def _fit_weights(self, log, members, random):
+    def _fit_weights(self, log, members, part):
         """Set the weights of the members."""
         names, share = [name for name, _ in members], np.full(len(members), 1 / len(members))
         if log.production is not None:
             names.append(_PRODUCTION)
             share = np.append(share * (1 - _SHARE_OF_PRODUCTION), _SHARE_OF_PRODUCTION)
         weights, error, losses = share, np.nan, np.nan
-        part = parts_of_queries(log, self.cv, random)
         if part is None:
             warn_user(
                 f"Fewer than {max(LEAST_QUERIES, self.cv)} queries have clicks, too few to learn "
@@ -393,12 +412,11 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
                 ClickDataWarning,
             )
         else:
-            scores = cross_fitted(log, [ranker for _, ranker in members], part, self.n_jobs)
+            rankers = [ranker for _, ranker in members]
+            scores = cross_fitted(log, rankers, part, self.n_jobs)
             if log.production is not None:
-                candidates, place = candidates_of(log)
-                served = np.bincount(place, log.production) / np.bincount(place)
-                served = standardized(served, candidates // log.n_versions, 1e-12)
-                scores = np.column_stack([scores, served[place]])
+                served, query, place = _production_of(log)
+                scores = np.column_stack([scores, standardized(served, query, _EXACT)[place]])
             held_out = HeldOut(log, scores)
             losses = [each.sum() for each in held_out.losses()]
             weights, error = _likeliest_weights(held_out, share)
@@ -406,6 +424,22 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             {"weight": weights, "standard_error": error, "loss": losses},
             index=pd.Index(names, name="member"),
         )
+
+    def _remember_scales(self, log, part):
+        """Set the mean of each member's scores, and their standard deviation within queries."""
+        candidates, _ = candidates_of(log)
+        query, version = np.divmod(candidates, log.n_versions)
+        found = []
+        for ranker in self.estimators_:
+            scores = np.zeros(len(query))
+            for k in range(part.max() + 1):  # in parts, as the features of all are many
+                here = part[query] == k
+                scores[here] = scores_of(ranker, log.features[version[here]], query[here])
+            found.append((scores.mean(), typical_spread(scores, query)))
+        if log.production is not None:
+            served, query, _ = _production_of(log)
+            found.append((served.mean(), typical_spread(served, query, _EXACT)))
+        self.weights_["center"], self.weights_["scale"] = np.transpose(found)
 
     def _warn_about_curve(self, log):
         if self.evidence_ >= LEARNED_CURVE:
@@ -471,25 +505,23 @@ def shown_depth(log: ClickLog) -> int:
     return int(max(median, log.position.max()))
 
 
-def reranked(
-    production: NDArray[np.float64], query: Ints, depth: int, many: int
-) -> tuple[Bools, Ints]:
-    """Candidates that are ranked anew, and the rank of each by production.
+def _production_of(log):
+    """Mean score of production for each candidate, its query, and the place of each row."""
+    candidates, place = candidates_of(log)
+    served = np.bincount(place, log.production) / np.bincount(place)
+    return served, candidates // log.n_versions, place
 
-    Each candidate is one row. They are all candidates of a query, or the first ``depth`` by
-    production if there are more than ``many`` times as many: most of the others were never shown,
-    and no click says how good a model is for them.
+
+def _put_in_front(parts, served, query, candidates, depth, many):
+    """Put the first ``depth`` by production in front, where a query has more than ``many``.
+
+    Most of the others were never shown, and no click says how good a model is for them: they
+    follow in the order of production. Each candidate counts once.
     """
-    place = rank_in_segment(query, production)
-    return (np.bincount(query) <= many * depth)[query] | (place <= depth), place
-
-
-def standardized_within(
-    scores: NDArray[np.float64], query: Ints, inside: Bools, rounding: float = 1e-6
-) -> NDArray[np.float64]:
-    """Scores standardised over the rows ``inside``; the other rows have the least of these."""
-    found = np.zeros(len(scores))
-    found[inside] = standardized(scores[inside], query[inside], rounding)
-    least = np.full(int(query.max(initial=-1)) + 1, np.inf)
-    np.minimum.at(least, query[inside], found[inside])
-    return np.where(inside, found, least[query])
+    once = query[candidates.first]
+    place = rank_in_segment(once, served[candidates.first])
+    inside = ((np.bincount(once) <= many)[once] | (place <= depth))[candidates.place]
+    least = np.full((len(np.bincount(once)), parts.shape[1]), np.inf)
+    np.minimum.at(least, query[inside], parts[inside])
+    parts[~inside] = least[query[~inside]]
+    parts[~inside, -1] -= place[candidates.place][~inside]

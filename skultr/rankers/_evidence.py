@@ -190,6 +190,17 @@ def standardized(
     return np.where(varies[query], apart / np.where(varies, spread, 1.0)[query], 0.0)
 
 
+def typical_spread(scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6) -> float:
+    """Standard deviation of scores within a query, the mean over queries where they vary.
+
+    Infinite if they never do.
+    """
+    largest = float(np.abs(scores).max(initial=0.0)) or 1.0
+    spread = pd.Series(scores / largest).groupby(query).std(ddof=0)
+    varies = spread > rounding
+    return largest * float(spread[varies].median()) if varies.any() else np.inf
+
+
 class HeldOut:
     """Clicks of a log, and scores of its rows that did not learn from them.
 

@@ -486,6 +486,11 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         """Scores for ``rank`` and ``score``; a hook for scores that depend on the whole query."""
         return self.predict(X)
 
+    @property
+    def _reads_whole_queries(self) -> bool:
+        """True if a score depends on the other documents of the query."""
+        return type(self)._scores_within is not BaseRanker._scores_within
+
     def _read_engine(self, X, y, sample_weight, roles, *, reset):
         """The log, and its cells in memory."""
         if self._learns_more_by != "counts":

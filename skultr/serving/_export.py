@@ -23,14 +23,14 @@ def _of(module, name):
 _FORMATS: dict[str, dict[str, Callable[..., str | bytes]]] = {
     **{format: {"trees": write} for format, write in TREE_FORMATS.items()},
     "linear": {"linear scores": _of("_linear", "write_linear")},
-    "onnx": {"network or coefficients": _of("_linear", "write_onnx")},
+    "onnx": {"networks, coefficients or trees": _of("_linear", "write_onnx")},
 }
 _FORMATS["solr"]["linear scores"] = _of("_linear", "write_solr_linear")
 #: How each is found in a model; None if it has none.
 _PARTS: dict[str, Callable[..., Any]] = {
     "trees": trees_of,
     "linear scores": _of("_linear", "linear_of"),
-    "network or coefficients": _of("_linear", "network_of"),
+    "networks, coefficients or trees": _of("_linear", "sum_of"),
 }
 #: What to do where a ranker lacks one of them.
 _HINTS = {
@@ -38,7 +38,7 @@ _HINTS = {
     "linear scores": "A network is linear with hidden_layer_sizes=() and scale_features=False, "
     "behind OnFeatures(StandardScaler()): no engine's normalizer computes the signed logarithm of "
     "scale_features=True.",
-    "network or coefficients": "Train a ranker that has a network.",
+    "networks, coefficients or trees": "Train a ranker that has a network, or LightGBM's trees.",
 }
 
 
@@ -68,7 +68,7 @@ def export_model(
     Parameters
     ----------
     ranker : ranker, Pipeline or search
-        Fitted: a ranker whose score depends on the features of one document, a Pipeline of
+        Fitted: a ranker whose score depends on one document, a Pipeline of
         :class:`~skultr.preprocessing.OnFeatures`, :class:`~skultr.IdentifiabilityRepair` and such
         a ranker, or a search over these. Scalers are written into the model.
     format : str
@@ -87,14 +87,16 @@ def export_model(
         ``"lightgbm"``          Vespa: a file in ``models/``, used as         trees
                                 ``lightgbm("<file>.json")``
         ``"onnx"``              Vespa: ``files/<name>.onnx``, or any ONNX     networks, linear
-                                runtime                                       scores
+                                runtime                                       scores, trees
         ======================  ============================================  ==============
 
         Trees are those of :class:`~skultr.rankers.LambdaMARTRanker`, of a LightGBM ``estimator``
         of another ranker, and of a LightGBM ``student`` of
         :class:`~skultr.rankers.DistilledRanker`, which makes them of any ranker. Linear scores
         are those of linear regressors in these places, and of networks with
-        ``hidden_layer_sizes=()`` and ``scale_features=False``.
+        ``hidden_layer_sizes=()`` and ``scale_features=False``. An
+        :class:`~skultr.rankers.EnsembleRanker` whose members are all trees is written as trees, if
+        production has no weight, and any as ONNX.
     feature_names : list of str or dict, default=None
         The engine's names of the features: a list in the order of the columns, or a dict from
         the names of the training columns to the engine's. None takes the names of the columns.
@@ -147,9 +149,11 @@ def export_model(
     leaves, or name the file in a ``DefaultWrapperModel``.
 
     An ONNX model has the input ``features``, shape (batch, n_features), and the output ``score``,
-    shape (batch, 1), both float32. The scaling of features is inside. Scores equal ``predict``
-    within 1e-6, relative to scores above 1; 1e-5 with ``scale_features=False`` far outside the
-    features of training, where ``predict``, in float32, rounds more. NaN is put at the mean, and
+    shape (batch, 1), both float32; and the input ``production``, (batch, 1), if it is an ensemble
+    that gives the production ranker a weight. The scaling of features is inside. Scores equal ``predict``
+    within 1e-6, relative to scores above 1; 1e-5 for ensembles, which divide scores by their scale,
+    and with ``scale_features=False`` far outside the features of training, where ``predict``, in
+    float32, rounds more. NaN is put at the mean, and
     has its indicator; with ``scale_features=False`` the score is NaN. A ``module`` of the user may
     have the layers Linear, LayerNorm, BatchNorm1d, Dropout, ELU, ReLU, SiLU, Sigmoid and Tanh.
 

@@ -23,8 +23,8 @@ from ..rankers._ips import LearnerRanker
 from ..rankers._members import DistilledRanker
 from ..rankers._ranker import BaseRanker
 from ..rankers._vectorization import VectorizationRanker
-from ._served_model import ServedModel, optional
-from ._trees import Upload, plugin_body, solr_body
+from ._served_model import ServedModel, optional, terms_of
+from ._trees import Tree, Upload, floor_single, plugin_body, solr_body, trees_of
 
 #: What each scaler takes off a column, and what it then divides the column by.
 _SCALERS = {
@@ -183,27 +183,48 @@ _OPSET, _IR_VERSION = 14, 7
 _FLOAT, _DOUBLE = 1, 11
 
 
-def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
-    """ONNX model of ``features`` (batch, n_features) to ``score`` (batch, 1), both float32."""
+class ScoreSum(NamedTuple):
+    """Networks and trees times their factors, production times its own, and a constant."""
+
+    parts: list[tuple[float, NetworkScores | list[Tree]]]
+    production: float
+    constant: float
+
+
+def sum_of(served: ServedModel) -> ScoreSum | None:
+    """What ONNX is written from; None if a part of the score is neither network nor trees."""
+    terms = terms_of(served)
+    parts = [(factor, network_of(each) or trees_of(each)) for factor, each in terms.models]
+    if not all(part for _, part in parts):
+        return None
+    return ScoreSum(parts, terms.production, terms.constant)
+
+
+def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
+    """ONNX model of ``features`` (batch, n_features) to ``score`` (batch, 1), both float32.
+
+    Production is one more input, (batch, 1), if it has a factor.
+    """
     onnx = optional("onnx")
     helper = onnx.helper
-    graph = _Graph(helper, scores.network)
-    values = graph.add("Cast", "features", to=_DOUBLE)
-    center, spread = scores.columns_scaled()
-    if center.any() or (spread != 1).any():
-        values = graph.rounded(graph.add("Div", graph.add("Sub", values, center), spread))
-    values = graph.add("ReduceMean", graph.module(scores.network, values), axes=[1])
-    values = graph.add("Add", graph.add("Mul", values, scores.scale), scores.shift)
-    if scores.is_probability:
-        values = graph.add("Sigmoid", values)
-    graph.add("Cast", values, output="score", to=_FLOAT)
-    given, gives = (
+    graph = _Graph(helper)
+    inputs, total = {"features": len(upload.names)}, scores.constant
+    for factor, part in scores.parts:
+        write = _network_scores if isinstance(part, NetworkScores) else _tree_scores
+        total = graph.add("Add", graph.add("Mul", write(graph, part), factor), total)
+    if scores.production:
+        inputs["production"] = 1
+        served = graph.add("Cast", "production", to=_DOUBLE)
+        total = graph.add("Add", graph.add("Mul", served, scores.production), total)
+    graph.add("Cast", total, output="score", to=_FLOAT)
+    *given, gives = (
         helper.make_tensor_value_info(name, _FLOAT, ["batch", width])
-        for name, width in (("features", len(upload.names)), ("score", 1))
+        for name, width in {**inputs, "score": 1}.items()
     )
+    domains = {node.domain: _OPSET if node.domain == "" else 1 for node in graph.nodes}
     model = helper.make_model(
-        helper.make_graph(graph.nodes, upload.name, [given], [gives], graph.constants),
-        opset_imports=[helper.make_opsetid("", _OPSET)],
+        helper.make_graph(graph.nodes, upload.name, given, [gives], graph.constants),
+        opset_imports=[helper.make_opsetid(*each) for each in domains.items()],
         ir_version=_IR_VERSION,
         producer_name="skultr",
         producer_version=version("skultr"),
@@ -216,9 +237,10 @@ def write_onnx(scores: NetworkScores, upload: Upload) -> bytes:
 class _Graph:
     """Nodes that compute in float64, and their constants."""
 
-    def __init__(self, helper, network):
+    is_single = False  # of the network that is written
+
+    def __init__(self, helper):
         self.helper, self.nodes, self.constants = helper, [], []
-        self.is_single = next(network.parameters()).dtype != torch.float64
 
     def add(self, operator, *inputs, output=None, **attributes):
         """The name of what a new node computes; inputs are names, arrays or numbers."""
@@ -251,6 +273,49 @@ class _Graph:
         numbers = value.ravel().tolist()
         self.constants.append(self.helper.make_tensor(name, _DOUBLE, value.shape, numbers))
         return name
+
+
+def _network_scores(graph, scores):
+    graph.is_single = next(scores.network.parameters()).dtype != torch.float64
+    values = graph.add("Cast", "features", to=_DOUBLE)
+    center, spread = scores.columns_scaled()
+    if center.any() or (spread != 1).any():
+        values = graph.rounded(graph.add("Div", graph.add("Sub", values, center), spread))
+    values = graph.add("ReduceMean", graph.module(scores.network, values), axes=[1])
+    values = graph.add("Add", graph.add("Mul", values, scores.scale), scores.shift)
+    return graph.add("Sigmoid", values) if scores.is_probability else values
+
+
+def _tree_scores(graph, trees):
+    feature, bound, missing_left, _, left, right, value, _ = map(
+        np.concatenate, zip(*trees, strict=True)
+    )
+    leaf = feature < 0
+    sizes = [len(tree.feature) for tree in trees]
+    number = np.repeat(np.arange(len(trees)), sizes)
+    node = np.concatenate([np.arange(size) for size in sizes])
+    columns = {
+        "nodes_treeids": number,
+        "nodes_nodeids": node,
+        "nodes_featureids": np.where(leaf, 0, feature),
+        "nodes_values": np.where(leaf, 0, floor_single(bound)),
+        "nodes_truenodeids": np.where(leaf, 0, left),
+        "nodes_falsenodeids": np.where(leaf, 0, right),
+        "nodes_missing_value_tracks_true": missing_left.astype(int),
+        "target_treeids": number[leaf],
+        "target_nodeids": node[leaf],
+        "target_ids": np.zeros(leaf.sum(), dtype=int),
+        "target_weights": value[leaf],
+    }
+    sums = graph.add(
+        "TreeEnsembleRegressor",
+        "features",
+        domain="ai.onnx.ml",
+        n_targets=1,
+        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        **{name: column.tolist() for name, column in columns.items()},
+    )
+    return graph.add("Cast", sums, to=_DOUBLE)
 
 
 def _sequential(graph, module, values):

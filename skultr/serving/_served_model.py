@@ -56,13 +56,31 @@ def served_model(
     """
     steps = fitted_steps(ranker)
     final = steps.pop()
-    _refuse_what_is_no_function(final)
+    for each in (final, *getattr(final, "estimators_", ())):
+        _refuse_what_is_no_function(each)
     steps = [step for step in steps if not isinstance(step, IdentifiabilityRepair)]
     for step in steps:
         _check_step(step)
     names = _engine_names(steps[0] if steps else final, feature_names)
     transformers = tuple(part for step in steps for part in parts_of(step.transformer_))
     return ServedModel(names, transformers, final._offsets, final)
+
+
+class Terms(NamedTuple):
+    """A score as a sum: each model times its factor, production times its own, and a constant."""
+
+    models: list[tuple[float, ServedModel]]
+    production: float = 0.0
+    constant: float = 0.0
+
+
+def terms_of(served: ServedModel) -> Terms:
+    """The members of an ensemble; of another ranker the model itself."""
+    find = getattr(served.ranker, "_terms", None)
+    if find is None:
+        return Terms([(1.0, served)])
+    pairs, *others = find()
+    return Terms([(factor, served._replace(ranker=each)) for factor, each in pairs], *others)
 
 
 def fitted_steps(model: Any) -> list[Any]:
@@ -117,9 +135,8 @@ def _refuse_what_is_no_function(ranker):
             f"This {name} scores documents by their ids, and an engine has to score by features. "
             "Export DistilledRanker around it, or fit it with relevance='network'."
         )
-    whole_list = type(ranker)._scores_within is not BaseRanker._scores_within
     student = getattr(ranker, "student", None)
-    if whole_list and student != "only":
+    if ranker._reads_whole_queries and student != "only":
         instead = "student='only'" if hasattr(ranker, "student") else "DistilledRanker around it"
         raise ValueError(
             f"A score of this {name} depends on all candidates of the query, and an engine scores "

@@ -25,7 +25,7 @@ from sklearn.preprocessing import (
 
 from .._base._typing import Floats, Ints
 from .._log._estimator import steps_of
-from ._served_model import ServedModel, parts_of
+from ._served_model import ServedModel, parts_of, terms_of
 
 #: Objectives whose predictions are the sum of the trees.
 _AS_IS = {
@@ -73,6 +73,19 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
 
     What engines lack is a ValueError, and a transformer that makes a column of several or falls.
     """
+    terms = terms_of(served)
+    found = [(factor, _trees_of_one(each)) for factor, each in terms.models]
+    if terms.production or not all(trees for _, trees in found):
+        return None
+    constant = [_read_tree({"leaf_value": terms.constant}, 1)] * (terms.constant != 0)
+    return constant + [
+        tree if factor == 1 else tree._replace(value=factor * tree.value)
+        for factor, trees in found
+        for tree in trees
+    ]
+
+
+def _trees_of_one(served):
     learner, inner = _learner_of(served.ranker)
     if learner is None:
         return None
@@ -292,7 +305,9 @@ def _ranklib(trees: list[Tree], upload: Upload) -> str:
     lines = ["## LambdaMART", f"## No. of trees = {len(trees)}"]
     lines += [f"## Feature {at}: {json.dumps(each)}" for at, each in enumerate(upload.names, 1)]
     lines += ["", "<ensemble>"]  # one element a line: the parser counts what stands between
-    roots = _roots(trees, _floor, split, lambda _, x: [f"<output> {x} </output>", "</split>"])
+    roots = _roots(
+        trees, floor_single, split, lambda _, x: [f"<output> {x} </output>", "</split>"]
+    )
     for number, root in enumerate(roots, 1):
         lines += [f'<tree id="{number}" weight="1.0">', "<split>", *root, "</tree>"]
     return plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
@@ -440,7 +455,7 @@ def _refuse_learned(trees, upload, engine):
         )
 
 
-def _floor(threshold: Floats) -> NDArray[np.float32]:
+def floor_single(threshold: Floats) -> NDArray[np.float32]:
     """The largest float32 that is not above each threshold."""
     near = threshold.astype(_F32)
     return np.where(near > threshold, np.nextafter(near, _DOWN), near)
@@ -448,7 +463,7 @@ def _floor(threshold: Floats) -> NDArray[np.float32]:
 
 def _above(threshold: Floats) -> NDArray[np.float32]:
     """The smallest float32 above each threshold."""
-    return np.nextafter(_floor(threshold), _UP)
+    return np.nextafter(floor_single(threshold), _UP)
 
 
 def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
@@ -456,7 +471,7 @@ def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
 
     Where no number does, below 0.01, that which becomes the largest below.
     """
-    wanted, slack = _floor(threshold), _F32(1e-6)
+    wanted, slack = floor_single(threshold), _F32(1e-6)
     near = wanted - slack
     low, high = np.nextafter(near, _DOWN), np.nextafter(near, _UP)
     options = np.stack([np.nextafter(low, _DOWN), low, near, high, wanted])

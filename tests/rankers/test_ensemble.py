@@ -1,5 +1,7 @@
 """EnsembleRanker: its weights, what it refuses, and where it leaves debiased members out."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,8 +9,8 @@ from sklearn.linear_model import LinearRegression
 
 from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
-from skultr.rankers import EnsembleRanker, IPSRanker, NaiveRanker
-from skultr.rankers._evidence import standardized
+from skultr.rankers import EnsembleRanker, IPSRanker, NaiveRanker, RankAggRanker
+from skultr.rankers._evidence import standardized, typical_spread
 from skultr.simulation import (
     DeterministicPolicy,
     PlackettLucePolicy,
@@ -40,21 +42,29 @@ def served_log(n_queries=60, n_sessions=3000, policy=None, seed=0, production=No
     return documents, log, clicks, truth
 
 
-def z(scores, query):
-    groups = pd.Series(np.asarray(scores)).groupby(np.asarray(query))
-    return ((scores - groups.transform("mean")) / groups.transform("std", ddof=0)).to_numpy()
+def scaled_by_log(documents, log, score):
+    """Scores less their mean over the log, over the median deviation within its queries."""
+    shown = documents.merge(log[["qid", "doc"]].drop_duplicates(), on=["qid", "doc"])
+    known = pd.Series(np.asarray(score(shown)))
+    spread = known.groupby(shown["qid"].to_numpy()).std(ddof=0).median()
+    return (np.asarray(score(documents)) - known.mean()) / spread
 
 
-def test_scores_are_the_weighted_mean_of_standardised_scores():
+def test_scores_are_the_weighted_mean_of_scaled_scores():
     documents, log, clicks, _ = served_log()
     ranker = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
     weights, query = ranker.weights_["weight"], documents["qid"]
     assert weights.sum() == pytest.approx(1)
     assert (weights >= 0).all()
-    features = documents.filter(like="feature").to_numpy()
-    expected = weights["production"] * z(documents["production"], query)
+    served = scaled_by_log(documents, log, lambda rows: rows["production"])
+    expected = weights["production"] * served
     for name, member in ranker.named_estimators_.items():
-        expected = expected + weights[name] * z(member.predict(features), query)
+        of_member = scaled_by_log(
+            documents,
+            log,
+            lambda rows, member=member: member.predict(rows.filter(like="feature").to_numpy()),
+        )
+        expected = expected + weights[name] * of_member
     np.testing.assert_allclose(ranker.predict(documents), expected, atol=1e-6)
     np.testing.assert_allclose(ranker.explain(documents).sum(axis=1), expected, atol=1e-6)
     by_keyword = ranker.predict(
@@ -63,6 +73,28 @@ def test_scores_are_the_weighted_mean_of_standardised_scores():
     np.testing.assert_allclose(by_keyword, expected, atol=1e-6)
     mixed = documents.sample(frac=1, random_state=0)
     np.testing.assert_allclose(ranker.predict(mixed), expected[mixed.index], atol=1e-6)
+    one = documents.iloc[[7]]
+    np.testing.assert_allclose(ranker.predict(one), expected[[7]], atol=1e-6)
+
+
+def test_typical_spread():
+    query = np.array([0, 0, 0, 1, 2, 2, 3, 3, 4, 4])
+    scores = np.array([1.0, 2.0, 3.0, 7.0, 5.0, 9.0, 4.0, 4.0, 0.0, 100.0])
+    # Queries 0, 2 and 4; the score is constant in 1 and 3.
+    assert typical_spread(scores, query) == pytest.approx(2)
+    assert typical_spread(1e200 * scores, query) == pytest.approx(2e200)
+    assert typical_spread(np.array([3.0, 3.0, 8.0]), np.array([0, 0, 1])) == np.inf
+    assert typical_spread(np.zeros(2), np.zeros(2, int)) == np.inf
+
+
+def test_a_member_that_scores_all_alike_adds_nothing():
+    documents, log, clicks, _ = served_log(n_sessions=300)
+    log["production"] = 3.0
+    ranker = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
+    assert ranker.weights_.loc["production", "scale"] == np.inf
+    parts = ranker.explain(documents)
+    assert (parts["production"] == 0).all()
+    assert np.isfinite(parts.to_numpy()).all()
 
 
 def test_standardised_scores():
@@ -150,6 +182,18 @@ def test_production_is_needed_where_it_has_a_weight():
     ranker.fit(log.drop(columns="production"), clicks)
     assert ranker.weights_.index.tolist() == ["naive", "ips"]
     assert len(ranker.predict(documents.drop(columns="production"))) == len(documents)
+    whole = ranker.predict(documents)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # without production a score needs no query
+        alone = ranker.predict(documents.drop(columns=["qid", "production"]).iloc[:1])
+    np.testing.assert_allclose(alone, whole[:1])
+
+
+def test_members_that_need_the_query_ask_for_it():
+    documents, log, clicks, _ = served_log(n_queries=20, n_sessions=300)
+    members = [("naive", MEMBERS[0][1]), ("ranks", RankAggRanker(MEMBERS))]
+    ranker = EnsembleRanker(members, random_state=0).fit(log.drop(columns="production"), clicks)
+    ranker.predict(documents)
     with pytest.warns(MissingRoleWarning, match="no query ids"):
         ranker.predict(documents.drop(columns="qid"))
 
@@ -221,21 +265,23 @@ def test_a_document_of_a_log_counts_once(named):
 
 def test_different_documents_with_equal_features_count_each():
     """Ids tell them apart, and without ids the score of production does."""
-    documents = make_ltr(n_queries=40, n_documents=5, n_features=3, random_state=0)
+    documents = make_ltr(n_queries=40, n_documents=26, n_features=3, random_state=0)
     documents["production"] = production_scores(documents, random_state=0)
+    documents["production"] = -documents.groupby("qid").cumcount().to_numpy(float)
     log, clicks, _ = simulate_clicks(
-        documents, n_sessions=600, scores=documents["production"], random_state=0
+        documents, n_sessions=600, n_positions=5, scores=documents["production"], random_state=0
     )
     ranker = EnsembleRanker(MEMBERS, propensity=np.linspace(1, 0.3, 5), random_state=0)
     ranker.fit(log, clicks)
-    assert ranker.weights_.loc["production", "weight"] > 0
-    one = documents[documents["qid"] == documents["qid"].iloc[0]].drop(columns="relevance")
-    twin = one.iloc[[0]].assign(doc=-5)
-    named = ranker.predict(pd.concat([one, twin]))
-    assert named[0] == named[-1]
-    assert not np.allclose(named[:-1], ranker.predict(one))
+    assert ranker.depth_ == 5
+    many = documents[documents["qid"] == documents["qid"].iloc[0]].drop(columns="relevance")
+    many = many.iloc[: 5 * (3 if ranker.weights_.loc["production", "weight"] >= 0.5 else 5)]
+    last = lambda rows: ranker.predict(rows)[: len(many)] < ranker.predict(many).min() - 1  # noqa: E731
+    assert not last(many).any()  # as many candidates as are ranked anew
+    twin = many.iloc[[0]].assign(doc=-5)
+    assert last(pd.concat([many, twin])).any()  # one too many
     # The same twin without ids is a repeated row, unless production tells it apart.
-    rows = pd.concat([one, twin]).drop(columns="doc")
-    np.testing.assert_array_equal(ranker.predict(rows)[:-1], ranker.predict(one))
-    rows["production"] = [*one["production"], one["production"].min() - 1]
-    assert ranker.predict(rows)[0] != ranker.predict(rows)[-1]
+    rows = pd.concat([many, twin]).drop(columns="doc")
+    assert not last(rows).any()
+    rows["production"] = [*many["production"], many["production"].min() - 1]
+    assert last(rows).any()

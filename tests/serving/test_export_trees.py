@@ -553,7 +553,11 @@ REFUSED = [
     (RankAggRanker([("naive", NaiveRanker(max_epochs=1))]), "all candidates of the query"),
     (
         EnsembleRanker([("a", NaiveRanker(max_epochs=1)), ("b", NaiveRanker(max_epochs=1))]),
-        "all candidates of the query",
+        r"has no trees.* Its formats: \['onnx'\]",
+    ),
+    (
+        EnsembleRanker([("a", NaiveRanker(max_epochs=1)), ("b", RankAggRanker())]),
+        "EnsembleRanker depends on all candidates",
     ),
     (VectorizationRanker(max_epochs=1), "student='only'"),
     (DLARanker(max_epochs=1), r"has no trees.* Its formats: \['onnx'\]. Dist"),
@@ -599,7 +603,7 @@ def test_a_ranker_without_formats_says_what_forbids_them():
     _, log, clicks = _world()
     model = clone(_after(PCA(3))).fit(log.head(4_000), clicks[:4_000])
     with pytest.raises(ValueError, match=r"Its formats: none\. PCA.* cannot be written"):
-        export_model(model, "onnx")
+        export_model(model, "linear")
 
 
 def test_what_is_no_fitted_ranker():
@@ -630,7 +634,7 @@ def test_options_of_other_formats_and_unknown_formats():
     with pytest.raises(ValueError, match="queries is an option of the format 'elastic'"):
         _export("lambdamart", "ranklib", queries={})
     with pytest.raises(ValueError, match=r"formats: \['xgboost"):
-        _export("lambdamart", "onnx")
+        _export("lambdamart", "linear")
     for wrong in ({"x": {}}, {NAMES[0]: "title"}):
         with pytest.raises(ValueError, match=r"queries has .*; expected a dict, the query of one"):
             _export("lambdamart", "elastic", queries=wrong)
@@ -665,3 +669,23 @@ def test_the_booster_is_not_changed_by_an_export():
     _export("lambdamart", "solr", feature_names=ENGINE_NAMES)
     assert model.booster_.model_to_string() == before
     assert isinstance(model.booster_, lgb.Booster)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_ensemble_of_trees_is_one_forest(format):
+    _, log, clicks = _world()
+    log, clicks = log.head(4_000), clicks[:4_000]
+    members = [
+        ("first", clone(LAMBDAMART).set_params(n_estimators=5)),
+        ("second", NaiveRanker(estimator=LGBMRegressor(**{**TREES, "n_estimators": 5}))),
+    ]
+    model = EnsembleRanker(members, propensity=EYE_TRACKING, random_state=0).fit(log, clicks)
+    assert (model.weights_["weight"] > 0).all()
+    raw = log[NAMES].to_numpy()[:500]
+    _, found = _engines.scores(format, export_model(model, format), raw, NAMES)
+    np.testing.assert_allclose(found, model.predict(pd.DataFrame(raw, columns=NAMES)), atol=1e-5)
+    served = log.assign(production=np.random.default_rng(0).random(len(log)))
+    model = EnsembleRanker(members, propensity=EYE_TRACKING, random_state=0).fit(served, clicks)
+    model.weights_.loc["production", "weight"] = 0.5
+    with pytest.raises(ValueError, match=r"has no trees.*Its formats: \['onnx'\]"):
+        export_model(model, format)

@@ -9,7 +9,13 @@ from lightgbm import LGBMRegressor
 from sklearn.linear_model import Ridge
 
 from skultr.datasets import make_ltr
-from skultr.rankers import IPSRanker, NaiveRanker, VectorizationRanker
+from skultr.rankers import (
+    EnsembleRanker,
+    IPSRanker,
+    LambdaMARTRanker,
+    NaiveRanker,
+    VectorizationRanker,
+)
 from skultr.serving import export_model
 from skultr.simulation import EYE_TRACKING, PlackettLucePolicy, simulate_clicks
 
@@ -32,6 +38,9 @@ SETTINGS = {
         hidden_layer_sizes=(), scale_features=False
     ),
     'VectorizationRanker(student="only")': VectorizationRanker(student="only"),
+    "EnsembleRanker of trees": EnsembleRanker(
+        [(f"{n} leaves", LambdaMARTRanker(n_estimators=5, num_leaves=n)) for n in (3, 7)]
+    ),
 }
 
 
@@ -91,7 +100,7 @@ def test_the_table_is_what_export_model_does(name, log):
 
 def test_networks_are_named_under_the_table():
     networks = [name for name in RANKERS if _row_of(name) == "other networks"]
-    text = PAGE.read_text(encoding="utf-8").split("*Networks* are")[1].split("The last three")[0]
+    text = PAGE.read_text(encoding="utf-8").split("*Networks* are")[1].split("The last two")[0]
     assert sorted(re.findall(r":class:`~skultr\.(?:\w+\.)?(\w+)`", text)) == sorted(networks)
 
 
