@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skultr import DLARanker, IdentifiabilityRepair
 from skultr.preprocessing import OnFeatures
-from skultr.rankers import LambdaMARTRanker
+from skultr.rankers import EnsembleRanker, LambdaMARTRanker
 
 from ._work import OURS, Work
 
@@ -121,6 +121,16 @@ def trees(size):
     }
 
 
+def ensemble(size):
+    """A request to the default ensemble with production, beside the network of one member."""
+    world = World(size)
+    served = world.rng.random(len(world.clicks))
+    ranker = EnsembleRanker(random_state=0).fit(world.log.assign(production=served), world.clicks)
+    request = world.frame(world.array).assign(qid=1, production=served[:N_DOCS])
+    bare = _bare(ranker.named_estimators_["naive"], world.array)
+    return {OURS: lambda: ranker.predict(request), BARE: bare}
+
+
 def bulk(units):
     """Many documents at once, as an array."""
 
@@ -149,6 +159,7 @@ WORKS = (
     request("pipeline-pandas", f"{_REPAIRED}, pandas", pipeline("pandas"), {BARE: 31.6}),
     request("pipeline-polars", f"{_REPAIRED}, Polars", pipeline("polars"), {BARE: 31.6}, _SCALER),
     request("trees", "to LambdaMARTRanker, pandas", trees, {TREES: 5.0}),
+    request("ensemble", "to EnsembleRanker, pandas", ensemble, {BARE: 6.0}),
     *(
         Work(f"serving/{name}", f"200,000 documents, units {units}", bulk(units), {BARE: 2.0})
         for name, units in {"bulk": (64, 32), "bulk-wide": (512, 256, 128)}.items()

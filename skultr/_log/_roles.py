@@ -179,14 +179,12 @@ def feature_names(names: Iterable[str], not_features: Iterable[Any] = ()) -> lis
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
     """Values of a role (numbers as float64): the keyword ``value``, else a column, else None."""
     if value is None:
-        if not is_frame(X):
-            return None
-        # Of a request in pandas, to list the names and to wrap the frame takes longer than to score.
+        # To list the names of a request in pandas, and to wrap it, takes longer than to score it.
         is_plain = isinstance(X, pd.DataFrame) and X.columns.is_unique
-        if role not in (X.columns if is_plain else column_names(X)):
+        if not is_frame(X) or role not in (X.columns if is_plain else column_names(X)):
             return None
-        value = X[role] if is_plain and isinstance(X[role].dtype, np.dtype) else _frame_of(X)[role]
-        value = value.to_numpy()
+        is_plain = is_plain and isinstance(X[role].dtype, np.dtype)
+        value = (X if is_plain else _frame_of(X))[role].to_numpy()
     elif nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)

@@ -326,15 +326,11 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def _check_without_production(self, n_candidates):
         weight = self.weights_.loc[_PRODUCTION, "weight"]
         if weight or n_candidates > _ALWAYS * self.depth_:
-            why = (
-                f"has the weight {weight:.2f}"
-                if weight
-                else f"selects which of {n_candidates} candidates are ranked anew"
-            )
             raise ValueError(
                 f"X has no column {_PRODUCTION!r} and no {_PRODUCTION}= was passed, but this "
-                f"member of the ensemble {why}. Add the score of the production ranker for "
-                "each candidate, or drop the column from the log and fit again."
+                f"member of the ensemble has the weight {weight:.2f}, and selects which of "
+                f"{n_candidates} candidates are ranked anew. Add the score of the production "
+                "ranker for each candidate, or drop the column from the log and fit again."
             )
 
     def _validate_params(self):
@@ -371,7 +367,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         self.depth_ = shown_depth(log)
         self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told)
         self._names = [name for name, _ in members]
-        self._remember_scales(log, np.zeros(len(log.query_ids), int) if part is None else part)
+        self._remember_scales(log, part)
 
     @property
     def _refuses_outcomes(self):
@@ -427,19 +423,16 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     def _remember_scales(self, log, part):
         """Set the mean of each member's scores, and their standard deviation within queries."""
-        candidates, _ = candidates_of(log)
-        query, version = np.divmod(candidates, log.n_versions)
-        found = []
-        for ranker in self.estimators_:
-            scores = np.zeros(len(query))
-            for k in range(part.max() + 1):  # in parts, as the features of all are many
-                here = part[query] == k
-                scores[here] = scores_of(ranker, log.features[version[here]], query[here])
-            found.append((scores.mean(), typical_spread(scores, query)))
+        query, version = np.divmod(candidates_of(log)[0], log.n_versions)
+        # A part of the queries tells; the features of all are many.
+        here = np.full(len(query), True) if part is None else part[query] == 0
+        features, inside = log.features[version[here]], query[here]
+        found = [(scores_of(each, features, inside), inside, 1e-6) for each in self.estimators_]
         if log.production is not None:
             served, query, _ = _production_of(log)
-            found.append((served.mean(), typical_spread(served, query, _EXACT)))
-        self.weights_["center"], self.weights_["scale"] = np.transpose(found)
+            found.append((served, query, _EXACT))
+        self.weights_["center"] = [scores.mean() for scores, _, _ in found]
+        self.weights_["scale"] = [typical_spread(*each) for each in found]
 
     def _warn_about_curve(self, log):
         if self.evidence_ >= LEARNED_CURVE:

@@ -148,14 +148,15 @@ def export_model(
     models in ZooKeeper, which takes 1 MB unless it is set up for more: give it a student of fewer
     leaves, or name the file in a ``DefaultWrapperModel``.
 
-    An ONNX model has the input ``features``, shape (batch, n_features), and the output ``score``,
-    shape (batch, 1), both float32; and the input ``production``, (batch, 1), if it is an ensemble
-    that gives the production ranker a weight. The scaling of features is inside. Scores equal ``predict``
-    within 1e-6, relative to scores above 1; 1e-5 for ensembles, which divide scores by their scale,
-    and with ``scale_features=False`` far outside the features of training, where ``predict``, in
-    float32, rounds more. NaN is put at the mean, and
-    has its indicator; with ``scale_features=False`` the score is NaN. A ``module`` of the user may
-    have the layers Linear, LayerNorm, BatchNorm1d, Dropout, ELU, ReLU, SiLU, Sigmoid and Tanh.
+    An ONNX model has the input ``features``, shape (batch, n_features), and the output
+    ``score``, shape (batch, 1), both float32; and the input ``production``, (batch, 1), if it
+    is an ensemble that gives the production ranker a weight. The scaling of features is
+    inside. Scores equal ``predict`` within 1e-6, relative to scores above 1; 1e-5 for
+    ensembles, which divide scores by their scale, and with ``scale_features=False`` far
+    outside the features of training, where ``predict``, in float32, rounds more. NaN is put at
+    the mean, and has its indicator; with ``scale_features=False`` the score is NaN. A
+    ``module`` of the user may have the layers Linear, LayerNorm, BatchNorm1d, Dropout, ELU,
+    ReLU, SiLU, Sigmoid and Tanh.
 
     Linear models of engines have no intercept. ``"linear"`` and ``"solr"`` leave it out, and write
     the logit of a score that is a probability: the order of documents is the same.

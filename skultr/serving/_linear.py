@@ -183,21 +183,15 @@ _OPSET, _IR_VERSION = 14, 7
 _FLOAT, _DOUBLE = 1, 11
 
 
-class ScoreSum(NamedTuple):
-    """Networks and trees times their factors, production times its own, and a constant."""
-
-    parts: list[tuple[float, NetworkScores | list[Tree]]]
-    production: float
-    constant: float
+#: Factors and parts, the factor of production, and a constant.
+ScoreSum = tuple[list[tuple[float, NetworkScores | list[Tree] | None]], float, float]
 
 
 def sum_of(served: ServedModel) -> ScoreSum | None:
     """What ONNX is written from; None if a part of the score is neither network nor trees."""
-    terms = terms_of(served)
-    parts = [(factor, network_of(each) or trees_of(each)) for factor, each in terms.models]
-    if not all(part for _, part in parts):
-        return None
-    return ScoreSum(parts, terms.production, terms.constant)
+    models, *others = terms_of(served)
+    parts = [(factor, network_of(each) or trees_of(each)) for factor, each in models]
+    return (parts, *others) if all(part for _, part in parts) else None
 
 
 def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
@@ -208,14 +202,14 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
     onnx = optional("onnx")
     helper = onnx.helper
     graph = _Graph(helper)
-    inputs, total = {"features": len(upload.names)}, scores.constant
-    for factor, part in scores.parts:
+    (parts, production, total), inputs = scores, {"features": len(upload.names)}
+    for factor, part in parts:
         write = _network_scores if isinstance(part, NetworkScores) else _tree_scores
         total = graph.add("Add", graph.add("Mul", write(graph, part), factor), total)
-    if scores.production:
+    if production:
         inputs["production"] = 1
         served = graph.add("Cast", "production", to=_DOUBLE)
-        total = graph.add("Add", graph.add("Mul", served, scores.production), total)
+        total = graph.add("Add", graph.add("Mul", served, production), total)
     graph.add("Cast", total, output="score", to=_FLOAT)
     *given, gives = (
         helper.make_tensor_value_info(name, _FLOAT, ["batch", width])

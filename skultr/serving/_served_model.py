@@ -66,21 +66,15 @@ def served_model(
     return ServedModel(names, transformers, final._offsets, final)
 
 
-class Terms(NamedTuple):
-    """A score as a sum: each model times its factor, production times its own, and a constant."""
+def terms_of(served: ServedModel) -> tuple[list[tuple[float, ServedModel]], float, float]:
+    """A score as a sum: factors and models, the factor of production, and a constant.
 
-    models: list[tuple[float, ServedModel]]
-    production: float = 0.0
-    constant: float = 0.0
-
-
-def terms_of(served: ServedModel) -> Terms:
-    """The members of an ensemble; of another ranker the model itself."""
-    find = getattr(served.ranker, "_terms", None)
-    if find is None:
-        return Terms([(1.0, served)])
-    pairs, *others = find()
-    return Terms([(factor, served._replace(ranker=each)) for factor, each in pairs], *others)
+    The models are the members of an ensemble; of another ranker it is the model itself.
+    """
+    terms = getattr(served.ranker, "_terms", lambda: ([(1.0, served.ranker)], 0.0, 0.0))
+    pairs, production, constant = terms()
+    models = [(factor, served._replace(ranker=each)) for factor, each in pairs]
+    return models, production, constant
 
 
 def fitted_steps(model: Any) -> list[Any]:

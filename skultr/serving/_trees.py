@@ -73,12 +73,11 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
 
     What engines lack is a ValueError, and a transformer that makes a column of several or falls.
     """
-    terms = terms_of(served)
-    found = [(factor, _trees_of_one(each)) for factor, each in terms.models]
-    if terms.production or not all(trees for _, trees in found):
+    models, production, constant = terms_of(served)
+    found = [(factor, _trees_of_one(each)) for factor, each in models]
+    if production or not all(trees for _, trees in found):
         return None
-    constant = [_read_tree({"leaf_value": terms.constant}, 1)] * (terms.constant != 0)
-    return constant + [
+    return [_read_tree({"leaf_value": constant}, 1)] * (constant != 0) + [
         tree if factor == 1 else tree._replace(value=factor * tree.value)
         for factor, trees in found
         for tree in trees
