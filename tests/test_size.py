@@ -10,13 +10,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 22_228
+TOTAL = 22_322
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 264,
-    "_log": 3667,
+    "_log": 3669,
     "_models": 1017,
     "_torch": 922,
     "click_models": 1116,
@@ -30,8 +30,8 @@ STATEMENTS = {
     "plotting": 736,
     "preprocessing.py": 164,
     "propensity": 1772,
-    "rankers": 3192,
-    "serving": 968,
+    "rankers": 3230,
+    "serving": 1022,
     "simulation": 904,
     "testing": 531,
 }

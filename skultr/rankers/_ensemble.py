@@ -77,9 +77,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     them (:ref:`never_worse`).
 
     A score is :math:`\sum_m w_m z_m(x)`. Here :math:`z_m` is the score of member :math:`m` less
-    its mean over the log, in units of its standard deviation within the queries of the log:
-    :math:`z_m` is a function of one document, which ``export_model`` can write. The weights are
-    chosen in two steps (:ref:`ensemble_ranker`).
+    its mean over the documents of the log, over the median of its standard deviations within the
+    queries of the log: a function of one document, which ``export_model`` can write. The weights
+    are chosen in two steps (:ref:`ensemble_ranker`).
 
     1. *One examination curve for all.* It comes from documents shown at several positions. If
        there are too few, small trees are fitted to one half of the queries with the curve 1/k,
@@ -126,9 +126,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         By member (index ``member``): ``weight``, which sums to 1; its ``standard_error`` over
         queries, NaN where the weight is 0 or not estimated; ``loss``, the cross-fitted loss
         of the member alone in nats per click, after rescaling its scores to fit best, with free
-        effects of bias factors; ``center`` and ``scale``, the mean of its scores over the
-        documents of the log and their standard deviation within queries, infinite if it scores
-        all alike.
+        effects of bias factors; ``center``, the mean of its scores over the documents of the log,
+        each once in its query; and ``scale``, the median of their standard deviations within
+        queries, infinite if it scores all alike.
     estimators_ : list of rankers
         The clones, fitted to the whole log. Their ids of queries and documents are running
         numbers.
@@ -171,6 +171,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     first ``depth_`` by the production ranker anew, and the others follow in its order. Without
     its score, rank only those that it would show. An exported model does not do this: let the
     engine rescore the first ``depth_``.
+
+    *Scales.* Held-out clicks choose the weights for scores that are standardised within each
+    query; ``predict`` has one scale for all queries, the median of their standard deviations.
 
     *Memorised labels.* The production ranker may have been trained on labels of the queries in
     the log. It is then better there than on other queries, for which its weight is too large; in
@@ -281,34 +284,34 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     @property
     def _reads_whole_queries(self):
-        return any(getattr(each, "_reads_whole_queries", True) for each in self.estimators_)
+        return any(getattr(each, "_reads_whole_queries", True) for _, _, each in self._terms()[0])
 
     def _parts(self, X, qid, production=None):
         """What each member contributes to each row, shape (n_rows, n_members)."""
         check_is_fitted(self)
         features = self._read_features(X, reset=False)
-        names, has_production = self.weights_.index, self.weights_.index[-1] == _PRODUCTION
+        has_production = self.weights_.index[-1] == _PRODUCTION
         if has_production or self._reads_whole_queries:
             query = encode(self._known_query_ids(X, qid, "predict"))[0]
         else:
             query = np.zeros(len(features), dtype=np.int64)
-        served = read_role(X, _PRODUCTION, production) if has_production else None
-        if has_production and served is None:
-            self._check_without_production(np.bincount(query).max(initial=0))
+        parts = np.zeros((len(query), len(self.weights_)))
         weight, center, factors = self._factors()
-        parts = np.zeros((len(query), len(names)))
         for m, ranker in enumerate(self.estimators_):
             if factors[m]:
-                parts[:, m] = scores_of(ranker, features, query)
-        if served is not None:
+                parts[:, m] = factors[m] * (scores_of(ranker, features, query) - center[m])
+        if has_production:
+            served = read_role(X, _PRODUCTION, production)
+            # A log repeats documents over its pages; they count once.
+            candidates = DistinctCandidates.of_rows(X, features, query, served)
+            if served is None:
+                self._check_without_production(np.bincount(query[candidates.first]).max(initial=0))
+                return parts
             _faults.check({_PRODUCTION: served})
-            parts[:, -1] = served
-        parts = (parts - center) * factors
-        if served is not None:
+            served = candidates.mean(served)
+            parts[:, -1] = factors[-1] * (served - center[-1])
             many = (_MANY if weight[-1] >= 0.5 else _ALWAYS) * self.depth_
-            if np.bincount(query).max(initial=0) > many:
-                candidates = DistinctCandidates.of_rows(X, features, query, served)
-                _put_in_front(parts, served, query, candidates, self.depth_, many)
+            _put_in_front(parts, served, query, candidates, self.depth_, many)
         return parts
 
     def _factors(self):
@@ -317,20 +320,25 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         return weight, center, weight / scale
 
     def _terms(self):
-        """Factors and members, the factor of production and a constant: their sum is a score."""
+        """Factors, centers and rankers; and factor and center of production.
+
+        A score is the sum of each factor times what the score is above the center.
+        """
         _, center, factors = self._factors()
-        pairs = zip(factors.tolist(), self.estimators_, strict=False)
-        production = factors[len(self.estimators_) :].sum()
-        return [pair for pair in pairs if pair[0]], float(production), float(-factors @ center)
+        rows = zip(factors.tolist(), center.tolist(), [*self.estimators_, None], strict=False)
+        terms = [row for row in rows if row[0]]
+        production = terms.pop()[:2] if terms and terms[-1][2] is None else (0.0, 0.0)
+        return terms, production
 
     def _check_without_production(self, n_candidates):
         weight = self.weights_.loc[_PRODUCTION, "weight"]
         if weight or n_candidates > _ALWAYS * self.depth_:
+            many = f"selects which of {n_candidates} candidates are ranked anew"
+            why = f"has the weight {weight:.2f}" if weight else many
             raise ValueError(
                 f"X has no column {_PRODUCTION!r} and no {_PRODUCTION}= was passed, but this "
-                f"member of the ensemble has the weight {weight:.2f}, and selects which of "
-                f"{n_candidates} candidates are ranked anew. Add the score of the production "
-                "ranker for each candidate, or drop the column from the log and fit again."
+                f"member of the ensemble {why}. Add the score of the production ranker for "
+                "each candidate, or drop the column from the log and fit again."
             )
 
     def _validate_params(self):
@@ -424,13 +432,16 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def _remember_scales(self, log, part):
         """Set the mean of each member's scores, and their standard deviation within queries."""
         query, version = np.divmod(candidates_of(log)[0], log.n_versions)
-        # A part of the queries tells; the features of all are many.
-        here = np.full(len(query), True) if part is None else part[query] == 0
-        features, inside = log.features[version[here]], query[here]
-        found = [(scores_of(each, features, inside), inside, 1e-6) for each in self.estimators_]
+        part = np.zeros(len(log.query_ids), dtype=int) if part is None else part
+        # In parts: the features of all are many.
+        order = np.argsort(part[query], kind="stable")
+        pieces = np.split(order, np.flatnonzero(np.diff(part[query[order]])) + 1)
+        found = []
+        for each in self.estimators_:
+            scores = [scores_of(each, log.features[version[p]], query[p]) for p in pieces]
+            found.append((np.concatenate(scores), query[order], 1e-6))
         if log.production is not None:
-            served, query, _ = _production_of(log)
-            found.append((served, query, _EXACT))
+            found.append((*_production_of(log)[:2], _EXACT))
         self.weights_["center"] = [scores.mean() for scores, _, _ in found]
         self.weights_["scale"] = [typical_spread(*each) for each in found]
 
@@ -509,12 +520,14 @@ def _put_in_front(parts, served, query, candidates, depth, many):
     """Put the first ``depth`` by production in front, where a query has more than ``many``.
 
     Most of the others were never shown, and no click says how good a model is for them: they
-    follow in the order of production. Each candidate counts once.
+    follow in the order of production.
     """
     once = query[candidates.first]
+    if np.bincount(once).max(initial=0) <= many:
+        return
     place = rank_in_segment(once, served[candidates.first])
     inside = ((np.bincount(once) <= many)[once] | (place <= depth))[candidates.place]
-    least = np.full((len(np.bincount(once)), parts.shape[1]), np.inf)
+    least = np.full((int(query.max()) + 1, parts.shape[1]), np.inf)
     np.minimum.at(least, query[inside], parts[inside])
     parts[~inside] = least[query[~inside]]
     parts[~inside, -1] -= place[candidates.place][~inside]

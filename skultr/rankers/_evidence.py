@@ -179,6 +179,23 @@ def standardized(
     scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6
 ) -> NDArray[np.float64]:
     """Scores with mean 0 and standard deviation 1 in each query; 0 where they are constant."""
+    apart, spread, _ = _within(scores, query, rounding)
+    return apart / spread[query]
+
+
+def typical_spread(scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6) -> float:
+    """Standard deviation of scores within a query, the median over queries where they vary.
+
+    Infinite if they never do.
+    """
+    _, spread, largest = _within(scores, query, rounding)
+    varies = np.isfinite(spread)
+    return float(np.median(spread[varies] * largest[varies])) if varies.any() else np.inf
+
+
+def _within(scores, query, rounding):
+    """Deviations from the mean of the query, their standard deviation by query (infinite where
+    scores are constant), both over the largest score of the query; and this."""
     n = np.maximum(np.bincount(query), 1)
     largest = np.zeros(len(n))
     np.maximum.at(largest, query, np.abs(scores))
@@ -186,19 +203,7 @@ def standardized(
     scores = scores / np.where(largest > 0, largest, 1.0)[query]
     apart = scores - (np.bincount(query, scores) / n)[query]
     spread = np.sqrt(np.bincount(query, apart**2) / n)
-    varies = spread > rounding
-    return np.where(varies[query], apart / np.where(varies, spread, 1.0)[query], 0.0)
-
-
-def typical_spread(scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6) -> float:
-    """Standard deviation of scores within a query, the mean over queries where they vary.
-
-    Infinite if they never do.
-    """
-    largest = float(np.abs(scores).max(initial=0.0)) or 1.0
-    spread = pd.Series(scores / largest).groupby(query).std(ddof=0)
-    varies = spread > rounding
-    return largest * float(spread[varies].median()) if varies.any() else np.inf
+    return apart, np.where(spread > rounding, spread, np.inf), largest
 
 
 class HeldOut:

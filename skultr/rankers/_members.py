@@ -200,6 +200,14 @@ class DistinctCandidates(NamedTuple):
             place = pd.factorize(place * (int(key.max()) + 1) + key)[0]
         return cls(first_rows(place, int(place.max()) + 1), place)
 
+    def mean(self, values: Floats) -> Floats:
+        """Mean of the rows of each candidate, for each row; exact where they are equal."""
+        if isinstance(self.place, slice):
+            return values
+        first = values[self.first]
+        apart = np.bincount(self.place, values - first[self.place])
+        return (first + apart / np.bincount(self.place))[self.place]
+
 
 @dataclass(eq=False, repr=False)
 class RankAggRanker(HoldsMembers, BaseRanker):

@@ -446,6 +446,10 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         return np.where(codes >= 0, self._rates(products), 0.0)
 
     @property
+    def _reads_whole_queries(self) -> bool:
+        return not self._ranks_rows
+
+    @property
     def _ranks_rows(self) -> bool:
         """True if a score depends on its row alone. In the middle of training there is no
         student."""

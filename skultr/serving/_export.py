@@ -184,7 +184,8 @@ def export_model(
         if model is not None:
             if shift is not None and part != "trees":
                 raise ValueError(
-                    f"shift adds a leaf to trees, and this model has {part}. Leave it out."
+                    f"shift adds a leaf to trees, and the format {format!r} is written from "
+                    f"{part}. Leave it out."
                 )
             return write(model if shift is None else nonnegative(model), upload)
     raise ValueError(

@@ -24,7 +24,7 @@ from ..rankers._members import DistilledRanker
 from ..rankers._ranker import BaseRanker
 from ..rankers._vectorization import VectorizationRanker
 from ._served_model import ServedModel, optional, terms_of
-from ._trees import Tree, Upload, floor_single, plugin_body, solr_body, trees_of
+from ._trees import Upload, floor_single, plugin_body, scaled_trees, solr_body, trees_of
 
 #: What each scaler takes off a column, and what it then divides the column by.
 _SCALERS = {
@@ -183,15 +183,15 @@ _OPSET, _IR_VERSION = 14, 7
 _FLOAT, _DOUBLE = 1, 11
 
 
-#: Factors and parts, the factor of production, and a constant.
-ScoreSum = tuple[list[tuple[float, NetworkScores | list[Tree] | None]], float, float]
+#: Factors, centers and parts; and factor and center of production.
+ScoreSum = tuple[list[tuple[float, float, Any]], tuple[float, float]]
 
 
 def sum_of(served: ServedModel) -> ScoreSum | None:
     """What ONNX is written from; None if a part of the score is neither network nor trees."""
-    models, *others = terms_of(served)
-    parts = [(factor, network_of(each) or trees_of(each)) for factor, each in models]
-    return (parts, *others) if all(part for _, part in parts) else None
+    terms, production = terms_of(served)
+    parts = [(*numbers, network_of(each) or trees_of(each)) for *numbers, each in terms]
+    return (parts, production) if all(part for _, _, part in parts) else None
 
 
 def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
@@ -202,15 +202,15 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
     onnx = optional("onnx")
     helper = onnx.helper
     graph = _Graph(helper)
-    (parts, production, total), inputs = scores, {"features": len(upload.names)}
-    for factor, part in parts:
+    parts, production = scores
+    inputs, total = {"features": len(upload.names)}, []
+    for factor, center, part in parts:
         write = _network_scores if isinstance(part, NetworkScores) else _tree_scores
-        total = graph.add("Add", graph.add("Mul", write(graph, part), factor), total)
-    if production:
+        total.append(write(graph, part, factor, center))
+    if production[0]:
         inputs["production"] = 1
-        served = graph.add("Cast", "production", to=_DOUBLE)
-        total = graph.add("Add", graph.add("Mul", served, production), total)
-    graph.add("Cast", total, output="score", to=_FLOAT)
+        total.append(graph.scaled(graph.add("Cast", "production", to=_DOUBLE), *production))
+    graph.add("Cast", graph.add("Sum", *total), output="score", to=_FLOAT)
     *given, gives = (
         helper.make_tensor_value_info(name, _FLOAT, ["batch", width])
         for name, width in {**inputs, "score": 1}.items()
@@ -243,6 +243,10 @@ class _Graph:
         self.nodes.append(self.helper.make_node(operator, names, [output], **attributes))
         return output
 
+    def scaled(self, values, factor, center):
+        """The name of ``factor`` times what the values are above ``center``."""
+        return self.add("Mul", self.add("Sub", values, center), factor)
+
     def rounded(self, values):
         """The name of the values in the precision of the network."""
         if not self.is_single:
@@ -269,7 +273,7 @@ class _Graph:
         return name
 
 
-def _network_scores(graph, scores):
+def _network_scores(graph, scores, factor, center_of_scores):
     graph.is_single = next(scores.network.parameters()).dtype != torch.float64
     values = graph.add("Cast", "features", to=_DOUBLE)
     center, spread = scores.columns_scaled()
@@ -277,17 +281,18 @@ def _network_scores(graph, scores):
         values = graph.rounded(graph.add("Div", graph.add("Sub", values, center), spread))
     values = graph.add("ReduceMean", graph.module(scores.network, values), axes=[1])
     values = graph.add("Add", graph.add("Mul", values, scores.scale), scores.shift)
-    return graph.add("Sigmoid", values) if scores.is_probability else values
+    values = graph.add("Sigmoid", values) if scores.is_probability else values
+    return graph.scaled(values, factor, center_of_scores)
 
 
-def _tree_scores(graph, trees):
+def _tree_scores(graph, trees, factor, center):
+    trees, constant = scaled_trees(factor, center, trees)
     feature, bound, missing_left, _, left, right, value, _ = map(
         np.concatenate, zip(*trees, strict=True)
     )
     leaf = feature < 0
-    sizes = [len(tree.feature) for tree in trees]
-    number = np.repeat(np.arange(len(trees)), sizes)
-    node = np.concatenate([np.arange(size) for size in sizes])
+    node = np.concatenate([np.arange(len(tree.feature)) for tree in trees])
+    number = np.cumsum(node == 0) - 1
     columns = {
         "nodes_treeids": number,
         "nodes_nodeids": node,
@@ -309,7 +314,7 @@ def _tree_scores(graph, trees):
         nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
         **{name: column.tolist() for name, column in columns.items()},
     )
-    return graph.add("Cast", sums, to=_DOUBLE)
+    return graph.add("Add", graph.add("Cast", sums, to=_DOUBLE), constant)
 
 
 def _sequential(graph, module, values):

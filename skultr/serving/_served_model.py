@@ -56,7 +56,8 @@ def served_model(
     """
     steps = fitted_steps(ranker)
     final = steps.pop()
-    for each in (final, *getattr(final, "estimators_", ())):
+    terms = final._terms()[0] if hasattr(final, "_terms") else []
+    for each in (final, *(ranker for _, _, ranker in terms)):
         _refuse_what_is_no_function(each)
     steps = [step for step in steps if not isinstance(step, IdentifiabilityRepair)]
     for step in steps:
@@ -66,15 +67,23 @@ def served_model(
     return ServedModel(names, transformers, final._offsets, final)
 
 
-def terms_of(served: ServedModel) -> tuple[list[tuple[float, ServedModel]], float, float]:
-    """A score as a sum: factors and models, the factor of production, and a constant.
+def terms_of(
+    served: ServedModel,
+) -> tuple[list[tuple[float, float, ServedModel]], tuple[float, float]]:
+    """A score as a sum: factors, centers and models; and factor and center of production.
 
     The models are the members of an ensemble; of another ranker it is the model itself.
     """
-    terms = getattr(served.ranker, "_terms", lambda: ([(1.0, served.ranker)], 0.0, 0.0))
-    pairs, production, constant = terms()
-    models = [(factor, served._replace(ranker=each)) for factor, each in pairs]
-    return models, production, constant
+    if not hasattr(served.ranker, "_terms"):
+        return [(1.0, 0.0, served)], (0.0, 0.0)
+    terms, production = served.ranker._terms()
+    if any(hasattr(ranker, "_terms") for _, _, ranker in terms):
+        raise ValueError(
+            "A member of the ensemble is an ensemble. Fit one ensemble of all of their members."
+        )
+    if not terms and not production[0]:
+        raise ValueError("All members score all documents alike: there is no order to export.")
+    return [(*numbers, served._replace(ranker=each)) for *numbers, each in terms], production
 
 
 def fitted_steps(model: Any) -> list[Any]:
@@ -129,8 +138,14 @@ def _refuse_what_is_no_function(ranker):
             f"This {name} scores documents by their ids, and an engine has to score by features. "
             "Export DistilledRanker around it, or fit it with relevance='network'."
         )
-    student = getattr(ranker, "student", None)
-    if ranker._reads_whole_queries and student != "only":
+    methods = type(ranker).predict, type(ranker)._score
+    own = [each for each in methods if not each.__module__.startswith("skultr.")]
+    if own:
+        raise ValueError(
+            f"{name} computes scores by a method of its own, {own[0].__qualname__}, which cannot "
+            "be written. Export DistilledRanker around it."
+        )
+    if ranker._reads_whole_queries:
         instead = "student='only'" if hasattr(ranker, "student") else "DistilledRanker around it"
         raise ValueError(
             f"A score of this {name} depends on all candidates of the query, and an engine scores "

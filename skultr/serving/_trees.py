@@ -73,15 +73,28 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
 
     What engines lack is a ValueError, and a transformer that makes a column of several or falls.
     """
-    models, production, constant = terms_of(served)
-    found = [(factor, _trees_of_one(each)) for factor, each in models]
-    if production or not all(trees for _, trees in found):
+    terms, production = terms_of(served)
+    found = [(*numbers, _trees_of_one(each)) for *numbers, each in terms]
+    if production[0] or not all(trees for _, _, trees in found):
         return None
-    return [_read_tree({"leaf_value": constant}, 1)] * (constant != 0) + [
-        tree if factor == 1 else tree._replace(value=factor * tree.value)
-        for factor, trees in found
-        for tree in trees
+    if not hasattr(served.ranker, "_terms"):
+        return found[0][2]
+    parts = [scaled_trees(*each) for each in found]
+    constant = sum(shift for _, shift in parts)
+    return [_read_tree({"leaf_value": constant}, 1), *(tree for part, _ in parts for tree in part)]
+
+
+def scaled_trees(factor: float, center: float, trees: list[Tree]) -> tuple[list[Tree], float]:
+    """Trees and a constant; their sum is ``factor`` times what the trees give above ``center``.
+
+    Leaves are near 0, so that engines, which read them in float32, round off little.
+    """
+    middles = [tree.value[tree.feature < 0].mean() for tree in trees]
+    scaled = [
+        tree._replace(value=factor * np.where(tree.feature < 0, tree.value - middle, 0.0))
+        for tree, middle in zip(trees, middles, strict=True)
     ]
+    return scaled, factor * (sum(middles) - center)
 
 
 def _trees_of_one(served):

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 
 from skultr.datasets import make_ltr
@@ -18,6 +19,18 @@ from skultr.simulation import (
     production_scores,
     simulate_clicks,
 )
+
+
+class OneFeature(RegressorMixin, BaseEstimator):
+    """The first feature is the score."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X):
+        return X[:, 0]
+
 
 LEAST = LinearRegression()
 MEMBERS = [
@@ -83,6 +96,8 @@ def test_typical_spread():
     # Queries 0, 2 and 4; the score is constant in 1 and 3.
     assert typical_spread(scores, query) == pytest.approx(2)
     assert typical_spread(1e200 * scores, query) == pytest.approx(2e200)
+    scores[-1] = 1e30  # an outlier is one query of three
+    assert typical_spread(scores, query) == pytest.approx(2)
     assert typical_spread(np.array([3.0, 3.0, 8.0]), np.array([0, 0, 1])) == np.inf
     assert typical_spread(np.zeros(2), np.zeros(2, int)) == np.inf
 
@@ -266,7 +281,6 @@ def test_a_document_of_a_log_counts_once(named):
 def test_different_documents_with_equal_features_count_each():
     """Ids tell them apart, and without ids the score of production does."""
     documents = make_ltr(n_queries=40, n_documents=26, n_features=3, random_state=0)
-    documents["production"] = production_scores(documents, random_state=0)
     documents["production"] = -documents.groupby("qid").cumcount().to_numpy(float)
     log, clicks, _ = simulate_clicks(
         documents, n_sessions=600, n_positions=5, scores=documents["production"], random_state=0
@@ -276,12 +290,63 @@ def test_different_documents_with_equal_features_count_each():
     assert ranker.depth_ == 5
     many = documents[documents["qid"] == documents["qid"].iloc[0]].drop(columns="relevance")
     many = many.iloc[: 5 * (3 if ranker.weights_.loc["production", "weight"] >= 0.5 else 5)]
-    last = lambda rows: ranker.predict(rows)[: len(many)] < ranker.predict(many).min() - 1  # noqa: E731
-    assert not last(many).any()  # as many candidates as are ranked anew
+
+    def follows_production(rows):
+        """Whether all but the first five keep their order."""
+        return (np.diff(ranker.predict(rows)[5 : len(many)]) < 0).all()
+
+    assert not follows_production(many)  # as many candidates as are ranked anew
     twin = many.iloc[[0]].assign(doc=-5)
-    assert last(pd.concat([many, twin])).any()  # one too many
+    assert follows_production(pd.concat([many, twin]))  # one too many
     # The same twin without ids is a repeated row, unless production tells it apart.
     rows = pd.concat([many, twin]).drop(columns="doc")
-    assert not last(rows).any()
+    assert not follows_production(rows)
     rows["production"] = [*many["production"], many["production"].min() - 1]
-    assert last(rows).any()
+    assert follows_production(rows)
+
+
+def test_rows_of_a_document_have_its_mean_production():
+    documents, log, clicks, _ = served_log(n_sessions=300)
+    ranker = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
+    assert ranker.weights_.loc["production", "weight"] > 0
+    rows = documents[documents["qid"] == documents["qid"].iloc[0]]
+    noise = np.random.default_rng(0).normal(size=len(rows))
+    both = [rows.assign(production=rows["production"] + sign * noise) for sign in (1, -1)]
+    for few in (1, 20):  # with the rule for many candidates, and without
+        ranker.depth_ = few
+        found = ranker.predict(pd.concat(both))
+        np.testing.assert_allclose(found, np.tile(ranker.predict(rows), 2), atol=1e-9)
+        backwards = ranker.predict(pd.concat(both)[::-1])
+        np.testing.assert_allclose(backwards[::-1], found, atol=1e-9)
+
+
+def test_repeated_rows_do_not_call_for_production():
+    documents, log, clicks, _ = served_log(n_sessions=300)
+    ranker = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
+    ranker.weights_.loc["production", "weight"] = 0.0
+    rows = pd.concat([documents.drop(columns="production")] * 9)
+    assert rows.groupby("qid").size().max() > 5 * ranker.depth_
+    assert len(ranker.predict(rows)) == len(rows)
+    ranker.depth_ = 3
+    with pytest.raises(ValueError, match="selects which of 20 candidates"):
+        ranker.predict(rows)
+
+
+def test_scales_are_of_all_queries():
+    """A member that scores all alike in most parts of the queries keeps its weight."""
+    _, log, clicks, _ = served_log(n_queries=20, n_sessions=3000)
+    changes = log["qid"] % 10 == 0
+    log["feature_000"] = log["feature_000"].where(changes, 0.5)
+    members = [*MEMBERS, ("one", NaiveRanker(estimator=OneFeature()))]
+    ranker = EnsembleRanker(members, propensity=np.ones(20), cv=10, random_state=0)
+    assert np.isfinite(ranker.fit(log, clicks).weights_.loc["one", "scale"])
+
+
+def test_a_sentinel_of_production_changes_little():
+    _, log, clicks, _ = served_log(n_sessions=3000)
+    plain = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
+    lost = (log["doc"] == log["doc"].iloc[0]) & (log["qid"] == log["qid"].iloc[0])
+    log["production"] = log["production"].where(~lost, np.finfo(np.float32).min)
+    found = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
+    scales = [each.weights_.loc["production", "scale"] for each in (plain, found)]
+    assert scales[0] == pytest.approx(scales[1], rel=0.05)

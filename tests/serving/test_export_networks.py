@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMRegressor
 from sklearn.base import clone
 from sklearn.linear_model import PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline
@@ -314,8 +315,23 @@ def test_a_class_of_the_user_that_computes_scores_itself_is_refused(log):
         def _score(self, features):
             return 2 * super()._score(features)
 
-    with pytest.raises(ValueError, match="Doubled"):
+    with pytest.raises(ValueError, match=r"Doubled computes scores .* own, .*Doubled\._score"):
         export_model(brief(Doubled).fit(*log), "onnx")
+
+    class Reversed(LambdaMARTRanker):
+        def predict(self, X):
+            return -super().predict(X)
+
+    with pytest.raises(ValueError, match=r"Reversed computes .*Reversed\.predict"):
+        export_model(Reversed(n_estimators=2, propensity=[1.0] * 5).fit(*log), "onnx")
+
+    class Twice(EnsembleRanker):
+        def predict(self, X, **roles):
+            return 2 * super().predict(X, **roles)
+
+    members = [("linear", NaiveRanker(estimator=Ridge()))]
+    with pytest.raises(ValueError, match=r"Twice computes .*Twice\.predict"):
+        export_model(Twice(members, propensity=[1.0] * 5).fit(*log), "onnx")
 
 
 def test_an_ensemble_is_written_as_the_sum_of_its_members(log):
@@ -354,3 +370,28 @@ def test_missing_features_go_where_trees_send_them(log):
     assert np.isnan(rows).any()
     found = scores_of(export_model(ranker, "onnx"), rows)
     assert largest_error(found[:, 0], ranker, rows) <= 1e-6
+
+
+def test_ensembles_that_are_no_sum_are_refused_in_words(log):
+    inner = EnsembleRanker([("linear", NaiveRanker(estimator=Ridge()))], propensity=[1.0] * 5)
+    nested = EnsembleRanker([("inner", inner)], propensity=[1.0] * 5).fit(*log)
+    with pytest.raises(ValueError, match="is an ensemble"):
+        export_model(nested, "onnx")
+    inner.fit(*log).weights_["scale"] = np.inf
+    with pytest.raises(ValueError, match="score all documents alike"):
+        export_model(inner, "onnx")
+
+
+def test_trees_of_small_leaves_keep_their_digits(log):
+    """Of scores near a constant, the difference is what is ranked by."""
+    learner = LGBMRegressor(n_estimators=1, learning_rate=1e-4, n_jobs=1, verbosity=-1)
+    members = [
+        ("flat", NaiveRanker(estimator=learner)),
+        ("network", brief(NaiveRanker)),
+        ("only", brief(VectorizationRanker, student="only")),
+    ]
+    ranker = EnsembleRanker(members, propensity=[1.0] * 5, random_state=0).fit(*log)
+    assert ranker.weights_["center"].abs().div(ranker.weights_["scale"]).max() > 1e3
+    rows = plain_rows(log[0])
+    found = scores_of(export_model(ranker, "onnx"), rows)
+    assert largest_error(found[:, 0], ranker, rows) <= 1e-5

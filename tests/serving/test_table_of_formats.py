@@ -38,7 +38,7 @@ SETTINGS = {
         hidden_layer_sizes=(), scale_features=False
     ),
     'VectorizationRanker(student="only")': VectorizationRanker(student="only"),
-    "EnsembleRanker of trees": EnsembleRanker(
+    "EnsembleRanker of trees, without production": EnsembleRanker(
         [(f"{n} leaves", LambdaMARTRanker(n_estimators=5, num_leaves=n)) for n in (3, 7)]
     ),
 }
