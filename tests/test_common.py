@@ -50,8 +50,6 @@ _WEIGHTS = {
     "VectorizationRanker": "a copy of a row stands at the next position, which has another vector",
 }
 _SUBSETS = {
-    "EnsembleRanker": "scores are standardised over the candidates of the query, and a subset of "
-    "the rows has other candidates",
     "RankAggRanker": "a score is a rank among the candidates of the query, and a subset of the "
     "rows has other candidates",
     "VectorizationRanker": "a score depends on the candidates of the query, through the base "

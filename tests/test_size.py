@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 22_322
+TOTAL = 22_324
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
@@ -30,7 +30,7 @@ STATEMENTS = {
     "plotting": 736,
     "preprocessing.py": 164,
     "propensity": 1772,
-    "rankers": 3230,
+    "rankers": 3232,
     "serving": 1022,
     "simulation": 904,
     "testing": 531,

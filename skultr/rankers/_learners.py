@@ -299,6 +299,9 @@ def scores_of_learner(estimator: Any, features: NDArray[np.float32]) -> Floats:
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None and isinstance(estimator, LGBMModel):
         features = pd.DataFrame(features, columns=names, copy=False)
+    if hasattr(estimator, "coef_"):
+        # The last bit of a product in float32 depends on the other rows.
+        features = features.astype(float)
     return np.asarray(estimator.predict(features), dtype=float)
 
 

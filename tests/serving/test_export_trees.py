@@ -319,7 +319,7 @@ def test_infinite_features(format):
 def test_solr_near_zero_is_off_by_less_than_a_billionth():
     threshold = 10.0 ** np.random.default_rng(0).uniform(-9, 3, 20_000)
     threshold = np.concatenate([threshold, -threshold, [0.0, 1e-35]])
-    wanted = _trees._floor(threshold)
+    wanted = _trees.floor_single(threshold)
     reached = _trees._solr_threshold(threshold) + np.float32(1e-6)
     large = np.abs(threshold) >= 0.01
     np.testing.assert_array_equal(reached[large], wanted[large])
@@ -348,7 +348,7 @@ def test_xgboost_itself_loads_the_raw_model(name):
 
 @pytest.mark.parametrize("format", ["xgboost+json", "xgboost+json+raw", "ranklib", "solr"])
 def test_the_checks_notice_a_threshold_as_it_is(monkeypatch, format):
-    for function in ("_above", "_floor", "_solr_threshold"):
+    for function in ("_above", "floor_single", "_solr_threshold"):
         monkeypatch.setattr(_trees, function, lambda t: t.astype(np.float32))
     raw = _rows("standard", 20_000)
     text = _export("standard", format)
