@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
 
 
-#: Name of the member that is the role. Its scores are in float64, in which this is rounding.
+#: Name of the member that is the role; and the relative spread, in a query, up to which its
+#: scores count as constant: they are in float64, those of members in float32.
 _PRODUCTION, _EXACT = "production", 1e-12
 #: Least propensity that the shared curve gives to a row.
 _LEAST_PROPENSITY = 1e-4
@@ -78,8 +79,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     A score is :math:`\sum_m w_m z_m(x)`. Here :math:`z_m` is the score of member :math:`m` less
     its mean over the documents of the log, over the median of its standard deviations within the
-    queries of the log: a function of one document, which ``export_model`` can write. The weights
-    are chosen in two steps (:ref:`ensemble_ranker`).
+    queries of the log. It is a function of one document, which ``export_model`` can write. The
+    weights are chosen in two steps (:ref:`ensemble_ranker`).
 
     1. *One examination curve for all.* It comes from documents shown at several positions. If
        there are too few, small trees are fitted to one half of the queries with the curve 1/k,
