@@ -10,6 +10,7 @@ from contextlib import suppress
 from importlib import import_module, metadata
 from io import BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from uuid import uuid4
 
@@ -32,6 +33,9 @@ _PACKAGES = {"skultr": None, "numpy": 1, "scikit-learn": 1, "torch": 1, "lightgb
 #: weights 1). And the most values of JSON, each of which may take a hundred bytes and more: so
 #: many, and in parts of scikit-learn one for so many bytes of the file (trees of 64 leaves: 11).
 _MOST, _RATIO, _MOST_VALUES, _BYTES_PER_VALUE = 1 << 26, 20, 1 << 20, 8
+#: NumPy parses the header of an array as Python, and Python 3.11 confuses the depths of parsers
+#: that run in several threads ("AST constructor recursion depth mismatch").
+_ONE_PARSER = Lock()
 
 
 @validate_params({"path": [str, os.PathLike]}, prefer_skip_nested_validation=True)
@@ -471,12 +475,12 @@ class Decoder:
                 self._parts.n_bytes // _BYTES_PER_VALUE,
             )
         _check_size("bytes in arrays", sum(found), _MOST + len(content))
-        return optional("skops.io").loads(content, trusted=_TRUSTED)
+        with _ONE_PARSER:
+            return optional("skops.io").loads(content, trusted=_TRUSTED)
 
     def _object(self, found):
         name, state = found
-        cls = _class_of(name, _PUBLIC)
-        if cls is None:
+        if (cls := _class_of(name, _PUBLIC)) is None:
             raise ValueError(f"{name!r} is not among the classes of saved models")
         state = {name: self.decode(part) for name, part in state.items()}
         if issubclass(cls, tuple):
@@ -519,8 +523,7 @@ def _refuse_ids_and_code(value):
             f"{name}(relevance='embedding') is a table of ids of documents, and a saved model "
             "holds none. Pickle the model, or save a DistilledRanker with it as teacher."
         )
-    ids = [column for column in getattr(value, "_columns", ()) if column in IDS]
-    if ids:
+    if ids := [column for column in getattr(value, "_columns", ()) if column in IDS]:
         raise ValueError(
             f"The bias factors of {name} are made of the ids in {ids}, and a saved model holds "
             "none. Candidates to be scored need no repair: save the steps after it."

@@ -139,8 +139,7 @@ def _refuse_what_is_no_function(ranker):
             "Export DistilledRanker around it, or fit it with relevance='network'."
         )
     methods = type(ranker).predict, type(ranker)._score
-    own = [each for each in methods if not each.__module__.startswith("skultr.")]
-    if own:
+    if own := [each for each in methods if not each.__module__.startswith("skultr.")]:
         raise ValueError(
             f"{name} computes scores by a method of its own, {own[0].__qualname__}, which cannot "
             "be written. Export DistilledRanker around it."

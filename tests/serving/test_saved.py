@@ -1,11 +1,13 @@
 """Models on disk: what comes back, what is not in the file, and files that are not as written."""
 
+import gc
 import io
 import json
 import os
 import pickle
 import subprocess
 import sys
+import time
 import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -901,6 +903,40 @@ def test_readers_find_the_old_or_the_new_model(fitted, tmp_path):
         writes = [pool.submit(save_model, models[k % 2], path) for k in range(10)]
         while not all(each.done() for each in writes):
             assert load_model(path).predict(LOG).tobytes() in allowed
+
+
+class Yields:
+    """Garbage: each collection, in the middle of whatever runs, gives way to another thread."""
+
+    n_left = 2_000
+
+    def __init__(self):
+        self.cycle = self
+
+    def __del__(self):
+        time.sleep(1e-5)
+        Yields.n_left -= 1
+        if Yields.n_left > 0:
+            Yields()
+
+
+def test_threads_may_load_at_once(fitted, tmp_path):
+    """On Python 3.11, two parsers at once raise a SystemError: see ``_ONE_PARSER``."""
+    save_model(fitted("forest"), path := tmp_path / "model.zip")
+
+    def load():
+        Yields()
+        for _ in range(10):
+            load_model(path)
+
+    thresholds = gc.get_threshold()
+    gc.set_threshold(50)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for each in [pool.submit(load) for _ in range(4)]:
+                each.result()
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def test_forests_have_values_in_proportion_to_their_files(tmp_path, monkeypatch):
