@@ -26,6 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from lightgbm import LGBMRegressor
+from onnxruntime import InferenceSession
 
 from skultr import DLARanker
 from skultr.datasets import make_ltr
@@ -33,6 +34,7 @@ from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
 from skultr.plotting import method_colors
 from skultr.rankers import EnsembleRanker, NaiveRanker
+from skultr.serving import export_model
 from skultr.simulation import PlackettLucePolicy, PositionBasedUser, simulate_clicks
 
 documents = make_ltr(n_queries=450, n_features=20, random_state=0)
@@ -121,3 +123,17 @@ print(pd.DataFrame(weights).round(2))
 #
 # The contributions of the members to a score add up to it.
 print(ensemble.explain(candidates).head().round(2))
+
+# %%
+# It leaves Python
+# ----------------
+#
+# One ONNX model holds all members. It reads the features and the score of production, and gives
+# the scores that ``predict`` gives.
+model = InferenceSession(export_model(ensemble, "onnx"))
+inputs = {"features": candidates[features], "production": candidates[["production"]]}
+arrays = {name: frame.to_numpy(dtype=np.float32) for name, frame in inputs.items()}
+(scores,) = model.run(None, {each.name: arrays[each.name] for each in model.get_inputs()})
+difference = np.abs(scores[:, 0] - ensemble.predict(candidates)).max()
+print(f"largest difference to predict: {difference:.0e}")
+assert difference < 1e-4

@@ -65,7 +65,14 @@ class ListBatch:
 
     def pad(self, values: torch.Tensor) -> torch.Tensor:
         """Flat values (n_rows,) as a rectangle (n_lists, width); 0 at padding."""
-        return values.new_zeros(self.mask.shape).masked_scatter_(self.mask, values)
+        return _padded(values, self.mask)
+
+
+def _padded(values, mask):
+    """Flat values as a rectangle of the shape of the mask, which says where there is one."""
+    if len(values) == mask.numel():
+        return values.view(mask.shape)
+    return values.new_zeros(mask.shape).masked_scatter_(mask, values)
 
 
 class ScaledRows:
@@ -100,9 +107,11 @@ class ListDataset(Dataset):
         click_only: bool = False,
     ) -> None:
         device = features.device
-        keep = np.ones(log.n_lists, dtype=bool)
-        if click_only:
-            keep = np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
+        keep = (
+            np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
+            if click_only
+            else np.ones(log.n_lists, dtype=bool)
+        )
         self.features = features
         self.version, self.bias = (_tensor(each).to(device) for each in (log.version, log.bias))
         self.clicks, self.weight = (
@@ -128,20 +137,21 @@ class ListDataset(Dataset):
     def __getitems__(self, indices: Indices) -> tuple[ListBatch, torch.Tensor]:
         """The batch of these lists: a pair (ListBatch, target), as skorch unpacks it."""
         lists = torch.as_tensor(indices, device=self.lengths.device)
-        starts = self.starts.index_select(0, lists)[:, None]
         lengths = self.lengths.index_select(0, lists)[:, None]
         column = torch.arange(int(lengths.max()), device=lists.device)
-        mask, cells = column < lengths, starts + column
-        rows = cells[mask]
-        # Cells of padding lie in the next list, or beyond the last row.
-        cells.clamp_(max=len(self.version) - 1)
+        mask = column < lengths
+        rows = (self.starts.index_select(0, lists)[:, None] + column).masked_select(mask)
         clicks, weight = (
-            values.index_select(0, cells.view(-1)).view(cells.shape).masked_fill_(~mask, 0)
-            for values in (self.clicks, self.weight)
+            _padded(values.index_select(0, rows), mask) for values in (self.clicks, self.weight)
         )
-        features = self.features.index_select(0, self.version.index_select(0, rows))
-        bias = self.bias.index_select(0, rows).long()
-        return ListBatch(features, bias, mask, clicks, weight), clicks
+        batch = ListBatch(
+            features=self.features.index_select(0, self.version.index_select(0, rows)),
+            bias=self.bias.index_select(0, rows).long(),
+            mask=mask,
+            clicks=clicks,
+            weight=weight,
+        )
+        return batch, clicks
 
     def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
         """Version, bias factor, clicks and weight of rows, of a part of the lists if too many."""

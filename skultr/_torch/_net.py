@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -61,6 +61,8 @@ _FUSED = ("adam", "adamw")
 _PREDICT_ROWS = 65_536
 #: Bytes of features that are scaled before training; larger ones are scaled batch by batch.
 _MOST_SCALED = 1 << 28
+#: With ``batch_size="auto"``: steps of an epoch, and the least and most lists of a step.
+_STEPS, _LEAST_LISTS, _MOST_LISTS = 50, 64, 1024
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
 _MAX_GRADIENT_NORM = 5.0
 
@@ -91,7 +93,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     hidden_layer_sizes: Sequence[int] = (64, 32)
     learning_rate: float = 0.002
     max_epochs: int = 100
-    batch_size: int = 64
+    batch_size: int | Literal["auto"] = "auto"
     weight_decay: float = 0.0
     dropout: float = 0.0
     normalization: str | None = None
@@ -124,7 +126,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         "hidden_layer_sizes": ["array-like"],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "normalization": [StrOptions({"layer", "batch"}), None],
@@ -253,15 +255,13 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         module = module.to(self.device)
         click_only = click_only and bool(clicks.any())
         log = replace(log, clicks=clicks)
-        mass = clicks if click_only else log.weight
         scale = module.network[0]
-        inputs = self._inputs(scale, log.features)
-        dataset, stopping = ListDataset(log, inputs, click_only), None
+        dataset, stopping = ListDataset(log, self._inputs(scale, log.features), click_only), None
         if validation is not None:
             inputs = self._inputs(scale, validation.features)
             stopping = ListDataset(validation, inputs, click_only)
         elif held_out is None:
-            held_out = self._held_out_queries(log, mass)
+            held_out = self._held_out_queries(log, clicks if click_only else log.weight)
         if validation is None and held_out.any():
             dataset, stopping = dataset.of_queries(~held_out), dataset.of_queries(held_out)
         self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
@@ -304,13 +304,12 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):
         """Train ``module`` on batches of any kind; sets the same attributes as :meth:`_train`."""
         net = self._make_net(
-            module, criterion, validation, task, list(param_groups), list(callbacks)
+            len(dataset), module, criterion, validation, task, list(param_groups), list(callbacks)
         )
         # A data set of documents rather than lists has no lengths.
         lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
         n_lists = len(dataset) if net.batch_size == -1 else min(net.batch_size, len(dataset))
-        n_rows = n_lists * lengths.mean().item()
-        with few_threads(_multiplications(module, n_rows)):
+        with few_threads(_multiplications(module, n_lists * lengths.mean().item())):
             net.fit(dataset, None)
         if net.interrupted_:
             raise KeyboardInterrupt
@@ -319,7 +318,14 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         self.n_iter_ = len(self.history_)
         self.net_, self.network_ = net, module.network
 
-    def _make_net(self, module, criterion, validation, task, param_groups, callbacks):
+    def _batches(self, n_lists):
+        """Number of lists per step, and what step sizes are multiplied with for it."""
+        if self.batch_size != "auto":
+            return self.batch_size, 1.0
+        size = int(np.clip(n_lists / _STEPS, _LEAST_LISTS, _MOST_LISTS))
+        return size, float(np.sqrt(size / _LEAST_LISTS))
+
+    def _make_net(self, n_lists, module, criterion, validation, task, param_groups, callbacks):
         stop = _Patience(patience=self.n_iter_no_change, load_best=True, sink=noop)
         callbacks = [
             ("epochs", _Epochs(self, task)),
@@ -328,12 +334,14 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             *[("early_stopping", stop)] * (validation is not None),
         ]
         given = self.net_params or {}
+        batch_size, factor = (
+            (given["batch_size"], 1.0) if "batch_size" in given else self._batches(n_lists)
+        )
         # All parameters take their step in one call, unless net_params forbid it.
-        forbidding = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
         is_fused = (
             self.optimizer in _FUSED
             and torch.device(self.device).type in ("cpu", "cuda")
-            and not forbidding & given.keys()
+            and not {"optimizer", "optimizer__foreach", "optimizer__differentiable"} & given.keys()
         )
         optimizer = given.get("optimizer", OPTIMIZERS.get(self.optimizer, self.optimizer))
         # Some optimizers, such as LBFGS, have no decay; others decay unless they get 0.
@@ -345,11 +353,14 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             "criterion": criterion,
             "optimizer": optimizer,
             **({"optimizer__fused": True} if is_fused else {}),
-            "lr": self.learning_rate,
+            "lr": self.learning_rate * factor,
             "max_epochs": self.max_epochs,
-            "batch_size": self.batch_size,
+            "batch_size": batch_size,
             **({"optimizer__weight_decay": self.weight_decay} if decays else {}),
-            "optimizer__param_groups": param_groups,
+            "optimizer__param_groups": [
+                (name, {**group, "lr": group.get("lr", self.learning_rate) * factor})
+                for name, group in param_groups
+            ],
             "iterator_train__shuffle": True,
             **_iterators(given),
             "train_split": None if validation is None else predefined_split(validation),
@@ -510,15 +521,15 @@ def _history(net):
             f"{bad[0] + 1}. Keep scale_features=True or scale the features yourself, or lower "
             "learning_rate."
         )
-    index = pd.RangeIndex(1, len(net.history) + 1, name="epoch")
-    return pd.DataFrame(values, index=index)
+    return pd.DataFrame(values, index=pd.RangeIndex(1, len(net.history) + 1, name="epoch"))
 
 
 def _multiplications(module, n_rows):
     """Multiplications of a forward pass; a row reads one vector of an embedding."""
     weights = sum(weight.numel() for weight in module.parameters())
-    tables = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding)]
-    in_tables = sum(table.numel() for table in tables)
+    in_tables = sum(
+        layer.weight.numel() for layer in module.modules() if isinstance(layer, nn.Embedding)
+    )
     return n_rows * (weights - in_tables) + in_tables
 
 

@@ -22,7 +22,12 @@ SHARED_PARAMETERS = {
     ),
     "learning_rate": ("float", "Step size of the optimizer."),
     "max_epochs": ("int", "Passes over the training lists, at most."),
-    "batch_size": ("int", "Number of distinct lists (not rows) per step."),
+    "batch_size": (
+        'int or "auto"',
+        'Number of distinct lists (not rows) per step. "auto" is a 50th of the lists, at least 64 '
+        "and at most 1,024; above 64, step sizes are multiplied by the square root of its ratio "
+        "to 64.",
+    ),
     "weight_decay": (
         "float",
         'The optimizer\'s penalty on squared weights; decoupled with ``"adamw"``.',

@@ -3,6 +3,7 @@ from itertools import chain
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from skorch import NeuralNet
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from skultr._torch import _net
 from skultr._torch._net import BatchLoader, ClipGradients, ListNet, as_is
 from skultr._torch._networks import global_stream
-from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker
+from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker, TwoTowerRanker
 
 from .._worlds import random_lists, small_log, top_k_log
 
@@ -188,6 +189,33 @@ def test_weight_decay_replaces_the_default_of_the_optimizer(optimizer):
     log, clicks = small_log()
     ranker = NaiveRanker(**SETTINGS, optimizer=optimizer).fit(log, clicks)
     assert ranker.net_.optimizer_.param_groups[0]["weight_decay"] == 0.0
+
+
+@pytest.mark.filterwarnings("ignore:The log does not determine")
+@pytest.mark.parametrize(("n_lists", "size"), [(7, 4), (20, 4), (30, 6), (99, 8)])
+def test_a_step_has_more_lists_in_a_large_log_and_is_longer(n_lists, size, monkeypatch):
+    for name, value in {"_STEPS": 5, "_LEAST_LISTS": 4, "_MOST_LISTS": 8}.items():
+        monkeypatch.setattr(_net, name, value)
+    place = np.tile([1, 2], n_lists)
+    X = pd.DataFrame(
+        {
+            "qid": np.arange(2 * n_lists) // 2,
+            "position": place,
+            "feature": np.sin(np.arange(2 * n_lists)),
+        }
+    )
+    settings = {"early_stopping": False, "random_state": 0, "max_epochs": 1}
+
+    def steps(ranker):
+        net = ranker.fit(X, place == 1).net_
+        return net.batch_size, sorted({group["lr"] for group in net.optimizer_.param_groups})
+
+    found, rates = steps(RegressionEMRanker(**settings))
+    assert (found, rates) == (size, pytest.approx([0.002 * (size / 4) ** 0.5]))
+    found, rates = steps(TwoTowerRanker(**settings, examination="network"))
+    assert (found, rates) == (size, pytest.approx([r * (size / 4) ** 0.5 for r in (0.002, 0.05)]))
+    assert steps(NaiveRanker(**settings, batch_size=3)) == (3, [0.002])
+    assert steps(NaiveRanker(**settings, net_params={"batch_size": 3})) == (3, [0.002])
 
 
 def test_a_fitted_net_remembers_no_epoch():

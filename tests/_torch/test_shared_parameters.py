@@ -63,7 +63,7 @@ def test_what_is_special_to_a_class_stands_with_the_first_of_its_group():
     assert lines[start + 2 : start + 5] == [
         "    Twice as many",
         "    as usual.",
-        "batch_size : int, default=64",
+        'batch_size : int or "auto", default="auto"',
     ]
     assert 'device : str or torch.device, default="cpu"' in lines
     assert lines[-3:] == ["Attributes", "----------", "net_ : skorch.NeuralNet"]
