@@ -71,7 +71,7 @@ class ListBatch:
 def _padded(values, mask):
     """Flat values as a rectangle of the shape of the mask, which says where there is one."""
     if len(values) == mask.numel():
-        return values.view(mask.shape)
+        return values.reshape(mask.shape)
     return values.new_zeros(mask.shape).masked_scatter_(mask, values)
 
 
