@@ -62,7 +62,7 @@ _PREDICT_ROWS = 65_536
 #: Bytes of features that are scaled before training; larger ones are scaled batch by batch.
 _MOST_SCALED = 1 << 28
 #: With ``batch_size="auto"``: steps of an epoch, and the least and most lists of a step.
-_STEPS, _LEAST_LISTS, _MOST_LISTS = 50, 64, 1024
+_STEPS, _LEAST_LISTS, _MOST_LISTS = 50, 64, 256
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
 _MAX_GRADIENT_NORM = 5.0
 

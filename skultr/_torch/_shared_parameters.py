@@ -25,7 +25,7 @@ SHARED_PARAMETERS = {
     "batch_size": (
         'int or "auto"',
         'Number of distinct lists (not rows) per step. "auto" is a 50th of the lists, at least 64 '
-        "and at most 1,024; above 64, step sizes are multiplied by the square root of its ratio "
+        "and at most 256; above 64, step sizes are multiplied by the square root of its ratio "
         "to 64.",
     ),
     "weight_decay": (
