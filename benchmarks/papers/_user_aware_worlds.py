@@ -155,7 +155,11 @@ def _with_one_hot(log):
 # --------------------------------------------------------------------------------------
 def fitted(world, propensities, hidden_layer_sizes, methods):
     """Name and fitted ranker, one after the other."""
-    network = {"hidden_layer_sizes": hidden_layer_sizes, "random_state": world.seed}
+    network = {
+        "hidden_layer_sizes": hidden_layer_sizes,
+        "batch_size": 64,  # of the committed rows
+        "random_state": world.seed,
+    }
     literal = {**LITERAL, **network}
     simple = {"traffic_exponent": 0.0, **network}
     rankers = {
