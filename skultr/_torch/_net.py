@@ -63,6 +63,8 @@ _PREDICT_ROWS = 65_536
 _MOST_SCALED = 1 << 28
 #: With ``batch_size="auto"``: steps of an epoch, and the least and most lists of a step.
 _STEPS, _LEAST_LISTS, _MOST_LISTS = 50, 64, 256
+#: Settings of skorch that say how many lists a step has, or how long it is.
+_OF_STEPS = {"batch_size", "iterator_train__batch_size", "lr", "optimizer__lr"}
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
 _MAX_GRADIENT_NORM = 5.0
 
@@ -318,12 +320,13 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         self.n_iter_ = len(self.history_)
         self.net_, self.network_ = net, module.network
 
-    def _batches(self, n_lists):
-        """Number of lists per step, and what step sizes are multiplied with for it."""
+    def _batches(self, n_lists, given=frozenset()):
+        """Number of lists per step, and what step sizes are multiplied with for it: 1 if names of
+        ``given`` settings say what a step is."""
         if self.batch_size != "auto":
-            return self.batch_size, 1.0
+            return int(self.batch_size), 1.0
         size = int(np.clip(n_lists / _STEPS, _LEAST_LISTS, _MOST_LISTS))
-        return size, float(np.sqrt(size / _LEAST_LISTS))
+        return size, 1.0 if _OF_STEPS & given else float(np.sqrt(size / _LEAST_LISTS))
 
     def _make_net(self, n_lists, module, criterion, validation, task, param_groups, callbacks):
         stop = _Patience(patience=self.n_iter_no_change, load_best=True, sink=noop)
@@ -334,9 +337,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             *[("early_stopping", stop)] * (validation is not None),
         ]
         given = self.net_params or {}
-        batch_size, factor = (
-            (given["batch_size"], 1.0) if "batch_size" in given else self._batches(n_lists)
-        )
+        batch_size, factor = self._batches(n_lists, given.keys())
         # All parameters take their step in one call, unless net_params forbid it.
         is_fused = (
             self.optimizer in _FUSED
@@ -345,9 +346,9 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         )
         optimizer = given.get("optimizer", OPTIMIZERS.get(self.optimizer, self.optimizer))
         # Some optimizers, such as LBFGS, have no decay; others decay unless they get 0.
-        takes = inspect.signature(optimizer).parameters.values()
         decays = self.weight_decay or any(
-            each.name == "weight_decay" or each.kind is each.VAR_KEYWORD for each in takes
+            each.name == "weight_decay" or each.kind is each.VAR_KEYWORD
+            for each in inspect.signature(optimizer).parameters.values()
         )
         settings = {
             "criterion": criterion,
@@ -358,7 +359,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             "batch_size": batch_size,
             **({"optimizer__weight_decay": self.weight_decay} if decays else {}),
             "optimizer__param_groups": [
-                (name, {**group, "lr": group.get("lr", self.learning_rate) * factor})
+                (name, group | ({"lr": group["lr"] * factor} if "lr" in group else {}))
                 for name, group in param_groups
             ],
             "iterator_train__shuffle": True,

@@ -24,9 +24,9 @@ SHARED_PARAMETERS = {
     "max_epochs": ("int", "Passes over the training lists, at most."),
     "batch_size": (
         'int or "auto"',
-        'Number of distinct lists (not rows) per step. "auto" is a 50th of the lists, at least 64 '
-        "and at most 256; above 64, step sizes are multiplied by the square root of its ratio "
-        "to 64.",
+        'Number of distinct lists (not rows) per step. "auto" is a 50th of the lists trained on, '
+        "at least 64 and at most 256. Step sizes are then multiplied by the square root of this "
+        "number over 64.",
     ),
     "weight_decay": (
         "float",

@@ -38,7 +38,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     n_samples: int = 64
     embedding_learning_rate: float = 0.01
     learning_rate: float = 0.01
-    batch_size: int = 256
+    batch_size: int | Literal["auto"] = 256
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,

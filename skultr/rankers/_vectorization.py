@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from .._torch._lists import ListBatch
 
 
-#: Batches of the base model hold this number of documents for each list in a batch of the first
-#: network.
+#: Batches of the base model hold this number of documents for each list of ``batch_size``.
 _DOCUMENTS_PER_LIST = 32
 #: Parameters of the network of base vectors that are those of the ranker.
 _SHARED = (
@@ -159,7 +158,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         ``module`` has ``n_components`` outputs per document; a student adds a linear layer.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
         The network of base vectors has one hidden layer of 32 units and is trained
-        afterwards, with the same ``learning_rate``, ``batch_size`` and ``optimizer``.
+        afterwards, with the same ``learning_rate`` and ``optimizer``, in batches of 32 documents
+        for each list of ``batch_size`` ("auto": of 64 lists).
     traffic_exponent
         In the training of the relevance embeddings and of the students.
     early_stopping, validation_fraction, n_iter_no_change

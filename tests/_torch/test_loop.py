@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from skultr._torch import _net
 from skultr._torch._net import BatchLoader, ClipGradients, ListNet, as_is
 from skultr._torch._networks import global_stream
-from skultr.rankers import DLARanker, NaiveRanker, RegressionEMRanker, TwoTowerRanker
+from skultr.rankers import CLDRanker, DLARanker, NaiveRanker, RegressionEMRanker, TwoTowerRanker
 
 from .._worlds import random_lists, small_log, top_k_log
 
@@ -215,7 +215,18 @@ def test_a_step_has_more_lists_in_a_large_log_and_is_longer(n_lists, size, monke
     found, rates = steps(TwoTowerRanker(**settings, examination="network"))
     assert (found, rates) == (size, pytest.approx([r * (size / 4) ** 0.5 for r in (0.002, 0.05)]))
     assert steps(NaiveRanker(**settings, batch_size=3)) == (3, [0.002])
+    assert steps(NaiveRanker(**settings, batch_size=np.int64(3))) == (3, [0.002])
     assert steps(NaiveRanker(**settings, net_params={"batch_size": 3})) == (3, [0.002])
+    own = TwoTowerRanker(**settings, examination="network", net_params={"lr": 0.1})
+    assert steps(own) == (size, [0.05, 0.1])
+
+
+def test_parameters_without_a_step_size_of_their_own_have_that_of_net_params():
+    _, log, clicks, curve = top_k_log(n_queries=20, n_sessions=200)
+    ranker = CLDRanker(
+        propensity=curve, gamma=0.1, loss="pointwise", net_params={"lr": 0.1}, max_epochs=1
+    ).fit(log, clicks)
+    assert {group["lr"] for group in ranker.net_.optimizer_.param_groups} == {0.1}
 
 
 def test_a_fitted_net_remembers_no_epoch():

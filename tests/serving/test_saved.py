@@ -908,7 +908,7 @@ def test_readers_find_the_old_or_the_new_model(fitted, tmp_path):
 class Yields:
     """Garbage: each collection, in the middle of whatever runs, gives way to another thread."""
 
-    n_left = 2_000
+    n_left = 0
 
     def __init__(self):
         self.cycle = self
@@ -923,6 +923,7 @@ class Yields:
 def test_threads_may_load_at_once(fitted, tmp_path):
     """On Python 3.11, two parsers at once raise a SystemError: see ``_ONE_PARSER``."""
     save_model(fitted("forest"), path := tmp_path / "model.zip")
+    Yields.n_left = 2_000
 
     def load():
         Yields()

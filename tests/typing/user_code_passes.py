@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import skultr
 from skultr import CMIPScorer, DLARanker, IdentifiabilityRepair, aggregate_clicks
-from skultr.click_models import DCTRModel, PBMModel
+from skultr.click_models import DCTRModel, NCMModel, PBMModel
 from skultr.datasets import load_letor, make_ltr
 from skultr.identifiability import IdentifiabilityGraph, factor_rank, feature_overlap
 from skultr.metrics import (
@@ -64,6 +64,8 @@ def constructors() -> None:
     NaiveRanker(hidden_layer_sizes=(), optimizer=torch.optim.Adam, module=torch.nn.Linear(2, 1))
     NaiveRanker(net_params={"callbacks": []}, random_state=np.random.RandomState(0))
     NaiveRanker(estimator=Ridge(), device="cuda")
+    NaiveRanker(batch_size="auto")
+    NCMModel(batch_size="auto")
     IPSRanker(propensity=[1.0, 0.5], clip=0.1)
     IPSRanker(propensity=PowerLawPropensity(eta=1.0), normalize=True)
     LambdaMARTRanker(propensity="column")
