@@ -320,13 +320,11 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         self.n_iter_ = len(self.history_)
         self.net_, self.network_ = net, module.network
 
-    def _batches(self, n_lists, given=frozenset()):
-        """Number of lists per step, and what step sizes are multiplied with for it: 1 if names of
-        ``given`` settings say what a step is."""
-        if self.batch_size != "auto":
-            return int(self.batch_size), 1.0
-        size = int(np.clip(n_lists / _STEPS, _LEAST_LISTS, _MOST_LISTS))
-        return size, 1.0 if _OF_STEPS & given else float(np.sqrt(size / _LEAST_LISTS))
+    def _lists_per_step(self, n_lists):
+        is_auto = self.batch_size == "auto"
+        return int(
+            np.clip(n_lists / _STEPS, _LEAST_LISTS, _MOST_LISTS) if is_auto else self.batch_size
+        )
 
     def _make_net(self, n_lists, module, criterion, validation, task, param_groups, callbacks):
         stop = _Patience(patience=self.n_iter_no_change, load_best=True, sink=noop)
@@ -337,7 +335,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             *[("early_stopping", stop)] * (validation is not None),
         ]
         given = self.net_params or {}
-        batch_size, factor = self._batches(n_lists, given.keys())
+        batch_size = self._lists_per_step(n_lists)
+        # A step of more lists is longer, unless the user says what a step is.
+        is_own = self.batch_size != "auto" or _OF_STEPS & given.keys()
+        factor = 1.0 if is_own else (batch_size / _LEAST_LISTS) ** 0.5
         # All parameters take their step in one call, unless net_params forbid it.
         is_fused = (
             self.optimizer in _FUSED

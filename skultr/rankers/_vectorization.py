@@ -568,7 +568,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         """Train the network of base vectors, with the learned embeddings fixed."""
         base = NeuralEstimator(
             **self._base_settings,
-            batch_size=_DOCUMENTS_PER_LIST * self._batches(0)[0],
+            batch_size=_DOCUMENTS_PER_LIST * self._lists_per_step(0),
             # Without validation queries for the first network there are none for this one.
             early_stopping="valid_loss" in self.history_,
             **{name: getattr(self, name) for name in _SHARED},

@@ -938,6 +938,7 @@ def test_threads_may_load_at_once(fitted, tmp_path):
                 each.result()
     finally:
         gc.set_threshold(*thresholds)
+        Yields.n_left = 0
 
 
 def test_forests_have_values_in_proportion_to_their_files(tmp_path, monkeypatch):
