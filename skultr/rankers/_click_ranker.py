@@ -75,7 +75,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             network = None if self.examination == "table" else self._fit_network(clicks, task)
             stopped = network is not None and self.n_iter_ < self.net_.max_epochs
             curve = final_curve(clicks, network, is_converged=stopped)
-            self._fit_with_curve(log, task, curve)
+            curve = self._fit_with_curve(log, clicks, task, curve)
             self.examination_ = curve.table
             if curve.comparison is not None:
                 self.examination_comparison_ = curve.comparison
@@ -175,14 +175,23 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         fixed = self.examination != "network" or self._click_log is not None
         return fixed and log.clicks.any()
 
-    def _fit_with_curve(self, log, task, curve):
-        """Train a network listwise on the final curve; sets all that predictions need."""
+    def _fit_with_curve(self, log, clicks, task, curve):
+        """Train a network listwise on the final curve; sets all that predictions need.
+
+        Where no documents moved, held-out clicks correct the curve first. Returns the one used.
+        """
         known = judged = replace(log, propensity=np.exp(curve.log_examination)[log.bias])
         if isinstance(log.features, ScaledFeatures):  # to judges they are features like others
             judged = replace(known, features=np.asarray(log.features).round(_DIGITS))
         random = check_random_state(self.random_state)
-        found = confirmation(judged, judges_for(self, log), random, clicks=self._click_log)
-        is_refused = found.refuses('examination="network"', is_learned=not curve.is_determined)
+        is_learned = not curve.is_determined
+        found = confirmation(
+            judged, judges_for(self, log), random, clicks=self._click_log, assumed=is_learned
+        )
+        is_refused = found.refuses('examination="network"', is_learned=is_learned)
+        if is_learned and found.table is not None and not is_refused:
+            curve = final_curve(clicks, found.log_examination, is_converged=False)
+            known = replace(log, propensity=np.exp(curve.log_examination)[log.bias])
         self._correction = AS_THEY_ARE if is_refused else best_correction(known, found)
         if self._validation is not None:
             row_examination = np.exp(curve.log_examination)[self._validation.bias]
@@ -192,6 +201,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         self._log_examination = curve.log_examination
         self._calibrate(log)
         self._fit_factors_again(log)
+        return curve
 
     def _fit_more(self, log, task):
         before, logits = self.examination_, self._factor_logits

@@ -28,6 +28,7 @@ from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
 )
 from ._evidence import (
+    BOUND,
     LEARNED_CURVE,
     LEAST_QUERIES,
     HeldOut,
@@ -39,7 +40,7 @@ from ._evidence import (
     standardized,
     typical_spread,
 )
-from ._ips import IPSRanker, NaiveRanker
+from ._ips import IPSRanker
 from ._lambdamart import LambdaMARTRanker, judges
 from ._members import DistinctCandidates, HoldsMembers, fit_members
 from ._propensity_ranker import TakesPropensities
@@ -99,7 +100,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     estimators : list of (str, ranker), default=None
         Members by name. The default is
 
-        - ``"naive"``: ``NaiveRanker()``,
+        - ``"naive"``: ``LambdaMARTRanker(debiasing="none", num_leaves=7)``,
         - ``"network"``: ``IPSRanker(correction="offset", clip=0.1)`` on the shared curve,
         - ``"trees"``: ``LambdaMARTRanker(debiasing="user-aware", num_leaves=7)`` on it.
 
@@ -354,22 +355,24 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def _uses_propensities(self):
         return self.propensity is not None
 
-    def _members(self):
+    def _members(self, clip=BOUND):
         if self.estimators is None:
             return [
-                ("naive", NaiveRanker()),
-                ("network", IPSRanker(correction="offset", clip=0.1)),
-                ("trees", LambdaMARTRanker(debiasing="user-aware", num_leaves=7)),
+                ("naive", LambdaMARTRanker(debiasing="none", num_leaves=7)),
+                ("network", IPSRanker(correction="offset", clip=clip)),
+                ("trees", LambdaMARTRanker(debiasing="user-aware", num_leaves=7, clip=clip)),
             ]
         return self.estimators
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         is_told = log.propensity is not None
-        log = self._with_curve(log, self._click_log or log, random)
+        # A stream of its own: whether the curve is tested changes no other seed.
+        apart = check_random_state(random.randint(2**31 - 1))
+        log, found = self._with_curve(log, self._click_log or log, apart)
         members = [
             (name, seeded_clone(ranker, random.randint(2**31 - 1)))
-            for name, ranker in self._members()
+            for name, ranker in self._members(None if found.is_unbounded else BOUND)
         ]
         part = parts_of_queries(log, self.cv, random)
         self._fit_weights(log, members, part)
@@ -386,22 +389,23 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         return None
 
     def _with_curve(self, log, clicks, random):
-        """The log with a propensity in each row."""
-        self.evidence_ = np.nan
-        if log.propensity is None:
+        """The log with a propensity in each row, and what held-out clicks say of them."""
+        error, is_told = 0.0, log.propensity is not None
+        if not is_told:
             table = table_curve(clicks)
             error, curve = _mean_error(table, clicks), table.log_examination
-            if error > _PRECISE:
-                start = replace(clicks, propensity=1 / clicks.position)
-                found = confirmation(start, judges(), random, assumed=True)
-                curve = table.combined(found.log_examination).log_examination
-                if error > _LARGEST_ERROR:
-                    self.evidence_ = found.evidence
-                    self._warn_about_curve(clicks)
-            curve = np.clip(np.exp(curve - curve.max()), _LEAST_PROPENSITY, 1.0)
-            log = replace(log, propensity=curve[log.bias])
+            log = _with_examination(log, curve)
+        if error > _PRECISE:
+            start = replace(log, propensity=1 / log.position)
+            found = confirmation(start, judges(), random, clicks=self._click_log, assumed=True)
+            log = _with_examination(log, table.combined(found.log_examination).log_examination)
+        else:
+            found = confirmation(log, judges(), random, clicks=self._click_log)
+        self.evidence_ = found.evidence
+        if error > _LARGEST_ERROR:
+            self._warn_about_curve(clicks)
         self.examination_ = examination_table(clicks, log.propensity)
-        return log
+        return log, found
 
     def _fit_weights(self, log, members, part):
         """Set the weights of the members."""
@@ -462,6 +466,11 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             "(skultr.identifiability.IdentifiabilityGraph shows where).",
             NotIdentifiableWarning,
         )
+
+
+def _with_examination(log, curve):
+    curve = np.clip(np.exp(curve - curve.max()), _LEAST_PROPENSITY, 1.0)
+    return replace(log, propensity=curve[log.bias])
 
 
 def _mean_error(table, log):

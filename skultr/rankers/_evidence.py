@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 #: Standard errors by which held-out clicks must confirm a correction: with a curve that documents
 #: which moved determine, or that was given, and with one that was learned with relevance.
 KNOWN_CURVE, LEARNED_CURVE = 1.0, 2.0
+#: Least propensity of a correction, as a share of the largest one, unless held-out clicks confirm
+#: firmly that it needs no bound. Without a bound an error of the curve, or a few clicks of rows
+#: that hardly anybody examined, undo what production knew.
+BOUND = 0.1
 #: The clicks of fewer queries confirm nothing.
 LEAST_QUERIES = 10
 #: Relative difference of losses that is rounding.
@@ -39,6 +43,11 @@ class Confirmation(NamedTuple):
     evidence: float  # a z-score; NaN: too few clicks to test; infinite: nothing is corrected
     table: pd.DataFrame | None
     log_examination: Floats  # (n_factors,)
+    is_unbounded: bool = False  # small propensities are confirmed, too
+
+    def least(self, propensity: Floats) -> float | None:
+        """Lower bound on propensities, which are known up to a factor."""
+        return None if self.is_unbounded else BOUND * float(propensity.max())
 
     def refuses(self, anyway: str, *, is_learned: bool) -> bool:
         """True, with a warning, if clicks could have confirmed the correction and did not.
@@ -59,6 +68,10 @@ class Confirmation(NamedTuple):
         return True
 
 
+#: What is known without a test.
+UNTESTED = Confirmation(np.nan, None, np.empty(0))
+
+
 def confirmation(
     log: ClickLog,
     judges: tuple[Any, Any],
@@ -72,8 +85,9 @@ def confirmation(
     The propensities of the log are those of the second ranker. If they are ``assumed``, they are
     only a start: the examination that its held-out scores ask for takes their place, once. The
     second must explain clicks within positions better than the first: a curve that takes
-    relevance for examination makes scores that explain nothing there. Where the target of the log
-    is another outcome, its ``clicks`` judge.
+    relevance for examination makes scores that explain nothing there. It bounds propensities from
+    below. Without a bound it must be better by two standard errors, and is then preferred. Where
+    the target of the log is another outcome, its ``clicks`` judge.
     """
     if clicks is not None:
         log = replace(clicks, features=log.features, propensity=log.propensity)
@@ -89,21 +103,29 @@ def confirmation(
         return Confirmation(np.nan, None, curve)
     seed = random.randint(2**31 - 1)
     naive, debiased = (seeded_clone(each, seed) for each in judges)
-    plain = HeldOut(log, cross_fitted(log, [naive], part))
+    naive_scores = cross_fitted(log, [naive], part)
     if assumed:
         log = replace(log, propensity=np.exp(curve)[log.bias])
         curve = curve + HeldOut(log, cross_fitted(log, [debiased], part)).effects()
         log = replace(log, propensity=np.exp(curve - curve.max())[log.bias])
-    corrected = HeldOut(log, cross_fitted(log, [debiased], part))
-    if not (plain.scores.any() or corrected.scores.any()):  # too few documents to learn from
+    ways = {"corrected": debiased, "unbounded": clone(debiased).set_params(clip=None)}
+    if log.propensity.min() >= BOUND:
+        del ways["unbounded"]
+    held_out = HeldOut(
+        log, np.column_stack([naive_scores, cross_fitted(log, [*ways.values()], part)])
+    )
+    if not held_out.scores.any():  # too few documents to learn from
         return Confirmation(np.nan, None, curve)
-    plain, corrected = plain.losses()[0], corrected.losses()[0]
-    losses = pd.Series({"naive": plain.sum(), "corrected": corrected.sum()}, name="loss")
-    # Where neither score explains anything, losses differ by rounding only.
-    error = max(float(np.linalg.norm(plain - corrected)), _ROUNDING * float(plain.sum()), TINY)
-    table = losses.rename_axis("correction").to_frame()
-    table = table.assign(excess=losses - losses.min(), standard_error=error)
-    return Confirmation(float((plain - corrected).sum() / error), table, curve)
+    losses = pd.DataFrame(held_out.losses(), index=pd.Index(["naive", *ways], name="correction"))
+    gains, loss = losses.loc["naive"] - losses, losses.sum(axis=1)
+    # Where scores explain nothing, losses differ by rounding only.
+    error = np.maximum(np.linalg.norm(gains, axis=1), max(_ROUNDING * loss["naive"], TINY))
+    evidence = gains.sum(axis=1) / error
+    is_unbounded = evidence.get("unbounded", 0.0) >= LEARNED_CURVE
+    table = pd.DataFrame({"loss": loss, "excess": loss - loss.min(), "standard_error": error})
+    table.loc["naive", "standard_error"] = 0.0
+    best = "unbounded" if is_unbounded else "corrected"
+    return Confirmation(float(evidence[best]), table, curve, bool(is_unbounded))
 
 
 def cross_fitted(

@@ -22,7 +22,7 @@ from ..propensity._source import (
     label_table,
     warn_about_weights,
 )
-from ._evidence import LEARNED_CURVE, Confirmation
+from ._evidence import BOUND, LEARNED_CURVE, Confirmation
 from ._lambdamart import judges
 from ._learners import (
     booster_columns,
@@ -321,7 +321,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
             if found is None:
                 return log, AS_THEY_ARE
             best = best_correction(log, found)
-            return log, best if form == "auto" else Correction(form, _least(log))
+            return log, best if form == "auto" else Correction(form, found.least(log.propensity))
         if form == "auto":
             form = "divide" if _has_many_clicks(log) else "offset"
         return log, Correction(form, clip)
@@ -499,7 +499,7 @@ def judges_for(ranker: NeuralEstimator, log: ClickLog) -> tuple[BaseRanker, Base
         return judges()
     settings = {name: getattr(ranker, name) for name in NeuralEstimator._parameter_constraints}
     settings |= {"random_state": None, "verbose": 0, "net_params": None}  # callbacks report once
-    return NaiveRanker(**settings), IPSRanker(correction="offset", clip=CLIP, **settings)
+    return NaiveRanker(**settings), IPSRanker(correction="offset", clip=BOUND, **settings)
 
 
 def best_correction(log: ClickLog, found: Confirmation) -> Correction:
@@ -510,12 +510,7 @@ def best_correction(log: ClickLog, found: Confirmation) -> Correction:
     """
     if found.evidence >= LEARNED_CURVE and _has_many_clicks(log):
         return Correction("divide", None)
-    return Correction("offset", _least(log))
-
-
-def _least(log):
-    """Lower bound on propensities, which are known up to a factor: a share of the largest."""
-    return CLIP * float(log.propensity.max())
+    return Correction("offset", found.least(log.propensity))
 
 
 def _has_many_clicks(log):
@@ -540,8 +535,5 @@ class Correction:
         return ListTarget(clicks, validation=stopping)
 
 
-#: Least propensity of a correction, as a share of the largest one. Without a bound an error of the
-#: curve, or a few clicks of rows that hardly anybody examined, undo what production knew.
-CLIP = 0.1
 #: The correction that leaves the clicks as they are.
 AS_THEY_ARE = Correction("divide", 1.0)

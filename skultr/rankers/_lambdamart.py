@@ -20,6 +20,7 @@ from .._base._typing import Floats, Ints, RandomState
 from .._log._segments import TINY
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import examples_of
+from ._evidence import BOUND, UNTESTED
 from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
 from ._propensity_ranker import PropensityRanker
 
@@ -53,9 +54,10 @@ class LambdaMARTRanker(PropensityRanker):
         (``RegressionEMPropensity(relevance="embedding")``, one curve for all users). Else it is
         ``PowerLawPropensity(eta=1.0)``, with a warning; with ``debiasing="auto"`` held-out clicks
         then correct it, as in :class:`IPSRanker`.
-    clip : float in (0, 1] or None, default=0.1
+    clip : float in (0, 1], "auto" or None, default="auto"
         Lower bound: smaller propensities are replaced by it. This reduces the variance, and adds
-        bias.
+        bias. "auto" is a tenth of the largest propensity; or None, if ``debiasing`` is "auto" and
+        held-out clicks confirm the correction without a bound by two standard errors.
     debiasing : {"auto", "user-aware", "ips", "none"}, default="auto"
         ``"user-aware"`` divides the clicks of a document by its mean propensity in the query,
         over users and positions, as :class:`UserAwareIPSRanker` does. ``"ips"`` divides each
@@ -99,6 +101,8 @@ class LambdaMARTRanker(PropensityRanker):
     ----------
     debiasing_ : {"user-aware", "ips", "none"}
         The correction that was used.
+    clip_ : float or None
+        The bound that was used, if clicks are corrected.
     choice_ : DataFrame
         Losses of held-out clicks, if the correction was tested, as in :class:`IPSRanker`.
     num_leaves_ : int
@@ -193,7 +197,7 @@ class LambdaMARTRanker(PropensityRanker):
     (1000,)
     """
 
-    clip: float | None = 0.1
+    clip: float | Literal["auto"] | None = "auto"
     debiasing: Literal["auto", "user-aware", "ips", "none"] = "auto"
     loss: Literal["softmax", "lambda"] = "softmax"
     n_estimators: int = 300
@@ -212,6 +216,7 @@ class LambdaMARTRanker(PropensityRanker):
 
     _parameter_constraints = {
         **PropensityRanker._parameter_constraints,
+        "clip": [*PropensityRanker._parameter_constraints["clip"], StrOptions({"auto"})],
         "debiasing": [StrOptions({"auto", "user-aware", "ips", "none"})],
         "loss": [StrOptions({"softmax", "lambda"})],
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
@@ -249,10 +254,12 @@ class LambdaMARTRanker(PropensityRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
-        self.debiasing_ = self.debiasing
+        self.debiasing_, found = self.debiasing, UNTESTED
         if self.debiasing == "auto":
             log, found = self._confirmed(log, random, judges())
             self.debiasing_ = "none" if found is None else "user-aware"
+        if self.debiasing_ != "none":
+            self.clip_ = found.least(log.propensity) if self.clip == "auto" else self.clip
         settings, losses, callbacks, held_out = self._settings(random), {}, [], {}
         documents = self._documents(log)
         settings["num_leaves"] = self._leaves(documents.label)
@@ -374,7 +381,7 @@ class _Documents:
 def judges() -> tuple[LambdaMARTRanker, LambdaMARTRanker]:
     """Small naive and debiased trees, which take little time, for held-out clicks to compare."""
     naive, debiased = (
-        LambdaMARTRanker(debiasing=way, num_leaves=4) for way in ("none", "user-aware")
+        LambdaMARTRanker(debiasing=way, num_leaves=4, clip=BOUND) for way in ("none", "user-aware")
     )
     return naive, debiased
 

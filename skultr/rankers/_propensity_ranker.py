@@ -157,13 +157,18 @@ class PropensityRanker(TakesPropensities):
 
     def _divisors(self, log: ClickLog) -> Floats:
         """Propensity that the clicks of each row are divided by."""
-        return log.propensity if self.clip is None else np.maximum(log.propensity, self.clip)
+        return np.maximum(log.propensity, self._bound or 0.0)
+
+    @property
+    def _bound(self) -> float | None:
+        """Lower bound on propensities, which held-out clicks may have chosen."""
+        return getattr(self, "clip_", self.clip)
 
     def _debiased_clicks(self, log: ClickLog) -> Floats:
         """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
         if not hasattr(self, "choice_"):  # held-out clicks know better
-            warn_about_weights(log, clip=self.clip)
-        return self._describe(log, debias_clicks(log, clip=self.clip))
+            warn_about_weights(log, clip=self._bound)
+        return self._describe(log, debias_clicks(log, clip=self._bound))
 
     def _describe(self, log, debiased):
         """The debiased clicks, of which the diagnostics are set."""
@@ -171,7 +176,7 @@ class PropensityRanker(TakesPropensities):
         self.effective_sample_size_ = debiased.effective_sample_size
         self.largest_weight_ = debiased.largest_weight
         self.clipped_share_ = debiased.clipped_share
-        clip, most = getattr(self, "clip_", self.clip), log.propensity.max()
+        clip, most = self._bound, log.propensity.max()
         if self.clipped_share_ == 1 and clip < 1 and log.propensity.min() < most:
             warn_user(
                 f"clip={clip:g} is above all propensities, which are at most {most:.2g}: no click "

@@ -111,6 +111,7 @@ def _taught(ranker, log, rate):
     class Spy(LambdaMARTRanker):
         def _fit(self, log, task):
             self.debiasing_ = self.debiasing
+            self.clip_ = None if self.clip == "auto" else self.clip
             seen.append(self._documents(log))
 
         def _check_against(self, log):
