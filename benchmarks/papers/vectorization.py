@@ -44,7 +44,7 @@ PUBLISHED = {"examination": "network"}
 TWO_STAGES = {"student": None, "n_networks": 1, "bounded_base": False}
 METHODS = {
     "Click Data": (NaiveRanker, RATES),
-    "DLA": (DLARanker, [{**rate, **PUBLISHED, "max_weight": None} for rate in RATES]),
+    "DLA": (DLARanker, [{**rate, **PUBLISHED} for rate in RATES]),
     "PairDebias": (PairDebiasRanker, [{"p": p} for p in (2.0, 0.0, 1.0, 4.0, 8.0)]),
     "RegressionEM": (RegressionEMRanker, [{**rate, **PUBLISHED} for rate in RATES]),
     "Affine": (AffineRanker, [{"clip": clip} for clip in (0.3, 0.1, 0.2, 0.5, 1.0)]),

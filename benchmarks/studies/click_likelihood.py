@@ -88,7 +88,7 @@ def rankers():
     return {
         "naive": NaiveRanker(random_state=0),
         "naive trees": LambdaMARTRanker(propensity=np.ones(20), **trees),
-        "DLA": DLARanker(max_weight=10, random_state=0),
+        "DLA": DLARanker(random_state=0),
         **{
             f"IPS {clip}": IPSRanker(propensity=EXAMINATION, clip=clip, random_state=0)
             for clip in (None, 0.1, 0.3)

@@ -49,12 +49,11 @@ RATES = [{"learning_rate": rate} for rate in (0.0005, 0.001, 0.002, 0.004, 0.008
 DIMENSIONS = [{"n_components": d} for d in (1, 2, 3, 4, 5)]
 #: The published forms of rankers that learn examination, without the refit of the default.
 PUBLISHED = {"examination": "network"}
-PUBLISHED_DLA = {**PUBLISHED, "max_weight": None}
 TWO_STAGES = {"student": None, "n_networks": 1}
 #: The budget: five settings a method, the default step size among them.
 METHODS = {
     "naive": (NaiveRanker, RATES),
-    "DLA": (DLARanker, [rate | PUBLISHED_DLA for rate in RATES]),
+    "DLA": (DLARanker, [rate | PUBLISHED for rate in RATES]),
     "regression-EM": (RegressionEMRanker, [rate | PUBLISHED for rate in RATES]),
     "pair debias": (PairDebiasRanker, [{"p": p} for p in (0.0, 1.0, 2.0, 4.0, 8.0)]),
     "affine": (AffineRanker, [{"clip": clip} for clip in (0.1, 0.2, 0.3, 0.5, 1.0)]),
@@ -128,7 +127,7 @@ def student(cell, settings, seed):
     rankers = {
         "naive": NaiveRanker(),
         "DLA": DLARanker(),
-        "DLA as published": DLARanker(**PUBLISHED_DLA),
+        "DLA as published": DLARanker(**PUBLISHED),
         "regression-EM as published": RegressionEMRanker(**PUBLISHED),
         "affine": AffineRanker(),
         "vectorization, two stages": VectorizationRanker(**TWO_STAGES),
@@ -228,7 +227,7 @@ def speed(cell, settings, seed):
     X, rate, train, _, _ = make_world(cell, settings, seed)
     quick = {"early_stopping": False, "random_state": 0}
     rankers = {
-        "DLA": DLARanker(**PUBLISHED_DLA, **quick),
+        "DLA": DLARanker(**PUBLISHED, **quick),
         "vectorization": VectorizationRanker(**TWO_STAGES, **quick),
     }
     for method, ranker in rankers.items():

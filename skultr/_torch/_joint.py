@@ -37,14 +37,11 @@ def fit_dual(
     learner: NeuralEstimator,
     log: ClickLog,
     task: FitTask | None = None,
-    *,
-    max_weight: float | None = None,
 ) -> Floats:
     """Log examination by bias factor, learned with a network of relevance (Ai et al. 2018).
 
     The most likely one given the learned relevance: the logits after training have the noise of
-    the last batches. ``max_weight`` is an upper bound on the inverse weights of both parts. The
-    learner holds the network afterwards.
+    the last batches. The learner holds the network afterwards.
     """
     training = log.tempered(learner.traffic_exponent).comparable()
     validation = learner._tempered_validation()
@@ -56,7 +53,7 @@ def fit_dual(
         module = ExaminationModule(network, len(log.bias_values), reference=reference)
         learner._train(
             module,
-            DualLoss(loss_scale(training, training.clicks), max_weight),
+            DualLoss(loss_scale(training, training.clicks)),
             training,
             training.clicks,
             click_only=True,
@@ -153,30 +150,25 @@ class DualLoss(ScaledLoss):
     no weights, which would change from epoch to epoch and add variance.
 
     The weight of a row is its exposure, whose logarithm is added to the logits of each softmax.
-    ``max_weight`` is an upper bound on both weights.
     """
-
-    def __init__(self, scale: float, max_weight: float | None = None) -> None:
-        super().__init__(scale)
-        self.max_weight = max_weight
 
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (relevance, examination) logits of shape (n_lists, width)."""
         relevance, examination = outputs
         exposure = log_exposure(batch.weight)
         if self.training:
-            examined = self._weights(-examination)
-            relevant = self._weights(relevance[:, :1] - relevance)
+            examined = _weights(-examination)
+            relevant = _weights(relevance[:, :1] - relevance)
             gain = examined * list_log_softmax(relevance + exposure, batch.mask)
             gain = gain + relevant * list_log_softmax(examination + exposure, batch.mask)
         else:
             gain = list_log_softmax(relevance + examination + exposure, batch.mask)
         return (batch.clicks * gain).sum() * (-self.scale / len(batch))
 
-    def _weights(self, log_weights):
-        # Bounded before the exponential: infinity times 0 clicks would be NaN.
-        weights = log_weights.detach().clamp(max=_MAX_LOG_WEIGHT).exp()
-        return weights if self.max_weight is None else weights.clamp(max=self.max_weight)
+
+def _weights(log_weights):
+    # Bounded before the exponential: infinity times 0 clicks would be NaN.
+    return log_weights.detach().clamp(max=_MAX_LOG_WEIGHT).exp()
 
 
 class TowersLoss(ScaledLoss):

@@ -26,7 +26,7 @@ from .._torch._networks import ScaledFeatures
 from ..exceptions import AssumptionWarning, NotIdentifiableError, python_value, warn_user
 from ..identifiability._graph import warn_unless_identifiable
 from ._evidence import confirmation
-from ._ips import AS_THEY_ARE, best_correction, judges_for
+from ._ips import AS_THEY_ARE, best_correction, judges_for, warn_unless_confirmed
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             clicks = replace(self._click_log, features=log.features)
         if not self._refits_with(clicks):
             self._fit_network(clicks, task)
+            warn_unless_confirmed(self, clicks)
         else:
             network = None if self.examination == "table" else self._fit_network(clicks, task)
             stopped = network is not None and self.n_iter_ < self.net_.max_epochs

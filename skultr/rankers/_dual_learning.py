@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.special import expit
 
-from .._base._sklearn import Interval, StrOptions
+from .._base._sklearn import StrOptions
 from .._base._typing import Floats
 from .._log._cells import examination_table
 from .._models._solve import GroupedLogit
@@ -58,9 +57,6 @@ class DLARanker(ClickRanker):
     variant : {"default", "published"}, default="default"
         Objective of the embedding: a likelihood, the same for all rankers, or the published least
         squares, which are biased if documents have few clicks (see :ref:`embedding`).
-    max_weight : float or None, default=None
-        Upper bound on the weights 1/examination and 1/relevance while both parts are learned.
-        It makes every curve that falls below its inverse flatter than it is.
     {examination}
         trained afresh, listwise with that examination (see Notes).
     examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
@@ -115,19 +111,12 @@ class DLARanker(ClickRanker):
     ['examination', 'standard_error', 'impressions', 'clicks']
     """
 
-    max_weight: float | None = None
-
-    _parameter_constraints = {
-        **ClickRanker._parameter_constraints,
-        "max_weight": [Interval(Real, 1, None, closed="left"), None],
-    }
-
     _published_loss = "squares"
     # Both parts are determined up to a constant each.
     _gives_probabilities = False
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
-        logits = fit_dual(self, log, task, max_weight=self.max_weight)
+        logits = fit_dual(self, log, task)
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
         self._fit_factors_again(log)

@@ -118,14 +118,18 @@ def confirmation(
         return Confirmation(np.nan, None, curve)
     losses = pd.DataFrame(held_out.losses(), index=pd.Index(["naive", *ways], name="correction"))
     gains, loss = losses.loc["naive"] - losses, losses.sum(axis=1)
-    # Where scores explain nothing, losses differ by rounding only.
-    error = np.maximum(np.linalg.norm(gains, axis=1), max(_ROUNDING * loss["naive"], TINY))
-    evidence = gains.sum(axis=1) / error
-    is_unbounded = evidence.get("unbounded", 0.0) >= LEARNED_CURVE
+    error = np.linalg.norm(gains, axis=1)
     table = pd.DataFrame({"loss": loss, "excess": loss - loss.min(), "standard_error": error})
-    table.loc["naive", "standard_error"] = 0.0
+    evidence = {way: evidence_of(gains.loc[way], loss["naive"]) for way in ways}
+    is_unbounded = evidence.get("unbounded", 0.0) >= LEARNED_CURVE
     best = "unbounded" if is_unbounded else "corrected"
-    return Confirmation(float(evidence[best]), table, curve, bool(is_unbounded))
+    return Confirmation(evidence[best], table, curve, is_unbounded)
+
+
+def evidence_of(gain: Floats, loss: float) -> float:
+    """z-score over queries of a gain in ``loss``; where scores explain nothing, it is rounding."""
+    error = max(float(np.linalg.norm(gain)), _ROUNDING * loss, TINY)
+    return float(np.sum(gain) / error)
 
 
 def cross_fitted(

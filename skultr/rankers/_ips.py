@@ -3,6 +3,7 @@ correct clicks that a fit compares."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,19 +11,32 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from .._base._sklearn import HasMethods, StrOptions
+from .._base._sklearn import HasMethods, StrOptions, seeded_clone
 from .._base._typing import Estimator, Floats
 from .._log._estimator import NotPickled
 from .._torch._joint import ListTarget, fit_listwise
 from .._torch._lists import LOSSES
 from .._torch._net import NeuralEstimator
+from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import (
     debias_clicks,
     examples_of,
     label_table,
     warn_about_weights,
 )
-from ._evidence import BOUND, LEARNED_CURVE, Confirmation
+from ._evidence import (
+    BOUND,
+    KNOWN_CURVE,
+    LEARNED_CURVE,
+    LEAST_QUERIES,
+    Confirmation,
+    HeldOut,
+    candidates_of,
+    evidence_of,
+    fit_member,
+    scores_of,
+    standardized,
+)
 from ._lambdamart import judges
 from ._learners import (
     booster_columns,
@@ -500,6 +514,42 @@ def judges_for(ranker: NeuralEstimator, log: ClickLog) -> tuple[BaseRanker, Base
     settings = {name: getattr(ranker, name) for name in NeuralEstimator._parameter_constraints}
     settings |= {"random_state": None, "verbose": 0, "net_params": None}  # callbacks report once
     return NaiveRanker(**settings), IPSRanker(correction="offset", clip=BOUND, **settings)
+
+
+def warn_unless_confirmed(
+    ranker: NeuralEstimator, log: ClickLog, score: Callable[..., Floats] | None = None
+) -> None:
+    """Warn if clicks that only stopped the training do not confirm a ranker against a naive one.
+
+    For rankers that correct clicks in any case. ``score`` is a function of features and query
+    codes; by default rows are scored one by one.
+    """
+    held_out, random = ranker._held_out, check_random_state(ranker.random_state)
+    log = replace(log, propensity=np.ones(log.n_rows)).sample()
+    clicked = log.by_query(log.clicks) > 0
+    if held_out is None or np.count_nonzero(held_out & clicked) < LEAST_QUERIES:
+        return
+    rest, part = (log.part_of(np.flatnonzero(queries)) for queries in (~held_out, held_out))
+    naive = seeded_clone(judges_for(ranker, log)[0], random.randint(2**31 - 1))
+    fit_member(naive, replace(rest, features=np.asarray(rest.features)))
+    candidates, place = candidates_of(part)
+    query, version = np.divmod(candidates, part.n_versions)
+    features = part.features[version]
+    own = ranker._score(features) if score is None else score(features, query)
+    scores = scores_of(naive, np.asarray(features), query), own
+    columns = np.column_stack([standardized(each, query)[place] for each in scores])
+    plain, corrected = HeldOut(part, columns).losses()
+    evidence = evidence_of(plain - corrected, plain.sum())
+    if evidence < KNOWN_CURVE:
+        name = type(ranker).__name__
+        warn_user(
+            f"Held-out clicks do not confirm {name}: the z-score for better predictions of clicks "
+            f"at the same position than those of a naive ranker is {evidence:.2f}, expected at "
+            f"least {KNOWN_CURVE:.2f}. It may rank worse than NaiveRanker: compare both, or use "
+            "EnsembleRanker, whose weights held-out clicks choose. Log more sessions, or vary the "
+            "order of results.",
+            ClickDataWarning,
+        )
 
 
 def best_correction(log: ClickLog, found: Confirmation) -> Correction:

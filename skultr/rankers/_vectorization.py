@@ -31,6 +31,7 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import Linear, ListScores, SideBySide
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._graph import warn_unless_identifiable
+from ._ips import warn_unless_confirmed
 from ._members import DistinctCandidates
 from ._ranker import BaseRanker
 from ._vectorization_base import (
@@ -193,6 +194,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     -----
     NotIdentifiableWarning
         If the log does not determine relevance, or has fewer bias factors than ``n_components``.
+    ClickDataWarning
+        If held-out clicks do not confirm by one standard error that the ranker predicts clicks at
+        the same position better than a naive one.
 
     Notes
     -----
@@ -462,12 +466,16 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         query = encode(qid)[0]
         # A log repeats documents over its pages; they count once.
         candidates = DistinctCandidates.of_rows(X, features, query)
-        features = features[candidates.first]
-        scores = self._base_scores(features, query[candidates.first])
+        scores = self._scores_of(features[candidates.first], query[candidates.first])
+        return scores[candidates.place]
+
+    def _scores_of(self, features, query):
+        """Scores of the distinct candidates of queries."""
+        scores = self._base_scores(features, query)
         if self.student is not None and self.student_network_ is not None:
             base_spread, student_spread = self._spreads
             scores = (scores / base_spread + self._student_scores(features) / student_spread) / 2
-        return scores[candidates.place]
+        return scores
 
     def _base_scores(self, features, query):
         """Products with the base vector of the query; queries are codes from 0."""
@@ -507,6 +515,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             self.student_network_ = None
             if self.student is not None:
                 self._fit_students(log, task)
+        warn_unless_confirmed(self, log, self._scores_of)
 
     def _attributes_so_far(self, module):
         """Attributes for predicting in the middle of training, for scikit-learn's callbacks."""

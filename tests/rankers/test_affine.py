@@ -6,7 +6,6 @@ from scipy.special import expit
 
 from skultr._torch._joint import TowersLoss
 from skultr._torch._lists import ListDataset
-from skultr.exceptions import ClickDataWarning
 from skultr.rankers import AffineRanker
 from skultr.rankers._affine import AffineLoss, AffineModule, TrustStep, fit_trust
 
@@ -288,13 +287,6 @@ def test_factor_that_was_never_clicked_ruins_nothing():
     assert ranker.trust_.loc[3, ["alpha", "beta"]].max() < 1e-3
     by_doc = pd.DataFrame({"s": ranker.predict(log), "r": relevance}).groupby(log["qid"])
     assert (by_doc.corr(method="spearman").iloc[::2, 1] > 0.95).all()
-
-
-def test_warns_where_trust_explains_all_clicks():
-    log, _, _ = _one_hot_world()
-    rate = BETA[log["position"] - 1]
-    with pytest.warns(ClickDataWarning, match="trust in the position explains all clicks"):
-        _table_ranker(max_epochs=60).fit(log, rate)
 
 
 @pytest.mark.parametrize("value", [0, 1.5, "a"])

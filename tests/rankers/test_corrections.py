@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from skultr import UserAwareIPSRanker
@@ -16,7 +17,15 @@ from skultr.datasets import make_ltr
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, UnstableWeightsWarning
 from skultr.metrics import IPSScorer
 from skultr.propensity import relevance_labels
-from skultr.rankers import DLARanker, IPSRanker, LambdaMARTRanker, NaiveRanker
+from skultr.rankers import (
+    AffineRanker,
+    DLARanker,
+    IPSRanker,
+    LambdaMARTRanker,
+    NaiveRanker,
+    TwoTowerRanker,
+    VectorizationRanker,
+)
 from skultr.rankers._evidence import Confirmation, HeldOut
 from skultr.rankers._ips import Correction, best_correction
 from skultr.simulation import DeterministicPolicy, PositionBasedUser, simulate_clicks
@@ -248,6 +257,42 @@ def test_a_wrong_curve_neither_feigns_nor_hides_what_scores_explain():
         np.testing.assert_allclose(held_out.mix(held_out.scores[:, :1])[2], 1, atol=0.01)
     assert losses[0][0] < losses[0][1]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
+
+
+UNASKED = [
+    AffineRanker(max_epochs=20),
+    VectorizationRanker(n_networks=1, max_epochs=20),
+    TwoTowerRanker(link="additive", max_epochs=20),
+    DLARanker(examination="network", max_epochs=20),
+]
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("default:Held-out clicks do not confirm")
+@pytest.mark.parametrize("ranker", UNASKED, ids=lambda each: type(each).__name__)
+def test_rankers_that_correct_in_any_case_warn_where_clicks_do_not_confirm_it(ranker):
+    log, clicks = _log(6_000, production=False)
+    by_chance = np.random.default_rng(0).permutation(clicks)
+    unconfirmed = f"clicks do not confirm {type(ranker).__name__}: .* least 1"
+    with pytest.warns(ClickDataWarning, match=unconfirmed):
+        clone(ranker).set_params(random_state=0).fit(log, by_chance)
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("error:Held-out clicks do not confirm")
+def test_clicks_confirm_a_correction_without_a_word():
+    log, clicks = _log(12_000, n_queries=240, production=False)
+    ranker = DLARanker(examination="network", max_epochs=20, random_state=0).fit(log, clicks)
+    assert not hasattr(ranker, "_held_out")
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("error:Held-out clicks do not confirm")
+def test_few_held_out_queries_confirm_nothing_and_warn_of_nothing():
+    log, clicks = _log(500, n_queries=60)  # six are held out
+    AffineRanker(max_epochs=2, random_state=0).fit(
+        log, np.random.default_rng(0).permutation(clicks)
+    )
 
 
 # ------------------------------------------------------------------------------ the weights

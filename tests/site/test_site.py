@@ -124,7 +124,7 @@ def test_header_has_version_source_and_install():
 def test_own_parameters_come_first_in_signatures():
     text = (SITE / "generated/skultr.DLARanker.html").read_text(encoding="utf-8")
     names = re.findall(r'sig-param.*?class="n"><span class="pre">(\w+)<', text)
-    assert names.index("max_weight") < names.index("hidden_layer_sizes")
+    assert names.index("examination") < names.index("hidden_layer_sizes")
 
 
 def test_thumbnail_is_the_first_panel(tmp_path, monkeypatch):
