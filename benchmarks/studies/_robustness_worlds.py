@@ -40,6 +40,8 @@ USERS = {
     "matrix": ClickMatrixUser(),
     "ten users": UserPopulation(10),
 }
+#: Documents of the easy cells.
+EASY = ("made", "mq2008", "lightgbm")
 #: Twenty documents per query are all shown, but to users whose behaviour is known for ten.
 SHORT_LISTS, TEN_POSITIONS = ("made", "lightgbm"), ("trust", "matrix")
 PRODUCTION = ("1 %", "10 %", "all labels", "hidden signal")
@@ -93,6 +95,12 @@ def balanced(grid, sizes):
         shared[best] = np.inf
         chosen.append(grid[best])
     return chosen
+
+
+def easy_cells():
+    """Weak production on one order: features tell what was examined, and nothing guards them."""
+    users = ("eta 1", "eta 2", "trust", "matrix")
+    return [Cell(name, user, "1 %", "fixed", 20_000) for name in EASY for user in users]
 
 
 # --------------------------------------------------------------------------------------

@@ -144,10 +144,12 @@ AssumptionWarning
     differs from that by documents that moved, by more than chance and by 15 % on average.""",
     "refits": r"""Notes
 -----
-The last training has examination, raised to a tenth of the largest, as an offset:
+The last training has examination as an offset, raised to a tenth of the largest unless held-out
+clicks confirm the correction without this bound by two standard errors:
 :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. From an effective sample of 100 clicks
 per query on, clicks are divided by it instead, if held-out clicks confirm the correction by two
-standard errors.
+standard errors. Where no document moved, the examination that held-out clicks ask for takes the
+place of the network's.
 There is no correction, with a warning, if they do not confirm it, as in :class:`IPSRanker`: by
 one standard error if documents that moved determine examination, and by two if the network does.
 
@@ -168,9 +170,10 @@ correction_ : {"divide", "offset"}
 clip_ : float or None
     The bound that was used; 1 (no correction) if held-out clicks did not confirm it.
 choice_ : DataFrame indexed by ``correction``
-    Comparison of "naive" and "corrected" on held-out clicks, if there was one: ``loss`` per
-    click in nats, its ``excess`` over the smaller one, and the ``standard_error`` of the
-    difference (see Notes).""",
+    Comparison on held-out clicks, if there was one, of "naive", "corrected", and "unbounded": the
+    correction without a lower bound on propensities, if some are below it. ``loss`` per click in
+    nats, its ``excess`` over the smallest, and the ``standard_error`` of its difference from
+    "naive" (see Notes).""",
 }
 
 _SECTION = r"{}\n-+\n(?P<groups>.*?)\n(?:\n|$)"

@@ -75,7 +75,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     The recommended first choice; held-out clicks choose the weights. A debiased ranker is best
     where its assumptions hold and clicks are many, a naive one where clicks are few, and the
     production ranker may be better than both. In 40 simulated settings the mean had a higher
-    nDCG@10 than either on average, but was more than 0.005 below the better one in 11 of
+    nDCG@10 than either on average, but was more than 0.005 below the better one in 6 of
     them (:ref:`never_worse`).
 
     A score is :math:`\sum_m w_m z_m(x)`. Here :math:`z_m` is the score of member :math:`m` less
@@ -102,7 +102,10 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
         - ``"naive"``: ``LambdaMARTRanker(debiasing="none", num_leaves=7)``,
         - ``"network"``: ``IPSRanker(correction="offset", clip=0.1)`` on the shared curve,
-        - ``"trees"``: ``LambdaMARTRanker(debiasing="user-aware", num_leaves=7)`` on it.
+        - ``"trees"``: ``LambdaMARTRanker(debiasing="user-aware", num_leaves=7, clip=0.1)`` on it.
+
+        ``clip`` is None in both if held-out clicks confirm the correction without a bound by two
+        standard errors.
 
         If the log has the role ``production``, the score of the production ranker is one more
         member of this name. A clone of each is fitted. Members whose parameter ``propensity``
@@ -146,7 +149,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         least a page.
     evidence_ : float
         z-score of the test that debiased trees predict held-out clicks among documents shown at
-        the same position better than naive trees; NaN if the curve is known.
+        the same position better than naive trees; NaN if there are too few clicks to test, and
+        infinite if all are examined alike.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.

@@ -19,7 +19,6 @@ from .._base._typing import ArrayLike, Estimator, Floats
 from .._log._cells import examination_table
 from .._log._estimator import NotPickled, if_fitted
 from .._log._roles import is_frame, without_columns
-from .._models._solve import GroupedLogit
 from .._models._table_curve import table_curve, table_of_cells
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..propensity._curves import PowerLawPropensity
@@ -35,7 +34,7 @@ from ..propensity._source import (
     require_positive,
     warn_about_weights,
 )
-from ._evidence import Confirmation, confirmation
+from ._evidence import Confirmation, HeldOut, confirmation
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -287,23 +286,17 @@ def _by_documents(log, table, told):
 
 def _by_scores(log, scores, told):
     log = log.sample(_MAX_ROWS)
-    choice = GroupedLogit.of_log(log)
-    n_factors = len(log.bias_values)
+    known = HeldOut(replace(log, propensity=np.exp(told)[log.bias]), scores[log.version][:, None])
+    choice, log_examination = known.choice, known.log_examination
     if not len(choice.rows):
-        return np.full(n_factors, np.nan), False
-    relevance, bias = scores[log.version], log.bias
-    clicks = np.bincount(bias[choice.rows], choice.clicks, minlength=n_factors)
-
-    def loss(curve):
-        examination = curve[bias]
-        weight = choice.best_weights(relevance[:, None], examination)[0]
-        return choice.loss(weight * relevance + examination)
-
-    start = np.append(told - told.mean(), 1.0)
-    found = choice.likeliest_mix(relevance[:, None], bias, np.zeros(len(bias)), start)[0]
-    found[np.bincount(bias[choice.rows], minlength=n_factors) == 0] = np.nan
-    gain = choice.n_clicks * (loss(told) - loss(np.where(np.isnan(found), told, found)))
-    ratio = _centered(found - told, clicks)
+        return np.full(len(told), np.nan), False
+    free, ratio, _ = known.mix(known.scores)
+    fixed = known.scores @ choice.best_weights(known.scores, log_examination) + log_examination
+    gain = choice.n_clicks * (choice.loss(fixed) - choice.loss(free))
+    factor = log.bias[choice.rows]
+    clicks = np.bincount(factor, choice.clicks, minlength=len(told))
+    ratio[np.bincount(factor, minlength=len(told)) == 0] = np.nan
+    ratio = _centered(ratio, clicks)
     n_free = max(np.count_nonzero(clicks) - 1, 1)
     return ratio, 2 * gain > _LEAST_GAIN * n_free and _matters(ratio, clicks)
 
