@@ -258,8 +258,12 @@ class Cells:
     def reweighted(self, weight_of_doc):
         """Clicks and impressions times one number per document, as a bootstrap draws it."""
         factor = weight_of_doc[self.doc]
-        clicks, weight = self.clicks * factor, self.weight * factor
-        return replace(self, clicks=clicks, weight=weight, doc_weight=weight_of_doc)
+        return replace(
+            self,
+            clicks=self.clicks * factor,
+            weight=self.weight * factor,
+            doc_weight=weight_of_doc,
+        )
 
     def without_empty(self):
         """The cells with impressions: those of documents that a resample left out say nothing."""

@@ -359,9 +359,11 @@ class ClickLog:
 
     def times(self, numbers: Floats) -> ClickLog:
         """The log with the clicks and weights of each query times a factor, (n_queries,)."""
-        clicks = self.by_chunk(lambda part: part.clicks * numbers[part.query])
-        weight = self.by_chunk(lambda part: part.weight * numbers[part.query])
-        return replace(self, clicks=clicks, weight=weight)
+        return replace(
+            self,
+            clicks=self.by_chunk(lambda part: part.clicks * numbers[part.query]),
+            weight=self.by_chunk(lambda part: part.weight * numbers[part.query]),
+        )
 
     def comparable(self) -> ClickLog:
         r"""The log with the pages of one row joined, query by query, and exposure as weight.
@@ -488,9 +490,11 @@ class ClickLog:
     def _columns(self, rows, offsets, lists, but=()):
         """The log of some rows; ``lists`` are those that its lists are parts of."""
         columns = {name: _taken(getattr(self, name), rows) for name in BY_ROW if name not in but}
-        for name in MAY_BE_NONE:
-            if getattr(self, name) is not None:
-                columns[name] = _taken(getattr(self, name), rows)
+        columns |= {
+            name: _taken(getattr(self, name), rows)
+            for name in MAY_BE_NONE
+            if getattr(self, name) is not None
+        }
         return replace(self, **columns, offsets=offsets, query_of_list=self.query_of_list[lists])
 
 

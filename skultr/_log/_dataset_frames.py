@@ -126,10 +126,8 @@ def rows_of(
         columns["bias"] = log.bias_values[log.bias]
     if "user" in roles:
         columns["user"] = log.user_ids[log.user]
-    columns["impressions"] = log.weight
-    for name in ("propensity", "production"):
-        if getattr(log, name) is not None:
-            columns[name] = getattr(log, name)
+    given = {"impressions": log.weight, "propensity": log.propensity, "production": log.production}
+    columns |= {name: values for name, values in given.items() if values is not None}
     features = pd.DataFrame(log.features[log.version], columns=list(names), copy=False)
     return pd.concat([pd.DataFrame(columns), features], axis=1), log.click_rate
 
@@ -260,8 +258,9 @@ class Manifest:
     def write(self) -> None:
         """Write the manifest into its folder."""
         found = {"format": FORMAT, "facts": self.facts, "files": self.files}
-        text = json.dumps({**found, "crc32": _sum_of(found)}, indent=1)
-        (self.folder / "meta.json").write_text(text)
+        (self.folder / "meta.json").write_text(
+            json.dumps({**found, "crc32": _sum_of(found)}, indent=1)
+        )
 
     def verify(self, most_bytes: float = np.inf) -> None:
         """Compare the sums of files of at most so many bytes."""

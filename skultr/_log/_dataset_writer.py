@@ -255,8 +255,10 @@ class _File:
     """The log of a file of queries, merged, in a file; and what its codes stand for."""
 
     def __init__(self, path: Path, log: ClickLog, n_raw: Ints) -> None:
-        sums = [float(each.sum(dtype=float)) for each in (log.weight, log.clicks)]
-        self.sums = [float(log.n_rows), *sums]
+        self.sums = [
+            float(log.n_rows),
+            *(float(each.sum(dtype=float)) for each in (log.weight, log.clicks)),
+        ]
         self.path, self.n_raw = path, n_raw
         logs = [log.fold()]
         self.differs = logs[0].n_lists < log.n_lists

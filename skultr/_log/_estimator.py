@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 from sklearn import get_config
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base._progress import working
 from .._base._threads import few_threads
@@ -197,8 +197,10 @@ class ReadsLogs:
         self.roles_ = _roles_of(names_of(X), y, given, self._roles_read)
         documents = given.get("documents")
         if is_frame(documents) and getattr(self, "_needs_features", False):
-            for name, role in self.roles_.items():
-                self.roles_[name] = "not read" if role == "feature" else role
+            self.roles_ = {
+                name: "not read" if role == "feature" else role
+                for name, role in self.roles_.items()
+            }
             self.roles_ |= dict.fromkeys(feature_columns(documents), "feature")
         if "click" in self.roles_ and _names_outcome(y):
             self.roles_["click"] = "click"
@@ -398,7 +400,8 @@ class FrameOutput:
         return X
 
     def _transformed(self, X):
-        """X transformed, by a method for datasets or one for rows."""
+        """X transformed, by a method for datasets or one for rows; an error before ``fit``."""
+        check_is_fitted(self)
         if isinstance(X, LogOnDisk):
             return self._transform_dataset(X)
         return self._output(self._transform_rows(X))

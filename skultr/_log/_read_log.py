@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from .._base._typing import Floats
-from ._clicklog import ClickLog
+from ._clicklog import MAY_BE_NONE, ClickLog
 from ._dataset_frames import FramesOfLog
 from ._roles import LogOnDisk, read_values, refuse_arguments
 
@@ -36,10 +36,11 @@ class ReadLog(FramesOfLog):
     @property
     def roles(self) -> list[str]:
         """Roles that the log has."""
-        found = ["qid", "session", "doc", "position", "bias", "impressions"]
-        found += ["user"] if len(self._log.user_ids) > 1 else []
-        given = ("propensity", "production")
-        return found + [name for name in given if getattr(self._log, name) is not None]
+        return [
+            *("qid", "session", "doc", "position", "bias", "impressions"),
+            *["user"] * (len(self._log.user_ids) > 1),
+            *(name for name in MAY_BE_NONE if getattr(self._log, name) is not None),
+        ]
 
     @property
     def doc_ids(self) -> pd.Index | None:

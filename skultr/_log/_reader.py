@@ -104,8 +104,9 @@ def read(
     if y is not None:
         rows.click = attempt(found, as_clicks, X, y)
     if sample_weight is not None:
-        features = np.empty((n_rows, 0))
-        rows.sample_weight = attempt(found, check_sample_weight, sample_weight, features)
+        rows.sample_weight = attempt(
+            found, check_sample_weight, sample_weight, np.empty((n_rows, 0))
+        )
     rows.check(reads, found)
     if errors is None and found:
         raise found[0]
@@ -345,17 +346,15 @@ class Rows:
         """Each fault of the columns, and its sentence."""
         return _faults.faults_in(self._columns(), called={"click": "y"})
 
-    def _needs_queries(self, reads):
-        """True if results depend on the query: for lists, and for documents with ids."""
-        return "session" in reads or ("doc" in self._values and self._scope == "query")
-
     def _check_sound(self, reads, suspicious):
         """Report what can be found where the columns have no error."""
         if self.click is not None and not self.shown.any():
             _faults.NO_ROW_SHOWN.report()
         for fault, message in suspicious:
             fault.tell(message)
-        if "qid" in reads and "qid" not in self._values and self._needs_queries(reads):
+        # Results depend on the query for lists, and for documents with ids.
+        by_query = "session" in reads or ("doc" in self._values and self._scope == "query")
+        if "qid" in reads and "qid" not in self._values and by_query:
             _faults.NO_QUERIES.report(where="" if is_frame(self._X) else DROPPED)
         if "position" in reads and not self.has_places:
             _faults.NO_POSITIONS.report()

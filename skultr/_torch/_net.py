@@ -266,7 +266,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             held_out = self._held_out_queries(log, clicks if click_only else log.weight)
         if validation is None and held_out.any():
             dataset, stopping = dataset.of_queries(~held_out), dataset.of_queries(held_out)
-        self._held_out = held_out
+        self._stopped_by = held_out
         self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
 
     def _inputs(self, scale, features):

@@ -291,10 +291,8 @@ def _as_log(rows, *more):
             column.append(value)
     if not columns["click"]:
         raise ValueError("there is no result page")
-    log = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
-    for name in _IDS:
-        log[name] = pd.Categorical.from_codes(log[name], [*codes[name]])
-    return log
+    ids = {name: pd.Categorical.from_codes(columns[name], [*codes[name]]) for name in _IDS}
+    return pd.DataFrame({name: np.asarray(column) for name, column in columns.items()} | ids)
 
 
 @contextmanager

@@ -365,10 +365,11 @@ class UBIReport:
 
     def summary(self) -> str:
         """The report in plain English, one fact per line."""
-        lines = []
-        for title, facts in self._chapters():
-            lines += [title, *(f"  {fact}" for fact in facts)]
-        return "\n".join(lines)
+        return "\n".join(
+            line
+            for title, facts in self._chapters()
+            for line in (title, *(f"  {fact}" for fact in facts))
+        )
 
     def _chapters(self):
         """Titles, and the facts under each."""

@@ -307,8 +307,7 @@ class PageReader:
         placed = placed[_of_page(pages, "start", placed) == 0]
         for code, shifts in (placed["ordinal"] - placed["place"]).groupby(placed["writer"]):
             self.base[code] = int((shifts == 0).sum() < (shifts == 1).sum())
-            what = "clicks and outcomes stand at their place in the hit list"
-            self.support[code] = shifts, what
+            self.support[code] = shifts, "clicks and outcomes stand at their place in the hit list"
         given = self.rules.ordinal_base
         if isinstance(given, Mapping):
             if unknown := {*given} - {*self.applications}:
@@ -403,8 +402,7 @@ class PageReader:
         collided = shown["page"].isin(shown["page"][shown.duplicated(["page", "at"])])
         listed = collided & (shown["place"] >= 0)
         pages["by_place"] = pages.index.isin(shown["page"][listed])
-        by_place = _of_page(pages, "by_place", shown)
-        unknown = shown[collided & ~by_place]
+        unknown = shown[collided & ~_of_page(pages, "by_place", shown)]
         rest = shown.drop(unknown.index)
         rest["at"] = rest["at"].where(~listed[rest.index], rest["place"])
         # Documents that the hit list does not hold give way to those that it holds.
@@ -414,12 +412,12 @@ class PageReader:
         for documents, fate in ((unknown, _COLLIDED), (gone, _TAKEN), (shown, "shown")):
             _give(self.events, documents["event"][documents["event"] >= 0], fate)
         n, n_by_place = unknown["page"].nunique(), int(pages["by_place"].sum())
-        if n + n_by_place:
-            self.notes.append(
-                f"{n_of(n + n_by_place, 'page')} had two documents at one ordinal: on "
-                f"{n_by_place:,} the places in the hit list were taken, and {n:,} without a hit "
-                "list were left out."
-            )
+        self.note(
+            n + n_by_place,
+            "page",
+            f"had two documents at one ordinal: on {n_by_place:,} the places in the hit list were "
+            f"taken, and {n:,} without a hit list were left out.",
+        )
         return shown, pd.concat([unknown, gone])
 
     def nothing_shown(self):
@@ -508,8 +506,7 @@ class PageReader:
         user = pages["user"].to_numpy()
         if user[page].max() >= 0:
             log["user"] = _category(user[page], self.texts["user"])
-            if n := int((user[in_log] < 0).sum()):
-                self.notes.append(f"{n_of(n, 'page')} of {in_log.sum():,} named no user.")
+            self.note((user[in_log] < 0).sum(), "page", f"of {in_log.sum():,} named no user.")
         log |= {name: shown[name].to_numpy() for name in self.columns}
         from_hits = np.unique(pages["application"][in_log & pages["by_hits"]])
         from_hits = [self.applications[code] for code in from_hits]
@@ -596,11 +593,15 @@ class PageReader:
 
     def counts(self):
         """Numbers of records as (record, action, fate, n)."""
-        actions, rows = [*self.texts["action"], ""], []
-        for record, table in (("event", self.events), ("query", self.queries.assign(action=-1))):
-            for (action, fate), n in table.groupby(["action", "fate"]).size().items():
-                rows.append((record, actions[action], _NAMES[fate], n))
-        return rows
+        actions = [*self.texts["action"], ""]
+        return [
+            (record, actions[action], _NAMES[fate], n)
+            for record, table in (
+                ("event", self.events),
+                ("query", self.queries.assign(action=-1)),
+            )
+            for (action, fate), n in table.groupby(["action", "fate"]).size().items()
+        ]
 
 
 def _starts(queries, page_size):

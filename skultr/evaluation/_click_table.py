@@ -309,8 +309,7 @@ class ClickTable:
         square = np.maximum(relevance**2 - slope**2 / np.maximum(precision, TINY), 0)
         look = np.minimum(height / (height[0] * self._mean_stay * self._leaving.kept), 1)
         self._leaving = self._leaving._replace(relevance=relevance, square=square, look=look)
-        exposure = self._exposure(self._leaving.chance)
-        self._exposed, self._mean_stay, self._row_stay = exposure
+        self._exposed, self._mean_stay, self._row_stay = self._exposure(self._leaving.chance)
         self._curve = self._curve._replace(rate=self._clicks / self._exposed)
 
     @property
@@ -327,8 +326,7 @@ class ClickTable:
             log_shares = moves.log_shares(heights)
             expected, pull = moves.expected(np.exp(log_shares)), precision @ logs
             offsets = np.append(moves.starts, len(expected))
-            rows = np.arange(len(expected))
-            means = csr_array((np.exp(log_shares), rows, offsets)) @ design
+            means = csr_array((np.exp(log_shares), np.arange(len(expected)), offsets)) @ design
             known = gram(design, expected) - gram(means, moves.total)
             value = moves.clicks @ log_shares - logs @ pull / 2
             return value, design.T @ (moves.clicks - expected) - pull, known + precision
@@ -361,8 +359,7 @@ class ClickTable:
     def _prior_precision(self, trust, bend):
         """Precision of log b, a straight line on the log of the position with a random walk, and
         of κ."""
-        n = len(self._depth)
-        walk = np.minimum.outer(self._depth, self._depth) + _NEAR * np.eye(n)
+        walk = np.minimum.outer(self._depth, self._depth) + _NEAR * np.eye(len(self._depth))
         line = _ANY + _TILT * np.outer(self._depth, self._depth)
         return block_diag(np.linalg.inv(line + bend**2 * walk), trust**-2)
 
@@ -392,9 +389,11 @@ class ClickTable:
         beyond, noise = (clicks[known] / due[known] - 1) ** 2, chance[known] / due[known] ** 2
         weight = 1 / (1 + noise) ** 2
         # By usual place, shrunk to all.
-        all_, sums = weight @ (beyond - noise) / weight.sum(), []
-        for count in (weight * (beyond - noise), weight):
-            sums.append(np.bincount(self._usual[known], count, n))
+        all_ = weight @ (beyond - noise) / weight.sum()
+        sums = [
+            np.bincount(self._usual[known], count, n)
+            for count in (weight * (beyond - noise), weight)
+        ]
         share = (sums[0] + _POOLED * all_) / (sums[1] + _POOLED)
         self._share *= (np.clip(share, *_SHARES) / self._share) ** self._gain
         spread = self._share[self._usual] * mean**2

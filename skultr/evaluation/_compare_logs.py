@@ -81,8 +81,10 @@ class LogComparison:
         lines = [f"{len(self.table)} rows: "]
         lines[0] += ", ".join(f"{verdict} in {len(rows[verdict])}" for verdict in sorted(rows))
         lines += map(_in_words, rows.get("alarm", self.table[:0]).itertuples())
-        for watched, part in rows.get("cannot tell", self.table[:0]).groupby("watched"):
-            lines.append(f"Cannot tell: {watched} {', '.join(part['at'])}".strip())
+        lines += [
+            f"Cannot tell: {watched} {', '.join(part['at'])}".strip()
+            for watched, part in rows.get("cannot tell", self.table[:0]).groupby("watched")
+        ]
         return ".\n".join(lines) + "."
 
     __repr__ = summary

@@ -557,8 +557,10 @@ def _team_texts(values, names, sign):
         code, distinct = pd.factorize(column)
         which = pd.factorize(which * len(distinct) + code)[0]
     rows = values[np.unique(which, return_index=True)[1]].tolist()
-    parts = [zip(names, row, strict=True) for row in rows]
-    texts = [" ".join(f"{n}{sign}{v:g}" for n, v in row if 0 < v < np.inf) for row in parts]
+    texts = [
+        " ".join(f"{n}{sign}{v:g}" for n, v in zip(names, row, strict=True) if 0 < v < np.inf)
+        for row in rows
+    ]
     return texts, which
 
 

@@ -555,8 +555,7 @@ class RankingTest:
 
     def designs(self, sessions: float) -> Callable[[float], Floats]:
         """Pages with each ranking that lose the fewest clicks, by the price of variance."""
-        most = sessions * self.share[:, None]
-        splits = most * _SPLITS[:, None]
+        splits = sessions * self.share[:, None] * _SPLITS[:, None]
         chance = [
             self._by_query(self._noise / np.maximum(self._shown + self._added(pages, sessions), 1))
             for pages in splits

@@ -259,10 +259,16 @@ def policy_value(
     >>> round(found.value, 2), found.support, round(found.logged, 2)
     (0.6, 1.0, 0.55)
     """
-    given = {"model": model, "propensity": propensity, "probability": probability}
-    log, groups = (X, y, sample_weight, roles), {"context": context, "cluster": cluster}
-    options = {"queries": queries, "n_candidates": n_candidates}
-    return _estimate(log, {"scores": scores}, gain, k, method, given, groups, options)
+    return _estimate(
+        (X, y, sample_weight, roles),
+        {"scores": scores},
+        gain,
+        k,
+        method,
+        given={"model": model, "propensity": propensity, "probability": probability},
+        groups={"context": context, "cluster": cluster},
+        options={"queries": queries, "n_candidates": n_candidates},
+    )
 
 
 @validate_params(
@@ -328,18 +334,22 @@ def policy_difference(
     >>> found.verdict.split(":")[0], found.p_value < 0.001
     ('a gets more than b', True)
     """
-    given = {"model": model, "propensity": propensity, "probability": probability}
-    log, groups = (X, y, sample_weight, roles), {"context": context, "cluster": cluster}
-    options = {"queries": queries, "n_candidates": n_candidates, "names": names}
-    rankings = {"scores_a": scores_a, "scores_b": scores_b}
-    return _estimate(log, rankings, gain, k, method, given, groups, options)
+    return _estimate(
+        (X, y, sample_weight, roles),
+        {"scores_a": scores_a, "scores_b": scores_b},
+        gain,
+        k,
+        method,
+        given={"model": model, "propensity": propensity, "probability": probability},
+        groups={"context": context, "cluster": cluster},
+        options={"queries": queries, "n_candidates": n_candidates, "names": names},
+    )
 
 
 def _estimate(log, rankings, gain, k, method, given, groups, options):
     """The estimate of a ranking, or of the difference of two."""
-    X, y, sample_weight, roles = log
-    several = method == "dr"  # which knows what each page adds, others what each query does
-    log = LoggedPages(X, y, sample_weight, roles, "policy_value", **groups, several=several)
+    # Method "dr" knows what each page adds, others what each query does.
+    log = LoggedPages(*log, "policy_value", **groups, several=method == "dr")
     position = log.slot_position
     if k is not None and not position.min() <= k <= position.max():
         raise ValueError(

@@ -506,8 +506,7 @@ def _read_rows(X, rows):
 
 def _check_counts(cells):
     for name, values in (("clicks", cells.clicks), ("impressions", cells.weight)):
-        broken = np.abs(values - np.rint(values)) > _ROUNDING
-        bad = np.flatnonzero(broken & (values < _MANY))
+        bad = np.flatnonzero((np.abs(values - np.rint(values)) > _ROUNDING) & (values < _MANY))
         if len(bad):
             raise ValueError(
                 f"A document has {values[bad[0]]:g} {name} at one bias factor; expected whole "

@@ -650,12 +650,12 @@ def _links(graph, weak):
         lines.append(f"{who} is not known: no clicked document links them.")
     else:
         lines.append(f"{who} is known only to a factor of {np.exp(1.96 * error):.3g} (95 %).")
-    factors = _count(n_factors, "factor")
-    lines.append(
-        f"In all, {factors} ({100 * share:.2g} % of impressions) can be compared with the "
-        f"others only to a factor above {np.exp(1.96 * _BARELY):.2g}: see weak_links()."
-    )
-    return lines
+    return [
+        *lines,
+        f"In all, {_count(n_factors, 'factor')} ({100 * share:.2g} % of impressions) can be "
+        f"compared with the others only to a factor above {np.exp(1.96 * _BARELY):.2g}: see "
+        "weak_links().",
+    ]
 
 
 # Weak links ---------------------------------------------------------------------------

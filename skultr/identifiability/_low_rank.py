@@ -93,8 +93,7 @@ class RateTable(_Cells):
         if cluster is None:
             cluster = np.arange(len(p))
             residual = np.sqrt(self.weight * p / (1 - p))
-        shape = cluster.max() + 1, rate.size
-        return sparse.csr_array((residual, (cluster, self.cell)), shape)
+        return sparse.csr_array((residual, (cluster, self.cell)), (cluster.max() + 1, rate.size))
 
     def scaled(self, rate: Floats) -> Floats:
         """Rates on the scale of the clicks: unchanged here."""

@@ -13,7 +13,6 @@ from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import Interval, StrOptions, check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Table
@@ -392,7 +391,6 @@ class IdentifiabilityRepair(
         ValueError
             If a shown row has no bias factor.
         """
-        check_is_fitted(self)
         return self._transformed(X)
 
     def _transform_rows(self, X):

@@ -559,8 +559,7 @@ def _ranks_within(values, grade, query):
 
 def _table(x, y, grade, table):
     """Row and column of each document by its ranks in its grade; tables have separate rows."""
-    n_documents = np.bincount(table)[table]
-    n_bins = np.clip(np.cbrt(n_documents + 0.5).astype(int), 2, _MAX_BINS)
+    n_bins = np.clip(np.cbrt(np.bincount(table)[table] + 0.5).astype(int), 2, _MAX_BINS)
     row, column = (
         ((_mean_ranks(values, grade) - 0.5) / np.bincount(grade)[grade] * n_bins).astype(int)
         for values in (x, y)
@@ -646,8 +645,9 @@ def knn_information(
         # Scattered ranks are uniform in a grade of any size, so that in the common cell variables
         # are independent if they are so given the grade.
         x, y = (_normal_scores(_scattered_ranks(v, grade, rng), grade) for v in (pred, logging))
-        for part in _grade_slices(cell):
-            total[part] += _neighbor_information(x[part], y[part])
+        # Rows are sorted by cell.
+        for first, last in pairwise(offsets_from_sorted(cell)):
+            total[first:last] += _neighbor_information(x[first:last], y[first:last])
     return total / n_repeats
 
 
@@ -671,11 +671,6 @@ def _n_within(values, distance):
 
 
 # Ranks within grades ------------------------------------------------------------------
-def _grade_slices(grade):
-    """Slice of the rows of each grade; rows are sorted by grade."""
-    return [slice(*bounds) for bounds in pairwise(offsets_from_sorted(grade))]
-
-
 def _scattered_ranks(values, grade, rng):
     """Ranks from 1 within the grade, each moved by up to a half; equal values in random order."""
     # Independent noise that keeps the order does not change the information. Without it, distances
@@ -721,7 +716,8 @@ def _classifier_information(pred, logging, grade, cell, n_repeats, rng):
         return held_out, trained
     for _ in progress(range(n_repeats), "CMIP: repeat"):
         x, y = (_scores_in_cells(values, grade, cell, rng) for values in (pred, logging))
-        fold = _folds(cell, rng)
+        # Each cell is divided evenly.
+        fold = np.argsort(np.lexsort((rng.random_sample(len(cell)), cell))) % _N_FOLDS
         for test in progress(range(_N_FOLDS), "fold"):
             # The next fold is for early stopping, the other three are for training.
             tested, stops, seen = (fold == (test + step) % _N_FOLDS for step in range(3))
@@ -738,11 +734,6 @@ def _scores_in_cells(values, grade, cell, rng):
     rank = _scattered_ranks(values, grade, rng)
     alone = np.bincount(cell)[cell] == np.bincount(grade)[grade]
     return _normal_scores(np.where(alone, _mean_ranks(values, grade), rank), grade)
-
-
-def _folds(cell, rng):
-    """Fold of each document; each cell is divided evenly."""
-    return np.argsort(np.lexsort((rng.random_sample(len(cell)), cell))) % _N_FOLDS
 
 
 def _pairs(x, y, cell, n_pairs, rng):

@@ -738,9 +738,10 @@ class MatchedPairsScorer(Scorer):
         roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
         need = {"position": "to compare documents at the same position"}
         held_out = HeldOut(X, y, sample_weight, roles, caller="MatchedPairsScorer", need=need)
-        scores = held_out.scores(estimator)
         return _mean_over_pairs(
-            _matched_pairs(held_out.rows, scores, self.min_impressions, self.level)
+            _matched_pairs(
+                held_out.rows, held_out.scores(estimator), self.min_impressions, self.level
+            )
         )
 
 

@@ -470,8 +470,7 @@ def _scaled_to(table, truth):
         )
     ratio = ratio[ratio.columns.min()].dropna()
     clicks = table.get("clicks", pd.Series(1.0, table.index)).unstack()
-    weight = clicks.loc[ratio.index, ratio.name] + 1e-9
-    return truth * np.exp(np.average(ratio, weights=weight))
+    return truth * np.exp(np.average(ratio, weights=clicks.loc[ratio.index, ratio.name] + 1e-9))
 
 
 def _draw_truth(ax, truth, few):

@@ -182,11 +182,13 @@ class IdentifiabilityDisplay(Display):
         self.ax_.margins(0)
         self.ax_.set_aspect("equal", adjustable="datalim")
         colors = np.array(palette(len(self.components)))[labels]
-        notes = []
-        if self._draw_links(places, colors):
-            notes.append("lines: shared documents (the more, the wider)")
-        if self._draw_weak_links(places, labels):
-            notes.append("dashed: ratio of examinations known only to within this factor (95 %)")
+        is_drawn = {
+            "lines: shared documents (the more, the wider)": self._draw_links(places, colors),
+            "dashed: ratio of examinations known only to within this factor (95 %)": (
+                self._draw_weak_links(places, labels)
+            ),
+        }
+        notes = [note for note, drawn in is_drawn.items() if drawn]
         self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
         self.points_ = self.ax_.scatter(*places.T, s=90, c=colors, edgecolors="white", zorder=3)
         for name, angle, place in zip(self.names, angles, 1.11 * places, strict=True):

@@ -226,8 +226,9 @@ def _percent(share):
 
 def _labels_of(estimator):
     """The table of relevance labels of a fitted ranker."""
-    is_table = isinstance(estimator, pd.DataFrame)
-    labels = estimator if is_table else fitted_value(estimator, "labels_")
+    labels = (
+        estimator if isinstance(estimator, pd.DataFrame) else fitted_value(estimator, "labels_")
+    )
     if not isinstance(labels, pd.DataFrame) or not {"doc", "label"} <= set(labels.columns):
         raise TypeError(
             f"{type(estimator).__name__} has no labels of documents; expected a fitted IPSRanker "

@@ -13,7 +13,6 @@ from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     check_consistent_length,
-    check_is_fitted,
     column_or_1d,
 )
 
@@ -175,7 +174,6 @@ class UserClusters(
         X_new : frame, ndarray, sparse matrix or ClickDataset
             X with another column ``user``; unchanged if it has no users.
         """
-        check_is_fitted(self)
         return self._transformed(X)
 
     def _transform_dataset(self, X):

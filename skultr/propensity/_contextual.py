@@ -339,9 +339,7 @@ def _offsets(log, logits):
 
 def _documents_as_lists(cells, contexts):
     """A log whose lists are documents and whose rows are the cells in which they were shown."""
-    n_cells = np.bincount(cells.doc)
-    clicks = np.bincount(cells.doc, cells.clicks)
-    informative = (n_cells > 1) & (clicks > 0)
+    informative = (np.bincount(cells.doc) > 1) & (np.bincount(cells.doc, cells.clicks) > 0)
     rows = np.flatnonzero(informative[cells.doc])
     bias_values, bias = np.unique(cells.factors.bias, return_inverse=True)
     factor = cells.factor[rows]

@@ -114,9 +114,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     NotIdentifiableWarning
         If the log does not determine relevance.
     ClickDataWarning
-        If held-out clicks do not confirm by one standard error that the ranker predicts clicks at
-        the same position better than a naive one. In :ref:`40 simulated settings
-        <study_never_worse>` it was worse in most.
+        If the clicks of the queries that stopped the training do not confirm by one standard error
+        that the ranker predicts clicks at the same position better than a naive one. In 24 of 29
+        simulated settings it was worse (:ref:`study_never_worse`).
 
     See Also
     --------

@@ -191,7 +191,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         )
         is_refused = found.refuses('examination="network"', is_learned=is_learned)
         if is_learned and found.table is not None and not is_refused:
-            curve = final_curve(clicks, found.log_examination, is_converged=False)
+            again = final_curve(clicks, found.log_examination, is_converged=False)
+            table = again.comparison.assign(network=curve.comparison["network"])
+            curve = again._replace(comparison=table)
             known = replace(log, propensity=np.exp(curve.log_examination)[log.bias])
         self._correction = AS_THEY_ARE if is_refused else best_correction(known, found)
         if self._validation is not None:

@@ -101,11 +101,11 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         Members by name. The default is
 
         - ``"naive"``: ``LambdaMARTRanker(debiasing="none", num_leaves=7)``,
-        - ``"network"``: ``IPSRanker(correction="offset", clip=0.1)`` on the shared curve,
-        - ``"trees"``: ``LambdaMARTRanker(debiasing="user-aware", num_leaves=7, clip=0.1)`` on it.
+        - ``"network"``: ``IPSRanker(correction="offset", clip=clip)`` on the shared curve,
+        - ``"trees"``: ``LambdaMARTRanker(debiasing="user-aware", num_leaves=7, clip=clip)`` on it.
 
-        ``clip`` is None in both if held-out clicks confirm the correction without a bound by two
-        standard errors.
+        ``clip`` is a tenth of the largest propensity, or None as with ``clip="auto"`` in
+        :class:`IPSRanker`.
 
         If the log has the role ``production``, the score of the production ranker is one more
         member of this name. A clone of each is fitted. Members whose parameter ``propensity``
@@ -376,7 +376,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         log, found = self._with_curve(log, self._click_log or log, apart)
         members = [
             (name, seeded_clone(ranker, random.randint(2**31 - 1)))
-            for name, ranker in self._members(None if found.is_unbounded else BOUND)
+            for name, ranker in self._members(found.least(log.propensity))
         ]
         part = parts_of_queries(log, self.cv, random)
         self._fit_weights(log, members, part)

@@ -85,9 +85,10 @@ def confirmation(
     The propensities of the log are those of the second ranker. If they are ``assumed``, they are
     only a start: the examination that its held-out scores ask for takes their place, once. The
     second must explain clicks within positions better than the first: a curve that takes
-    relevance for examination makes scores that explain nothing there. It bounds propensities from
-    below. Without a bound it must be better by two standard errors, and is then preferred. Where
-    the target of the log is another outcome, its ``clicks`` judge.
+    relevance for examination makes scores that explain nothing there. The debiased ranker raises
+    small propensities to a bound. A third one does not; it is preferred if it is better than the
+    naive one by two standard errors, and not worse than the second by one. Where the target of
+    the log is another outcome, its ``clicks`` judge.
     """
     if clicks is not None:
         log = replace(clicks, features=log.features, propensity=log.propensity)
@@ -97,7 +98,7 @@ def confirmation(
     rows = np.maximum(np.bincount(log.bias, minlength=n_factors), 1)
     curve = np.bincount(log.bias, np.log(np.maximum(log.propensity, TINY)), n_factors) / rows
     if log.propensity.min() == log.propensity.max():
-        return Confirmation(np.inf, None, curve)
+        return Confirmation(np.inf, None, curve, is_unbounded=True)
     part = parts_of_queries(log, 2, random)
     if part is None:
         return Confirmation(np.nan, None, curve)
@@ -109,7 +110,7 @@ def confirmation(
         curve = curve + HeldOut(log, cross_fitted(log, [debiased], part)).effects()
         log = replace(log, propensity=np.exp(curve - curve.max())[log.bias])
     ways = {"corrected": debiased, "unbounded": clone(debiased).set_params(clip=None)}
-    if log.propensity.min() >= BOUND:
+    if log.propensity.min() >= BOUND * (1 - 1e-9):  # the bound bounds nothing
         del ways["unbounded"]
     held_out = HeldOut(
         log, np.column_stack([naive_scores, cross_fitted(log, [*ways.values()], part)])
@@ -122,6 +123,9 @@ def confirmation(
     table = pd.DataFrame({"loss": loss, "excess": loss - loss.min(), "standard_error": error})
     evidence = {way: evidence_of(gains.loc[way], loss["naive"]) for way in ways}
     is_unbounded = evidence.get("unbounded", 0.0) >= LEARNED_CURVE
+    if is_unbounded:
+        gain = losses.loc["corrected"] - losses.loc["unbounded"]
+        is_unbounded = evidence_of(gain, loss["naive"]) > -KNOWN_CURVE
     best = "unbounded" if is_unbounded else "corrected"
     return Confirmation(evidence[best], table, curve, is_unbounded)
 

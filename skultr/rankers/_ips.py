@@ -3,6 +3,7 @@ correct clicks that a fit compares."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -219,8 +220,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         tests on the clicks of held-out queries whether the correction helps. If not, it is 1,
         which means no correction, with a warning; else it is a tenth of the largest propensity,
         because these are known up to a factor. It is None where ``correction`` "auto" divides, or
-        where held-out clicks confirm the correction without a bound by two standard errors. With
-        another ``loss``, or with ``estimator``, it is None.
+        where held-out clicks confirm the correction without a bound by two standard errors, and do
+        not find it worse than the bounded one by one. With another ``loss``, or with
+        ``estimator``, it is None.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
@@ -520,19 +522,25 @@ def judges_for(ranker: NeuralEstimator, log: ClickLog) -> tuple[BaseRanker, Base
 def warn_unless_confirmed(
     ranker: NeuralEstimator, log: ClickLog, score: Callable[..., Floats] | None = None
 ) -> None:
-    """Warn if clicks that only stopped the training do not confirm a ranker against a naive one.
+    """Warn if the clicks that stopped a training do not confirm a ranker against a naive one.
 
     For rankers that correct clicks in any case. ``score`` is a function of features and query
-    codes; by default rows are scored one by one.
+    codes; by default rows are scored one by one. The queries are those of the last training:
+    where a fit trains several networks, the others learned from them, and the test errs towards
+    confirmation.
     """
-    held_out, random = ranker._held_out, check_random_state(ranker.random_state)
+    held_out, random = ranker._stopped_by, check_random_state(ranker.random_state)
     log = replace(log, propensity=np.ones(log.n_rows)).sample()
     clicked = log.by_query(log.clicks) > 0
     if held_out is None or np.count_nonzero(held_out & clicked) < LEAST_QUERIES:
         return
     rest, part = (log.part_of(np.flatnonzero(queries)) for queries in (~held_out, held_out))
     naive = seeded_clone(judges_for(ranker, log)[0], random.randint(2**31 - 1))
-    fit_member(naive, replace(rest, features=np.asarray(rest.features)))
+    if isinstance(naive, NaiveRanker):
+        naive.set_params(module=None)  # which may have more outputs than one score
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the ranker has warned of the log
+        fit_member(naive, replace(rest, features=np.asarray(rest.features)))
     candidates, place = candidates_of(part)
     query, version = np.divmod(candidates, part.n_versions)
     features = part.features[version]
@@ -559,9 +567,8 @@ def best_correction(log: ClickLog, found: Confirmation) -> Correction:
     Division alone gives all documents the same importance, and behind strong production rankers
     it is also what loses most: it needs firm evidence and many clicks.
     """
-    if found.evidence >= LEARNED_CURVE and _has_many_clicks(log):
-        return Correction("divide", None)
-    return Correction("offset", found.least(log.propensity))
+    is_divided = found.evidence >= LEARNED_CURVE and _has_many_clicks(log)
+    return Correction("divide" if is_divided else "offset", found.least(log.propensity))
 
 
 def _has_many_clicks(log):

@@ -225,7 +225,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         self._fit(log, FitTask(context, X, y))
         if self._learns_more_by == "counts" and self._click_log is None:
             self._kept = Kept(counts_of(log), is_pickled=False)
-        for name in ("_validation", "_click_log", "_held_out"):
+        for name in ("_validation", "_click_log", "_stopped_by"):
             vars(self).pop(name, None)
         self._check_against(log)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
@@ -323,7 +323,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             if self._learns_examination:
                 log = with_bias_values(log, self.examination_.index.to_numpy())
             self._train_on_more(log, task)
-        for name in ("_click_log", "_held_out"):
+        for name in ("_click_log", "_stopped_by"):
             vars(self).pop(name, None)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self

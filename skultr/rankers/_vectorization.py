@@ -195,8 +195,9 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     NotIdentifiableWarning
         If the log does not determine relevance, or has fewer bias factors than ``n_components``.
     ClickDataWarning
-        If held-out clicks do not confirm by one standard error that the ranker predicts clicks at
-        the same position better than a naive one.
+        If the clicks of the queries that stopped the last training do not confirm by one standard
+        error that the ranker predicts clicks at the same position better than a naive one. Other
+        networks of the fit learned from these queries, so that the test errs towards confirmation.
 
     Notes
     -----

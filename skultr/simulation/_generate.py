@@ -222,8 +222,7 @@ def simulate_clicks(
             "a context for each session and position",
         )
         truth.context_vectors = np.asarray(user.context_vectors)
-    truth.update(population)
-    truth.update(user.truth_at(n_positions))
+    truth.update({**population, **user.truth_at(n_positions)})
     truth.update(user.document_truth(truth.relevance_probability))
     if who is not None or context is not None:
         truth.examination_table = np.asarray(user.examination_table(n_positions))
@@ -396,8 +395,7 @@ def _log_frame(documents, roles, columns, who, features):
         log["user"] = np.repeat(who, lengths)
     log |= {"qid": roles["qid"][row], "doc": roles["doc"][row], **values}
     if features:
-        production = read_role(documents, "production")
-        given = {"relevance": roles["relevance"], "production": production}
+        given = {"relevance": roles["relevance"], "production": read_role(documents, "production")}
         log |= {name: values[row] for name, values in given.items() if values is not None}
     frame = pd.DataFrame(log, copy=False)
     if features and feature_columns(documents):

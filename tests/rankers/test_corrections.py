@@ -20,6 +20,7 @@ from skultr.propensity import relevance_labels
 from skultr.rankers import (
     AffineRanker,
     DLARanker,
+    EnsembleRanker,
     IPSRanker,
     LambdaMARTRanker,
     NaiveRanker,
@@ -162,7 +163,7 @@ def test_many_clicks_are_divided():
 @pytest.mark.parametrize(
     ("evidence", "impressions", "kept"),
     [
-        (2.0, 50.0, ("divide", None)),  # 4 x 0.8 x 50 = 160 clicks per query
+        (2.0, 50.0, ("divide", 0.05)),  # 4 x 0.8 x 50 = 160 clicks per query
         (1.9, 50.0, ("offset", 0.05)),
         (2.0, 30.0, ("offset", 0.05)),
         (np.nan, 50.0, ("offset", 0.05)),  # too few queries to test
@@ -178,7 +179,14 @@ def test_division_needs_firm_evidence_and_many_clicks(evidence, impressions, kep
     assert best_correction(log, found) == Correction(*kept)
 
 
-@pytest.mark.parametrize(("n_sessions", "clip"), [(2500, 0.1), (6_000, None)])
+def test_a_factor_of_all_propensities_changes_no_member_of_the_ensemble():
+    log, clicks = _log(1_500, production=False)
+    for factor in (1.0, 1 / 16):
+        ranker = EnsembleRanker(propensity=factor * CURVE, random_state=0).fit(log, clicks)
+        assert ranker.named_estimators_["trees"].clip == pytest.approx(0.1 * factor)
+
+
+@pytest.mark.parametrize(("n_sessions", "clip"), [(2_500, 0.1), (6_000, None)])
 def test_a_factor_of_all_propensities_changes_nothing(n_sessions, clip):
     """Click rates of pages in random order are examination up to a factor."""
     log, clicks = _log(n_sessions, production=False)
@@ -259,6 +267,25 @@ def test_a_wrong_curve_neither_feigns_nor_hides_what_scores_explain():
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
 
 
+def test_a_propensity_that_is_far_too_small_keeps_its_bound():
+    """Clicks confirm the correction, and find it worse without the bound."""
+    log, clicks = _log(45_000, n_queries=450, production=False)
+    told = np.append(CURVE[:9], np.full(11, 0.001))
+    ranker = LambdaMARTRanker(propensity=told, n_estimators=100, random_state=0).fit(log, clicks)
+    loss, error = ranker.choice_["loss"], ranker.choice_["standard_error"]
+    assert loss["naive"] - loss["unbounded"] > 2 * error["unbounded"]
+    assert ranker.clip_ == 0.1
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
+def test_networks_of_several_outputs_are_judged():
+    log, clicks = _log(1_500)
+    ranker = VectorizationRanker(
+        module=lambda n: torch.nn.Linear(n, 3), n_components=3, n_networks=1, max_epochs=2
+    )
+    assert np.isfinite(ranker.set_params(random_state=0).fit(log, clicks).predict(log)).all()
+
+
 UNASKED = [
     AffineRanker(max_epochs=20),
     VectorizationRanker(n_networks=1, max_epochs=20),
@@ -283,7 +310,7 @@ def test_rankers_that_correct_in_any_case_warn_where_clicks_do_not_confirm_it(ra
 def test_clicks_confirm_a_correction_without_a_word():
     log, clicks = _log(12_000, n_queries=240, production=False)
     ranker = DLARanker(examination="network", max_epochs=20, random_state=0).fit(log, clicks)
-    assert not hasattr(ranker, "_held_out")
+    assert not hasattr(ranker, "_stopped_by")
 
 
 @pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
