@@ -219,10 +219,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking. "auto"
         tests on the clicks of held-out queries whether the correction helps. If not, it is 1,
         which means no correction, with a warning; else it is a tenth of the largest propensity,
-        because these are known up to a factor. It is None where ``correction`` "auto" divides, or
-        where held-out clicks confirm the correction without a bound by two standard errors, and do
-        not find it worse than the bounded one by one. With another ``loss``, or with
-        ``estimator``, it is None.
+        because these are known up to a factor. It is None where held-out clicks confirm the
+        correction without a bound by two standard errors, and do not find it worse than the
+        bounded one by one. With another ``loss``, or with ``estimator``, it is None.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
