@@ -127,7 +127,7 @@ def ensemble(size):
     served = world.rng.random(len(world.clicks))
     ranker = EnsembleRanker(random_state=0).fit(world.log.assign(production=served), world.clicks)
     request = world.frame(world.array).assign(qid=1, production=served[:N_DOCS])
-    bare = _bare(ranker.named_estimators_["naive"], world.array)
+    bare = _bare(ranker.named_estimators_["network"], world.array)
     return {OURS: lambda: ranker.predict(request), BARE: bare}
 
 
