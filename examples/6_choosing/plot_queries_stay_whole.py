@@ -37,8 +37,8 @@ log, clicks, truth = simulate_clicks(
 # scikit-learn's tool, with two kinds of folds
 # --------------------------------------------
 #
-# The examination is given, and the bound on it, so that fits differ by leaves and folds alone. Fits
-# to folds of rows warn of torn pages, which this page ignores.
+# The examination is given, and the bound on it, so that fits differ by leaves and folds alone.
+# Fits to folds of rows warn of torn pages, which this page ignores.
 warnings.simplefilter("ignore", ClickDataWarning)
 LEAVES = [3, 7, 15, 31]
 ranker = LambdaMARTRanker(n_estimators=100, propensity=truth.examination, clip=0.1, random_state=0)
