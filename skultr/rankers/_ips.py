@@ -529,7 +529,7 @@ def warn_unless_confirmed(
     confirmation.
     """
     held_out, random = ranker._stopped_by, check_random_state(ranker.random_state)
-    log = replace(log, propensity=np.ones(log.n_rows)).sample()
+    log = log.sample()
     clicked = log.by_query(log.clicks) > 0
     if held_out is None or np.count_nonzero(held_out & clicked) < LEAST_QUERIES:
         return
@@ -546,14 +546,14 @@ def warn_unless_confirmed(
     own = ranker._score(features) if score is None else score(features, query)
     scores = scores_of(naive, np.asarray(features), query), own
     columns = np.column_stack([standardized(each, query)[place] for each in scores])
-    plain, corrected = HeldOut(part, columns).losses()
+    flat = np.ones(part.n_rows)  # free effects take the place of any curve
+    plain, corrected = HeldOut(replace(part, propensity=flat), columns).losses()
     evidence = evidence_of(plain - corrected, plain.sum())
     if evidence < KNOWN_CURVE:
-        name = type(ranker).__name__
         warn_user(
-            f"Held-out clicks do not confirm {name}: the z-score for better predictions of clicks "
-            f"at the same position than those of a naive ranker is {evidence:.2f}, expected at "
-            f"least {KNOWN_CURVE:.2f}. It may rank worse than NaiveRanker: compare both, or use "
+            f"Held-out clicks do not confirm {type(ranker).__name__}: the z-score for better "
+            "predictions of clicks at the same position than those of a naive ranker is "
+            f"{evidence:.2f}, expected at least {KNOWN_CURVE:.2f}. It may rank worse than NaiveRanker: compare both, or use "
             "EnsembleRanker, whose weights held-out clicks choose. Log more sessions, or vary the "
             "order of results.",
             ClickDataWarning,

@@ -57,7 +57,7 @@ class LambdaMARTRanker(PropensityRanker):
     clip : float in (0, 1], "auto" or None, default="auto"
         Lower bound: smaller propensities are replaced by it. This reduces the variance, and adds
         bias. "auto" is a tenth of the largest propensity; or None, if ``debiasing`` is "auto" and
-        held-out clicks confirm the correction without a bound by two standard errors.
+        held-out clicks confirm the correction without a bound, as in :class:`IPSRanker`.
     debiasing : {"auto", "user-aware", "ips", "none"}, default="auto"
         ``"user-aware"`` divides the clicks of a document by its mean propensity in the query,
         over users and positions, as :class:`UserAwareIPSRanker` does. ``"ips"`` divides each
