@@ -553,9 +553,9 @@ def warn_unless_confirmed(
         warn_user(
             f"Held-out clicks do not confirm {type(ranker).__name__}: the z-score for better "
             "predictions of clicks at the same position than those of a naive ranker is "
-            f"{evidence:.2f}, expected at least {KNOWN_CURVE:.2f}. It may rank worse than NaiveRanker: compare both, or use "
-            "EnsembleRanker, whose weights held-out clicks choose. Log more sessions, or vary the "
-            "order of results.",
+            f"{evidence:.2f}, expected at least {KNOWN_CURVE:.2f}. It may rank worse than "
+            "NaiveRanker: compare both, or use EnsembleRanker, whose weights held-out clicks "
+            "choose. Log more sessions, or vary the order of results.",
             ClickDataWarning,
         )
 
