@@ -156,8 +156,8 @@ class CMIPScorer(Scorer):
     ...     search = search.fit(log.X, log.clicks)
     >>> search.best_params_
     {'weight_decay': 0.0}
-    >>> {str(warning.message)[:72] for warning in told}
-    {'The scores of DLARanker explain the clicks no better than position alone'}
+    >>> any("no better than position alone" in str(warning.message) for warning in told)
+    True
     """
 
     _: KW_ONLY
