@@ -81,8 +81,8 @@ SHARED_PARAMETERS = {
 SHARED_ATTRIBUTES = {
     "examination_comparison_": (
         "DataFrame",
-        'Only with a network and ``examination="auto"``: the curves of ``table`` (with its '
-        "``standard_error``) and ``network``, and the ``combined`` one, which is that of "
+        'Only where a network was trained for ``examination="auto"``: the curves of ``table`` '
+        "(with its ``standard_error``) and ``network``, and the ``combined`` one, that of "
         "``examination_``. :meth:`skultr.plotting.ExaminationDisplay.from_comparison` draws it.",
     ),
     "network_": ("torch.nn.Sequential", "Scaling of the features, then the scoring network."),
@@ -129,7 +129,8 @@ early_stopping, validation_fraction, n_iter_no_change""",
     that the features lack, this curve is too steep, and more clicks make it worse. "table"
     compares the clicks of the same documents at several positions, without features; the log
     must connect all bias factors. "auto" uses the table where documents moved and the network
-    elsewhere, weighted by their precision. With "table" and "auto" the network is then""",
+    elsewhere, weighted by their precision; it is the table alone if its log examination has a
+    mean standard error of 0.1 at most. With "table" and "auto" the network is then""",
     "confounding": """Raises
 ------
 NotIdentifiableError
@@ -141,7 +142,8 @@ NotIdentifiableWarning
     If the log does not determine relevance.
 AssumptionWarning
     If the production ranker used signals that the features lack: examination by the network
-    differs from that by documents that moved, by more than chance and by 15 % on average.""",
+    differs from that by documents that moved, by more than chance and by 15 % on average. Not
+    tested where the table alone is used.""",
     "refits": r"""Notes
 -----
 The last training has examination as an offset, raised to a tenth of the largest unless held-out

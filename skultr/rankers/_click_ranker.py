@@ -18,7 +18,7 @@ from .._log._cells import examination_table, factor_codes, factor_table
 from .._log._documents import KnownDocuments
 from .._log._roles import read_role
 from .._log._segments import TINY
-from .._models._table_curve import TableCurve, table_curve
+from .._models._table_curve import PRECISE, TableCurve, table_curve
 from .._models._tabular import LearnsRelevance, fit_factors
 from .._torch._joint import fit_affine, fit_listwise, fit_towers
 from .._torch._net import NeuralEstimator
@@ -73,9 +73,11 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             self._fit_network(clicks, task)
             warn_unless_confirmed(self, clicks)
         else:
-            network = None if self.examination == "table" else self._fit_network(clicks, task)
-            stopped = network is not None and self.n_iter_ < self.net_.max_epochs
-            curve = final_curve(clicks, network, is_converged=stopped)
+            table, network, stopped = table_curve(clicks), None, False
+            if self.examination == "auto" and not table.mean_error <= PRECISE:
+                network = self._fit_network(clicks, task)
+                stopped = self.n_iter_ < self.net_.max_epochs
+            curve = final_curve(clicks, table, network, is_converged=stopped)
             curve = self._fit_with_curve(log, clicks, task, curve)
             self.examination_ = curve.table
             if curve.comparison is not None:
@@ -185,13 +187,14 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         if isinstance(log.features, ScaledFeatures):  # to judges they are features like others
             judged = replace(known, features=np.asarray(log.features).round(_DIGITS))
         random = check_random_state(self.random_state)
-        is_learned = not curve.is_determined
+        is_learned = not curve.moved.is_connected
         found = confirmation(
             judged, judges_for(self, log), random, clicks=self._click_log, assumed=is_learned
         )
         is_refused = found.refuses('examination="network"', is_learned=is_learned)
         if is_learned and found.table is not None and not is_refused:
-            again = final_curve(clicks, found.log_examination, is_converged=False)
+            examination = found.log_examination
+            again = final_curve(clicks, curve.moved, examination, is_converged=False)
             table = again.comparison.assign(network=curve.comparison["network"])
             curve = again._replace(comparison=table)
             known = replace(log, propensity=np.exp(curve.log_examination)[log.bias])
@@ -349,12 +352,13 @@ class FinalCurve(NamedTuple):
     log_examination: Floats  # (n_factors,)
     table: pd.DataFrame
     comparison: pd.DataFrame | None
-    is_determined: bool  # by documents that moved
+    moved: TableCurve  # what documents that moved say
 
 
-def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = True) -> FinalCurve:
+def final_curve(
+    log: ClickLog, table: TableCurve, network: Floats | None, *, is_converged: bool = True
+) -> FinalCurve:
     """Examination by comparisons within documents, and by a network where the log has none."""
-    table = table_curve(log)
     if network is None:
         if not table.is_connected:
             raise NotIdentifiableError(
@@ -366,7 +370,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
             )
         found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
         result = examination_table(log, np.exp(found)[log.bias], table.fit.standard_error(0))
-        return FinalCurve(found, result, None, True)
+        return FinalCurve(found, result, None, table)
     combined = table.combined(network)
     if is_converged and combined.p_value < _RARE:
         _warn_if_confounded(log, table, network)
@@ -392,7 +396,7 @@ def final_curve(log: ClickLog, network: Floats | None, *, is_converged: bool = T
         },
         index=result.index,
     )
-    return FinalCurve(found, result, comparison, table.is_connected)
+    return FinalCurve(found, result, comparison, table)
 
 
 def _relative(log_examination):

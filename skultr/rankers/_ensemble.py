@@ -18,7 +18,7 @@ from .._log import _faults
 from .._log._cells import examination_table
 from .._log._roles import read_role
 from .._log._segments import encode, pair_codes, rank_in_segment
-from .._models._table_curve import table_curve
+from .._models._table_curve import PRECISE, table_curve
 from ..exceptions import (
     ClickDataWarning,
     NotIdentifiableWarning,
@@ -55,12 +55,11 @@ if TYPE_CHECKING:
 _PRODUCTION, _EXACT = "production", 1e-12
 #: Least propensity that the shared curve gives to a row.
 _LEAST_PROPENSITY = 1e-4
-#: Standard errors of log examination, in the mean over clicks: with a larger one the curve is not
-#: known, and with one up to the second number features add nothing to it.
-_LARGEST_ERROR, _PRECISE = 0.5, 0.1
-#: Before the clicks are seen: the weight of production, and the standard deviation of a weight as
-#: a share of its mean.
-_SHARE_OF_PRODUCTION, _SPREAD = 0.5, 0.5
+#: With a larger mean standard error of log examination the curve is not known.
+_LARGEST_ERROR = 0.5
+#: Before the clicks are seen: the weight of production, the same where clicks then confirm no
+#: mixture, and the standard deviation of a weight as a share of its mean.
+_SHARE_OF_PRODUCTION, _UNCONFIRMED, _SPREAD = 0.5, 0.75, 0.5
 #: Least mean of the sum of weights: logits for one standard deviation of scores.
 _LEAST_SCALE = 1e-3
 #: Queries with more candidates than this multiple of the documents shown are only reranked: the
@@ -93,7 +92,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
        the curve do not change the weights. The weights, :math:`w \ge 0`, maximise the posterior
        under a normal prior. Its mean is half for production and equal parts of the rest for the
        others, times the factor with which this mixture fits best; each standard deviation is half
-       of the mean, so that few clicks change little. Then all members are fitted to the log.
+       of the mean, so that few clicks change little. If this factor is 0, because clicks confirm
+       no mixture, production has three quarters. Then all members are fitted to the log.
 
     Parameters
     ----------
@@ -397,9 +397,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         error, is_told = 0.0, log.propensity is not None
         if not is_told:
             table = table_curve(clicks)
-            error, curve = _mean_error(table, clicks), table.log_examination
-            log = _with_examination(log, curve)
-        if error > _PRECISE:
+            error = table.mean_error
+            log = _with_examination(log, table.log_examination)
+        if error > PRECISE:
             start = replace(log, propensity=1 / log.position)
             found = confirmation(start, judges(), random, clicks=self._click_log, assumed=True)
             log = _with_examination(log, table.combined(found.log_examination).log_examination)
@@ -413,11 +413,13 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     def _fit_weights(self, log, members, part):
         """Set the weights of the members."""
-        names, share = [name for name, _ in members], np.full(len(members), 1 / len(members))
+        names, equal = [name for name, _ in members], np.full(len(members), 1 / len(members))
+        priors = equal, equal
         if log.production is not None:
             names.append(_PRODUCTION)
-            share = np.append(share * (1 - _SHARE_OF_PRODUCTION), _SHARE_OF_PRODUCTION)
-        weights, error, losses = share, np.nan, np.nan
+            of_production = _SHARE_OF_PRODUCTION, _UNCONFIRMED
+            priors = tuple(np.append(equal * (1 - each), each) for each in of_production)
+        weights, error, losses = priors[0], np.nan, np.nan
         if part is None:
             warn_user(
                 f"Fewer than {max(LEAST_QUERIES, self.cv)} queries have clicks, too few to learn "
@@ -432,7 +434,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
                 scores = np.column_stack([scores, standardized(served, query, _EXACT)[place]])
             held_out = HeldOut(log, scores)
             losses = [each.sum() for each in held_out.losses()]
-            weights, error = _likeliest_weights(held_out, share)
+            weights, error = _likeliest_weights(held_out, *priors)
         self.weights_ = pd.DataFrame(
             {"weight": weights, "standard_error": error, "loss": losses},
             index=pd.Index(names, name="member"),
@@ -477,23 +479,19 @@ def _with_examination(log, curve):
     return replace(log, propensity=curve[log.bias])
 
 
-def _mean_error(table, log):
-    """Standard error of log examination by comparisons within documents, where the clicks are."""
-    clicks = np.bincount(log.bias, log.clicks, len(log.bias_values))
-    if not table.is_connected or not clicks.any():
-        return np.inf
-    error = table.fit.standard_error(int(np.argmax(clicks)))
-    return float(np.average(error[clicks > 0], weights=clicks[clicks > 0]))
-
-
-def _likeliest_weights(held_out: HeldOut, share: Floats) -> tuple[Floats, Floats]:
+def _likeliest_weights(
+    held_out: HeldOut, share: Floats, unconfirmed: Floats
+) -> tuple[Floats, Floats]:
     """Weights that sum to 1 and their standard errors over queries, each (n_members,).
 
     The most likely ones given a normal prior around ``share``, in units of the factor with which
-    this mixture fits best, so that few clicks leave the mixture as it is.
+    this mixture fits best, so that few clicks leave the mixture as it is. Where this factor is 0,
+    ``unconfirmed`` takes the place of ``share``.
     """
     scores, choice = held_out.scores, held_out.choice
-    scale = max(float(held_out.mix(scores @ share[:, None])[2][0]), _LEAST_SCALE)
+    scale = float(held_out.mix(scores @ share[:, None])[2][0])
+    if scale < _LEAST_SCALE:
+        scale, share = _LEAST_SCALE, unconfirmed
     strength = (_SPREAD * scale * share) ** -2
     logits, _, weights = held_out.mix(scores, scale * share, strength)
     total, used = weights.sum(), np.flatnonzero(weights > 0)

@@ -6,6 +6,7 @@ from sklearn.base import clone
 
 from skultr._log._clicklog import make_click_log
 from skultr._log._roles import read_features
+from skultr._models._table_curve import table_curve
 from skultr.exceptions import AssumptionWarning, NotIdentifiableError, NotIdentifiableWarning
 from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker
 from skultr.rankers._click_ranker import final_curve
@@ -36,10 +37,14 @@ def _read(frame, rate):
     return make_click_log(frame, read_features(frame).to_numpy(), rate).fold()
 
 
+def _final(log, network, **options):
+    return final_curve(log, table_curve(log), network, **options)
+
+
 def test_table_outweighs_a_network_that_disagrees_and_says_so():
     log = _read(*_log())
     with pytest.warns(AssumptionWarning, match="used signals that the features lack"):
-        curve = final_curve(log, 2 * np.log(CURVE))
+        curve = _final(log, 2 * np.log(CURVE))
     np.testing.assert_allclose(curve.table["examination"], CURVE, rtol=0.02)
     np.testing.assert_allclose(curve.comparison["table"], CURVE, rtol=1e-3)
     np.testing.assert_allclose(curve.comparison["network"], CURVE**2)
@@ -52,13 +57,13 @@ def test_table_outweighs_a_network_that_disagrees_and_says_so():
     ids=["equal", "hardly different", "still learning"],
 )
 def test_no_warning_without_evidence_that_matters(network, is_converged):
-    curve = final_curve(_read(*_log()), network, is_converged=is_converged)
+    curve = _final(_read(*_log()), network, is_converged=is_converged)
     np.testing.assert_allclose(curve.table["examination"], CURVE, rtol=0.02)
 
 
 def test_errors_are_no_smaller_than_those_of_counting_clicks():
     frame, rate = _log(n_impressions=1)
-    curve = final_curve(_read(frame, rate * (frame["position"] < 3)), np.log(CURVE)).table
+    curve = _final(_read(frame, rate * (frame["position"] < 3)), np.log(CURVE)).table
     variance = 1 / curve["clicks"].clip(lower=0.5)
     assert (curve["standard_error"][1:] >= np.sqrt(variance + variance.iloc[0])[1:]).all()
     assert curve["standard_error"].iloc[0] == 0
@@ -67,14 +72,14 @@ def test_errors_are_no_smaller_than_those_of_counting_clicks():
 def test_network_decides_where_no_document_moved():
     log = _read(*small_log())
     network = -0.3 * np.arange(len(log.bias_values))
-    curve = final_curve(log, network)
+    curve = _final(log, network)
     np.testing.assert_allclose(curve.table["examination"], np.exp(network))
     assert np.isinf(curve.table["standard_error"].iloc[1:]).all()
 
 
 def test_standard_errors_fall_with_the_square_root_of_the_impressions():
     few, many = (
-        final_curve(_read(*_log(n)), None).table["standard_error"].iloc[1:] for n in (100, 400)
+        _final(_read(*_log(n)), None).table["standard_error"].iloc[1:] for n in (100, 400)
     )
     np.testing.assert_allclose(few / many, 2.0, rtol=1e-3)
 
@@ -103,6 +108,14 @@ def test_clicks_are_predicted_on_their_scale(ranker):
         assert predicted[at].mean() == pytest.approx(rate[at].mean(), rel=0.02)
     if not isinstance(ranker, DLARanker):
         assert ((ranker.predict(frame) > 0) & (ranker.predict(frame) < 1)).all()
+
+
+@RANKERS
+def test_no_network_learns_examination_where_documents_moved_enough(ranker):
+    enough, few = (clone(ranker).fit(*_log(n_impressions)) for n_impressions in (100, 1))
+    assert not hasattr(enough, "examination_comparison_")
+    np.testing.assert_allclose(enough.examination_["examination"], CURVE, rtol=1e-3)
+    assert few.examination_comparison_.columns.tolist()[2:] == ["network", "combined"]
 
 
 def test_network_alone_compares_nothing():
