@@ -107,7 +107,6 @@ class Display:
     """What displays share: a figure, and passages of their docstrings."""
 
     ax_: Axes
-    axes_: Any
     figure_: Figure
 
     def __init_subclass__(cls) -> None:
@@ -123,15 +122,6 @@ class Display:
             self.ax_.spines[side].set_visible(False)
         # To a type checker, it might be a SubFigure.
         self.figure_ = cast("Figure", self.ax_.figure)
-
-    def _open_two(self, axes, figsize, parts, **grid):
-        """Take two pairs of axes, or make them side by side."""
-        if axes is None:
-            axes = self._new_figure(figsize).subplots(1, 2, **grid)
-        self.axes_ = np.asarray(axes, dtype=object).ravel()
-        if len(self.axes_) != 2:
-            raise ValueError(f"axes holds {len(self.axes_)} axes; expected two, for {parts}.")
-        self.figure_ = cast("Figure", self.axes_[0].figure)
 
     def _new_figure(self, figsize):
         try:

@@ -479,8 +479,8 @@ def _draw_truth(ax, truth, few):
     x = truth.columns.to_numpy()
     paths = [np.column_stack([x, y]) for y in truth.dropna().to_numpy()]
     style = {"linewidths": 1.0 if few else 0.4, "alpha": 0.75 if few else 0.4}
-    lines = LineCollection(
-        paths, colors=TRUTH, linestyles=(0, (3, 2)), zorder=3, label="truth", **style
+    return ax.add_collection(
+        LineCollection(
+            paths, colors=TRUTH, linestyles=(0, (3, 2)), zorder=3, label="truth", **style
+        )
     )
-    ax.add_collection(lines)
-    return lines

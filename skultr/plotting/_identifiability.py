@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import ArrayLike, Column, Frame, Simulated
-from ..identifiability._factor_rank import factor_rank
+from ..identifiability._factor_rank import FactorRank, factor_rank
 from ..identifiability._graph import IdentifiabilityGraph
 from ._axes import Display, factor_text, palette, write_cells
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
     from matplotlib.text import Text
-
-    from ..identifiability import FactorRank
 
 #: Up to this number of bias factors, they are drawn one by one.
 _MAX_NODES = 60
@@ -182,13 +180,8 @@ class IdentifiabilityDisplay(Display):
         self.ax_.margins(0)
         self.ax_.set_aspect("equal", adjustable="datalim")
         colors = np.array(palette(len(self.components)))[labels]
-        is_drawn = {
-            "lines: shared documents (the more, the wider)": self._draw_links(places, colors),
-            "dashed: ratio of examinations known only to within this factor (95 %)": (
-                self._draw_weak_links(places, labels)
-            ),
-        }
-        notes = [note for note, drawn in is_drawn.items() if drawn]
+        notes = self._draw_links(places, colors)
+        notes += self._draw_weak_links(places, labels)
         self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
         self.points_ = self.ax_.scatter(*places.T, s=90, c=colors, edgecolors="white", zorder=3)
         for name, angle, place in zip(self.names, angles, 1.11 * places, strict=True):
@@ -205,23 +198,23 @@ class IdentifiabilityDisplay(Display):
             self.ax_.legend(frameon=False, fontsize=8, loc="upper right")
 
     def _draw_links(self, places, colors):
-        """Lines between factors that share documents; returns whether there are any."""
+        """Lines between factors that share documents; returns what they mean, if there are any."""
         from matplotlib.collections import LineCollection
 
         if self.links is None or not len(self.links):
-            return False
+            return []
         a, b = (self.links[name].to_numpy() for name in ("factor_a", "factor_b"))
         strength = np.sqrt(self.links["n_documents"].to_numpy(dtype=float))
         # Pale if many lines cross, so that their density remains visible.
         style = {"alpha": float(np.clip(4 / np.sqrt(len(a)), 0.12, 0.5)), "zorder": 1}
         style |= {"colors": colors[a], "linewidths": 0.5 + 2.5 * strength / strength.max()}
         self.ax_.add_collection(LineCollection(np.stack([places[a], places[b]], axis=1), **style))
-        return True
+        return ["lines: shared documents (the more, the wider)"]
 
     def _draw_weak_links(self, places, labels):
-        """Dashed lines with the uncertainty of the ratio; returns whether there are any."""
+        """Dashed lines with the uncertainty of the ratio; returns what they mean, if any."""
         if self.weak_links is None:
-            return False
+            return []
         a, b = (self.weak_links[name].to_numpy(dtype=int) for name in ("factor_a", "factor_b"))
         error = self.weak_links["standard_error"].to_numpy(dtype=float)
         spread = np.exp(np.minimum(1.96 * error, 50.0))
@@ -233,7 +226,8 @@ class IdentifiabilityDisplay(Display):
             text = f"×÷ {spread[link]:.2g}" if spread[link] < 100 else "unknown"
             style = {"ha": "center", "va": "center", "fontsize": 8, "bbox": box, "zorder": 5}
             self.ax_.text(*ends.mean(axis=0), text, **style)
-        return bool(len(weak))
+        note = "dashed: ratio of examinations known only to within this factor (95 %)"
+        return [note] if len(weak) else []
 
     # Many -----------------------------------------------------------------------------
     def _plot_bars(self, ax):
@@ -417,8 +411,7 @@ class RankDisplay(Display):
 
         {display}
         """
-        parts = "the singular values and for the matrix"
-        self._open_two(axes, (10.5, 4.0), parts, width_ratios=[1, 1.5])
+        self._open_both(axes)
         self.line_, self.floor_ = self._draw_values(self.axes_[0])
         self.im_ = self._draw_matrix(self.axes_[1], cmap)
         self.text_: list[Text] = []
@@ -426,6 +419,18 @@ class RankDisplay(Display):
             texts = write_cells(self.axes_[1], self.im_, _short_rate, fontsize=7)
             self.text_ = [text for text in texts.flat if text]
         return self
+
+    def _open_both(self, axes):
+        """Take two pairs of axes, or make them side by side."""
+        if axes is None:
+            axes = self._new_figure((10.5, 4.0)).subplots(1, 2, width_ratios=[1, 1.5])
+        self.axes_: Any = np.asarray(axes, dtype=object).ravel()
+        if len(self.axes_) != 2:
+            raise ValueError(
+                f"axes holds {len(self.axes_)} axes; expected two, for the singular values and "
+                "for the matrix."
+            )
+        self.figure_ = self.axes_[0].figure
 
     def _draw_values(self, ax):
         table, rank = self.result.singular_values, self.result.rank
