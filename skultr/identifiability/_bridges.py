@@ -83,9 +83,7 @@ def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, I
     code, own = equal_keys((second[several], first[several]))
     at = np.argsort(own)
     row, alone = several[own[at]], np.bincount(code)[at] == 1
-    keep = np.zeros(len(start), dtype=bool)
-    keep[row] = True
-    pairs = np.repeat(keep, degree)
+    pairs = np.repeat(np.bincount(row, minlength=len(start)) > 0, degree)
     return doc[start[row]], np.repeat(np.arange(len(row)), degree[row]), factor[pairs], ~alone
 
 

@@ -376,13 +376,12 @@ def _summary_lines(result):
     p_value = f"p = {values.at[2, 'p_value']:.3f}"
     seen = f"the second singular value is {share:.2g} of the first."
     if result.rank > 1:
-        products = result.rank
-        at_least = "at least " if products == len(values) else ""
+        at_least = "at least " if result.rank == len(values) else ""
         return [
-            f"One number per document is NOT enough: the click rates need {at_least}{products} "
-            "products.",
+            f"One number per document is NOT enough: the click rates need {at_least}"
+            f"{result.rank} products.",
             f"Beyond the best rank-1 fit, {p_value}; {seen}",
-            f"To do: search VectorizationRanker over n_components from {products}, or take",
+            f"To do: search VectorizationRanker over n_components from {result.rank}, or take",
             "AffineRanker if users trust the top.",
         ]
     if result.n_components > 1:

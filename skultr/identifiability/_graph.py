@@ -6,27 +6,23 @@ from functools import cached_property
 from html import escape
 from math import comb
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
 from .._base._progress import progress
-from .._base._typing import AnyFrame, ArrayLike, Column, Floats, RandomState, Simulated
+from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Ints, RandomState, Simulated
 from .._log._cells import bipartite_components, factor_components
+from .._log._clicklog import ClickLog
+from .._log._dataset import ClickDataset
 from .._log._pairs import Pairs, pairs_from_arrays, read_pairs
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ._bias_features import MAX_NAMED, factor_labels, name_some
 from ._bridges import MAX_EXACT, articulation_documents, members_of, weak_links
-from ._overlap import ENOUGH, information_of_log
+from ._overlap import ENOUGH, FeatureOverlap, information_of_log
 from ._plans import merged_codes
-
-if TYPE_CHECKING:
-    from .._base._typing import Ints
-    from .._log._clicklog import ClickLog
-    from .._log._dataset import ClickDataset
-    from ._overlap import FeatureOverlap
 
 
 class IdentifiabilityGraph:

@@ -7,7 +7,7 @@ well be relevance; information about h comes from the rest alone."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -20,16 +20,14 @@ from sklearn.utils import check_array, check_random_state
 from .._base._sklearn import validate_params
 from .._base._threads import few_threads
 from .._base._typing import Floats, Frame, Ints, RandomState
+from .._log._clicklog import ClickLog
+from .._log._dataset import ClickDataset
 from .._log._faults import count_of
 from .._log._reader import in_memory, read
 from .._log._roles import ROLES, read_features, without_columns
 from ..exceptions import python_value
 from ._bias_features import name_some
 from ._factor_rank import bias_factors
-
-if TYPE_CHECKING:
-    from .._log._clicklog import ClickLog
-    from .._log._dataset import ClickDataset
 
 #: Overlap from which features are taken to determine examination (studies/feature_overlap.py).
 ENOUGH = 0.15

@@ -402,17 +402,16 @@ class ServedLists:
         self.factors = factors
         self._others = [name for name in factors if name not in ("qid", "doc", "position")]
         self._length = np.maximum.reduceat(self.log.position, self.log.offsets[:-1])
-        key = self._key(self.log.doc, self.log.bias)
+        key = pair_codes(self.log.doc, self.log.bias, len(factors))
         self._rows = np.lexsort((-self.log.weight, key))
         self._keys = key[self._rows]
 
     def longest(self, doc: Ints, factor: Ints) -> Ints:
         """Last position of the longest list that shows each document under each factor."""
         length = self._length[self.log.list_[self._rows]]
-        starts = np.searchsorted(self._keys, self._key(doc, factor))
         keys, first = np.unique(self._keys, return_index=True)
         longest = np.maximum.reduceat(length, first)
-        return longest[np.searchsorted(keys, self._keys[starts])]
+        return longest[np.searchsorted(keys, pair_codes(doc, factor, len(self.factors)))]
 
     def swapped(
         self, doc: Ints, start: Ints, to: Ints, pairs: Pairs
@@ -429,9 +428,6 @@ class ServedLists:
         names = ["intervention", "qid", "doc", "position", *self._others]
         lists = pd.concat(lists, ignore_index=True) if lists else pd.DataFrame(columns=names)
         return lists[names], impossible
-
-    def _key(self, doc, factor):
-        return doc.astype(np.int64) * len(self.factors) + factor
 
     def _find(self, doc, start, to):
         """Rows of the most frequent list that permits the swap, and the two to swap; or None."""

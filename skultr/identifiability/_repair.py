@@ -471,8 +471,9 @@ class IdentifiabilityRepair(
         if lists is not None:
             self.intervened_lists_, impossible = lists.swapped(doc, start, to, pairs)
             if "doc_scope" in nw.from_native(X, eager_only=True).columns:
-                scope = read_column(X, "doc_scope")[0]
-                self.intervened_lists_ = self.intervened_lists_.assign(doc_scope=scope)
+                self.intervened_lists_ = self.intervened_lists_.assign(
+                    doc_scope=read_column(X, "doc_scope")[0]
+                )
             warn_about_impossible(impossible, self.interventions_)
         what = "the swaps of interventions_" if lists is None else "the lists of intervened_lists_"
         warn_user(
