@@ -228,8 +228,7 @@ class _Lists:
             group = encode(pair_codes(group, user, len(users)))[0]
         if _HASHES[0] not in table.columns:
             return group
-        listed = np.zeros(int(group.max()) + 1, dtype=bool)
-        listed[group[self.shown]] = True
+        listed = np.bincount(group, self.shown) > 0
         rows = np.flatnonzero(self.shown | ~listed[group])
         high, low = (table[name].to_numpy() for name in _HASHES)
         hashes, known = encode(((high << 20) ^ low)[rows])

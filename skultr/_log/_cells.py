@@ -173,8 +173,13 @@ class Cells:
 
     def take(self, rows):
         """Some of the cells of one part, of the same documents and factors."""
-        names = ("doc", "factor", "clicks", "weight")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        return replace(
+            self,
+            doc=self.doc[rows],
+            factor=self.factor[rows],
+            clicks=self.clicks[rows],
+            weight=self.weight[rows],
+        )
 
     def by_doc(self, values):
         """Sums of one value per cell by document."""

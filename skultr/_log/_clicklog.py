@@ -412,8 +412,7 @@ class ClickLog:
 
     def part_of(self, queries: Ints) -> ClickLog:
         """The log of some queries (codes, sorted) as it would be read without the others."""
-        keep = np.zeros(len(self.query_ids), dtype=bool)
-        keep[queries] = True
+        keep = np.bincount(queries, minlength=len(self.query_ids)) > 0
         lists = np.flatnonzero(keep[self.query_of_list])
         log = self._part_of_lists(lists, keep)
         if not log.all_lists_differ:

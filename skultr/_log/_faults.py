@@ -357,14 +357,12 @@ def count_of(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
+@dataclass(frozen=True, eq=False)
 class Columns:
     """Columns of a log as attributes, arrays or expressions, for predicates."""
 
-    def __init__(
-        self, columns: Mapping[str, Any], is_missing: Callable[[Any], Any] = pd.isna
-    ) -> None:
-        self._columns = columns
-        self._is_missing = is_missing
+    _columns: Mapping[str, Any]
+    _is_missing: Callable[[Any], Any] = pd.isna
 
     def __getitem__(self, name: str) -> Any:
         return self._columns[name]
@@ -510,8 +508,7 @@ def _is_outcome(values, no, yes, clicked, group):
     few = n_clicked < 0.8 * len(rows)
     if few or binom.sf(n_clicked - 1, len(rows), clicked.mean()) > _CHANCE:
         return False
-    has = np.zeros(group.max() + 1, dtype=bool)
-    has[group[rows]] = True
+    has = np.bincount(group[rows], minlength=group.max() + 1) > 0
     others = np.flatnonzero(has[group] & ~clicked)
     if len(others) < _LEAST:  # where groups have one row each, good features look alike
         return has.sum() >= 5 and np.bincount(group)[has].max() > 1

@@ -174,9 +174,13 @@ def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floa
         return make_click_log(X, np.empty((len(rate), 0), dtype=np.float32), rate)
 
     log = log_of_count(count, read)[0]
-    factors = Factors(log.bias_values, None)
-    names = {"factors": factors, "doc_query": log.query_of_doc, "doc_ids": log.doc_ids}
-    return replace(log.cells, **names), None
+    cells = replace(
+        log.cells,
+        factors=Factors(log.bias_values, None),
+        doc_query=log.query_of_doc,
+        doc_ids=log.doc_ids,
+    )
+    return cells, None
 
 
 # Logs of several days -----------------------------------------------------------------

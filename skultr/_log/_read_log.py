@@ -26,12 +26,10 @@ class ReadLog(FramesOfLog):
         if isinstance(features, np.ndarray):
             features = features.view()
             features.flags.writeable = False  # other members read them too
-        self._log = replace(log, features=features, doc_ids=pd.RangeIndex(log.n_docs, name="doc"))
-
-    @property
-    def feature_names(self) -> list[int]:
-        """Numbers of the features: members are fitted to arrays."""
-        return [*range(self._log.features.shape[1])]
+        #: Members are fitted to arrays, whose columns are numbered.
+        self.feature_names = [*range(features.shape[1])]
+        self.doc_ids = pd.RangeIndex(log.n_docs, name="doc")
+        self._log = replace(log, features=features, doc_ids=self.doc_ids)
 
     @property
     def roles(self) -> list[str]:
@@ -41,11 +39,6 @@ class ReadLog(FramesOfLog):
             *["user"] * (len(self._log.user_ids) > 1),
             *(name for name in MAY_BE_NONE if getattr(self._log, name) is not None),
         ]
-
-    @property
-    def doc_ids(self) -> pd.Index | None:
-        """What the codes of documents stand for; None without ids."""
-        return self._log.doc_ids
 
     def log(self, *, detailed: bool = True) -> ClickLog:
         """The log."""
@@ -73,13 +66,8 @@ class TransformedLog(FramesOfLog):
 
     def __init__(self, dataset: FramesOfLog, features: np.ndarray, names: list[str]) -> None:
         self._dataset, self._features = dataset, features
-        self.feature_names = names
+        self.feature_names, self.roles = names, dataset.roles
         self._features.flags.writeable = False
-
-    @property
-    def roles(self) -> list[str]:
-        """Roles that the log has."""
-        return self._dataset.roles
 
     @property
     def doc_ids(self) -> pd.Index | None:

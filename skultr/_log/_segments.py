@@ -130,6 +130,13 @@ def offsets_from_sorted(codes: NDArray[Any]) -> Ints:
     return np.concatenate(([0], starts, [len(codes)])).astype(np.int64)
 
 
+def largest_by_code(codes: Ints, values: Floats, n_codes: int) -> Floats:
+    """Largest value of each code, at least 0, shape (n_codes,)."""
+    largest = np.zeros(n_codes)
+    np.maximum.at(largest, codes, values)
+    return largest
+
+
 def sort_in_segment(codes: NDArray[Any], scores: NDArray[Any]) -> Ints:
     """Row order that sorts by segment, then by falling score; ties keep the order of the rows."""
     return np.lexsort((-np.asarray(scores), codes))
