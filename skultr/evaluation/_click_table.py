@@ -13,7 +13,7 @@ from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
 from .._base._typing import Floats
-from .._log._segments import TINY, encode
+from .._log._segments import TINY, encode, largest_by_code
 from .._models._solve import GroupedLogit, gram, maximise, solve_scaled
 from ._leaving import fit_leaving
 from ._logged_pages import LoggedPages, Pages
@@ -98,8 +98,7 @@ class ClickTable:
         self.converged = self._fit()
         #: By place: the best P(click) of a document.
         likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
-        self._best = np.zeros(len(rates))
-        np.maximum.at(self._best, self._place, likely)
+        self._best = largest_by_code(self._place, likely, len(rates))
 
     @property
     def slope(self) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,15 +15,13 @@ from scipy.stats import t as student
 from .._base._sklearn import Interval, validate_params
 from .._base._typing import Frame
 from .._log._cells import factor_components
+from .._log._dataset import ClickDataset
 from .._log._reader import in_memory, take_clicks
 from .._log._roles import as_pandas, column_names, feature_columns, read_values
 from .._log._segments import TINY, encode, mix
 from ..metrics._query_means import holm_adjusted
 from ..propensity._harvesting import harvested
 from ._logged_pages import LoggedPages, sums_above
-
-if TYPE_CHECKING:
-    from .._log._dataset import ClickDataset
 
 #: The smallest relevant change of what is watched; whether it is a share of the old value; and
 #: the direction that matters, 0 for both.

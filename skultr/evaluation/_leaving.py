@@ -11,7 +11,7 @@ above replace those below.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,10 +19,7 @@ from .._base._typing import Floats, Ints
 from .._log._segments import TINY, offsets_from_counts, rectangles
 from .._models._hidden_events import fit_em
 from .._models._solve import gram
-from ._logged_pages import sums_above
-
-if TYPE_CHECKING:
-    from ._logged_pages import LoggedPages
+from ._logged_pages import LoggedPages, sums_above
 
 #: Rounds of the prior of relevance, and the move of P(leave) where they end; steps of EM in each,
 #: and its gain per page where it ends.

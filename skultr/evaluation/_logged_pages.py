@@ -14,7 +14,7 @@ import pandas as pd
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, Table
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
 from .._log._roles import column_names, is_frame, is_role, read_column, read_role
-from .._log._segments import TINY, as_array, encode, mix, pair_codes
+from .._log._segments import TINY, as_array, encode, largest_by_code, mix, pair_codes
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
@@ -137,9 +137,7 @@ class LoggedPages(RowsOfLog):
     @cached_property
     def query_pages(self) -> Floats:
         """Pages of each query."""
-        pages = np.zeros(len(self.rows.query_ids))
-        np.maximum.at(pages, self.slot_query, self.slot_pages)
-        return pages
+        return largest_by_code(self.slot_query, self.slot_pages, len(self.rows.query_ids))
 
     @cached_property
     def shown_cells(self) -> tuple[Ints, Ints]:
@@ -186,9 +184,7 @@ class LoggedPages(RowsOfLog):
     @cached_property
     def page_weight(self) -> Floats:
         """Impressions of each page."""
-        weight = np.zeros(len(self.page_query))
-        np.maximum.at(weight, self.page[self.row], self.weight)
-        return weight
+        return largest_by_code(self.page[self.row], self.weight, len(self.page_query))
 
     def of_pages(self, by_row: Floats) -> Floats:
         """Sums of values of shown rows over each page."""
@@ -245,8 +241,7 @@ class LoggedPages(RowsOfLog):
         """Share of impressions at which a document was not at its usual position."""
         keys, cell = self.shown_cells
         shown = np.bincount(cell, self.weight)
-        usual = np.zeros(len(self.pair_query))
-        np.maximum.at(usual, keys // len(self.slot_query), shown)
+        usual = largest_by_code(keys // len(self.slot_query), shown, len(self.pair_query))
         return float(1 - usual.sum() / shown.sum())
 
     def scores_of(self, scores: Predictor | ArrayLike | str, name: str) -> Floats:
@@ -318,9 +313,12 @@ class Pages:
 
     def and_of(self, other: Pages) -> Pages:
         """These pages, and those of another ranking as number 1."""
-        names = ("pair", "slot")
-        joined = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in names)
-        return Pages(self.log, *joined, np.repeat([0, 1], [len(self.slot), len(other.slot)]))
+        return Pages(
+            self.log,
+            np.append(self.pair, other.pair),
+            np.append(self.slot, other.slot),
+            np.repeat([0, 1], [len(self.slot), len(other.slot)]),
+        )
 
     def cell(self) -> tuple[Ints, Bools]:
         """Cell of the log of each row, and whether there is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from scipy.stats import t as student
 
 from .._base._sklearn import HasMethods, Interval, StrOptions, validate_params
 from .._base._typing import ArrayLike, Column, Estimator, Floats, Predictor, Table
+from .._log._dataset import ClickDataset
 from .._log._roles import read_role
 from .._log._segments import TINY, pair_codes
 from ..propensity._harvesting import (
@@ -29,9 +30,6 @@ from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
 from ._logged_pages import LoggedPages, Pages
 from ._policy_value import LEAST_QUERIES
-
-if TYPE_CHECKING:
-    from .._log._dataset import ClickDataset
 
 #: Layouts with a smaller share of the pages are left out.
 _LEAST_SHARE = 1e-6

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import product
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base._sklearn import HasMethods, Interval, StrOptions, safe_indexing, validate_params
 from .._base._typing import ArrayLike, Bools, Column, Estimator, Floats, Predictor, Table
+from .._log._dataset import ClickDataset
 from .._log._reader import first_rows
 from .._log._segments import TINY
 from ..exceptions import ClickDataWarning, warn_user
@@ -23,9 +24,6 @@ from ..metrics._scorers import Scorer
 from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
 from ._click_table import ClickTable
 from ._logged_pages import ROLES, LoggedPages, Pages
-
-if TYPE_CHECKING:
-    from .._log._dataset import ClickDataset
 
 _ROUNDING = 1e-6
 #: How good documents that were never shown may be, relative to the best of their position.
