@@ -235,8 +235,11 @@ class UserClusters(
 
     def _fit_users(self, X, y, sample_weight, users):
         if users is None:
-            array = "is an array, whose columns have no roles"
-            found = "has no column 'user'" if names_of(X) else array
+            found = (
+                "has no column 'user'"
+                if names_of(X)
+                else "is an array, whose columns have no roles"
+            )
             warn_user(
                 f"X {found}: UserClusters groups nobody and returns X unchanged. Pass a frame "
                 "with the column 'user'.",

@@ -588,8 +588,9 @@ def _estimated(shown, clicks, query):
     fall = np.log(rate / rate[0])
     precision = np.maximum(np.abs(fall) * _PRIOR[1], 0.01) ** -2.0
     pair, place = np.nonzero(shown)
-    counts = shown[pair, place], clicks[pair, place]
-    found, error = harvested(query[pair], pair, place + 1, *counts, shown.shape[1])
+    found, error = harvested(
+        query[pair], pair, place + 1, shown[pair, place], clicks[pair, place], shown.shape[1]
+    )
     told = np.where(np.isnan(found), 0.0, np.maximum(error, 1e-3) ** -2.0)
     share = told / (told + precision)
     source = "Examination is that of the log."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from .._base._typing import AnyFrame, ArrayLike, Column, Estimator
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog, sort_into_lists
 from .._log._counted import CellCount, counted
+from .._log._dataset import ClickDataset
 from .._log._estimator import names_of
 from .._log._reader import read, take_target
 from .._log._roles import FIT_ROLES, is_frame, is_role, read_column, read_role, without_column
@@ -33,9 +34,6 @@ from ._source import (
     takes_column,
     warn_about_weights,
 )
-
-if TYPE_CHECKING:
-    from .._log._dataset import ClickDataset
 
 #: Rounds in which dispersion within clusters, and relevance given it, are estimated in turn. Few,
 #: and not until they agree: relevance follows the clicks that it is judged by, so that with 2

@@ -204,15 +204,10 @@ class RowsOfDataset:
                 return np.asarray(estimator.predict(places), dtype=float)[number]
 
             return self.log.by_chunk(predicted)
-        rows = self._in_memory()
-        found = rows.predict(estimator)
-        return found if is_own else read_rows(rows.X, roles={"propensity": found})["propensity"]
-
-    def _in_memory(self):
-        """The rows of the log, in its order, with click rates."""
-        return RowsOfLog(
-            *rows_of(self.log, self.dataset.roles, self.dataset.feature_names), None, {}
-        )
+        # The rows of the log, in its order, with click rates.
+        X, rate = rows_of(self.log, self.dataset.roles, self.dataset.feature_names)
+        found = RowsOfLog(X, rate, None, {}).predict(estimator)
+        return found if is_own else read_rows(X, roles={"propensity": found})["propensity"]
 
 
 def propensities(
