@@ -331,8 +331,12 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
     # No list is longer than the largest query, so that wider arrays would have empty columns.
     width = min(n_positions, int(np.diff(offsets).max()))
     place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
-    what = "a row of documents, or -1 behind the end of a list, for each session and position"
-    place = _shaped(place, (len(query), width), "The policy", what)
+    place = _shaped(
+        place,
+        (len(query), width),
+        "The policy",
+        "a row of documents, or -1 behind the end of a list, for each session and position",
+    )
     return np.where(place >= 0, order[place], np.int32(-1)), arm
 
 
@@ -352,16 +356,23 @@ def click_pages(
     judged = np.append(relevance, -1.0 if user.marks_empty else 0.0)
     read_grades = user.read_grades(grade)
     if read_grades is not None:
-        what = "one value for each of the documents"
-        read_grades = _shaped(read_grades, grade.shape, "The user's read_grades", what)
+        read_grades = _shaped(
+            read_grades,
+            grade.shape,
+            "The user's read_grades",
+            "one value for each of the documents",
+        )
         judged = np.append(read_grades, -1)
     known = [values for values in about if values is not None]
     clicks = np.empty(shown.shape, dtype=np.int8)
     for first in range(0, len(shown), _CHUNK):
         chunk = slice(first, first + _CHUNK)
-        drawn = user.click(judged[shown[chunk]], rng, *(values[chunk] for values in known))
-        what = "a click or none for each session and position"
-        drawn = _shaped(drawn, shown[chunk].shape, "The user's click", what)
+        drawn = _shaped(
+            user.click(judged[shown[chunk]], rng, *(values[chunk] for values in known)),
+            shown[chunk].shape,
+            "The user's click",
+            "a click or none for each session and position",
+        )
         clicks[chunk] = np.where(shown[chunk] >= 0, drawn, 0)
     return clicks
 

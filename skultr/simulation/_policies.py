@@ -738,9 +738,8 @@ class MixturePolicy(Policy):
                 "expected one row per query."
             )
         ranker = _draw_action(shares / shares.sum(axis=-1, keepdims=True), query, rng)
-        queries = np.arange(n_queries)
         lists = [
-            DeterministicPolicy().rank(column, offsets, queries, n_positions, rng)
+            DeterministicPolicy().rank(column, offsets, np.arange(n_queries), n_positions, rng)
             for column in scores.T
         ]
         return np.stack(lists)[np.minimum(ranker, n_rankers - 1), query]  # up to rounding

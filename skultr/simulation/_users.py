@@ -673,8 +673,9 @@ class UserPopulation(User):
         """P(examined) by each user and position; see :meth:`User.examination_table`."""
         if self.examination is None:
             return power_law_examination(n_positions, self._given()[:, None])
-        instead = "etas=, the exponents of power laws"
-        return cut("The examination", self._given(), n_positions, instead)
+        return cut(
+            "The examination", self._given(), n_positions, "etas=, the exponents of power laws"
+        )
 
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) by position, the mean over the sessions; see :meth:`User.examination_at`."""
