@@ -359,8 +359,9 @@ class RDCTRModel(CountingModel):
         # Keys are sorted because cells are. Documents that were never shown have no code.
         self._keys = np.unique(cells.doc, return_inverse=True)[1] * cells.n_factors + cells.factor
         self._rates = np.append(rate, np.nan)
-        counts = cells.weight_of_factors, cells.clicks_of_factors
-        self.examination_ = factor_table(log.bias_values, mean, *counts)
+        self.examination_ = factor_table(
+            log.bias_values, mean, cells.weight_of_factors, cells.clicks_of_factors
+        )
 
     def _prior_at(self, cells, factor):
         at = cells.factor == factor

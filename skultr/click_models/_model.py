@@ -381,11 +381,12 @@ class BaseClickModel(BaseRanker):
         ids = (read_role(X, role, value) for role, value in (("qid", qid), ("doc", doc)))
         ids = (None if values is None else values[shown] for values in ids)
         some = self._row_parameters(safe_indexing(X, shown), *ids)
-        parameters = {}
-        for name, values in some.items():
-            parameters[name] = np.zeros(count_rows(X), dtype=values.dtype)
-            parameters[name][shown] = values
-        return parameters
+        # Rows that are not shown have the place -1, the last element, which is 0.
+        place = np.full(count_rows(X), -1)
+        place[shown] = np.arange(len(shown))
+        return {
+            name: np.append(values, values.dtype.type(0))[place] for name, values in some.items()
+        }
 
 
 class TableClickModel(BaseClickModel):

@@ -236,8 +236,9 @@ class PBMModel(ProductModel):
         self._factors = KnownFactors.of_log(log)
         cells = log.cells
         examination, error = self._solve_product(log, cells, task)
-        counts = cells.weight_of_factors, cells.clicks_of_factors
-        self.examination_ = factor_table(log.bias_values, examination, *counts, error)
+        self.examination_ = factor_table(
+            log.bias_values, examination, cells.weight_of_factors, cells.clicks_of_factors, error
+        )
         for place, (end, sign) in enumerate({"lower": -1, "upper": 1}.items(), start=2):
             self.examination_.insert(place, end, examination * np.exp(sign * 1.96 * error))
 
