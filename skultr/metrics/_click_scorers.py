@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from scipy.special import xlogy
 
 from .._base._sklearn import validate_params
 from .._base._typing import Column, Floats, Predictor, RandomState, Scope, Table
+from .._log._dataset import ClickDataset
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, read_column, read_role
 from .._log._segments import encode
@@ -21,9 +22,6 @@ from ._dependence import CMIP_CONSTRAINTS, CMIPEstimator, cmip_by_clicks, cmip_s
 from ._query_means import ratio_of_sums
 from ._ranking import as_numbers, check_ids, flat_columns, refuse_where
 from ._scorers import AnnotatedDocuments, Scorer, describes_a_scorer, model_and_input, one_per_row
-
-if TYPE_CHECKING:
-    from .._log._dataset import ClickDataset
 
 
 @dataclass(eq=False, repr=False)

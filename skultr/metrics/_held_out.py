@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -27,6 +27,7 @@ from .._base._typing import (
 )
 from .._log._aggregate import count_lists_of
 from .._log._counted import counted
+from .._log._dataset import ClickDataset
 from .._log._faults import count_of
 from .._log._reader import Rows, read, take_clicks
 from .._log._roles import FIT_ROLES, feature_names, read_role
@@ -37,9 +38,6 @@ from ..propensity._source import PROPENSITY_CONSTRAINT, RowsOfLog, propensities
 from ._query_means import ratio_of_sums
 from ._ranking import flat_columns, refuse_where
 from ._scorers import Scorer, describes_a_scorer, scores_of_rows
-
-if TYPE_CHECKING:
-    from .._log._dataset import ClickDataset
 
 
 class IPSEstimate(NamedTuple):
