@@ -296,13 +296,13 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         """What each member contributes to each row, shape (n_rows, n_members)."""
         check_is_fitted(self)
         features = self._read_features(X, reset=False)
-        has_production = self.weights_.index[-1] == _PRODUCTION
+        weight, center, factors = self._factors()
+        has_production = len(weight) > len(self.estimators_)
         if has_production or self._reads_whole_queries:
             query = encode(self._known_query_ids(X, qid, "predict"))[0]
         else:
             query = np.zeros(len(features), dtype=np.int64)
-        parts = np.zeros((len(query), len(self.weights_)))
-        weight, center, factors = self._factors()
+        parts = np.zeros((len(query), len(weight)))
         for m, ranker in enumerate(self.estimators_):
             if factors[m]:
                 parts[:, m] = factors[m] * (scores_of(ranker, features, query) - center[m])
@@ -417,8 +417,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         priors = equal, equal
         if log.production is not None:
             names.append(_PRODUCTION)
-            of_production = _SHARE_OF_PRODUCTION, _UNCONFIRMED
-            priors = tuple(np.append(equal * (1 - each), each) for each in of_production)
+            shares = _SHARE_OF_PRODUCTION, _UNCONFIRMED
+            priors = tuple(np.append(equal * (1 - each), each) for each in shares)
         weights, error, losses = priors[0], np.nan, np.nan
         if part is None:
             warn_user(

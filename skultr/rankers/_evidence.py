@@ -175,8 +175,11 @@ def fit_member(ranker: Any, log: ClickLog) -> Any:
 
 
 def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
-    """Scores of a ranker, higher is better, for documents of several queries."""
+    """Scores of a ranker, higher is better, for documents of several queries, whose features were
+    read already."""
     if isinstance(ranker, BaseRanker):
+        if type(ranker).predict is BaseRanker.predict:  # which would read them once more
+            return ranker._score(features)
         return ranker._scores_within(features, query)
     return -ranker.rank(features, qid=query)  # other rankers need not have scores
 
