@@ -57,9 +57,11 @@ _PRODUCTION, _EXACT = "production", 1e-12
 _LEAST_PROPENSITY = 1e-4
 #: With a larger mean standard error of log examination the curve is not known.
 _LARGEST_ERROR = 0.5
-#: Before the clicks are seen: the weight of production, the same where clicks then confirm no
-#: mixture, and the standard deviation of a weight as a share of its mean.
-_SHARE_OF_PRODUCTION, _UNCONFIRMED, _SPREAD = 0.5, 0.75, 0.5
+#: Weight of production before the clicks are seen; where they then confirm no mixture; and at
+#: most, as it may have learned labels of the queries of the log, and is then worse on others.
+_SHARE_OF_PRODUCTION, _UNCONFIRMED, _MOST = 0.5, 0.75, 0.9
+#: Standard deviation of a weight as a share of its mean, before the clicks are seen.
+_SPREAD = 0.5
 #: Least mean of the sum of weights: logits for one standard deviation of scores.
 _LEAST_SCALE = 1e-3
 #: Queries with more candidates than this multiple of the documents shown are only reranked: the
@@ -93,7 +95,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
        under a normal prior. Its mean is half for production and equal parts of the rest for the
        others, times the factor with which this mixture fits best; each standard deviation is half
        of the mean, so that few clicks change little. If this factor is 0, because clicks confirm
-       no mixture, production has three quarters. Then all members are fitted to the log.
+       no mixture, production has three quarters. If production gets more than 0.9, all weights
+       move towards the prior until it has 0.9. Then all members are fitted to the log.
 
     Parameters
     ----------
@@ -183,7 +186,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     *Memorised labels.* The production ranker may have been trained on labels of the queries in
     the log. It is then better there than on other queries, for which its weight is too large; in
-    the log this looks the same as a signal that the features lack.
+    the log this looks the same as a signal that the features lack. It has 0.9 at most for this
+    reason.
 
     References
     ----------
@@ -435,6 +439,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             held_out = HeldOut(log, scores)
             losses = [each.sum() for each in held_out.losses()]
             weights, error = _likeliest_weights(held_out, *priors)
+            if log.production is not None and weights[-1] > _MOST:
+                back = (weights[-1] - _MOST) / (weights[-1] - _SHARE_OF_PRODUCTION)
+                weights, error = weights + back * (priors[0] - weights), (1 - back) * error
         self.weights_ = pd.DataFrame(
             {"weight": weights, "standard_error": error, "loss": losses},
             index=pd.Index(names, name="member"),
