@@ -10,14 +10,14 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 22_264
+TOTAL = 22_273
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 264,
     "_log": 3649,
-    "_models": 1024,
+    "_models": 1020,
     "_torch": 919,
     "click_models": 1112,
     "command": 662,
@@ -30,7 +30,7 @@ STATEMENTS = {
     "plotting": 727,
     "preprocessing.py": 164,
     "propensity": 1764,
-    "rankers": 3283,
+    "rankers": 3296,
     "serving": 1022,
     "simulation": 896,
     "testing": 531,

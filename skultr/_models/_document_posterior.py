@@ -13,7 +13,7 @@ from sklearn.isotonic import isotonic_regression
 from .._base._typing import Floats, Ints
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
-from .._log._segments import TINY, encode, pair_codes
+from .._log._segments import TINY, encode, largest_by_code, pair_codes
 from ..exceptions import warn_user
 from ._solve import minimised
 
@@ -91,10 +91,9 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     # The number of lists: of impressions at the position where most of them have a document.
     depth = int(log.position.max(initial=0)) + 1
     cell, cells = encode(pair_codes(log.query, log.position, depth))
-    lists = np.zeros(n_queries)
-    np.maximum.at(lists, cells // depth, np.bincount(cell, log.weight, minlength=len(cells)))
-    below = np.zeros(n_queries)
-    np.maximum.at(below, log.query, log.position + 1.0)
+    shown = np.bincount(cell, log.weight, minlength=len(cells))
+    lists = largest_by_code(cells // depth, shown, n_queries)
+    below = largest_by_code(log.query, log.position + 1.0, n_queries)
     total = np.bincount(pair, log.weight * log.position, minlength=len(key))
     lists, below = np.maximum(lists[query], impressions), below[query]
     place = (total + (lists - impressions) * below) / np.maximum(lists, TINY)

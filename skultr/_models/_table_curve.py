@@ -21,8 +21,8 @@ from .._log._segments import TINY
 from ._solve import MAX_DENSE, Eliminated, GroupedLogit, maximise, warn_unless_converged
 from ._tabular import TabularFit, fit_cells
 
-#: A curve with this mean standard error is known: features add nothing to it.
-PRECISE = 0.1
+#: Largest standard error of log examination that is known as well as anyone needs.
+_PRECISE = 0.25
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
 #: A network's curve is not trusted beyond this standard deviation of log examination.
@@ -96,14 +96,11 @@ class TableCurve:
         return len(np.unique(self.component[self.fit.cells.clicks_of_factors > 0])) <= 1
 
     @property
-    def mean_error(self) -> float:
-        """Standard error of log examination relative to the factor with the most clicks, in the
-        mean over clicks; infinite if these do not connect all factors."""
-        clicks = self.fit.cells.clicks_of_factors
-        if not self.is_connected or not clicks.any():
-            return np.inf
-        error = self.rough_error(int(np.argmax(clicks)))
-        return float(np.average(error[clicks > 0], weights=clicks[clicks > 0]))
+    def is_precise(self) -> bool:
+        """True if no standard error of log examination exceeds 0.25, relative to the factor with
+        the most clicks: features then add nothing. False for more than 1,500 factors."""
+        reference = int(np.argmax(self.fit.cells.clicks_of_factors))
+        return self.is_connected and bool(self.fit.standard_error(reference).max() <= _PRECISE)
 
     def rough_error(self, reference: int) -> Floats:
         """Standard error of log examination relative to one factor; beyond 1,500 factors, as if

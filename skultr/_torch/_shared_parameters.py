@@ -129,8 +129,8 @@ early_stopping, validation_fraction, n_iter_no_change""",
     that the features lack, this curve is too steep, and more clicks make it worse. "table"
     compares the clicks of the same documents at several positions, without features; the log
     must connect all bias factors. "auto" uses the table where documents moved and the network
-    elsewhere, weighted by their precision; it is the table alone if its log examination has a
-    mean standard error of 0.1 at most. With "table" and "auto" the network is then""",
+    elsewhere, weighted by their precision; it is the table alone if no standard error of its log
+    examination exceeds 0.25. With "table" and "auto" the network is then""",
     "confounding": """Raises
 ------
 NotIdentifiableError

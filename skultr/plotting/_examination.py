@@ -135,7 +135,8 @@ class ExaminationDisplay(Display):
         if curves is None:
             raise TypeError(
                 f"{type(ranker).__name__} has no examination_comparison_; expected a fitted "
-                "ranker that compared two curves, such as DLARanker with examination='auto'."
+                "ranker that compared two curves, such as DLARanker with examination='auto' on a "
+                "log whose documents moved too little to know the curve."
             )
         names = [name for name in curves if name != "standard_error"]
         tables = {name: curves[[name]].set_axis(["examination"], axis=1) for name in names}

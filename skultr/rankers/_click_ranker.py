@@ -18,7 +18,7 @@ from .._log._cells import examination_table, factor_codes, factor_table
 from .._log._documents import KnownDocuments
 from .._log._roles import read_role
 from .._log._segments import TINY
-from .._models._table_curve import PRECISE, TableCurve, table_curve
+from .._models._table_curve import TableCurve, table_curve
 from .._models._tabular import LearnsRelevance, fit_factors
 from .._torch._joint import fit_affine, fit_listwise, fit_towers
 from .._torch._net import NeuralEstimator
@@ -74,7 +74,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             warn_unless_confirmed(self, clicks)
         else:
             table, network, stopped = table_curve(clicks), None, False
-            if self.examination == "auto" and not table.mean_error <= PRECISE:
+            is_known = self.examination == "auto" and table.is_precise
+            if not (is_known or self.examination == "table"):
                 network = self._fit_network(clicks, task)
                 stopped = self.n_iter_ < self.net_.max_epochs
             curve = final_curve(clicks, table, network, is_converged=stopped)

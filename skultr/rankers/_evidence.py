@@ -16,7 +16,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._base._sklearn import seeded_clone
 from .._base._typing import Floats, Ints
-from .._log._segments import TINY, mix, pair_codes
+from .._log._segments import TINY, largest_by_code, mix, pair_codes
 from .._models._solve import GroupedLogit
 from ..exceptions import ClickDataWarning, UnstableWeightsWarning, warn_user
 from ._ranker import BaseRanker, fit_to_log
@@ -178,8 +178,9 @@ def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
     """Scores of a ranker, higher is better, for documents of several queries, whose features were
     read already."""
     if isinstance(ranker, BaseRanker):
-        if type(ranker).predict is BaseRanker.predict:  # which would read them once more
-            return ranker._score(features)
+        hooks = type(ranker).predict, type(ranker)._scores_within
+        if hooks == (BaseRanker.predict, BaseRanker._scores_within):  # would read them once more
+            return ranker._scores_of_features(features)
         return ranker._scores_within(features, query)
     return -ranker.rank(features, qid=query)  # other rankers need not have scores
 
@@ -230,8 +231,7 @@ def _within(scores, query, rounding):
     """Deviations from the mean of the query, their standard deviation by query (infinite where
     scores are constant), both over the largest score of the query; and this."""
     n = np.maximum(np.bincount(query), 1)
-    largest = np.zeros(len(n))
-    np.maximum.at(largest, query, np.abs(scores))
+    largest = largest_by_code(query, np.abs(scores), len(n))
     # Relative to the largest, so that nothing overflows.
     scores = scores / np.where(largest > 0, largest, 1.0)[query]
     apart = scores - (np.bincount(query, scores) / n)[query]

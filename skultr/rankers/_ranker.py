@@ -341,11 +341,15 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         scores : ndarray of shape (n_rows,)
         """
         check_is_fitted(self)
-        scores = self._score(self._read_features(X, reset=False))
-        if np.shape(scores) != (count_rows(X),):
+        return self._scores_of_features(self._read_features(X, reset=False))
+
+    def _scores_of_features(self, features):
+        """What ``_score`` returns, which must be one number per row."""
+        scores = self._score(features)
+        if np.shape(scores) != (len(features),):
             raise ValueError(
                 f"{type(self).__name__}._score returned the shape {np.shape(scores)}; expected "
-                f"({count_rows(X)},): one score per row of its features."
+                f"({len(features)},): one score per row of its features."
             )
         return scores
 

@@ -1,11 +1,13 @@
 """Examination from the same documents under several bias factors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from skultr._log._cells import Cells
-from skultr._models import _table_curve
+from skultr._models import _table_curve, _tabular
 from skultr._models._table_curve import pair_curve, table_of_cells
 
 
@@ -31,6 +33,27 @@ def test_information_is_the_curvature_of_the_likelihood():
         curvature = (slope(at + step * direction) - slope(at - step * direction)) / (2 * step)
         np.testing.assert_allclose(table.information @ direction, curvature, atol=1e-6)
     np.testing.assert_allclose(table.information @ np.ones(4), 0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_factors", "fall", "expected"),
+    [
+        (20_000, 4, 0.0, True),
+        (200, 4, 0.0, False),
+        (20_000, 8, 3.0, False),  # enough clicks on the whole, and few at the last factors
+        (20_000, 1, 0.0, True),  # nothing to compare
+    ],
+)
+def test_table_is_precise_where_all_factors_are_known(n_rows, n_factors, fall, expected):
+    assert table_of_cells(_random_cells(n_rows, 20, n_factors, fall)).is_precise is expected
+
+
+def test_table_is_not_precise_where_errors_are_unknown_or_nothing_connects(monkeypatch):
+    cells = _random_cells(20_000, 20, 4)
+    own = table_of_cells(replace(cells, doc=cells.factor.copy()))
+    assert not own.is_precise
+    monkeypatch.setattr(_tabular, "MAX_DENSE", 3)
+    assert not table_of_cells(cells).is_precise
 
 
 def test_documents_under_thousands_of_factors_connect_them():

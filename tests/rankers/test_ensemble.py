@@ -143,6 +143,47 @@ def test_few_clicks_hardly_move_the_weights():
     np.testing.assert_allclose(np.median(weights, axis=0), [0.25, 0.25, 0.5], atol=0.1)
 
 
+@pytest.mark.parametrize("has_production", [True, False])
+def test_weights_where_clicks_confirm_no_mixture(has_production):
+    """All members have the first feature as score, and few users click where it is smallest."""
+    _, log, _, truth = served_log(n_sessions=100)
+    feature = log.drop(columns=["qid", "session", "doc", "position", "production"]).iloc[:, 0]
+    log = log.assign(production=feature) if has_production else log.drop(columns="production")
+    clicks = feature == feature.groupby(log["session"]).transform("min")
+    members = [
+        ("naive", NaiveRanker(estimator=OneFeature())),
+        ("ips", IPSRanker(estimator=OneFeature(), clip=0.1)),
+    ]
+    ranker = EnsembleRanker(members, propensity=truth.examination, random_state=0)
+    weights = ranker.fit(log, clicks.astype(float)).weights_["weight"]
+    expected = [0.125, 0.125, 0.75] if has_production else [0.5, 0.5]
+    np.testing.assert_allclose(weights, expected, atol=0.03)
+
+
+class ByWholeQuery(NaiveRanker):
+    """Scores that only the hook for whole queries knows."""
+
+    def _scores_within(self, X, qid):
+        return super()._scores_within(X, qid) + 1000.0 * np.arange(len(X))
+
+
+class OneNumber(NaiveRanker):
+    def _score(self, features):
+        return super()._score(features)[:1]
+
+
+def test_members_have_their_own_hooks_and_checks():
+    documents, log, clicks, truth = served_log()
+    members = [("naive", NaiveRanker(estimator=LEAST)), ("hook", ByWholeQuery(estimator=LEAST))]
+    ranker = EnsembleRanker(members, propensity=truth.examination, random_state=0)
+    plain, hook = ranker.fit(log, clicks).explain(documents).to_numpy().T[:2]
+    assert plain.any()
+    assert (np.diff(hook) > 0).all() or not hook.any()
+    members[1] = ("wrong", OneNumber(estimator=LEAST))
+    with pytest.raises(ValueError, match=r"OneNumber._score returned the shape \(1,\)"):
+        EnsembleRanker(members, propensity=truth.examination).fit(log, clicks)
+
+
 def test_production_that_knows_the_labels_has_nearly_all_weight(monkeypatch):
     documents = make_ltr(60, n_features=8, random_state=0)
     _, log, clicks, truth = served_log(n_sessions=20_000, production=documents["relevance"])

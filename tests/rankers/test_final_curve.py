@@ -1,5 +1,7 @@
 """Examination from comparisons within documents, and from a network where there are none."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -116,6 +118,19 @@ def test_no_network_learns_examination_where_documents_moved_enough(ranker):
     assert not hasattr(enough, "examination_comparison_")
     np.testing.assert_allclose(enough.examination_["examination"], CURVE, rtol=1e-3)
     assert few.examination_comparison_.columns.tolist()[2:] == ["network", "combined"]
+
+
+def test_network_alone_learns_the_examination_of_another_outcome():
+    """Where no document moved, and where a table would be precise."""
+    ranker = DLARanker(examination="network", random_state=0, max_epochs=2)
+    fixed, clicks = small_log(n_queries=20)
+    moved, rate = _log()
+    for frame, click in ((fixed, clicks), (moved, rate)):
+        bought = frame.assign(click=click, outcome_purchase=click / 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = clone(ranker).fit(bought, "outcome_purchase")
+        assert "network" in fitted.examination_comparison_
 
 
 def test_network_alone_compares_nothing():
