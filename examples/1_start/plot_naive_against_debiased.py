@@ -6,7 +6,7 @@ More clicks do not help a ranker that takes them at face value
 relevant they are. More sessions do not help: its quality stays flat. Rankers that correct for
 known examination (IPS), or learn examination along with relevance (dual learning, DLA), improve
 with the number of sessions. With 300,000 sessions IPS is level with a ranker that knows the truth,
-and DLA has closed two thirds of the distance to it.
+and DLA has closed four fifths of the distance to it.
 
 **Limit.** The documents are generated, and the users click as a position-based model assumes, as
 both corrections do, so they are well specified here. IPS is given the true examination, which
@@ -124,7 +124,7 @@ gap = -behind.xs("mean", axis=1, level=1)
 first, last = gap.loc[N_SESSIONS[0]], gap.loc[N_SESSIONS[-1]]
 assert abs(first["naive"] - last["naive"]) < 0.015
 assert last["IPS"] < 0.25 * last["naive"]
-assert last["DLA"] < 0.6 * last["naive"]
+assert last["DLA"] < 0.3 * last["naive"]
 
 # %%
 # What to take from it

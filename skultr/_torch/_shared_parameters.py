@@ -151,7 +151,7 @@ clicks confirm the correction without this bound by two standard errors:
 :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. From an effective sample of 100 clicks
 per query on, clicks are divided by it instead, if held-out clicks confirm the correction by two
 standard errors. Where no document moved, the examination that held-out clicks ask for takes the
-place of the network's.
+place of the network's, unless that sample is as large.
 There is no correction, with a warning, if they do not confirm it, as in :class:`IPSRanker`: by
 one standard error if documents that moved determine examination, and by two if the network does.
 

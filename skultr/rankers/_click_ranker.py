@@ -26,7 +26,13 @@ from .._torch._networks import ScaledFeatures
 from ..exceptions import AssumptionWarning, NotIdentifiableError, python_value, warn_user
 from ..identifiability._graph import warn_unless_identifiable
 from ._evidence import confirmation
-from ._ips import AS_THEY_ARE, best_correction, judges_for, warn_unless_confirmed
+from ._ips import (
+    AS_THEY_ARE,
+    best_correction,
+    has_many_clicks,
+    judges_for,
+    warn_unless_confirmed,
+)
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -182,18 +188,20 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _fit_with_curve(self, log, clicks, task, curve):
         """Train a network listwise on the final curve; sets all that predictions need.
 
-        Where no documents moved, held-out clicks correct the curve first. Returns the one used.
+        Where no documents moved, held-out clicks correct the curve first, unless they are many: a
+        network then explains more of them than the judges do. Returns the curve used.
         """
         known = judged = replace(log, propensity=np.exp(curve.log_examination)[log.bias])
         if isinstance(log.features, ScaledFeatures):  # to judges they are features like others
             judged = replace(known, features=np.asarray(log.features).round(_DIGITS))
         random = check_random_state(self.random_state)
         is_learned = not curve.moved.is_connected
+        is_rough = is_learned and not has_many_clicks(known)
         found = confirmation(
-            judged, judges_for(self, log), random, clicks=self._click_log, assumed=is_learned
+            judged, judges_for(self, log), random, clicks=self._click_log, assumed=is_rough
         )
         is_refused = found.refuses('examination="network"', is_learned=is_learned)
-        if is_learned and found.table is not None and not is_refused:
+        if is_rough and found.table is not None and not is_refused:
             examination = found.log_examination
             again = final_curve(clicks, curve.moved, examination, is_converged=False)
             table = again.comparison.assign(network=curve.comparison["network"])

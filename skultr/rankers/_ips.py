@@ -339,7 +339,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
             best = best_correction(log, found)
             return log, best if form == "auto" else Correction(form, found.least(log.propensity))
         if form == "auto":
-            form = "divide" if _has_many_clicks(log) else "offset"
+            form = "divide" if has_many_clicks(log) else "offset"
         return log, Correction(form, clip)
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
@@ -566,11 +566,12 @@ def best_correction(log: ClickLog, found: Confirmation) -> Correction:
     Division alone gives all documents the same importance, and behind strong production rankers
     it is also what loses most: it needs firm evidence and many clicks.
     """
-    is_divided = found.evidence >= LEARNED_CURVE and _has_many_clicks(log)
+    is_divided = found.evidence >= LEARNED_CURVE and has_many_clicks(log)
     return Correction("divide" if is_divided else "offset", found.least(log.propensity))
 
 
-def _has_many_clicks(log):
+def has_many_clicks(log: ClickLog) -> bool:
+    """True if clicks divided by the propensities of the log are many for each query."""
     n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
     return debias_clicks(log).effective_sample_size >= _MANY_CLICKS * n_queries
 
