@@ -4,7 +4,8 @@ How many dimensions?
 
 **Claim.** One dimension is too few in both worlds; with TianGong's clicks it fails outright. From
 two on, more dimensions cost little, and validation on 300 annotated queries picks a number that is
-about as good as any, and ahead of DLA by .02 to .04 in each of the four logs.
+about as good as any. With TianGong's clicks it is ahead of DLA by .03 to .04; under trust bias it is
+level with it or up to .015 ahead.
 
 **Limit.** Which number is best does not show at this size: from two dimensions on, runs differ by
 more than dimensions do. That two are best under trust bias, as the paper has it, is seen in one of
@@ -113,8 +114,9 @@ plt.show()
 # ------------------
 #
 # One dimension fails under TianGong's clicks and is behind two under trust bias; the number that
-# validation picks is ahead of DLA in each log.
+# validation picks is ahead of DLA with TianGong's clicks, and nowhere clearly behind.
 for log, values in test.iterrows():
-    assert values[picked[log]] > values["DLA"] + 0.005
+    ahead = values[picked[log]] - values["DLA"]
+    assert ahead > (0.02 if log[0] == "TianGong-ST" else -0.01)
 assert (test.loc["TianGong-ST"][1] < 0.5).all()
 assert (test.loc["trust bias"][1] < test.loc["trust bias"][2]).all()
