@@ -202,8 +202,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         )
         is_refused = found.refuses('examination="network"', is_learned=is_learned)
         if is_rough and found.table is not None and not is_refused:
-            examination = found.log_examination
-            again = final_curve(clicks, curve.moved, examination, is_converged=False)
+            again = final_curve(clicks, curve.moved, found.log_examination, is_converged=False)
             table = again.comparison.assign(network=curve.comparison["network"])
             curve = again._replace(comparison=table)
             known = replace(log, propensity=np.exp(curve.log_examination)[log.bias])
