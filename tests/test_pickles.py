@@ -227,7 +227,7 @@ def pipelines():
 
 def test_the_pipeline_is_as_small_on_a_larger_log(pipelines):
     small, large = (len(pickle.dumps(each)) for each in pipelines)
-    assert abs(large - small) < 200
+    assert large < small + 200
     assert len(pickle.dumps(pipelines[1][0].graph_)) > 10 * large  # which no pickle holds
     text = pickle.dumps(pipelines[1])
     assert not any(part.encode() in text for part in _IDS.values())

@@ -10,14 +10,14 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: The most that the table may add up to.
-TOTAL = 22_273
+TOTAL = 22_275
 #: Statements without docstrings, by folder, and by module at the root.
 STATEMENTS = {
     "__init__.py": 30,
     "__main__.py": 4,
     "_base": 264,
     "_log": 3649,
-    "_models": 1020,
+    "_models": 1022,
     "_torch": 919,
     "click_models": 1112,
     "command": 662,
