@@ -10,8 +10,9 @@ from skultr._log._clicklog import make_click_log
 from skultr._log._roles import read_features
 from skultr._models._table_curve import table_curve
 from skultr.exceptions import AssumptionWarning, NotIdentifiableError, NotIdentifiableWarning
-from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker
+from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker, _click_ranker
 from skultr.rankers._click_ranker import final_curve
+from skultr.rankers._evidence import UNTESTED
 
 from .._worlds import random_lists, small_log
 
@@ -118,6 +119,24 @@ def test_no_network_learns_examination_where_documents_moved_enough(ranker):
     assert not hasattr(enough, "examination_comparison_")
     np.testing.assert_allclose(enough.examination_["examination"], CURVE, rtol=1e-3)
     assert few.examination_comparison_.columns.tolist()[2:] == ["network", "combined"]
+
+
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
+def test_held_out_clicks_correct_the_curve_of_a_network_unless_clicks_are_many(monkeypatch):
+    asked = []
+
+    def found(*args, assumed, **kwargs):
+        asked.append(assumed)
+        return UNTESTED
+
+    monkeypatch.setattr(_click_ranker, "confirmation", found)
+    log, clicks = small_log(n_queries=20)
+    for impressions in (1.0, 1_000.0):
+        frame = log.assign(impressions=impressions)
+        ranker = DLARanker(random_state=0, max_epochs=2).fit(frame, 0.5 * clicks)
+        curves = ranker.examination_comparison_
+        np.testing.assert_allclose(curves["combined"], curves["network"], rtol=1e-4)
+    assert asked == [True, False]
 
 
 def test_network_alone_learns_the_examination_of_another_outcome():
