@@ -21,7 +21,7 @@ from .._log._segments import TINY
 from ._solve import MAX_DENSE, Eliminated, GroupedLogit, maximise, warn_unless_converged
 from ._tabular import TabularFit, fit_cells
 
-#: Largest standard error of log examination that is known as well as anyone needs.
+#: A log examination with this standard error or less counts as known.
 _PRECISE = 0.25
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0

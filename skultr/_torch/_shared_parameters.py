@@ -150,8 +150,8 @@ The last training has examination as an offset, raised to a tenth of the largest
 clicks confirm the correction without this bound by two standard errors:
 :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. From an effective sample of 100 clicks
 per query on, clicks are divided by it instead, if held-out clicks confirm the correction by two
-standard errors. Where no document moved, the examination that held-out clicks ask for takes the
-place of the network's, unless that sample is as large.
+standard errors. Where no document moved and this sample is smaller, the examination that held-out
+clicks ask for takes the place of the network's.
 There is no correction, with a warning, if they do not confirm it, as in :class:`IPSRanker`: by
 one standard error if documents that moved determine examination, and by two if the network does.
 

@@ -175,11 +175,13 @@ def fit_member(ranker: Any, log: ClickLog) -> Any:
 
 
 def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
-    """Scores of a ranker, higher is better, for documents of several queries, whose features were
-    read already."""
+    """Scores of a ranker, higher is better, for documents of several queries.
+
+    The features were read already.
+    """
     if isinstance(ranker, BaseRanker):
         hooks = type(ranker).predict, type(ranker)._scores_within
-        if hooks == (BaseRanker.predict, BaseRanker._scores_within):  # would read them once more
+        if hooks == (BaseRanker.predict, BaseRanker._scores_within):  # they would read them again
             return ranker._scores_of_features(features)
         return ranker._scores_within(features, query)
     return -ranker.rank(features, qid=query)  # other rankers need not have scores
