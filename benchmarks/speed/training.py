@@ -1,4 +1,5 @@
-"""Training: an epoch beside a bare loop, one long list among short ones, memory of a fit."""
+"""Training: an epoch beside a bare loop, one long list among short ones, memory of a fit, and
+whole fits of debiased rankers beside a naive one."""
 
 import statistics
 import time
@@ -11,7 +12,16 @@ import torch
 from skorch.callbacks import Callback
 from torch.nn import ELU, Linear, Sequential
 
-from skultr.rankers import DLARanker, LambdaMARTRanker, NaiveRanker, PairDebiasRanker
+from skultr.datasets import make_ltr
+from skultr.rankers import (
+    DLARanker,
+    EnsembleRanker,
+    IPSRanker,
+    LambdaMARTRanker,
+    NaiveRanker,
+    PairDebiasRanker,
+)
+from skultr.simulation import PlackettLucePolicy, production_scores, simulate_clicks
 
 from ._work import OURS, Seconds, Work
 
@@ -165,6 +175,31 @@ def trees(size):
     return {OURS: ours, "bare LightGBM": bare}
 
 
+NAIVE = "NaiveRanker"
+
+
+def whole_fit(ranker_class):
+    """A fit with the defaults, until it stops by itself, beside a naive one to the same log."""
+
+    def contenders(size):
+        documents = make_ltr(size(tiny=20, quick=300, full=300), n_features=20, random_state=0)
+        documents["production"] = production_scores(documents, fraction=0.1, random_state=0)
+        log, clicks, _ = simulate_clicks(
+            documents,
+            n_sessions=size(tiny=200, quick=5_000, full=20_000),
+            policy=PlackettLucePolicy(),
+            scores=documents["production"],
+            random_state=0,
+        )
+        rankers = {OURS: ranker_class, NAIVE: NaiveRanker}
+        return {
+            name: lambda each=each: each(random_state=0).fit(log, clicks)
+            for name, each in rankers.items()
+        }
+
+    return contenders
+
+
 FRAME = "a copy of its float32 frame"
 
 
@@ -204,6 +239,7 @@ _LONG_LISTS = {
     "pairwise": ("NaiveRanker, pairwise", long_list(NaiveRanker, loss="pairwise")),
     "lambda": ("NaiveRanker, lambda", long_list(NaiveRanker, loss="lambda")),
 }
+_WHOLE_FITS = {"ips": (IPSRanker, 1.6), "dla": (DLARanker, 1.6), "ensemble": (EnsembleRanker, 3.0)}
 WORKS = (
     *(
         Work(f"training/epoch-{name}", f"an epoch{what}", contenders, {BARE: 1.05})
@@ -218,6 +254,16 @@ WORKS = (
             memory_goal=1.5,
         )
         for name, (who, contenders) in _LONG_LISTS.items()
+    ),
+    *(
+        Work(
+            f"training/fit-{name}",
+            f"a fit of {ranker_class.__name__}",
+            whole_fit(ranker_class),
+            {NAIVE: goal},
+            memory=False,
+        )
+        for name, (ranker_class, goal) in _WHOLE_FITS.items()
     ),
     Work("training/trees", "LambdaMARTRanker, 50 trees", trees, {"bare LightGBM": None}),
     Work(

@@ -19,6 +19,7 @@ from skultr.simulation import (
     DeterministicPolicy,
     PlackettLucePolicy,
     PositionBasedUser,
+    SwapPolicy,
     TrustBiasUser,
     UserPopulation,
     hidden_signal_scores,
@@ -50,6 +51,8 @@ POLICIES = {
     "T .1": PlackettLucePolicy(0.1),
     "T 1": PlackettLucePolicy(1.0),
 }
+#: A policy, and a kind of production, of the other cells alone.
+SWAPS, MORE_FEATURES = "neighbour swaps", "more features"
 SESSIONS = (2_000, 20_000, 200_000, 1_000_000)
 #: Sessions of the cells of the regular subset.
 REGULAR = (*[200_000] * 2, *[2_000, 20_000] * 17, *[2_000] * 4)
@@ -98,14 +101,20 @@ def balanced(grid, sizes):
 
 
 def other_cells():
-    """Weak production on one order: features tell what was examined, and nothing guards them.
+    """Four kinds that are not in the grid, each with 20,000 sessions.
 
-    And production that is good, but never saw a label of the queries that it serves.
+    Weak production on one order: features tell what was examined, and nothing guards them.
+    Production that is good, but never saw a label of the queries that it serves. Production of
+    features of which the rankers see a quarter. And swaps of neighbours.
     """
-    users = ("eta 1", "eta 2", "trust", "matrix")
-    easy = [Cell(name, user, "1 %", "fixed", 20_000) for name in OTHERS for user in users]
-    served = product(OTHERS, ("eta 1", "trust"), ("clean",), ("fixed", "T 1"), (20_000,))
-    return easy + [Cell(*levels) for levels in served]
+    orders, kinds = ("fixed", "T 1"), ("1 %", "10 %", "hidden signal")
+    found = [
+        *product(OTHERS, ("eta 1", "eta 2", "trust", "matrix"), ("1 %",), ("fixed",)),
+        *product(OTHERS, ("eta 1", "trust"), ("clean",), orders),
+        *product(OTHERS, ("eta 1", "DBN"), (MORE_FEATURES,), orders),
+        *product(OTHERS, ("eta 1",), kinds, (SWAPS,)),
+    ]
+    return [Cell(*levels, 20_000) for levels in found]
 
 
 # --------------------------------------------------------------------------------------
@@ -163,19 +172,21 @@ class World:
             known, test = train_test_queries(test, test_size=0.5, random_state=seed)
         served, self.served = production(cell.production, known, train, test, seed)
         top = train["relevance"].max()
-        self.impressions, self.clicks, _ = simulate_clicks(
+        policy = SwapPolicy("adjacent") if cell.policy == SWAPS else POLICIES[cell.policy]
+        impressions, self.clicks, _ = simulate_clicks(
             # Grades of all sets from 0 to 4: what users click has the same range everywhere.
             train.assign(relevance=(train["relevance"] * 4 / top).round().astype(int)),
             n_sessions=cell.sessions,
             n_positions=_depth(cell),
-            policy=POLICIES[cell.policy],
+            policy=policy,
             scores=served,
             user=USERS[cell.user],
             features=False,
             random_state=seed,
         )
-        self.features = feature_columns(train)
-        self._documents = train.drop(columns="relevance")
+        self.impressions = impressions.drop(columns="arm", errors="ignore")
+        self.features = feature_columns(train)[:: 4 if cell.production == MORE_FEATURES else 1]
+        self._documents = train[["qid", "doc", *self.features]]
         self._served = pd.Series(served, train["doc"])
         self._relevance = test["relevance"], test["qid"]
         self.test = test[["qid", *self.features]].assign(production=self.served)

@@ -179,13 +179,19 @@ def feature_names(names: Iterable[str], not_features: Iterable[Any] = ()) -> lis
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
     """Values of a role (numbers as float64): the keyword ``value``, else a column, else None."""
     if value is None:
-        # To list the names of a request in pandas, and to wrap it, takes longer than to score it.
-        is_plain = isinstance(X, pd.DataFrame) and X.columns.is_unique
+        # To list the names of a request, and to wrap it, takes longer than to score it.
+        is_plain = (
+            X.columns.is_unique
+            if isinstance(X, pd.DataFrame)
+            else nw.dependencies.is_polars_dataframe(X)
+        )
         if not is_frame(X) or role not in (X.columns if is_plain else column_names(X)):
             return None
-        is_plain = is_plain and isinstance(X[role].dtype, np.dtype)
-        value = (X if is_plain else _frame_of(X))[role].to_numpy()
-    elif nw.dependencies.is_into_series(value):
+        column = X[role] if is_plain else _frame_of(X)[role]
+        if isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype):
+            column = _frame_of(X)[role]
+        value = column.to_numpy()
+    elif type(value) is not np.ndarray and nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)
     n_rows = count_rows(X)
@@ -479,8 +485,7 @@ class FeaturePlan(NamedTuple):
     """What the names and types of a frame's columns determine."""
 
     names: list[str]
-    index: pd.Index  # (n_features,)
-    places: NDArray[np.intp]  # (n_features,)
+    places: slice | list[int]  # a slice copies nothing
     others: list[str]
     is_plain: bool
     is_floating: bool
@@ -505,7 +510,12 @@ def only_features(X: Any, plan: FeaturePlan) -> Any:
     """The features as a frame of the same kind; the same object if X has no other columns."""
     if not plan.others:
         return X
-    return X.iloc[:, plan.places] if isinstance(X, pd.DataFrame) else X.drop(plan.others)
+    return (
+        X.iloc[:, plan.places]
+        if isinstance(X, pd.DataFrame)
+        # Polars would drop columns in its pool of threads, for which a request waits.
+        else type(X)([column for column in X.get_columns() if column.name not in plan.others])
+    )
 
 
 def knows_names(estimator: Any, names: list[Any]) -> bool:
@@ -625,13 +635,13 @@ def _plan(columns, types, left_out):
     # With roles go the outcomes, whose names are many.
     left_out = {n for n in columns if n in left_out or (left_out and n.startswith("outcome_"))}
     places = [i for i, name in enumerate(columns) if name not in left_out]
-    names = [columns[i] for i in places]
     found = {str(types[i]) for i in places if _is_plain(types[i])}
     is_plain = all(_is_plain(types[i]) for i in places)
     return FeaturePlan(
-        names,
-        pd.Index(names),
-        np.array(places, dtype=np.intp),
+        [columns[i] for i in places],
+        slice(places[0], places[-1] + 1)
+        if places and len(places) == places[-1] - places[0] + 1
+        else places,
         [name for name in columns if name in left_out],
         is_plain,
         is_plain and len(found) == 1 and found.pop().lower().startswith("float"),

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import lsq_linear, minimize
-from scipy.sparse import csc_array, csr_array, diags_array, eye_array, hstack
+from scipy.sparse import csc_array, csr_array, diags_array, eye_array
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg, spilu
 from sklearn.exceptions import ConvergenceWarning
 
@@ -216,7 +216,7 @@ class Eliminated(LinearOperator):
         return self.own - (
             np.diag(self.joint)
             if self.coupling is None
-            else self.coupling.power(2).T @ self.inverse
+            else self.coupling.copy().power(2).T @ self.inverse  # power() joins double entries
         )
 
     def plus(self, diagonal: Floats) -> Eliminated:
@@ -290,17 +290,6 @@ def gram(matrix: csr_array | Floats, weight: Floats) -> Floats:
         block = matrix[first : first + n_block].toarray()
         total += block.T @ (weight[first : first + n_block, None] * block)
     return total
-
-
-def _information(design, own, means, total, pull):
-    """Z' diag(own) Z - M' diag(total) M + diag(pull), not multiplied for many columns."""
-    if design.shape[1] <= FEW_FACTORS:
-        return gram(design, own) - gram(means, total) + np.diag(pull)
-    diagonal = design.power(2).T @ own - means.power(2).T @ total + pull
-    z, m, own, total, pull = map(
-        aslinearoperator, (design, means, *map(diags_array, (own, total, pull)))
-    )
-    return Scaled(z.T @ own @ z - m.T @ total @ m + pull, diagonal)
 
 
 # Where the clicks of a group fell, given how many: P(row i) = softmax(logits)_i -------
@@ -395,10 +384,9 @@ class GroupedLogit:
         Maximises :math:`\sum_i c_i \log \mathrm{softmax}(\sum_m w_m s_m + \log o)_i`, which is
         concave.
         """
-        n, place = scores.shape[1], np.arange(len(self.list_))
+        n, factor = scores.shape[1], np.zeros(len(self.list_), dtype=int)
         bounds, offset = (np.zeros(n), np.full(n, np.inf)), log_examination[self.rows]
-        start = np.full(n, 0.5 / n)
-        return self._likeliest(scores[self.rows], place, offset, start, bounds).at
+        return self._likeliest(scores[self.rows], factor, offset, np.full(n, 0.5 / n), bounds).at
 
     def likeliest_examination(
         self,
@@ -415,8 +403,8 @@ class GroupedLogit:
         g, factor = relevance[self.rows], factor[self.rows]
         # The scale of the scores does not matter, only that they do not overflow.
         g = g - np.maximum.reduceat(g, self.starts)[self.list_]
-        high = np.full(len(start), _MAX_LOG_RATIO)
-        found = self._likeliest(None, factor, g, start, (-high, high))
+        high, scores = np.full(len(start), _MAX_LOG_RATIO), np.empty((len(g), 0))
+        found = self._likeliest(scores, factor, g, start, (-high, high))
         return np.where(np.bincount(factor, minlength=len(start)) > 0, found.at, np.nan)
 
     def likeliest_mix(
@@ -434,36 +422,51 @@ class GroupedLogit:
         of effects has standard deviation 3, so that rare factors and those that no list compares
         stay at their ``center``, from which the search starts.
         """
-        n_scores = scores.shape[1]
-        n = len(center) - n_scores
-        low = np.append(np.full(n, -_MAX_LOG_RATIO), np.zeros(n_scores))
-        high = np.append(np.full(n, _MAX_LOG_RATIO), np.full(n_scores, np.inf))
-        scores, factor = scores[self.rows], factor[self.rows]
+        n, n_scores = len(center) - scores.shape[1], scores.shape[1]
+        low, high = np.repeat([[-_MAX_LOG_RATIO, 0.0], [_MAX_LOG_RATIO, np.inf]], [n, n_scores], 1)
+        scores, offset = scores[self.rows], log_examination[self.rows]
         scores = scores - np.maximum.reduceat(scores, self.starts)[self.list_]
-        design = csr_array(hstack([eye_array(n, format="csr")[factor], csr_array(scores)]))
-        place, offset = np.arange(len(factor)), log_examination[self.rows]
         strength = np.append(np.full(n, _EFFECT**-2), np.broadcast_to(strength, n_scores))
-        found = self._likeliest(design, place, offset, center, (low, high), center, strength)
+        found = self._likeliest(
+            scores, factor[self.rows], offset, center, (low, high), center, strength
+        )
         return found.at[:n], found.at[n:]
 
-    def _likeliest(self, design, place, offset, start, bounds, center=0.0, strength=0.0):
-        """Effects w within bounds of the greatest likelihood of logits (Z w)[place] + offset, less
-        λ (w - w_0)² / 2: a :class:`Maximum`. Without Z, each place has an effect of its own."""
-        n_places = len(start) if design is None else design.shape[0]
+    def _likeliest(self, scores, factor, offset, start, bounds, center=0.0, strength=0.0):
+        """Effects h of factors, and then weights w of scores, within bounds, of the greatest
+        likelihood of logits h_b + S w + offset, less λ (x - a)² / 2: a :class:`Maximum`.
+
+        Without a factor that ``start`` has an effect of, all ``factor`` are 0.
+        """
+        n, shape = len(start) - scores.shape[1], start.shape * 2
         strength = np.broadcast_to(strength, start.shape)
 
+        def by_factor(values):
+            return np.bincount(factor, values, n)[:n]
+
         def objective(point):
-            effects = point if design is None else design @ point
-            log_shares = self.log_shares(effects[place] + offset)
+            effects = np.append(point[:n], 0.0)[factor]
+            log_shares = self.log_shares(effects + scores @ point[n:] + offset)
             shares, pull = np.exp(log_shares), strength * (point - center)
-            surplus = np.bincount(place, self.clicks - self.expected(shares), n_places)
             value = self.clicks @ log_shares - 0.5 * pull @ (point - center)
-            known = self.information(shares, place, n_places)
-            if design is None:
-                return value, surplus, known if n_places > FEW_FACTORS else known.dense()
-            means = known.coupling @ design
-            known = _information(design, known.own, means, known.inverse, strength)
-            return value, design.T @ surplus - pull, known
+            surplus = self.clicks - self.expected(shares)
+            slope = np.append(by_factor(surplus), surplus @ scores) - pull
+            known = self.information(shares, factor, max(n, 1))
+            if n == len(start):
+                return value, slope, known if n > FEW_FACTORS else known.dense()
+            apart = scores - np.add.reduceat(shares[:, None] * scores, self.starts)[self.list_]
+            moves = self.expected(shares)[:, None] * apart
+            own, cross = apart.T @ moves, np.column_stack([by_factor(each) for each in moves.T])
+            if len(start) <= FEW_FACTORS:
+                blocks = [[known.dense()[:n, :n], cross], [cross.T, own]]
+                return value, slope, np.block(blocks) + np.diag(strength)
+
+            def product(x):
+                effects = known @ x[:n] + cross @ x[n:]
+                return np.append(effects, cross.T @ x[:n] + own @ x[n:]) + strength * x
+
+            diagonal = np.append(known.diagonal, np.diag(own)) + strength
+            return value, slope, Scaled(LinearOperator(shape, product, dtype=float), diagonal)
 
         return maximise(objective, start, bounds=bounds, tol=_TOL)
 

@@ -121,8 +121,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         position, or an estimator of :mod:`skultr.propensity`. None takes the role if the log has
         it, and otherwise estimates the curve as above.
     cv : int, default=2
-        Number of parts of the queries for cross-fitting. With 2, a fit takes twice as long as
-        that of its members, with 5 five times.
+        Number of parts of the queries for cross-fitting, where members stop after half of their
+        ``n_iter_no_change``. With 2, a fit takes up to twice as long as that of its members,
+        with 5 five times.
     n_jobs : int, default=None
         Number of processes for cross-fitting; None means 1, and -1 all cores.
     random_state : int, RandomState instance or None, default=None
@@ -432,8 +433,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
                 ClickDataWarning,
             )
         else:
-            rankers = [ranker for _, ranker in members]
-            scores = cross_fitted(log, rankers, part, self.n_jobs)
+            scores = cross_fitted(log, [ranker for _, ranker in members], part, self.n_jobs)
             if log.production is not None:
                 served, query, place = _production_of(log)
                 scores = np.column_stack([scores, standardized(served, query, _EXACT)[place]])
@@ -461,8 +461,11 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             found.append((np.concatenate(scores), query[order], 1e-6))
         if log.production is not None:
             found.append((*_production_of(log)[:2], _EXACT))
-        self.weights_["center"] = [scores.mean() for scores, _, _ in found]
-        self.weights_["scale"] = [typical_spread(*each) for each in found]
+        center, scale = zip(
+            *((each[0].mean(), typical_spread(*each)) for each in found), strict=True
+        )
+        # One block in memory, which every request reads.
+        self.weights_ = self.weights_.assign(center=center, scale=scale).copy()
 
     def _warn_about_curve(self, log):
         if self.evidence_ >= LEARNED_CURVE:

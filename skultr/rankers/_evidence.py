@@ -109,9 +109,9 @@ def confirmation(
         log = replace(log, propensity=np.exp(curve)[log.bias])
         curve = curve + HeldOut(log, cross_fitted(log, [debiased], part)).effects()
         log = replace(log, propensity=np.exp(curve - curve.max())[log.bias])
-    ways = {"corrected": debiased, "unbounded": clone(debiased).set_params(clip=None)}
-    if log.propensity.min() >= BOUND * (1 - 1e-9):  # the bound bounds nothing
-        del ways["unbounded"]
+    ways = {"corrected": debiased}
+    if log.propensity.min() < BOUND * (1 - 1e-9):  # else the bound bounds nothing
+        ways["unbounded"] = clone(debiased).set_params(clip=None)
     held_out = HeldOut(
         log, np.column_stack([naive_scores, cross_fitted(log, [*ways.values()], part)])
     )
@@ -119,15 +119,16 @@ def confirmation(
         return Confirmation(np.nan, None, curve)
     losses = pd.DataFrame(held_out.losses(), index=pd.Index(["naive", *ways], name="correction"))
     gains, loss = losses.loc["naive"] - losses, losses.sum(axis=1)
-    error = np.linalg.norm(gains, axis=1)
-    table = pd.DataFrame({"loss": loss, "excess": loss - loss.min(), "standard_error": error})
+    table = pd.DataFrame({"loss": loss, "excess": loss - loss.min()}).assign(
+        standard_error=np.linalg.norm(gains, axis=1)
+    )
     evidence = {way: evidence_of(gains.loc[way], loss["naive"]) for way in ways}
     is_unbounded = evidence.get("unbounded", 0.0) >= LEARNED_CURVE
     if is_unbounded:
         gain = losses.loc["corrected"] - losses.loc["unbounded"]
         is_unbounded = evidence_of(gain, loss["naive"]) > -KNOWN_CURVE
-    best = "unbounded" if is_unbounded else "corrected"
-    return Confirmation(evidence[best], table, curve, is_unbounded)
+    way = "unbounded" if is_unbounded else "corrected"
+    return Confirmation(evidence[way], table, curve, is_unbounded)
 
 
 def evidence_of(gain: Floats, loss: float) -> float:
@@ -160,9 +161,13 @@ def cross_fitted(
 
 
 def _fitted_elsewhere(ranker, log, others, features, query):
+    ranker = clone(ranker)
+    if patience := ranker.get_params(deep=False).get("n_iter_no_change"):
+        # Epochs or trees beyond the best one are half of the time, and are thrown away.
+        ranker.set_params(n_iter_no_change=-(-patience // 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to the whole log warns
-        return scores_of(fit_member(clone(ranker), log.part_of(others)), features, query)
+        return scores_of(fit_member(ranker, log.part_of(others)), features, query)
 
 
 def fit_member(ranker: Any, log: ClickLog) -> Any:
@@ -258,10 +263,10 @@ class HeldOut:
 
     def losses(self) -> list[Floats]:
         """Loss per click of each score alone, with its best weight, divided by query."""
-        found = [self.mix(column[:, None])[0] for column in self.scores.T]
         return [
-            np.bincount(self._query, self.choice.list_losses(logits)) / self.choice.n_clicks
-            for logits in found
+            np.bincount(self._query, self.choice.list_losses(self.mix(score[:, None])[0]))
+            / self.choice.n_clicks
+            for score in self.scores.T
         ]
 
     def effects(self) -> Floats:

@@ -186,7 +186,7 @@ def test_a_factor_of_all_propensities_changes_no_member_of_the_ensemble():
         assert ranker.named_estimators_["trees"].clip == pytest.approx(0.1 * factor)
 
 
-@pytest.mark.parametrize(("n_sessions", "clip"), [(2_500, 0.1), (6_000, None)])
+@pytest.mark.parametrize(("n_sessions", "clip"), [(700, 0.1), (6_000, None)])
 def test_a_factor_of_all_propensities_changes_nothing(n_sessions, clip):
     """Click rates of pages in random order are examination up to a factor."""
     log, clicks = _log(n_sessions, production=False)

@@ -10,7 +10,16 @@ from sklearn.linear_model import LinearRegression
 
 from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
-from skultr.rankers import EnsembleRanker, IPSRanker, NaiveRanker, RankAggRanker, _ensemble
+from skultr.rankers import (
+    EnsembleRanker,
+    IPSRanker,
+    LambdaMARTRanker,
+    NaiveRanker,
+    RankAggRanker,
+    _ensemble,
+    _evidence,
+    _members,
+)
 from skultr.rankers._evidence import scores_of, standardized, typical_spread
 from skultr.simulation import (
     DeterministicPolicy,
@@ -185,6 +194,24 @@ def test_members_have_their_own_hooks_and_checks():
     members[1] = ("wrong", OneNumber(estimator=LEAST))
     with pytest.raises(ValueError, match=r"OneNumber._score returned the shape \(1,\)"):
         EnsembleRanker(members, propensity=truth.examination).fit(log, clicks)
+
+
+def test_cross_fitted_members_stop_after_half_the_patience(monkeypatch):
+    """Epochs and trees after the best one are lost, and what judges need not be the best."""
+    _, log, clicks, _ = served_log(n_sessions=300)
+    seen, fit = [], _evidence.fit_member
+
+    def spy(ranker, part):
+        seen.append(ranker.n_iter_no_change)
+        return fit(ranker, part)
+
+    monkeypatch.setattr(_evidence, "fit_member", spy)
+    monkeypatch.setattr(_members, "fit_member", spy)
+    trees = LambdaMARTRanker(debiasing="none", n_estimators=5, n_iter_no_change=7)
+    one = LambdaMARTRanker(debiasing="none", n_estimators=5, n_iter_no_change=1)
+    EnsembleRanker([("trees", trees), ("one", one)], propensity=[1.0] * 10).fit(log, clicks)
+    assert seen == [4, 4, 1, 1, 7, 1]
+    assert trees.n_iter_no_change == 7
 
 
 def test_production_that_knows_the_labels_has_nearly_all_weight(monkeypatch):
