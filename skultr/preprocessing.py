@@ -218,7 +218,7 @@ class OnFeatures(
                 frame = nw.from_native(X, eager_only=True)
                 frame = without_roles(frame, self._not_features()).to_native()
             else:
-                frame = _another(X) if not plan.others else only_features(X, plan)
+                frame = _another(only_features(X, plan), deep=bool(plan.others))
             X = self._readable(frame, plan)
             if not reset and plan is not None and knows_names(self, plan.names):
                 return X
@@ -277,9 +277,12 @@ class OnFeatures(
         return out
 
 
-def _another(X):
-    """Another frame of the same data: a function may add or drop columns of what it gets."""
-    return X.copy(deep=False) if isinstance(X, pd.DataFrame) else X.clone()
+def _another(X, *, deep):
+    """Another frame of the same data: a function may add or drop columns of what it gets.
+
+    It may write to the values, too, if the copy is deep.
+    """
+    return X.copy(deep=deep) if isinstance(X, pd.DataFrame) else X.clone()
 
 
 def _may_read_polars(transformer):

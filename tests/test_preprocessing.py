@@ -314,3 +314,20 @@ def test_functions_that_change_their_frame_change_no_other(kind):
     for _ in range(2):
         assert list(totals.transform(X)["total"]) == [4.0, 7.0]
     assert list(X.columns) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_a_frame_of_roles_alone_keeps_its_rows(kind):
+    X = kind({"qid": [1, 2, 3], "doc": [1, 2, 3]})
+    ones = OnFeatures(FunctionTransformer(lambda X: np.ones((X.shape[0], 1))))
+    assert ones.fit_transform(X).shape == (3, 3)
+
+
+@pytest.mark.parametrize("first", ["qid", "a"])
+def test_a_transformer_that_writes_to_its_input_leaves_the_roles_frame(first):
+    """The features are a block of columns, or not."""
+    X = pd.DataFrame({"a": [1.0, 2.0], "qid": [1.0, 1.0], "b": [3.0, 5.0]})
+    X = X[["qid", "a", "b"] if first == "qid" else ["a", "qid", "b"]]
+    before = X.copy()
+    OnFeatures(StandardScaler(copy=False)).fit_transform(X)
+    pd.testing.assert_frame_equal(X, before)

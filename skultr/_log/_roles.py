@@ -188,9 +188,8 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
         if not is_frame(X) or role not in (X.columns if is_plain else column_names(X)):
             return None
         column = X[role] if is_plain else _frame_of(X)[role]
-        if isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype):
-            column = _frame_of(X)[role]
-        value = column.to_numpy()
+        is_extension = isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype)
+        value = (_frame_of(X)[role] if is_extension else column).to_numpy()
     elif type(value) is not np.ndarray and nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)
@@ -510,12 +509,9 @@ def only_features(X: Any, plan: FeaturePlan) -> Any:
     """The features as a frame of the same kind; the same object if X has no other columns."""
     if not plan.others:
         return X
-    return (
-        X.iloc[:, plan.places]
-        if isinstance(X, pd.DataFrame)
-        # Polars would drop columns in its pool of threads, for which a request waits.
-        else type(X)([column for column in X.get_columns() if column.name not in plan.others])
-    )
+    if plan.names:  # a request would wait for the threads of Polars' drop()
+        return (X.iloc if isinstance(X, pd.DataFrame) else X)[:, plan.places]
+    return X.iloc[:, :0] if isinstance(X, pd.DataFrame) else X.drop(plan.others)
 
 
 def knows_names(estimator: Any, names: list[Any]) -> bool:
@@ -635,7 +631,6 @@ def _plan(columns, types, left_out):
     # With roles go the outcomes, whose names are many.
     left_out = {n for n in columns if n in left_out or (left_out and n.startswith("outcome_"))}
     places = [i for i, name in enumerate(columns) if name not in left_out]
-    found = {str(types[i]) for i in places if _is_plain(types[i])}
     is_plain = all(_is_plain(types[i]) for i in places)
     return FeaturePlan(
         [columns[i] for i in places],
@@ -644,7 +639,9 @@ def _plan(columns, types, left_out):
         else places,
         [name for name in columns if name in left_out],
         is_plain,
-        is_plain and len(found) == 1 and found.pop().lower().startswith("float"),
+        is_plain
+        and len({str(types[i]) for i in places}) == 1
+        and str(types[places[0]]).lower().startswith("float"),
     )
 
 

@@ -365,10 +365,7 @@ class GroupedLogit:
         return self.total[self.list_] * shares
 
     def information(self, shares: Floats, code: Ints, n_codes: int) -> Eliminated:
-        """Information about one effect per ``code`` of the used rows on their logits.
-
-        A list has each code at most once, or not all is known of the diagonal.
-        """
+        """Information about one effect per ``code`` of the used rows on their logits."""
         offsets = np.append(self.starts, len(code))
         mean = csr_array((shares, code, offsets), (len(self.total), n_codes))
         own = np.bincount(code, self.expected(shares), n_codes)
@@ -451,21 +448,21 @@ class GroupedLogit:
             value = self.clicks @ log_shares - 0.5 * pull @ (point - center)
             surplus = self.clicks - self.expected(shares)
             slope = np.append(by_factor(surplus), surplus @ scores) - pull
-            known = self.information(shares, factor, max(n, 1))
+            known = self.information(shares, factor, max(n, 1)).plus(strength[:n])
             if n == len(start):
                 return value, slope, known if n > FEW_FACTORS else known.dense()
             apart = scores - np.add.reduceat(shares[:, None] * scores, self.starts)[self.list_]
             moves = self.expected(shares)[:, None] * apart
-            own, cross = apart.T @ moves, np.column_stack([by_factor(each) for each in moves.T])
-            if len(start) <= FEW_FACTORS:
-                blocks = [[known.dense()[:n, :n], cross], [cross.T, own]]
-                return value, slope, np.block(blocks) + np.diag(strength)
+            own = apart.T @ moves + np.diag(strength[n:])
+            cross = np.column_stack([by_factor(each) for each in moves.T])
+            if n <= FEW_FACTORS:
+                return value, slope, np.block([[known.dense(), cross], [cross.T, own]])
 
             def product(x):
                 effects = known @ x[:n] + cross @ x[n:]
-                return np.append(effects, cross.T @ x[:n] + own @ x[n:]) + strength * x
+                return np.append(effects, cross.T @ x[:n] + own @ x[n:])
 
-            diagonal = np.append(known.diagonal, np.diag(own)) + strength
+            diagonal = np.append(known.diagonal, np.diag(own))
             return value, slope, Scaled(LinearOperator(shape, product, dtype=float), diagonal)
 
         return maximise(objective, start, bounds=bounds, tol=_TOL)

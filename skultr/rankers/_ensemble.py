@@ -423,8 +423,10 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         priors = equal, equal
         if log.production is not None:
             names.append(_PRODUCTION)
-            shares = _SHARE_OF_PRODUCTION, _UNCONFIRMED
-            priors = tuple(np.append(equal * (1 - each), each) for each in shares)
+            priors = tuple(
+                np.append(equal * (1 - each), each)
+                for each in (_SHARE_OF_PRODUCTION, _UNCONFIRMED)
+            )
         weights, error, losses = priors[0], np.nan, np.nan
         if part is None:
             warn_user(

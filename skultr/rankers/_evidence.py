@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -133,8 +134,7 @@ def confirmation(
 
 def evidence_of(gain: Floats, loss: float) -> float:
     """z-score over queries of a gain in ``loss``; where scores explain nothing, it is rounding."""
-    error = max(float(np.linalg.norm(gain)), _ROUNDING * loss, TINY)
-    return float(np.sum(gain) / error)
+    return float(np.sum(gain) / max(float(np.linalg.norm(gain)), _ROUNDING * loss, TINY))
 
 
 def cross_fitted(
@@ -162,9 +162,10 @@ def cross_fitted(
 
 def _fitted_elsewhere(ranker, log, others, features, query):
     ranker = clone(ranker)
-    if patience := ranker.get_params(deep=False).get("n_iter_no_change"):
+    patience = ranker.get_params(deep=False).get("n_iter_no_change")
+    if isinstance(patience, Integral) and patience > 1:
         # Epochs or trees beyond the best one are half of the time, and are thrown away.
-        ranker.set_params(n_iter_no_change=-(-patience // 2))
+        ranker.set_params(n_iter_no_change=(int(patience) + 1) // 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to the whole log warns
         return scores_of(fit_member(ranker, log.part_of(others)), features, query)

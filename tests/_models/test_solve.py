@@ -211,6 +211,30 @@ def test_likeliest_mix_is_where_no_step_helps(n_factors):
             assert value(moved) <= value(best) or (moved[place] < 0 and place >= n_factors)
 
 
+@pytest.mark.parametrize("n_factors", [4, 150])
+def test_a_mix_of_no_scores_is_effects_and_their_prior(n_factors):
+    rng = np.random.default_rng(0)
+    factor, clicks = rng.integers(n_factors, size=1200), (rng.random(1200) < 0.3).astype(float)
+    choice = GroupedLogit.from_rows(np.repeat(np.arange(300), 4), clicks)
+    none, center = np.empty((1200, 0)), np.zeros(n_factors)
+    effects, weights = choice.likeliest_mix(none, factor, np.zeros(1200), center)
+    surplus = choice.clicks - choice.expected(choice.shares(effects[factor]))
+    slope = np.bincount(factor[choice.rows], surplus, n_factors) - effects / 9
+    np.testing.assert_allclose(slope, 0, atol=1e-4)
+    assert len(weights) == 0
+
+
+def test_more_scores_than_are_factors_elsewhere():
+    rng = np.random.default_rng(0)
+    scores, clicks = rng.normal(size=(2000, 120)), np.tile([1.0, 0, 0, 0], 500)
+    choice = GroupedLogit.from_rows(np.repeat(np.arange(500), 4), clicks)
+    best = choice.best_weights(scores, np.zeros(2000))
+    surplus = choice.clicks - choice.expected(choice.shares(scores @ best))
+    slope = scores[choice.rows].T @ surplus
+    np.testing.assert_allclose(slope[best > 0], 0, atol=1e-4)
+    assert (slope[best == 0] <= 1e-4).all()
+
+
 def test_examination_of_factors_without_a_click_is_at_its_bound():
     factor = np.tile([0, 1, 2], 50)
     clicks = np.tile([1.0, 1.0, 0.0], 50)

@@ -1,6 +1,7 @@
 """EnsembleRanker: its weights, what it refuses, and where it leaves debiased members out."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -208,10 +209,36 @@ def test_cross_fitted_members_stop_after_half_the_patience(monkeypatch):
     monkeypatch.setattr(_evidence, "fit_member", spy)
     monkeypatch.setattr(_members, "fit_member", spy)
     trees = LambdaMARTRanker(debiasing="none", n_estimators=5, n_iter_no_change=7)
-    one = LambdaMARTRanker(debiasing="none", n_estimators=5, n_iter_no_change=1)
-    EnsembleRanker([("trees", trees), ("one", one)], propensity=[1.0] * 10).fit(log, clicks)
-    assert seen == [4, 4, 1, 1, 7, 1]
+    EnsembleRanker([("trees", trees)], propensity=[1.0] * 10).fit(log, clicks)
+    assert seen == [4, 4, 7]
     assert trees.n_iter_no_change == 7
+
+
+class Patient(BaseEstimator):
+    """A ranker whose patience may be anything."""
+
+    def __init__(self, n_iter_no_change):
+        self.n_iter_no_change = n_iter_no_change
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (7, 4),
+        (1, 1),
+        (0, 0),
+        (np.uint8(7), 4),
+        (None, None),
+        ("auto", "auto"),
+        (2.5, 2.5),
+        (-5, -5),
+    ],
+)
+def test_half_of_a_patience_that_is_no_number_is_itself(monkeypatch, given, kept):
+    monkeypatch.setattr(_evidence, "fit_member", lambda ranker, part: ranker)
+    monkeypatch.setattr(_evidence, "scores_of", lambda ranker, *rows: ranker.n_iter_no_change)
+    log = SimpleNamespace(part_of=lambda others: None)
+    assert _evidence._fitted_elsewhere(Patient(given), log, None, None, None) == kept
 
 
 def test_production_that_knows_the_labels_has_nearly_all_weight(monkeypatch):
