@@ -318,6 +318,7 @@ PAGE = Page(
             ("ndcg",),
             keep=lambda rows: rows[rows["ndcg"].notna()],
             paired=("documents", "user", "production", "policy"),
+            draw=lambda rows, table: draw_cells(ensemble(rows), table),
         ),
         Exhibit(
             "ensemble",
