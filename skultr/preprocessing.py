@@ -22,12 +22,16 @@ from ._log._estimator import FrameOutput, afresh
 from ._log._read_log import features_to_transform
 from ._log._roles import (
     ROLES,
+    as_numbers,
     count_rows,
     feature_plan,
     is_frame,
     is_role,
+    kind_of,
     knows_names,
     only_features,
+    open_frame,
+    places_of_fit,
     read_column,
     without_roles,
 )
@@ -147,8 +151,12 @@ class OnFeatures(
         clicks = y if self._click_column is None else read_column(rows, y)
         features = self._features(rows, reset=True)
         self.transformer_ = clone(self._inner())
-        with few_threads(ALL):
-            values = getattr(self.transformer_, method)(features, clicks, **params)
+        try:
+            with few_threads(ALL):
+                values = getattr(self.transformer_, method)(features, clicks, **params)
+        except (TypeError, ValueError) as error:
+            self._refuse_words(features, error)
+            raise
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return rows, back, values
 
@@ -215,13 +223,16 @@ class OnFeatures(
         if is_frame(X):
             plan = feature_plan(X, self._not_features())
             if plan is None:
-                frame = nw.from_native(X, eager_only=True)
+                frame = open_frame(X)
                 frame = without_roles(frame, self._not_features()).to_native()
             else:
                 frame = _another(only_features(X, plan), deep=bool(plan.others))
             X = self._readable(frame, plan)
-            if not reset and plan is not None and knows_names(self, plan.names):
-                return X
+            if not reset and plan is not None:
+                if knows_names(self, plan.names):
+                    return X
+                if (places := places_of_fit(self, plan.names)) is not None:
+                    return X.iloc[:, places] if isinstance(X, pd.DataFrame) else X[:, places]
         elif getattr(X, "ndim", 2) == 1:
             raise ValueError(
                 "Expected a 2D array or a frame, got a 1D array. Reshape your data: one row per "
@@ -229,6 +240,19 @@ class OnFeatures(
             )
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
+
+    def _refuse_words(self, features, error):
+        """An error that names the columns without numbers, which the transformer did not read."""
+        frame = nw.from_native(features, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame):
+            return
+        words = [name for place, name in enumerate(frame.columns) if _holds_words(frame[:, place])]
+        if words:
+            raise ValueError(
+                f"{type(self.transformer_).__name__} cannot read the feature columns {words}, "
+                f"which hold no numbers: {error}. Drop them, or encode them first, as "
+                "TableVectorizer of skrub does, or a ColumnTransformer with an encoder."
+            ) from error
 
     def _readable(self, native, plan):
         """A frame of features as the kind of frame that the transformer reads."""
@@ -295,6 +319,17 @@ def _may_read_polars(transformer):
         or (hasattr(part, "transform") and not type(part).__module__.startswith("sklearn."))
         for part in parts
     )
+
+
+def _holds_words(column):
+    """Whether some values of a column are no numbers."""
+    if kind_of(column) != "number":
+        return True
+    try:
+        as_numbers(column.to_numpy())
+    except (TypeError, ValueError, OverflowError):
+        return True
+    return False
 
 
 def _check_rows(X, values, transformer):

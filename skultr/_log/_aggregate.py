@@ -31,7 +31,7 @@ from ._counted import (
 from ._documents import FeatureTable
 from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION
 from ._reader import name_documents
-from ._roles import ROLES, feature_names, is_role
+from ._roles import ROLES, feature_names, is_role, open_frame
 from ._segments import encode, hash_columns, pair_codes
 
 #: Replaces a missing position (or bias) in a group key, because some engines drop null keys.
@@ -125,7 +125,7 @@ def aggregate_clicks(
     >>> click_rate
     array([0.5, 0. , 1. , 0. ])
     """
-    names = nw.from_native(impressions).collect_schema().names()
+    names = open_frame(impressions, "impressions").collect_schema().names()
     extra = [name for name in ("propensity", *_OF_DOCUMENTS) if name in names]
     if extra:
         raise ValueError(

@@ -34,8 +34,8 @@ from ._faults import (
     missing_value,
 )
 from ._reader import pairs_of_codes
-from ._roles import OUTCOME, ROLES, read_scope
-from ._segments import ROUNDING, encode, hash_columns, sorting_order
+from ._roles import OUTCOME, ROLES, numbers, open_frame, read_scope, refuse_index
+from ._segments import ROUNDING, as_array, encode, hash_columns, naming_ids, sorting_order
 
 #: Roles whose faults are reported, whatever is counted.
 CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
@@ -113,13 +113,19 @@ class EngineLog:
         called: str | None = None,
     ) -> EngineLog:
         """The log of a frame of any kind; an error with the faults that its rows have."""
-        frame = nw.from_native(X)
+        frame = open_frame(X)
         schema = frame.collect_schema()
         named = [name for name in (click, sample_weight) if name is not None]
+        reads = [*dict.fromkeys([*needs, *reads])]
+        refuse_index(X, [name for name in (*reads, *named) if name not in schema])
         require_columns(schema, [*needs, *named])
-        reads = [name for name in dict.fromkeys([*needs, *reads]) if name in schema]
-        numbers = (*CODES, "impressions", "propensity", "production")
-        check_numbers(schema, [*(name for name in numbers if name in reads), *named])
+        reads = [name for name in reads if name in schema]
+        counted = (*CODES, "impressions", "propensity", "production")
+        counted = [*(name for name in counted if name in reads), *named]
+        check_numbers(schema, counted)
+        if isinstance(frame, nw.DataFrame):
+            frame = _in_plain_types(frame, counted, [name for name in reads if name in IDS])
+            schema = frame.schema
         if frame.implementation.is_polars():
             frame = frame.lazy()
         rates = rates or "impressions" not in schema
@@ -198,6 +204,34 @@ def check_numbers(schema: nw.Schema, names: Iterable[str]) -> None:
         for name in names
         if isinstance(schema.get(name), text)
     )
+
+
+def _in_plain_types(frame, counted, ids):
+    """A frame in memory whose numbers and ids are of types that every operation takes.
+
+    Arrow has no remainder, and no arithmetic of half precision; objects may be no numbers.
+    """
+    plain = {}
+    for name in counted:
+        if not _is_plain_number(frame[name]):
+            values = as_array(frame[name].to_numpy())
+            plain[name] = numbers(f"The role {name!r}", values)
+    for name in ids:
+        dtype = frame[name].dtype
+        if dtype.is_float() and not _is_plain_number(frame[name]):
+            plain[name] = as_array(frame[name].to_numpy())
+    new = (
+        nw.new_series(name, values, backend=frame.implementation) for name, values in plain.items()
+    )
+    return nw.maybe_reset_index(frame).with_columns(*new) if plain else frame
+
+
+def _is_plain_number(column):
+    """Whether a column holds integers, booleans or floats of single or double precision."""
+    dtype = column.dtype
+    if column.implementation.is_pandas() and isinstance(column.to_native().dtype, pd.ArrowDtype):
+        return False
+    return dtype.is_integer() or dtype in (nw.Boolean, nw.Float32, nw.Float64)
 
 
 def _raise(errors):
@@ -364,7 +398,7 @@ class CellCount:
         features: Iterable[str] = (),
     ) -> CellCount:
         """The count of a log by query, document, ``features`` and the columns ``by``."""
-        schema = nw.from_native(X).collect_schema()
+        schema = open_frame(X).collect_schema()
         # Roles that X lacks tell no cells apart.
         by = [name for name in dict.fromkeys(by) if name not in ROLES or name in schema]
         mean, optional, features = (
@@ -487,13 +521,8 @@ def encode_ids(series: nw.Series[Any]) -> tuple[Ints, Any]:
         values = (series.cast(nw.String) if is_text else series).to_pandas()
     else:
         values = series.to_numpy()
-    try:
-        codes, ids = pd.factorize(values)
-    except TypeError as error:
-        raise ValueError(
-            f"The column {series.name!r} holds values that cannot be ids, such as "
-            f"{series[0]!r} ({error}); expected numbers, text or other hashable values."
-        ) from error
+    with naming_ids(f"The column {series.name!r}", values):
+        codes, ids = pd.factorize(as_array(values) if dtype == nw.Float16 else values)
     is_text = isinstance(ids.dtype, pd.StringDtype | pd.ArrowDtype)
     order = ids.argsort() if is_text else sorting_order(np.asarray(ids))
     new_code = np.full(len(order) + 1, -1)  # that of a missing id is the last element

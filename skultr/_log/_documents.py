@@ -13,7 +13,7 @@ from .._base._typing import Bools, Column, Ints, Table
 from ..exceptions import python_value
 from ._faults import check, count_of
 from ._roles import as_pandas, column_names, feature_columns, is_frame, read_role
-from ._segments import equal_rows, match_rows
+from ._segments import equal_rows, match_rows, naming_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +202,9 @@ def id_columns(ids: pd.Index | None, doc: Ints) -> dict[str, Any]:
 def _index_of(ids):
     """Index of ids by (qid, doc), or by one of them."""
     levels = [pd.Index(values, tupleize_cols=False) for values in ids.values()]
+    for name, level in zip(ids, levels, strict=True):
+        with naming_ids(f"The role {name!r}", level):
+            _ = level.is_unique  # makes the table of hashes that look-ups read
     if len(levels) == 1:
         return levels[0].rename(*ids)
     return pd.MultiIndex.from_arrays(levels, names=[*ids])

@@ -35,7 +35,8 @@ from ._roles import (
     is_frame,
     is_role,
     kind_of,
-    knows_names,
+    open_frame,
+    places_of_fit,
     read_column,
     read_role,
     refuse_arguments,
@@ -249,7 +250,7 @@ def names_of(X: Any) -> list[Any]:
     if isinstance(X, LogOnDisk):
         return [*X.roles, *X.feature_names]
     if is_in_engine(X):
-        return nw.from_native(X).collect_schema().names()
+        return open_frame(X).collect_schema().names()
     return column_names(X) if is_frame(X) else []
 
 
@@ -395,7 +396,7 @@ class FrameOutput:
                 self, X, reset=reset, accept_sparse=True, ensure_all_finite="allow-nan"
             )
         names = feature_names(column_names(X), not_features)
-        if reset or not knows_names(self, names):
+        if reset or places_of_fit(self, names) is None:
             validate_data(self, pd.DataFrame(columns=names), reset=reset, skip_check_array=True)
         return X
 

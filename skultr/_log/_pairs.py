@@ -17,10 +17,18 @@ from numpy.typing import NDArray
 
 from .._base._typing import ArrayLike, Column, Ints
 from ._cells import Cells
-from ._counted import EngineLog, require_columns
+from ._counted import EngineLog, is_in_engine, require_columns
 from ._faults import NO_QUERIES, NO_ROW_SHOWN, check, missing_value
 from ._reader import as_clicks, first_rows, name_documents
-from ._roles import LogOnDisk, is_frame, read_features, refuse_arguments, without_roles
+from ._roles import (
+    LogOnDisk,
+    is_frame,
+    open_frame,
+    read_features,
+    refuse_arguments,
+    refuse_index,
+    without_roles,
+)
 from ._segments import as_array, encode, equal_rows, pair_codes
 
 #: Names of columns that are added for arrays.
@@ -68,15 +76,16 @@ def read_pairs(
     if isinstance(X, LogOnDisk):
         refuse_arguments({"click": None if by_default else click, "sample_weight": sample_weight})
         return _pairs_on_disk(X, bias)
-    frame = nw.from_native(X, pass_through=True)
-    if not isinstance(frame, nw.LazyFrame) and not is_frame(X):
+    if not is_in_engine(X) and not is_frame(X):
         if hasattr(X, "X") and hasattr(X, "clicks"):
             return read_pairs(X.X, bias=bias, click=X.clicks if by_default else click)
         raise TypeError(
             f"X is a {type(X).__name__}; expected a frame (pandas, Polars, PyArrow, DuckDB, Dask, "
             "PySpark, ...) or a simulated log. From arrays: IdentifiabilityGraph(doc, bias)."
         )
+    frame = open_frame(X)
     schema = frame.collect_schema()
+    refuse_index(X, [name for name in ("qid", "doc", "position", "bias") if name not in schema])
     columns = bias_columns(schema, bias)
     if by_default and click not in schema:
         click = None

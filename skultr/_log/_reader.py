@@ -591,14 +591,8 @@ def _check_rows(X):
 def _encode(role, values):
     if isinstance(values, pd.Categorical):  # coded already, in the order of the ids
         return narrow_codes(values.codes), values.categories.to_numpy()
-    try:
-        codes, ids = encode(values)
-        return narrow_codes(codes), ids
-    except TypeError as error:
-        raise ValueError(
-            f"The role {role!r} holds values that cannot be ids, such as {values[0]!r} "
-            f"({error}); expected numbers, text or other hashable values."
-        ) from error
+    codes, ids = encode(values, f"The role {role!r}")
+    return narrow_codes(codes), ids
 
 
 def _repeated(key):
@@ -665,7 +659,12 @@ def features_of(X: Any) -> NDArray[np.float32]:
 def as_clicks(X: Any, y: Column) -> Floats:
     """The clicks as numbers, one per row of X."""
     n_rows = count_rows(X)
-    is_labelled = isinstance(X, pd.DataFrame) and isinstance(y, pd.Series) and len(y) == n_rows
+    is_labelled = (
+        isinstance(X, pd.DataFrame)
+        and isinstance(y, pd.Series)
+        and len(y) == n_rows
+        and X.index.nlevels == y.index.nlevels
+    )
     is_unique = is_labelled and X.index.is_unique and y.index.is_unique
     if is_unique and not X.index.equals(y.index) and X.index.isin(y.index).all():
         warn_user(

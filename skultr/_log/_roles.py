@@ -16,7 +16,7 @@ from scipy import sparse
 
 from .._base._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._segments import as_array
+from ._segments import as_array, sorting_order
 
 
 class LogOnDisk:
@@ -57,6 +57,7 @@ def read_column(X: Any, name: str) -> NDArray[Any]:
     """A column of a frame by name, as an array."""
     columns = list(_frame_of(X).columns) if is_frame(X) else []
     if name not in columns:
+        refuse_index(X, [name])
         found = (
             f"its columns are {columns}"
             if columns
@@ -114,6 +115,8 @@ DROPPED = (
     " (in a pipeline, a transformer dropped names and roles: use "
     "skultr.preprocessing.OnFeatures(transformer))"
 )
+#: Numbers without an order, which are none here.
+_COMPLEX = complex | np.complexfloating
 #: Rows converted to float32 at a time, so that a frame is never held twice in float64.
 CHUNK = 65_536
 
@@ -185,7 +188,10 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
             if isinstance(X, pd.DataFrame)
             else nw.dependencies.is_polars_dataframe(X)
         )
-        if not is_frame(X) or role not in (X.columns if is_plain else column_names(X)):
+        if not is_frame(X):
+            return None
+        if role not in (X.columns if is_plain else column_names(X)):
+            refuse_index(X, [role])
             return None
         column = X[role] if is_plain else _frame_of(X)[role]
         is_extension = isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype)
@@ -216,6 +222,20 @@ def read_scope(X: Any, value: Any = None) -> str:
             "document under all queries)."
         )
     return found.pop()
+
+
+def refuse_index(X: Any, names: Iterable[str]) -> None:
+    """An error if columns that X lacks are levels of its index (pandas), which nobody reads."""
+    levels = getattr(getattr(X, "index", None), "names", None) or []
+    if not {*names} & {*levels}:
+        return
+    # Only levels that are no columns: pandas would insert the others twice.
+    found = [name for name in levels if is_role(name) or name in names]
+    found = [name for name in found if name not in X.columns]
+    raise ValueError(
+        f"X has no column {found[0]!r}: its index is called so, and roles are read from columns. "
+        f"Make columns of the index: X = X.reset_index({found!r})."
+    )
 
 
 def check_container(X: Any) -> None:
@@ -422,17 +442,52 @@ def _as_floats(values, name):
         with np.errstate(over="ignore"):
             return values.astype(np.float32)
     try:
-        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=np.float32, na_value=np.nan)
-    except (TypeError, ValueError) as error:
+        with np.errstate(over="ignore"):
+            return to_float64(values).astype(np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"The feature column {name!r} holds {values.dtype} values such as {values[0]!r}; "
-            "expected numbers. Encode or drop it."
+            "expected numbers that a float can hold. Encode or drop it."
         ) from error
 
 
-def _frame_of(X):
+def to_float64(values):
+    """Values as float64, NaN where they are missing; an error if they are no real numbers."""
+    if any(isinstance(value, _COMPLEX) for value in values.tolist()):
+        raise TypeError("complex numbers have no order")  # pandas would drop the imaginary part
+    return pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
+
+
+def open_frame(X: Any, called: str = "X") -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
+    """A frame, in memory or of an engine, as one of Narwhals; an error if it is none."""
+    check_container(X)
+    if isinstance(X, pd.DataFrame):
+        is_frame(X)  # refuses columns of several levels
+    frame = _wrapped(X, pass_through=True)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        raise TypeError(
+            f"{called} is a {type(X).__module__}.{type(X).__name__}, which has no names of "
+            "columns; expected a frame of pandas, Polars, PyArrow, DuckDB, Dask or PySpark. Make "
+            "a frame of it first: pandas.DataFrame(X, columns=[...])."
+        )
     try:
-        return nw.from_native(X, eager_only=True)
+        frame.collect_schema()
+    except Exception as error:  # of whatever engine holds it, such as a connection that is closed
+        raise ValueError(
+            f"The columns of {called}, a {type(X).__module__}.{type(X).__name__}, cannot be read: "
+            f"{error}."
+        ) from error
+    return frame
+
+
+def _frame_of(X):
+    return _wrapped(X, eager_only=True)
+
+
+def _wrapped(X, **kinds):
+    """A frame of Narwhals, whose names of columns must be distinct."""
+    try:
+        return nw.from_native(X, **kinds)
     except nw.exceptions.DuplicateError as error:
         names = pd.Index(X.columns)
         raise ValueError(
@@ -469,7 +524,13 @@ def numbers(what: str, value: NDArray[Any]) -> Floats:
             f"{python_value(example)!r}. Convert them, or rename the column if it holds something "
             "else."
         )
-    return pd.Series(value, dtype=object).astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+    try:
+        return pd.Series(value, dtype=object).astype("Float64").to_numpy(float, na_value=np.nan)
+    except OverflowError as error:
+        raise ValueError(
+            f"{what} holds whole numbers beyond the range of float64 (1.8e308), and is read as "
+            "numbers. If they are ids, rename the column; otherwise divide them."
+        ) from error
 
 
 # Plans of columns ------------------------------------------------------------------------
@@ -520,6 +581,15 @@ def knows_names(estimator: Any, names: list[Any]) -> bool:
     return fitted is not None and fitted.tolist() == names
 
 
+def places_of_fit(estimator: Any, names: Sequence[Any]) -> list[int] | None:
+    """Place of each feature of ``fit`` among ``names``; None if they are other names."""
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is None or {*fitted.tolist()} != {*names} or len(fitted) != len(names):
+        return None
+    place = {name: number for number, name in enumerate(names)}
+    return [place[name] for name in fitted.tolist()]
+
+
 def is_checked(estimator: Any, features: Any) -> bool:
     """True if ``validate_data`` would return this array as it is, without a warning."""
     return (
@@ -559,6 +629,8 @@ def kind_of(column: nw.Series[Any]) -> str:
         return "number"  # all are missing
     if isinstance(present[0], list | tuple | np.ndarray):
         return "list"
+    if isinstance(present[0], _COMPLEX):
+        return "other"
     return "text" if isinstance(present[0], str) else "number"
 
 
@@ -593,7 +665,7 @@ def encode_categories(
     values, given = column.to_numpy().astype(object), known
     if known is None:
         present = pd.unique(values[~pd.isna(values)])
-        known = sorted(map(python_value, present), key=lambda each: (str(type(each)), each))
+        known = [python_value(present[place]) for place in sorting_order(present)]
     place = {value: number for number, value in enumerate(known)}
     code = np.array([place.get(value, np.nan) for value in values.tolist()], dtype=np.float32)
     if given and np.isnan(code).all():
@@ -719,9 +791,7 @@ def is_far(low, high):
 
 def as_numbers(raw: NDArray[Any]) -> Floats:
     """Numbers as float64, NaN where they are missing."""
-    if raw.dtype.kind != "O":
-        return raw.astype(float)
-    return pd.to_numeric(pd.Series(raw)).to_numpy(dtype=float, na_value=np.nan)
+    return raw.astype(float) if raw.dtype.kind != "O" else to_float64(raw)
 
 
 def _feature(X, place, names):

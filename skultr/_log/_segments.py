@@ -11,7 +11,8 @@ Conventions, decided here once:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ def as_array(values: Any) -> NDArray[Any]:
     """An array of one value per row; a plain list keeps its values as they are.
 
     NumPy would turn ``[1, "1"]`` into two equal strings, and tuples into columns. Masked values
-    become missing, and numbers get the byte order of the machine.
+    become missing, and numbers get the byte order of the machine; those of half precision become
+    those of single precision, because pandas has no index of them.
     """
     if isinstance(values, np.ma.MaskedArray):
         number = values.dtype.kind in "iuf"
@@ -40,6 +42,8 @@ def as_array(values: Any) -> NDArray[Any]:
     if not (hasattr(values, "dtype") or hasattr(values, "__array__")):
         return pd.Series(values).to_numpy()
     values = np.asarray(values)
+    if values.dtype == np.float16:
+        return values.astype(np.float32)
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
@@ -53,22 +57,44 @@ def whole_if_close(clicks: Floats) -> Floats:
     return np.where(np.abs(clicks - whole) <= ROUNDING * clicks, whole, clicks)
 
 
-def encode(ids: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
-    """Codes of ids, in the sorted order of the ids.
+def encode(ids: NDArray[Any], what: str = "A column of ids") -> tuple[Ints, NDArray[Any]]:
+    """Codes of ids, in the sorted order of the ids; ``what`` they are, for the error.
 
     Sorted order (not order of appearance) makes all that is computed from the codes independent
     of the order of the rows. Ids of mixed types are ordered by type name, then by text.
     """
-    ids = np.asarray(ids)
+    ids = as_array(ids)
     if ids.dtype.kind in "iu" and len(ids):
         low, high = int(ids.min()), int(ids.max())
         if high - low <= max(4 * len(ids), min(32 * len(ids), _TABLE)) + 1024:
             return _encode_narrow(ids, low, high)
-    codes, uniques = pd.factorize(ids, use_na_sentinel=False)
+    with naming_ids(what, ids):
+        codes, uniques = pd.factorize(ids, use_na_sentinel=False)
     order = sorting_order(uniques)
     new_code = np.empty(len(order), dtype=np.intp)
     new_code[order] = np.arange(len(order))
     return new_code[codes], np.asarray(uniques)[order]
+
+
+@contextmanager
+def naming_ids(what: str, ids: Sequence[Any]) -> Iterator[None]:
+    """Context in which an id that has no hash is an error that shows it."""
+    try:
+        yield
+    except TypeError as error:
+        example = next((value for value in ids if not _is_hashable(value)), ids[0])
+        raise ValueError(
+            f"{what} holds values that cannot be ids, such as {example!r} "
+            f"({type(example).__name__}); expected numbers, text or other hashable values. Write "
+            "them as text, or number them."
+        ) from error
+
+
+def _is_hashable(value):
+    """Whether a value has a hash; a tuple has one only if its parts do."""
+    if isinstance(value, tuple):
+        return all(map(_is_hashable, value))
+    return isinstance(value, Hashable)
 
 
 def _encode_narrow(ids, low, high):

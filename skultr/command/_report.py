@@ -27,7 +27,7 @@ from .._log._faults import (
     outcomes_of,
     torn_lists,
 )
-from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
+from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role, open_frame
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..identifiability import IdentifiabilityGraph
 
@@ -270,7 +270,7 @@ def describe_log(
     if isinstance(log, pd.DataFrame):
         log = log.set_axis([*map(str, log.columns)], axis=1)
     try:
-        frame = nw.from_native(_opened(log) if isinstance(log, str | Path) else log)
+        frame = open_frame(_opened(log) if isinstance(log, str | Path) else log, "log")
         names = frame.collect_schema().names()
         if {"event_attributes", "query_attributes"} & {*names}:
             raise ValueError(
@@ -643,7 +643,8 @@ class _Table:
     def _by_position(self):
         if self.position is None or self.clicks is None:
             return pd.DataFrame()
-        table = pd.DataFrame({"position": self.position, "clicks": self.clicks}).dropna()
+        table = pd.DataFrame({"position": self.position, "clicks": self.clicks})
+        table = table[np.isfinite(table).all(axis=1)]
         table = table.groupby(table["position"].astype(int))["clicks"].agg(
             impressions="size", clicks="sum"
         )

@@ -299,7 +299,8 @@ class _Logs:
         self._X, roles = zip(*(_read(X, click) for X in (old, new)), strict=True)
         frame = pd.concat(roles, keys=[0, 1], names=["log", None]).reset_index("log")
         if "session" in frame:
-            frame["session"] = frame.groupby(["log", "session"]).ngroup()
+            # In the order of the rows: ids of the two logs may be of types without an order.
+            frame["session"] = frame.groupby(["log", "session"], sort=False).ngroup()
         pages = LoggedPages(frame, "click", None, {}, "compare_logs")
         log = frame["log"].to_numpy()[pages.row]
         self._rows = pages.row, log, pages.rows.query[pages.row], pages.weight
@@ -455,8 +456,9 @@ class _Logs:
     def _connected(self, shows):
         """Share of the impressions in the largest component of the identifiability graph."""
         at = shows > 0
-        label = factor_components(self._pair[at], self._position[at], self._position.max() + 1)[1]
-        return np.bincount(label[self._position], shows).max() / shows.sum()
+        position, positions = encode(self._position)  # which may be far apart
+        label = factor_components(self._pair[at], position[at], len(positions))[1]
+        return np.bincount(label[position], shows).max() / shows.sum()
 
 
 def _read(X, click):

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 from scipy.stats import norm
@@ -30,7 +29,7 @@ from .._log._counted import counted
 from .._log._dataset import ClickDataset
 from .._log._faults import count_of
 from .._log._reader import Rows, read, take_clicks
-from .._log._roles import FIT_ROLES, feature_names, read_role
+from .._log._roles import FIT_ROLES, feature_names, open_frame, read_role
 from .._log._segments import encode, rank_in_segment
 from .._models._solve import GroupedLogit
 from ..exceptions import AssumptionWarning, warn_user
@@ -257,7 +256,7 @@ class IPSScorer(EstimateScorer):
 
 def _count_lists(X, click):
     """The distinct lists of a log in an engine, with features, and their click rates."""
-    names = nw.from_native(X).collect_schema().names()
+    names = open_frame(X).collect_schema().names()
     X, rate = count_lists_of(X, click, feature_names(names, {click}))
     never = int(np.isnan(read_role(X, "position")).sum())
     if never:

@@ -23,6 +23,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import Function, Interval, Options, StrOptions, validate_params
 from .._base._typing import Bools, Column, Floats
+from .._log._roles import to_float64
 from .._log._segments import as_array, encode, offsets_from_counts, rectangles
 from ..exceptions import warn_user
 
@@ -242,14 +243,19 @@ def refuse_where(
 
 def as_numbers(values: Column, name: str) -> NDArray[Any]:
     """The values as an array of numbers, NaN if missing; booleans and integers keep their type."""
-    values = np.asarray(values)
-    if values.dtype.kind in "iufb":
-        return values
+    kind = f"a {type(values).__name__}"
     try:
+        values = np.asarray(values)
+        if values.dtype.kind in "iufb":
+            return values
+        kind = f"{values.dtype} values"
         # Object arrays hold None or pandas.NA where a value is missing.
-        return pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers, got {values.dtype} values.") from error
+        return to_float64(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"{name} must hold numbers, got {kind}: {error}. Pass an array of floats or integers, "
+            "one per row."
+        ) from error
 
 
 def _dcg(relevance, leads, lengths, cutoffs, *, gain):

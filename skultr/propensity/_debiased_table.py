@@ -23,6 +23,7 @@ from .._log._counted import (
     in_engine_of,
 )
 from .._log._faults import count_of
+from .._log._roles import open_frame
 from ..exceptions import python_value
 from ._source import (
     MEAN_PROPENSITY,
@@ -140,7 +141,7 @@ def debiased_table(
     >>> table.collect().to_dicts()[0]
     {'qid': 'q', 'doc': 'a', 'label': 0.8, 'weight': 1.25, 'group': 0}
     """
-    schema = nw.from_native(frame).collect_schema()
+    schema = open_frame(frame, "frame").collect_schema()
     takes_given = takes_column(propensity, "propensity" in schema)
     if propensity is None and not takes_given:
         no_propensities()

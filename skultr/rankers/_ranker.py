@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._base._sklearn import check_sample_weight
 from .._base._typing import AnyFrame, ArrayLike, Column, Floats, Frame, Ints, Scope, Table
@@ -31,6 +31,7 @@ from .._log._estimator import (
     forget,
     unless_it_fails,
 )
+from .._log._faults import check
 from .._log._joined_logs import AddsLogs, Kept, counts_of, log_of_count, with_bias_values
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_target, warn_about_names
@@ -46,6 +47,7 @@ from .._log._roles import (
     is_frame,
     knows_names,
     log_and_clicks,
+    places_of_fit,
     read_column,
     read_role,
     read_values,
@@ -57,7 +59,7 @@ from .._log._roles import (
 )
 from .._log._segments import encode, rank_in_segment
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
-from ..metrics._ranking import ndcg_score
+from ..metrics._ranking import as_numbers, ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog, reads_pages
 
 if TYPE_CHECKING:
@@ -371,7 +373,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         """
         check_is_fitted(self)
         qid = self._known_query_ids(X, qid, "rank")
-        return rank_in_segment(encode(qid)[0], self._scores_within(X, qid))
+        return rank_in_segment(encode(qid, "The role 'qid'")[0], self._scores_within(X, qid))
 
     def score(
         self,
@@ -409,7 +411,14 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         )
         if isinstance(y, str):
             y, X = read_column(X, y), without_column(X, y)
-        if is_frame(X) and "position" in role_columns(X) and np.asarray(y).max(initial=0) <= 1:
+        if y is None:
+            raise ValueError(
+                "score needs graded relevance, and y is None: pass y, one grade per row, or the "
+                "name of the column of X that holds it. Without annotation, use a scorer of "
+                "clicks, such as ClickLikelihoodScorer() of skultr.metrics."
+            )
+        y = column_or_1d(as_numbers(y, "y"))
+        if is_frame(X) and "position" in role_columns(X) and y.max(initial=0) <= 1:
             # As in a search without scoring=.
             warn_user(
                 "score got a click log (X has positions) and values of y within [0, 1], which may "
@@ -423,8 +432,10 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         scores = self._scores_within(X, qid)
         if sample_weight is None:
             return float(ndcg_score(y, scores, qid=qid, k=10))
-        codes = encode(qid)[0]
-        totals = np.bincount(codes, check_sample_weight(sample_weight, scores))
+        codes = encode(qid, "The role 'qid'")[0]
+        sample_weight = check_sample_weight(sample_weight, scores)
+        check({"sample_weight": sample_weight})
+        totals = np.bincount(codes, sample_weight)
         weights = totals / np.bincount(codes)
         value = ndcg_score(y, scores, qid=qid, k=10, per_query=True)["ndcg@10"].to_numpy()
         counted = ~np.isnan(value) & (weights > 0)
@@ -683,8 +694,11 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         if is_frame(X):
             known = None if reset else self._feature_categories
             features, names, categories = read_values(X, self._takes, known, why)
-            if not reset and len(features) and knows_names(self, names):
-                return features, names
+            if not reset and len(features):
+                if knows_names(self, names):
+                    return features, names
+                if (places := places_of_fit(self, names)) is not None:
+                    return features[:, places], [names[place] for place in places]
             if reset:
                 self._feature_categories = categories
             features = pd.DataFrame(features, columns=names, copy=False)
