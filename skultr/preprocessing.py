@@ -154,7 +154,7 @@ class OnFeatures(
         try:
             with few_threads(ALL):
                 values = getattr(self.transformer_, method)(features, clicks, **params)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             self._refuse_words(features, error)
             raise
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
@@ -393,4 +393,8 @@ def _convert(frame, backend):
     if frame.implementation is backend:
         return frame
     arrays = {name: frame[name].to_numpy() for name in frame.columns}
+    arrays = {  # cells of lists or structs, which are flattened here, are objects in pandas
+        name: values if values.ndim == 1 else frame[name].to_list()
+        for name, values in arrays.items()
+    }
     return nw.from_dict(arrays, backend=backend)

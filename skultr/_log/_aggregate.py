@@ -134,6 +134,11 @@ def aggregate_clicks(
             "result."
         )
     features = feature_names(names, {click}) if documents is None else []
+    if odd := [name for name in features if not isinstance(name, str)]:
+        raise ValueError(
+            f"impressions has the columns {odd}, whose names are no text; expected text, by which "
+            "engines know columns: impressions.columns = impressions.columns.map(str)."
+        )
     return count_lists_of(impressions, click, features, documents, rates=False)
 
 

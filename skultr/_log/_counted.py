@@ -35,7 +35,15 @@ from ._faults import (
 )
 from ._reader import pairs_of_codes
 from ._roles import OUTCOME, ROLES, numbers, open_frame, read_scope, refuse_index
-from ._segments import ROUNDING, as_array, encode, hash_columns, naming_ids, sorting_order
+from ._segments import (
+    ROUNDING,
+    as_array,
+    as_index_values,
+    encode,
+    hash_columns,
+    naming_ids,
+    sorting_order,
+)
 
 #: Roles whose faults are reported, whatever is counted.
 CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
@@ -219,7 +227,7 @@ def _in_plain_types(frame, counted, ids):
     for name in ids:
         dtype = frame[name].dtype
         if dtype.is_float() and not _is_plain_number(frame[name]):
-            plain[name] = as_array(frame[name].to_numpy())
+            plain[name] = as_index_values(as_array(frame[name].to_numpy()))
     new = (
         nw.new_series(name, values, backend=frame.implementation) for name, values in plain.items()
     )
@@ -522,7 +530,7 @@ def encode_ids(series: nw.Series[Any]) -> tuple[Ints, Any]:
     else:
         values = series.to_numpy()
     with naming_ids(f"The column {series.name!r}", values):
-        codes, ids = pd.factorize(as_array(values) if dtype == nw.Float16 else values)
+        codes, ids = pd.factorize(values)
     is_text = isinstance(ids.dtype, pd.StringDtype | pd.ArrowDtype)
     order = ids.argsort() if is_text else sorting_order(np.asarray(ids))
     new_code = np.full(len(order) + 1, -1)  # that of a missing id is the last element

@@ -19,7 +19,7 @@ from .._base._typing import Floats, Ints
 from ._cells import Cells
 from ._clicklog import NOBODY, ClickLog, NeverShown
 from ._documents import id_columns
-from ._roles import LogOnDisk
+from ._roles import LogOnDisk, wrapped
 from ._segments import encode, offsets_from_counts, pair_codes, row_hashes
 
 if TYPE_CHECKING:
@@ -358,15 +358,15 @@ def _open_files(pa, paths):
 
 def _open_frame(pa, frame, scratch):
     """A dataset or a reader of a frame."""
-    read = nw.from_native(frame, pass_through=True)
+    read = wrapped(frame, pass_through=True)
     if isinstance(read, nw.DataFrame):
         # With its index, a frame of pandas would have one more column.
         try:
             return pa.dataset.dataset(nw.maybe_reset_index(read).to_arrow())
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        except (pa.ArrowException, OverflowError, TypeError) as error:
             raise ValueError(
-                f"{' '.join(map(str, error.args))}. Expected values of one type in each column: "
-                "convert the column."
+                f"{' '.join(map(str, error.args))}. Expected values of one type in each column, "
+                "which Arrow has: convert the column."
             ) from error
     kind = read.implementation if isinstance(read, nw.LazyFrame) else None
     if kind == nw.Implementation.DUCKDB:

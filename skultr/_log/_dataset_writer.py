@@ -222,7 +222,7 @@ class _Features:
         for place, name in enumerate(self.names):
             try:
                 exact = _floats(part[name])
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, NotImplementedError) as error:
                 raise ValueError(
                     f"The feature column {name!r} has type {part[name].type}; expected numbers. A "
                     f"column is a feature unless its name is a role ({', '.join(ROLES)}) or that "
@@ -439,6 +439,8 @@ def _plain(column):
         column = column.cast(column.type.value_type)
     if types.is_timestamp(column.type):
         column = column.cast(import_pyarrow().timestamp(column.type.unit))
+    if types.is_float16(column.type):
+        column = column.cast("float32")
     return column
 
 
@@ -451,10 +453,21 @@ def _ids(column):
     """Ids for the reader; those that are no whole numbers are coded, which is quicker."""
     if import_pyarrow().types.is_integer(column.type):
         return column.to_numpy()
-    coded = column.combine_chunks().dictionary_encode()
-    code, ids = encode(np.array(coded.dictionary.to_pylist(), dtype=object))
-    codes = code[coded.indices.to_numpy(zero_copy_only=False)]
+    try:
+        coded = column.combine_chunks().dictionary_encode()
+    except NotImplementedError:  # lists, which are no ids, and types of extensions, such as UUIDs
+        codes, ids = encode(_objects(column.to_pylist()), "A role of ids")
+    else:
+        code, ids = encode(_objects(coded.dictionary.to_pylist()), "A role of ids")
+        codes = code[coded.indices.to_numpy(zero_copy_only=False)]
     return pd.Categorical.from_codes(codes, pd.Index(ids, dtype=object, tupleize_cols=False))
+
+
+def _objects(values):
+    """A flat array of Python objects, also of lists of one length."""
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    return objects
 
 
 def _hashes(column):

@@ -13,7 +13,7 @@ from .._base._typing import Bools, Column, Ints, Table
 from ..exceptions import python_value
 from ._faults import check, count_of
 from ._roles import as_pandas, column_names, feature_columns, is_frame, read_role
-from ._segments import equal_rows, match_rows, naming_ids
+from ._segments import as_index_values, equal_rows, match_rows, naming_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +201,8 @@ def id_columns(ids: pd.Index | None, doc: Ints) -> dict[str, Any]:
 
 def _index_of(ids):
     """Index of ids by (qid, doc), or by one of them."""
-    levels = [pd.Index(values, tupleize_cols=False) for values in ids.values()]
+    columns = map(as_index_values, ids.values())
+    levels = [pd.Index(values, tupleize_cols=False) for values in columns]
     for name, level in zip(ids, levels, strict=True):
         with naming_ids(f"The role {name!r}", level):
             _ = level.is_unique  # makes the table of hashes that look-ups read

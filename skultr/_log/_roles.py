@@ -16,7 +16,7 @@ from scipy import sparse
 
 from .._base._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
-from ._segments import as_array, sorting_order
+from ._segments import as_array, as_index_values, sorting_order
 
 
 class LogOnDisk:
@@ -71,7 +71,7 @@ def read_column(X: Any, name: str) -> NDArray[Any]:
 
 def as_pandas(X: Any, names: Iterable[str]) -> pd.DataFrame:
     """Some columns of a frame as a frame of pandas, with rows numbered from 0."""
-    columns = {name: read_column(X, name) for name in names}
+    columns = {name: as_index_values(read_column(X, name)) for name in names}
     return pd.DataFrame(
         {name: [*values] if values.ndim > 1 else values for name, values in columns.items()}
     )
@@ -463,7 +463,7 @@ def open_frame(X: Any, called: str = "X") -> nw.DataFrame[Any] | nw.LazyFrame[An
     check_container(X)
     if isinstance(X, pd.DataFrame):
         is_frame(X)  # refuses columns of several levels
-    frame = _wrapped(X, pass_through=True)
+    frame = wrapped(X, pass_through=True)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         raise TypeError(
             f"{called} is a {type(X).__module__}.{type(X).__name__}, which has no names of "
@@ -481,11 +481,11 @@ def open_frame(X: Any, called: str = "X") -> nw.DataFrame[Any] | nw.LazyFrame[An
 
 
 def _frame_of(X):
-    return _wrapped(X, eager_only=True)
+    return wrapped(X, eager_only=True)
 
 
-def _wrapped(X, **kinds):
-    """A frame of Narwhals, whose names of columns must be distinct."""
+def wrapped(X: Any, **kinds: bool) -> Any:
+    """A frame of Narwhals, whose names of columns must be distinct; ``kinds`` are its settings."""
     try:
         return nw.from_native(X, **kinds)
     except nw.exceptions.DuplicateError as error:

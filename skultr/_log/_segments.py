@@ -33,8 +33,7 @@ def as_array(values: Any) -> NDArray[Any]:
     """An array of one value per row; a plain list keeps its values as they are.
 
     NumPy would turn ``[1, "1"]`` into two equal strings, and tuples into columns. Masked values
-    become missing, and numbers get the byte order of the machine; those of half precision become
-    those of single precision, because pandas has no index of them.
+    become missing, and numbers get the byte order of the machine.
     """
     if isinstance(values, np.ma.MaskedArray):
         number = values.dtype.kind in "iuf"
@@ -42,9 +41,12 @@ def as_array(values: Any) -> NDArray[Any]:
     if not (hasattr(values, "dtype") or hasattr(values, "__array__")):
         return pd.Series(values).to_numpy()
     values = np.asarray(values)
-    if values.dtype == np.float16:
-        return values.astype(np.float32)
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+def as_index_values(values: NDArray[Any]) -> NDArray[Any]:
+    """The values in a type of which pandas has an index: it has none of half precision."""
+    return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
 def whole_if_close(clicks: Floats) -> Floats:
@@ -63,7 +65,7 @@ def encode(ids: NDArray[Any], what: str = "A column of ids") -> tuple[Ints, NDAr
     Sorted order (not order of appearance) makes all that is computed from the codes independent
     of the order of the rows. Ids of mixed types are ordered by type name, then by text.
     """
-    ids = as_array(ids)
+    ids = as_index_values(np.asarray(ids))
     if ids.dtype.kind in "iu" and len(ids):
         low, high = int(ids.min()), int(ids.max())
         if high - low <= max(4 * len(ids), min(32 * len(ids), _TABLE)) + 1024:
@@ -84,9 +86,8 @@ def naming_ids(what: str, ids: Sequence[Any]) -> Iterator[None]:
     except TypeError as error:
         example = next((value for value in ids if not _is_hashable(value)), ids[0])
         raise ValueError(
-            f"{what} holds values that cannot be ids, such as {example!r} "
-            f"({type(example).__name__}); expected numbers, text or other hashable values. Write "
-            "them as text, or number them."
+            f"{what} holds values that cannot be ids, such as {example!r} ({error}); expected "
+            "numbers, text or other hashable values. Write them as text, or number them."
         ) from error
 
 

@@ -366,7 +366,7 @@ def _sandwich_errors(bread: Floats, meat: Floats) -> Floats:
     try:
         half = solve(bread, meat, assume_a="pos")
         variance = np.diag(solve(bread, half.T, assume_a="pos"))
-    except LinAlgError:  # what connects the factors is below rounding
+    except (LinAlgError, ValueError):  # what connects them is below rounding, or beyond float64
         return np.full(len(bread), np.inf)
     return np.where(variance > 0, np.sqrt(np.abs(variance)), np.inf)
 

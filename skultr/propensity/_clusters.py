@@ -11,17 +11,15 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    check_consistent_length,
-    column_or_1d,
-)
 
 from .._base._sklearn import HasMethods, Interval, check_sample_weight, seeded_clone
 from .._base._typing import Column, Estimator, RandomState, Table
 from .._log._dataset import ClickDataset
 from .._log._estimator import FrameOutput, NotPickled, ReadsLogs, SlimPickles, afresh, names_of
 from .._log._faults import count_of
+from .._log._reader import as_clicks
 from .._log._roles import is_frame, read_role, role_columns, with_column
+from .._log._segments import encode
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from ._learned import RegressionEMPropensity
 
@@ -221,8 +219,7 @@ class UserClusters(
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
         X = self._checked(X, reset=reset)
         if y is not None:
-            y = column_or_1d(y, warn=True, dtype=np.float64)
-            check_consistent_length(X, y)
+            y = as_clicks(X, y)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
         users = read_role(X, "user")
@@ -246,7 +243,7 @@ class UserClusters(
                 MissingRoleWarning,
             )
             return
-        n_users = len(pd.unique(users))
+        n_users = len(encode(users, "The role 'user'")[1])
         if n_users < self.n_clusters:
             raise ValueError(
                 f"X has {count_of(n_users, 'user')}; expected at least "

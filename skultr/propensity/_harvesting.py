@@ -555,7 +555,8 @@ class SwapModel:
         edge = np.array([clicks[:, k] @ pull for k, pull in enumerate(pulls)]) * lost.T
         edge += edge.T
         laplacian = (np.diag(edge.sum(axis=1)) - edge)[1:, 1:]
-        if np.linalg.matrix_rank(laplacian) < len(laplacian):
+        is_finite = np.isfinite(laplacian).all()
+        if not is_finite or np.linalg.matrix_rank(laplacian) < len(laplacian):
             return Precision(*np.full((2, len(o)), np.inf))
         inverse = np.pad(np.linalg.inv(laplacian), ((1, 0), (1, 0)))
         by_doc, poisson = np.zeros_like(n), np.zeros(len(o))

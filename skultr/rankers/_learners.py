@@ -243,7 +243,7 @@ def fit_learner(
     """
     estimator = seeded_clone(estimator, random_state)
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    with its_own_threads(last):
+    with its_own_threads(last), naming_large(features):
         if last is not estimator:
             features = _fit_transformers(estimator, features, labels)
         named = (columns or {}) if takes_columns(estimator) else {}
@@ -254,6 +254,22 @@ def fit_learner(
             _check_regressor(last, objective)
             last.fit(features, labels, sample_weight=weight, **named)
     return estimator
+
+
+@contextmanager
+def naming_large(features: NDArray[np.float32]) -> Iterator[None]:
+    """Context in which an error of an estimator says that features are too large, if they are."""
+    try:
+        yield
+    except ValueError as error:
+        largest = float(np.nanmax(np.abs(features), initial=0.0))
+        if largest**2 < np.finfo(np.float32).max:
+            raise
+        raise ValueError(
+            f"The estimator failed: {error}. Features reach {largest:.3g}, whose square is beyond "
+            "float32 (3.4e38), in which features are kept. Scale them first: make_pipeline("
+            "OnFeatures(StandardScaler()), ranker)."
+        ) from error
 
 
 def takes_columns(estimator: Any) -> bool:

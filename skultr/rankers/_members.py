@@ -32,6 +32,7 @@ from ._ips import IPSRanker
 from ._learners import (
     booster_columns,
     its_own_threads,
+    naming_large,
     scores_of_learner,
     takes_columns,
     takes_missing,
@@ -466,7 +467,7 @@ class DistilledRanker(BaseRanker):
         relevance = self.teacher_.predict(features, **{name: roles[name] for name in taken})
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         named = booster_columns(self) if takes_columns(self.student_) else {}
-        with its_own_threads(self.student_):
+        with its_own_threads(self.student_), naming_large(features):
             self.student_.fit(features, relevance, sample_weight=weight, **named)
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
