@@ -23,6 +23,7 @@ from ._log._read_log import features_to_transform
 from ._log._roles import (
     ROLES,
     as_numbers,
+    check_container,
     count_rows,
     feature_plan,
     is_frame,
@@ -238,6 +239,8 @@ class OnFeatures(
                 "Expected a 2D array or a frame, got a 1D array. Reshape your data: one row per "
                 "document, one column per feature."
             )
+        else:
+            check_container(X)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 

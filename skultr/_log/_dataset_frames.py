@@ -19,7 +19,7 @@ from .._base._typing import Floats, Ints
 from ._cells import Cells
 from ._clicklog import NOBODY, ClickLog, NeverShown
 from ._documents import id_columns
-from ._roles import LogOnDisk, wrapped
+from ._roles import LogOnDisk, open_frame, wrapped
 from ._segments import encode, offsets_from_counts, pair_codes, row_hashes
 
 if TYPE_CHECKING:
@@ -335,7 +335,8 @@ def _sum_of_file(path):
 def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """The schema of Parquet files or of any frame, and its rows in parts that fit into memory."""
     pa = import_pyarrow()
-    if isinstance(table, list | tuple | str | Path):
+    several = table if isinstance(table, list | tuple) else [table]
+    if all(isinstance(each, str | Path) for each in several):
         table = _open_files(pa, table)
     elif not isinstance(table, pa.dataset.Dataset | pa.RecordBatchReader):
         table = _open_frame(pa, table, scratch)
@@ -368,7 +369,7 @@ def _open_frame(pa, frame, scratch):
                 f"{' '.join(map(str, error.args))}. Expected values of one type in each column, "
                 "which Arrow has: convert the column."
             ) from error
-    kind = read.implementation if isinstance(read, nw.LazyFrame) else None
+    kind = open_frame(frame).implementation if isinstance(read, nw.LazyFrame) else None
     if kind == nw.Implementation.DUCKDB:
         return pa.RecordBatchReader.from_stream(frame)
     if kind == nw.Implementation.POLARS:

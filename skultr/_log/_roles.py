@@ -262,6 +262,7 @@ def check_container(X: Any) -> None:
 
 def count_rows(X: Any) -> int:
     """Number of rows of a frame, an array, a list or a sparse matrix, which has no length."""
+    check_container(X)
     is_frame(X)  # refuses lazy frames, which have no length
     if not (hasattr(X, "shape") or hasattr(X, "__len__")):
         X = np.asarray(X)
@@ -326,7 +327,7 @@ def _read_numbers(chosen, names):
         try:
             with np.errstate(over="ignore"):  # values beyond the range of float32 become infinite
                 out[:] = part.to_numpy()
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             # Slower, column by column: it succeeds, or names the column that cannot be converted.
             part = nw.from_native(part, eager_only=True, pass_through=True)
             for place, name in enumerate(names):

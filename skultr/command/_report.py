@@ -27,7 +27,7 @@ from .._log._faults import (
     outcomes_of,
     torn_lists,
 )
-from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role, open_frame
+from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role, numbers, open_frame
 from .._log._segments import encode, offsets_from_sorted, pair_codes
 from ..identifiability import IdentifiabilityGraph
 
@@ -739,6 +739,11 @@ class _Table:
 def _as_floats(column):
     """A column as floats, None if it holds neither numbers nor two words for 1 and 0."""
     column = column if (yes := _yes(column)) is None else column == yes
+    if column.dtype == nw.Object:  # such as whole numbers or decimals of Python
+        try:
+            return numbers("A column", column.to_numpy())
+        except ValueError:
+            return None
     if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
         return None
     return as_numbers(column.to_numpy())

@@ -18,7 +18,7 @@ from .._log._cells import factor_components
 from .._log._dataset import ClickDataset
 from .._log._reader import in_memory, take_clicks
 from .._log._roles import as_pandas, column_names, feature_columns, read_values
-from .._log._segments import TINY, encode, mix
+from .._log._segments import TINY, encode, mix, pair_codes
 from ..metrics._query_means import holm_adjusted
 from ..propensity._harvesting import harvested
 from ._logged_pages import LoggedPages, sums_above
@@ -299,8 +299,8 @@ class _Logs:
         self._X, roles = zip(*(_read(X, click) for X in (old, new)), strict=True)
         frame = pd.concat(roles, keys=[0, 1], names=["log", None]).reset_index("log")
         if "session" in frame:
-            # In the order of the rows: ids of the two logs may be of types without an order.
-            frame["session"] = frame.groupby(["log", "session"], sort=False).ngroup()
+            session, _ = encode(frame["session"].to_numpy(), "The role 'session'")
+            frame["session"] = pair_codes(session, frame["log"].to_numpy(), 2)
         pages = LoggedPages(frame, "click", None, {}, "compare_logs")
         log = frame["log"].to_numpy()[pages.row]
         self._rows = pages.row, log, pages.rows.query[pages.row], pages.weight

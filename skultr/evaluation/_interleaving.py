@@ -473,7 +473,8 @@ def _read(X, y, cluster):
             "Expected a click of 0 or 1 and one impression in each row; an aggregated log does "
             "not say which clicks were of one session."
         )
-    session = pd.DataFrame(roles).groupby(["qid", "session"], sort=False).ngroup().to_numpy()
+    served = pd.DataFrame({role: as_index_values(values) for role, values in roles.items()})
+    session = served.groupby(["qid", "session"], sort=False).ngroup().to_numpy()
     if pd.DataFrame({"session": session, "position": roles["position"]}).duplicated().any():
         raise ValueError(
             "A session and query have two rows at one position; expected one list each. Logs of "

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .._base._typing import Floats, Ints
 from .._log._faults import IDS
 from .._log._roles import read_column
+from .._log._segments import as_index_values
 from ..exceptions import ClickDataWarning, python_value, warn_user
 
 #: Largest number of factors and documents that a message names.
@@ -125,7 +126,7 @@ def factor_labels(factors: pd.DataFrame, codes: Ints) -> NDArray[Any]:
 
 def factor_codes(factors: pd.DataFrame, values: Mapping[str, NDArray[Any]]) -> Ints:
     """Code of the factor of each row, -1 where the row has none of these factors."""
-    rows = pd.MultiIndex.from_arrays([values[name] for name in factors])
+    rows = pd.MultiIndex.from_arrays([as_index_values(values[name]) for name in factors])
     return pd.MultiIndex.from_frame(factors).get_indexer(rows)
 
 

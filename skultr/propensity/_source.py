@@ -17,7 +17,7 @@ from .._base._typing import Floats, RandomState
 from .._log._cells import Cells, read_cells
 from .._log._dataset_frames import places_of, rows_of
 from .._log._documents import FeatureTable
-from .._log._faults import count_of
+from .._log._faults import check, count_of
 from .._log._reader import read as read_rows
 from .._log._roles import as_pandas, column_names, count_rows, is_frame, numbers, read_role
 from .._log._segments import encode, pair_codes
@@ -74,6 +74,7 @@ class RowsOfLog:
                 "propensity is a curve by position, but X has no column 'position' and no "
                 "position was passed. Add the role."
             )
+        check({"position": position})
         place = np.where(position > 0, position, 0).astype(np.intp)
         # Position 0: not shown.
         return np.append(1.0, check_curve(curve, int(place.max(initial=0))))[place]

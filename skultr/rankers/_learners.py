@@ -263,12 +263,12 @@ def naming_large(features: NDArray[np.float32]) -> Iterator[None]:
         yield
     except ValueError as error:
         largest = float(np.nanmax(np.abs(features), initial=0.0))
-        if largest**2 < np.finfo(np.float32).max:
+        if largest**2 * len(features) < np.finfo(np.float32).max:
             raise
         raise ValueError(
-            f"The estimator failed: {error}. Features reach {largest:.3g}, whose square is beyond "
-            "float32 (3.4e38), in which features are kept. Scale them first: make_pipeline("
-            "OnFeatures(StandardScaler()), ranker)."
+            f"The estimator failed: {error}. Features reach {largest:.3g}, and sums of squares "
+            "are beyond float32 (3.4e38), in which features are kept. Scale them first: "
+            "make_pipeline(OnFeatures(StandardScaler()), ranker)."
         ) from error
 
 
