@@ -18,7 +18,15 @@ from .._base._sklearn import Interval, validate_params
 from .._base._typing import ArrayLike, Column, Frame, RandomState
 from .._log._reader import take_clicks
 from .._log._roles import read_column, read_role
-from .._log._segments import TINY, as_array, encode, offsets_from_sorted, pad, rank_in_segment
+from .._log._segments import (
+    TINY,
+    as_array,
+    as_index_values,
+    encode,
+    offsets_from_sorted,
+    pad,
+    rank_in_segment,
+)
 from ..exceptions import python_value
 from ..metrics._query_means import (
     cluster_of,
