@@ -143,7 +143,11 @@ def _arguments(fit, self, args, kwargs):
         if not unknown:
             raise TypeError(f"{cls}.{fit.__name__}: {error}.") from error
         meant, remedy = _HABITS.get(unknown[0], (LOOKS_LIKE.get(unknown[0].lower()), "pass {0}="))
-        if meant not in known:
+        if not getattr(self, "_validates", False):
+            known = [name for name in known if name != "validation"]
+        if meant == "validation" and meant not in known:
+            remedy = "it takes no log for early stopping with these parameters: leave it out"
+        elif meant not in known:
             remedy = f"its arguments are {', '.join(known)}; settings are parameters of {cls}(...)"
         raise TypeError(
             f"{cls}.{fit.__name__} takes no argument {unknown[0]!r}: {remedy.format(meant)}."

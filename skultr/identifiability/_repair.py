@@ -22,7 +22,8 @@ from .._log._estimator import FrameOutput, NotPickled, ReadsLogs, SlimPickles, a
 from .._log._faults import count_of
 from .._log._pairs import read_pairs
 from .._log._reader import clicks_of
-from .._log._roles import ROLES, column_names, is_frame, read_column, with_column
+from .._log._roles import ROLES, column_names, is_frame, numbers, read_column, with_column
+from .._log._segments import as_array
 from .._models._tabular import fit_tabular
 from ..exceptions import (
     ClickDataWarning,
@@ -118,11 +119,11 @@ class IdentifiabilityRepair(
         tuple (qid, doc), or by doc if X has no ``qid`` or ``doc_scope`` is "global". By default
         estimated from ``y`` by a position-based model of the merged factors. In [0, 1], and
         raised to 0.001.
-    examination : mapping or Series, default=None
-        Probability of examination, keyed by bias factor, in [0, 1] and raised likewise. Costs of
-        interventions are taken from it, else from an estimate like that of `relevance`; errors
-        of merges are taken from it (known in simulations, or measured on random orders), else
-        guessed.
+    examination : mapping, Series or array-like of shape (n_positions,), default=None
+        Probability of examination, keyed by bias factor, or by position from 1 on in an array, as
+        `propensity` of the rankers is; in [0, 1] and raised likewise. Costs of interventions are
+        taken from it, else from an estimate like that of `relevance`; errors of merges are taken
+        from it (known in simulations, or measured on random orders), else guessed.
     random_state : int, RandomState instance or None, default=None
         Draws the plan if ``cost="random"``.
 
@@ -252,7 +253,7 @@ class IdentifiabilityRepair(
         "position_weight": [Interval(Real, 0, None, closed="left")],
         "cost": [StrOptions({"variance", "random"})],
         "relevance": [Mapping, pd.Series, None],
-        "examination": [Mapping, pd.Series, None],
+        "examination": [Mapping, pd.Series, "array-like", None],
         "random_state": ["random_state"],
     }
 
@@ -265,7 +266,7 @@ class IdentifiabilityRepair(
         position_weight: float = 10.0,
         cost: Literal["variance", "random"] = "variance",
         relevance: Mapping[Any, float] | pd.Series | None = None,
-        examination: Mapping[Any, float] | pd.Series | None = None,
+        examination: Mapping[Any, float] | pd.Series | ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> None:
         self.bias = bias
@@ -688,7 +689,16 @@ def _estimated(graph, vectors, required):
 
 
 def _given_examination(examination, factors):
-    """Examination of each factor that a mapping or Series gives."""
+    """Examination of each factor that a mapping or Series gives, or an array by position."""
+    if not isinstance(examination, Mapping | pd.Series):
+        if factors.shape[1] > 1 or not pd.api.types.is_integer_dtype(factors.iloc[:, 0]):
+            raise ValueError(
+                f"examination is an array by position, and bias factors are values of "
+                f"{[*factors]}; expected a mapping from bias factor to examination, such as "
+                f"{{{factor_label(factors, 0)!r}: 1.0}}."
+            )
+        curve = numbers("examination", np.atleast_1d(as_array(examination)))
+        examination = dict(enumerate(curve, start=1))
     return _given(
         "examination",
         examination,

@@ -164,6 +164,31 @@ def test_merging_shifts_components_as_proposition_2_says(parts):
     )
 
 
+@pytest.mark.filterwarnings("ignore:The log is not identifiable")
+@pytest.mark.parametrize("strategy", ["merge", "intervene"])
+@pytest.mark.parametrize("make", [list, np.asarray])
+def test_examination_by_position_is_that_of_the_rankers(make, strategy):
+    X, clicks, _ = world(((1, 2), (3, 4), (5, 6)))
+    found, expected = (
+        IdentifiabilityRepair(strategy=strategy, examination=given).fit(X, clicks)
+        for given in (make(EXAMINATION), known(EXAMINATION))
+    )
+    name = "merges_" if strategy == "merge" else "interventions_"
+    pd.testing.assert_frame_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_examination_by_position_needs_factors_that_are_positions():
+    X, clicks, _ = world(((1, 2), (3, 4), (5, 6)))
+    X = X.assign(device=np.where(X["position"] % 2, "phone", "desk"))
+    repair = IdentifiabilityRepair(bias=["position", "device"], examination=EXAMINATION)
+    with pytest.raises(
+        ValueError, match=r"values of \['position', 'device'\]; expected a mapping"
+    ):
+        repair.fit(X, clicks)
+    with pytest.raises(ValueError, match="examination lacks 1 of 6 keys of the log, first 6"):
+        IdentifiabilityRepair(examination=EXAMINATION[:5]).fit(X, clicks)
+
+
 def test_the_bound_is_the_sum_along_the_path():
     """Examination that falls and rises again: the ends agree, the bound does not cancel."""
     o = np.array([0.5, 0.5, 0.25, 0.25, 0.5, 0.5])

@@ -25,8 +25,8 @@ RANKER = NaiveRanker(estimator=Ridge())
         ("groups", "qid="),
         ("query_id", r"pass qid=\."),
         ("rank", r"pass position=\."),
-        ("eval_set", r"validation=\(X, y\)"),
-        ("eval_group", r"validation=\(X, y\)"),
+        ("eval_set", "no log for early stopping with these parameters: leave it out"),
+        ("eval_group", "no log for early stopping with these parameters: leave it out"),
         ("weight", "sample_weight="),
         ("max_epochs", r"its arguments are X, y, .*parameters of .*Ranker\(\.\.\.\)"),
     ],
@@ -38,6 +38,15 @@ def test_arguments_of_other_libraries_are_told_their_names(ranker, name, remedy)
         ranker.fit(log, clicks, **{name: [1]})
     with pytest.raises(TypeError, match=f"fit takes no argument '{name}'"):
         IdentifiabilityRepair(bias=["position"]).fit(log, clicks, **{name: [1]})
+
+
+def test_only_networks_that_take_a_log_for_validation_are_told_of_it():
+    log, clicks = random_lists(n_sessions=20, n_queries=2)
+    with pytest.raises(TypeError, match=r"networks stop by validation=\(X, y\)"):
+        NaiveRanker().fit(log, clicks, eval_set=[(log, clicks)])
+    NaiveRanker(max_epochs=1).fit(log, clicks, validation=(log, clicks))
+    with pytest.raises(TypeError, match="leave it out"):
+        NaiveRanker(early_stopping=False).fit(log, clicks, eval_set=[(log, clicks)])
 
 
 def test_calls_with_too_few_or_too_many_arguments():
