@@ -6,7 +6,14 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from benchmarks.studies.policy_grid import N_DOCS, USERS, pairs, users_with_habits, world
+from benchmarks.studies.policy_grid import (
+    N_DOCS,
+    N_QUERIES,
+    USERS,
+    pairs,
+    users_with_habits,
+    world,
+)
 from skultr.evaluation import policy_difference, policy_value
 from skultr.evaluation._logged_pages import LoggedPages
 
@@ -24,10 +31,11 @@ CELLS = [
 
 @pytest.fixture(scope="module")
 def grid():
-    """What is said of the rankings, by cell: a table like the study's."""
+    """What is said of the rankings, by cell: a table like the study's, of half its queries."""
     rows = []
     for user, order, production in CELLS:
         cell = {"user": user, "order": order, "production": production}
+        cell["queries"] = N_QUERIES // 2
         rows += [{**cell, **row} for row in pairs(cell, None, 3)]
     return pd.DataFrame(rows)
 
