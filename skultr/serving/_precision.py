@@ -70,7 +70,7 @@ def _merged_thresholds(trees: list[Tree]) -> Iterator[tuple[int, str]]:
 
 
 def _few_steps(scores: Any) -> Iterator[tuple[int, str]]:
-    """Features that a scaler takes off a number so large that float32 leaves few of their values."""
+    """Features that a scaler takes off numbers so large that float32 has few there."""
     center, spread = scores.columns_scaled()
     gap = np.spacing(np.abs(center).astype(np.float32)).astype(float)
     steps = _RANGE * spread / gap
