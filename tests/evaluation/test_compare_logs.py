@@ -320,7 +320,7 @@ def test_columns_that_one_log_lacks_are_alarms():
 def _aged(log, week, kind):
     """The log with what grows in a week, in days."""
     rng = np.random.default_rng(week)
-    born = 400 * np.random.default_rng(9).random(len(RANKS) * 100)[log["qid"] * 5 + log["doc"]]
+    born = 60 * np.random.default_rng(9).random(len(RANKS) * 100)[log["qid"] * 5 + log["doc"]]
     page = 7 * (week + np.sort(rng.random(log["session"].max() + 1)))[log["session"]]
     values = {
         "age in whole days": np.floor(born) + 7 * week,
@@ -357,7 +357,7 @@ def test_time_that_passes_is_no_alarm_and_is_named(logs, kind):
     "change",
     [
         lambda values: 1.2 * values,  # inflation moves dear documents by more
-        lambda values: np.where(values > 200, values + 70, values),
+        lambda values: np.where(values > 30, values + 20, values),
         lambda values: values + 60 * np.random.default_rng(0).random(len(values)),
     ],
     ids=["inflation", "some", "noise"],
@@ -371,7 +371,7 @@ def test_features_that_do_not_move_alike_are_alarms(logs, change):
 
 def test_documents_that_are_older_beyond_the_time_that_passed_are_an_alarm(logs):
     old, new = (_aged(log, week, "age in whole days") for week, log in enumerate(logs))
-    found = compare_logs(old, new[new["grown"] > 100])  # new ones are no longer shown
+    found = compare_logs(old, new[new["grown"] > 20])  # new ones are no longer shown
     assert row_of(found, "location", "grown")["verdict"] == "alarm"
 
 
