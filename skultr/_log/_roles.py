@@ -663,10 +663,12 @@ class FeatureOffsets(NamedTuple):
 
     columns: Ints  # (n_columns,)
     values: Floats  # (n_columns,)
+    #: Numbers of different values in the training log, and of those that float32 tells apart.
+    distinct: Ints  # (n_columns, 2)
 
 
 #: For features without offsets.
-NO_OFFSETS = FeatureOffsets(np.empty(0, dtype=int), np.empty(0))
+NO_OFFSETS = FeatureOffsets(np.empty(0, dtype=int), np.empty(0), np.empty((0, 2), dtype=int))
 
 
 def find_offsets(
@@ -678,7 +680,7 @@ def find_offsets(
     of its column: where the logarithm of a network resolves most, and many features have their
     mode. It does not depend on how often a row occurs.
     """
-    columns, values = [], []
+    columns, values, distinct = [], [], []
     if not features.size:
         return NO_OFFSETS
     for place in np.flatnonzero(is_far(np.fmin.reduce(features), np.fmax.reduce(features))):
@@ -693,7 +695,13 @@ def find_offsets(
             unit = 2.0 ** np.floor(np.log2(most - least)) / _STEPS
             columns.append(place)
             values.append(np.rint(least / unit) * unit)
-    return FeatureOffsets(np.array(columns, dtype=int), np.array(values, dtype=float))
+            different = np.unique(exact[~np.isnan(exact)])
+            distinct.append((len(different), len(np.unique(different.astype(np.float32)))))
+    if not columns:
+        return NO_OFFSETS
+    return FeatureOffsets(
+        np.array(columns, dtype=int), np.array(values, dtype=float), np.array(distinct, dtype=int)
+    )
 
 
 def take_off(
@@ -706,7 +714,7 @@ def take_off(
     if not len(offsets.columns):
         return features
     features = features.copy()
-    for place, value in zip(*offsets, strict=True):
+    for place, value in zip(offsets.columns, offsets.values, strict=True):
         features[:, place] = as_numbers(_feature(X, place, names)) - value
     return features
 

@@ -151,8 +151,9 @@ class LoggedPages(RowsOfLog):
         seen = pair_codes(self.rows.list_[self.row], self.slot, len(self.slot_query))
         return len(np.unique(seen)) == len(seen)
 
-    def page_columns(self) -> Iterator[tuple[str, Ints]]:
-        """Columns without a role that have few values, one per page: their codes by shown row."""
+    def page_columns(self) -> Iterator[tuple[str, Ints, Any]]:
+        """Columns without a role that have few values, one per page: their codes by shown
+        row, and the values."""
         page = self.rows.list_[self.row]
         first = first_rows(page, int(page.max()) + 1)
         for name in column_names(self.X) if self.has_pages and is_frame(self.X) else []:
@@ -163,7 +164,7 @@ class LoggedPages(RowsOfLog):
             if all((values[:n] == values[first[page[:n]]]).all() for n in (_HEAD, None)):
                 codes, few = encode(values)
                 if 2 <= len(few) <= _MOST_CONTEXTS:
-                    yield name, codes
+                    yield name, codes, few
 
     def key(self, pair: Ints, slot: Ints) -> Ints:
         """One number per pair at a slot."""

@@ -288,6 +288,23 @@ def test_dr_finds_trust():
     cannot_tell(pbm, "the log contradicts method='pbm'")
 
 
+def test_errors_count_the_whole_difference_that_trust_makes(monkeypatch):
+    X, relevance = world(n_queries=60, n_pages=100)
+    y, a, b = trusting(X, relevance), of_rows(relevance, X), of_rows(-relevance, X)
+    found = policy_difference(X, y, a, b, queries="log")
+    curves = []
+
+    def without_trust(table):
+        curves.append(table)
+        return table._curve
+
+    monkeypatch.setattr(_click_table.ClickTable, "_without_trust", without_trust)
+    known = policy_difference(X, y, a, b, queries="log")
+    assert curves
+    assert known.value == found.value
+    assert found.standard_error > 1.2 * known.standard_error
+
+
 @pytest.fixture(scope="module")
 def cascade():
     """Pages of users who stop at the first click, and the clicks of two rankings."""

@@ -48,6 +48,7 @@ from skultr.rankers import (
     UserAwareIPSRanker,
 )
 from skultr.serving import _trees, export_model
+from skultr.serving._served_model import served_model
 from skultr.simulation import EYE_TRACKING, PlackettLucePolicy, simulate_clicks
 
 from . import _engines
@@ -312,6 +313,32 @@ def test_a_missing_feature_is_what_the_imputer_puts_there(format):
     raw = _rows("imputed", 5_000)
     raw[np.random.default_rng(0).random(raw.shape) < 0.3] = np.nan
     _check(format, _export("imputed", format), "imputed", raw, _leaves(_fitted("imputed"), raw))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in log:RuntimeWarning")
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_missing_feature_is_what_the_imputer_puts_there_though_logarithms_made_others(format):
+    """Trees that have learned where the logarithm of a negative number goes."""
+    _, log, clicks = _world()
+    log = log.assign(**{name: np.abs(log[name]) + 0.5 for name in NAMES})
+    # The missing ones become 0.5 and are like the least; those below 0 are like the greatest.
+    log.loc[log[NAMES[0]] > log[NAMES[0]].median(), NAMES[0]] = -1.0
+    model = _after(
+        SimpleImputer(strategy="constant", fill_value=0.5),
+        FunctionTransformer(np.log, feature_names_out="one-to-one"),
+        ranker=clone(LAMBDAMART),
+    ).fit(log, clicks)
+    learned = _trees.trees_of(served_model(model))
+    assert not any(tree.learned.any() for tree in learned)
+    raw = log[NAMES].to_numpy()[:500].clip(0.5)
+    raw[:, 0] = np.nan
+    leaves, _ = _engines.scores(format, export_model(model, format), raw, NAMES)
+    if _engines.NUMBERS[format][1]:  # reads 0 for what is missing
+        return
+    number = _engines.NUMBERS[format][0]
+    seen = np.log(np.where(np.isnan(raw), 0.5, raw))
+    expected = _leaves(model[-1], seen).astype(number)
+    np.testing.assert_array_equal(leaves.astype(number), expected)
 
 
 @pytest.mark.parametrize("format", FORMATS)
