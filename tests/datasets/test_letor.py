@@ -155,7 +155,7 @@ plausible = st.tuples(st.integers(0, 4), st.integers(0, 3), line).map(
 )
 
 
-@pytest.mark.filterwarnings("ignore:The id of each row")
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.ClickDataWarning")
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.one_of(line, plausible), max_size=4).map("\n".join).map(str.encode) | st.binary()
