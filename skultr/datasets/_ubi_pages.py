@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._texts import normal_text
-from ._ubi_records import NO_ORDINAL, Records
+from ._ubi_records import NO_ORDINAL, NO_TIME, Records
 
 #: From this share of events on that contradict their page the user is warned.
 _MUCH = 0.1
@@ -195,6 +195,7 @@ class PageReader:
         pages = pages.reindex(range(len(self.texts["query_id"])), fill_value=-1)
         start = known.groupby("query_id")["start"].min()
         pages["start"] = start.reindex(pages.index, fill_value=0)
+        self.requests = _requests(known)
         hits, n_unlike = self.first_lists(known)
         self.note_pages(int(unknown[known.index].sum()), n_unlike)
         return pages, hits
@@ -239,7 +240,7 @@ class PageReader:
             "of query records unlike that of an earlier record of the query_id, which was taken.",
         )
         if n_unknown:
-            self.notes.append(
+            self.doubts.append(
                 f"{n_unknown:,} query records are of a later page and do not say how many results "
                 "came before: their positions begin at 1. Pass page_size."
             )
@@ -368,10 +369,12 @@ class PageReader:
         """Add the index from 0 over all pages of a search that each ordinal means; -1 if none."""
         ordinal, base = rows["ordinal"], self.base[rows["writer"]]
         rows["index"] = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1)
-        start = _of_page(pages, "start", rows)
+        start = self.starts_of(rows, pages)
         later = (start > 0) & (rows["index"] >= 0)
         leading = (rows["role"] == 1) | rows["by_hits"]
-        lowest = rows["index"].where(later & leading).groupby(rows["page"]).transform("min")
+        lowest = (
+            rows["index"].where(later & leading).groupby([rows["page"], start]).transform("min")
+        )
         # Ordinals restart on a later page if they begin before its start; else they go on.
         restarts = later & (lowest < start)
         rows["index"] += np.where(restarts, start, 0)
@@ -385,6 +388,21 @@ class PageReader:
         for wrong, what in ((below, "lies below the base"), (none, "is no whole number from 0")):
             if n := int(wrong.sum()):
                 self.notes.append(f"The ordinal {what} in {n_of(n, 'event')} and was not used.")
+
+    def starts_of(self, rows, pages):
+        """Results before the page of each event: by its place in the hit list, else by its time,
+        where the records of a query_id request several pages."""
+        start = pd.Series(_of_page(pages, "start", rows), rows.index)
+        several = rows[rows["page"].isin(self.requests["page"])]
+        by_place = self.requests.assign(place=self.requests["start"]).drop(columns="time")
+        known = several[several["time"] < NO_TIME]
+        for events, requests, on in (
+            (known, self.requests, "time"),
+            (several[several["place"] >= 0], by_place, "place"),
+        ):
+            if len(events):
+                start.update(_last_before(events, requests, on))
+        return start.astype(np.int64)
 
     def show(self, rows, pages, hits):
         """Documents by page: where they stood (``at``), place, event (-1 for a hit)."""
@@ -722,6 +740,26 @@ def _category(codes, texts):
         codes = np.where(codes < 0, texts.index(_UNKNOWN), codes)
     used, codes = np.unique(codes, return_inverse=True)
     return pd.Categorical.from_codes(codes, [texts[code] for code in used])
+
+
+def _requests(known):
+    """Page, start and time of the records of each query_id that requests several pages, if their
+    times tell these apart."""
+    requests = known[["query_id", "start", "time"]].rename(columns={"query_id": "page"})
+    requests = requests.drop_duplicates()
+    several = requests.groupby("page")["start"].transform("nunique") > 1
+    unclear = requests.duplicated(["page", "time"], keep=False) | (requests["time"] == NO_TIME)
+    unclear = unclear.groupby(requests["page"]).transform("any")
+    return requests[several & ~unclear]
+
+
+def _last_before(events, requests, on):
+    """The start of the last request of the page that is not after each event; NaN without one."""
+    left = events[["page", on]].rename_axis("event").reset_index().sort_values(on)
+    left[on] = left[on].astype(np.int64)
+    right = requests.assign(**{on: requests[on].astype(np.int64)}).sort_values(on)
+    found = pd.merge_asof(left, right[["page", on, "start"]], on=on, by="page")
+    return found.set_index("event")["start"]
 
 
 def _only_source(pages):

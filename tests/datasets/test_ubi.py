@@ -406,9 +406,9 @@ def test_later_page_of_unknown_size(tmp_path):
         search("q0", "x", query_attributes='{"page": 1}'),
         *page("c", "d"),
     ]
-    log, report = read(records, tmp_path)
+    with pytest.warns(ClickDataWarning, match="do not say how many results came before"):
+        log, _ = read(records, tmp_path)
     assert rows_of(log) == {"c": 1, "d": 2}
-    assert "do not say how many results came before" in report.summary()
     log, _ = read(records, tmp_path, page_size=2)
     assert rows_of(log) == {"c": 3, "d": 4}
 

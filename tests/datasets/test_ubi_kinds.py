@@ -215,3 +215,22 @@ def test_without_hit_lists_the_error_names_what_may_be_impressions():
         read(records)
     for names in ("view", ["view"]):
         assert len(read(records, impressions=names)[0]) == 400
+
+
+# Later pages ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("second", [{"from": 2}, {"offset": "2"}, {"page": 2, "size": 2}])
+@pytest.mark.parametrize(("docs", "base"), [("cd", 1), ("cd", 3)])
+def test_second_page_of_a_query_id_by_its_time(second, docs, base):
+    """Without hit lists: ordinals that restart are those of the page requested last."""
+    times = [f"2026-01-01T00:00:{second:02d}Z" for second in (0, 1, 30, 31)]
+    records = [
+        *queries(1, timestamp=times[0]),
+        *impressions(1, docs="ab", timestamp=times[1]),
+        *queries(1, timestamp=times[2], query_attributes=second),
+        *impressions(1, docs=docs, base=base, timestamp=times[3]),
+        event("click", "d", base + 1, query_id="q0", timestamp=times[3]),
+    ]
+    log, _, texts = read(records)
+    assert rows_of(log) == {"a": 1, "b": 2, "c": 3, "d": 4}
+    assert log.loc[log["click"] == 1, "doc"].tolist() == ["d"]
+    assert texts == []
