@@ -141,7 +141,9 @@ def read_ubi(
     A page is a ``query_id``, never a ``session_id``, which is a visit. Its text is that of its
     first query record with hits; without a record, that of its events. Repeated impressions and
     clicks of a document count once per page. Positions go on over the pages of a search if
-    ``query_attributes`` has ``from``, ``start`` or ``offset``, or ``page`` and a size. Where two
+    ``query_attributes`` has ``from``, ``start`` or ``offset``, or ``page`` and a size; of several
+    requests of one ``query_id``, an event belongs to the one that its place in the hit list, else
+    its time, tells. Where two
     documents of a page have one ordinal, the places in its hit list are taken instead.
 
     References
@@ -291,7 +293,7 @@ _LOST_QUERIES = ("no query_id", "no user_query")
 
 
 def _losses(counts, rules):
-    """Of each kind and action, how many records the log has and lost, and why."""
+    """How many records of each kind and action the log has and lost, and why."""
     shown = () if rules.source == "hits" else rules.impressions
     kinds = {
         **{plain(name): "impression" for name in shown},
