@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_svmlight_file
 
+from .._base._comments import Comments, ids_of
 from .._base._progress import progress, working
 from .._base._sklearn import Interval, validate_params
 from ..exceptions import ClickDataWarning, warn_user
-from ._comments import Comments, ids_of
 
 #: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
 _MAX_FEATURE = 65_535

@@ -13,11 +13,11 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
+from .._base._comments import Comments, ids_of
 from .._base._sklearn import StrOptions, validate_params
 from .._base._texts import normal_text
 from .._base._typing import Frame
 from .._log._roles import is_frame
-from ..datasets._comments import Comments, ids_of
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._scorers import id_text
 
