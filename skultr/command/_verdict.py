@@ -97,6 +97,13 @@ def add_arguments(ubi: argparse.ArgumentParser) -> None:
     ubi.add_argument(
         "--clicks", nargs="+", metavar="ACTION", help="values of action_name that are clicks"
     )
+    ubi.add_argument(
+        "--impressions",
+        nargs="+",
+        metavar="ACTION",
+        help="values of action_name that are impressions; or where these are read from: auto "
+        "(default), events or hits",
+    )
     ubi.add_argument("--application", metavar="NAME", help="reads this application alone")
     ubi.add_argument("--ordinal-base", type=int, choices=(0, 1), help="ordinal of the first hit")
     ubi.add_argument("--page-size", type=_positive, metavar="N", help="hits that a page shows")
@@ -133,6 +140,8 @@ def run(options: argparse.Namespace) -> None:
         features = None if options.features is None else _features(options.features)
         log, report = _read(options)
         say(f"read {len(log):,} impressions, {log['click'].sum():,} clicks")
+        for loss in report.losses[report.losses["lost"] > 0].itertuples():
+            say(f"lost {loss.lost:,} of {loss.n:,} of kind {loss.kind} {loss.action}".rstrip())
         X = None if features is None else _with_features(features, log, report)
         graph = IdentifiabilityGraph.from_log(log, click="click")
         summary = graph.summary()
@@ -199,6 +208,7 @@ def _read(options):
         raise ValueError(f"--grades is {grades}; expected two or more numbers that rise.")
     given = {
         "clicks": options.clicks,
+        "impressions": _one_or_several(options.impressions),
         "ordinal_base": options.ordinal_base,
         "page_size": options.page_size,
     }
@@ -210,11 +220,25 @@ def _read(options):
     if options.application is not None:
         log = _of_application(log, report, options.application)
     if not log["click"].any():
-        raise ValueError(
-            f"None of the {len(log):,} impressions read has a click. If your clicks have another "
-            "action_name, give it by --clicks."
-        )
+        raise ValueError(f"None of the {len(log):,} impressions read has a click. {_why(report)}")
     return log, report
+
+
+def _one_or_several(names):
+    """A single name as text, since it may be a source: auto, events or hits."""
+    return names[0] if names is not None and len(names) == 1 else names
+
+
+def _why(report):
+    """Why nothing was clicked, and what to do."""
+    lost = report.losses[(report.losses["kind"] == "click") & (report.losses["lost"] > 0)]
+    if len(lost):
+        return f"Clicks that could not be used: {'; '.join(lost['reasons'])}. Correct the events."
+    found = report.counts.loc[report.counts["record"] == "event", "action"].unique()
+    return (
+        "If your clicks have another action_name, give it by --clicks. Found "
+        f"{', '.join(filter(None, found)) or 'no events'}."
+    )
 
 
 def _of_application(log, report, name):
