@@ -25,6 +25,7 @@ from .._base._writing import folder_beside, refuse_to_replace
 from .._log._estimator import SlimPickles
 from .._log._faults import IDS
 from ..exceptions import warn_user
+from ._boosters import read_booster
 from ._served_model import fitted_steps, optional
 
 _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
@@ -467,9 +468,7 @@ class Decoder:
 
     def _booster(self, found):
         file, best_iteration = found
-        booster = Booster(model_str=self._parts.pop(file).decode())
-        booster.best_iteration = best_iteration
-        return booster
+        return read_booster(self._parts.pop(file).decode(), best_iteration)
 
     def _tensor(self, found):
         values = self.decode(found)
