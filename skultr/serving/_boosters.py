@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -253,14 +254,14 @@ def _check_children(left, right):
 def _check_categories(fields, places):
     """Each split by categories has a place of its own, and the bits of its categories there."""
     n_splits = _int(fields, "num_cat")
-    if sorted(places) != [*range(n_splits)]:
+    if len(places) != n_splits or sorted(places) != [*range(n_splits)]:
         _refuse("num_cat", f"{n_splits}", "the splits by categories, one place each in threshold")
     if not n_splits:
         if _OF_CATEGORIES & {*fields}:
             _refuse("num_cat", "0 beside categories", "their splits")
         return
     bounds = _ints(fields, "cat_boundaries", n_splits + 1)
-    if bounds[0] or any(low >= high for low, high in zip(bounds, bounds[1:], strict=False)):
+    if bounds[0] or any(low >= high for low, high in pairwise(bounds)):
         _refuse("cat_boundaries", f"{bounds!r:.40}", "numbers that rise from 0")
     _ints(fields, "cat_threshold", bounds[-1], high=_UINT)
 

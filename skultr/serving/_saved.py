@@ -170,9 +170,9 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Notes
     -----
     Objects of known classes are built from numbers and text, and no code of the file runs. Only
-    parts that the model names are read. But LightGBM and scikit-learn do not check the trees that
-    they read: a file made to harm can crash the process, or have it read memory that is not part
-    of the trees.
+    parts that the model names are read. The trees of LightGBM are checked before it reads them.
+    But scikit-learn does not check the trees that it reads: a file made to harm that holds such
+    can crash the process, or have it read memory that is not part of the trees.
     """
     try:
         return _read(path)
