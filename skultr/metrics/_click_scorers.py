@@ -114,14 +114,13 @@ class CMIPScorer(Scorer):
     --------
     >>> import numpy as np
     >>> import pandas as pd
-    >>> from sklearn.linear_model import LinearRegression
     >>> from skultr.metrics import CMIPScorer
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"qid": np.repeat(np.arange(50), 10)})
     >>> X["doc"], X["position"] = np.arange(500), np.tile(np.arange(1, 11), 50)
     >>> X["relevance"] = rng.integers(0, 2, 500)
     >>> X["old_score"] = -X["position"] + rng.normal(size=500)
-    >>> copies = LinearRegression().fit(X, -X["position"])
+    >>> copies = -X["position"].to_numpy()  # scores of a ranking, or a fitted ranker
     >>> CMIPScorer(estimator="knn")(copies, X) < -0.5
     True
 
