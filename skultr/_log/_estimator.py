@@ -24,6 +24,7 @@ from .._base._threads import few_threads
 from ..exceptions import ClickDataWarning, saying_once, warn_user
 from ._counted import is_in_engine
 from ._faults import LOOKS_LIKE, all_at_once, is_no_click, is_no_grade, is_no_score
+from ._lost_roles import explain_roles_as_features, refuse_roles_as_features
 from ._reader import as_clicks, attempt, read
 from ._roles import (
     FIT_ROLES,
@@ -121,10 +122,15 @@ def _told(fit, self, args, kwargs):
     """The result of a fit that says what the columns were read as, or all faults of the log."""
     given = _arguments(fit, self, args, kwargs)
     with few_threads(), working(type(self).__name__), saying_once() as outermost:
+        in_memory = not isinstance(given["X"], LogOnDisk) and not is_in_engine(given["X"])
+        reads_log = outermost and in_memory and hasattr(self, "_tell_faults")
+        if reads_log:
+            refuse_roles_as_features(self, given["X"], given)
         try:
             result = fit(self, *args, **kwargs)
         except ValueError as error:
-            if outermost and hasattr(self, "_tell_faults"):
+            if reads_log:
+                explain_roles_as_features(self, error)
                 self._tell_faults(error, **given)
             raise
         if hasattr(self, "_tell_roles"):

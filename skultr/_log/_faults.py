@@ -32,6 +32,9 @@ IDS = ("qid", "session", "doc", "user")
 _LARGEST_CODE = 2.0**53
 #: Kinds of numbers, of NumPy.
 ANY_NUMBER = "if"
+#: Rows of one list without query ids above which these were lost: retrieval stops at 1,000
+#: candidates per query (TREC's depth), and this is twice as many.
+LONGEST_PAGE = 2_000
 #: What mends positions that count from 0.
 ADD_ONE = ('log["position"] += 1', 'log = log.with_columns(pl.col("position") + 1)')
 #: So many clicked impressions and no other may be chance.
@@ -289,6 +292,15 @@ NO_QUERIES = Fault(
     MissingRoleWarning,
     "X has no column 'qid' and no qid was passed: all rows are taken as one query. Rename your "
     "query column to 'qid', or pass qid={where}.",
+)
+ONE_PAGE = Fault(
+    (),
+    ValueError,
+    "X has no column 'qid' and no qid was passed, so that one result page has {rows}; expected at "
+    f"most {LONGEST_PAGE:,}. A page of one query may be longer: rename your query column to "
+    "'qid', or pass qid=. In a pipeline, a transformer that drops names and roles is written "
+    "make_pipeline(OnFeatures(transformer), ranker), with skultr.preprocessing.OnFeatures; on "
+    "arrays, pass STEP__qid= to the pipeline's fit.",
 )
 NO_POSITIONS = Fault(
     (),

@@ -64,6 +64,9 @@ from ._segments import (
 _LEAST_EXAMINATION = 0.2
 #: Rank correlation of propensity and position below which they count as unrelated.
 _UNRELATED = 0.1
+#: Roles that may have stayed among the features of an array; others, such as a score of the ranker
+#: that served, may well be features, too. Fewer rows may be equal by chance.
+_NEVER_FEATURES, _MANY = ("qid", "session", "doc", "position"), 100
 #: Lists in which positions of other lists are missing, and lists at all, below which nothing is
 #: said of it.
 _TORN, _LEAST_LISTS = 0.5, 100
@@ -352,10 +355,8 @@ class Rows:
             _faults.NO_ROW_SHOWN.report()
         for fault, message in suspicious:
             fault.tell(message)
-        # Results depend on the query for lists, and for documents with ids.
-        by_query = "session" in reads or ("doc" in self._values and self._scope == "query")
-        if "qid" in reads and "qid" not in self._values and by_query:
-            _faults.NO_QUERIES.report(where="" if is_frame(self._X) else DROPPED)
+        if "qid" in reads and "qid" not in self._values:
+            self._check_one_query("session" in reads)
         if "position" in reads and not self.has_places:
             _faults.NO_POSITIONS.report()
         if "session" in reads and self.has_places:
@@ -374,6 +375,16 @@ class Rows:
         given = {"click": self.click, "sample_weight": self.sample_weight}
         given = {name: values for name, values in given.items() if values is not None}
         return {**self._values, **given, "shown": self.shown, "served": self.served}
+
+    def _check_one_query(self, reads_lists):
+        """Warn of a log without queries; refuse a page so long that its queries were lost."""
+        # Results depend on the query for lists, and for documents with ids.
+        if not reads_lists and ("doc" not in self._values or self._scope != "query"):
+            return
+        longest = int(np.bincount(self.list_[rows_where(self.shown)]).max(initial=0))
+        if reads_lists and longest > _faults.LONGEST_PAGE:
+            _faults.ONE_PAGE.report(longest)
+        _faults.NO_QUERIES.report(where="" if is_frame(self._X) else DROPPED)
 
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
@@ -547,7 +558,11 @@ class Rows:
         return Documents(code, first_rows(code, len(ids)), ids)
 
     def warn_about_features(self, features: NDArray[Any], names: Sequence[Any]) -> None:
-        """Warn of features that are the clicks or follow from them, and of rows without any."""
+        """Warn of features that are the clicks or follow from them, and of rows without any.
+
+        A feature that is a role, too, is an error.
+        """
+        self._refuse_roles_among(features, names)
         for message in blank_rows(features.T):
             warn_user(message, ClickDataWarning)
         equal = equal_columns(features, self.click)
@@ -566,6 +581,19 @@ class Rows:
                     "clicked: the click decides it, so that it is an outcome, which is not known "
                     f"at serving time. Rename it to 'outcome_{name}', or drop it.",
                     ClickDataWarning,
+                )
+
+    def _refuse_roles_among(self, features, names):
+        """Refuse features that are equal to a role that came as a keyword."""
+        if self.n_rows < _MANY:
+            return
+        for role in {*_NEVER_FEATURES} & {*self._values} - self.from_columns:
+            values = np.asarray(self._values[role])
+            for column in equal_columns(features, values) if values.dtype.kind in "iuf" else ():
+                raise ValueError(
+                    f"The feature {names[column]!r} equals the role {role!r} in every row, and a "
+                    "role is never a feature. Leave the columns of roles and labels out of X, "
+                    "where roles are passed as keywords."
                 )
 
 

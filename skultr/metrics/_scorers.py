@@ -18,6 +18,7 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import validate_parameter_constraints, validate_params
 from .._base._typing import ArrayLike, Column, Floats, Predictor, Table
+from .._log._lost_roles import refuse_lost_queries
 from .._log._reader import Rows, features_of, pairs_of_codes, read
 from .._log._roles import (
     FIT_ROLES,
@@ -506,6 +507,7 @@ def predict_within(
     """Scores of X by an estimator that may request query and document ids, or as given."""
     if not hasattr(estimator, "predict"):
         return read_column(X, estimator) if isinstance(estimator, str) else as_array(estimator)
+    refuse_lost_queries(estimator, qid)
     columns = role_columns(X) if is_frame(X) else ()
     ids = {
         name: value

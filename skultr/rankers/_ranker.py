@@ -31,6 +31,7 @@ from .._log._estimator import (
     forget,
     unless_it_fails,
 )
+from .._log._faults import LONGEST_PAGE
 from .._log._joined_logs import AddsLogs, Kept, counts_of, log_of_count, with_bias_values
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_target, warn_about_names
@@ -198,8 +199,10 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         Raises
         ------
         ValueError
-            If a role or ``y`` has invalid values (see the user guide), or ``validation`` has other
-            features, or a bias factor whose examination is learned and that the log does not have.
+            If a role or ``y`` has invalid values (see the user guide); if roles became features on
+            the way (a bare transformer of scikit-learn in a pipeline), or more than 2,000 rows
+            without query ids are one page; or if ``validation`` has other features, or a bias
+            factor whose examination is learned and that the log does not have.
         TypeError
             If the ranker has no early stopping to which ``validation`` could be passed.
         """
@@ -393,7 +396,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             A query weighs as much as the mean weight of its rows.
         qid : array-like of shape (n_rows,), default=None
             Query ids; by default the column ``qid`` of X. Without either, all rows count as one
-            query, with a warning.
+            query, with a warning; of more than 2,000 rows this is an error.
 
         Returns
         -------
@@ -708,14 +711,22 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         qid = read_role(X, "qid", qid)
         if qid is not None:
             return qid
-        if count_rows(X) > 1:
+        n_rows = count_rows(X)
+        if method == "score" and n_rows > LONGEST_PAGE:
+            raise ValueError(
+                f"{type(self).__name__}.score got {n_rows:,} rows and no query ids, and would "
+                "compare documents of different queries. Pass a frame with a column 'qid', or "
+                "qid=. In a pipeline, transformers keep it as OnFeatures(transformer), from "
+                "skultr.preprocessing."
+            )
+        if n_rows > 1:
             warn_user(
                 f"{type(self).__name__}.{method} got no query ids: all rows count as ONE query, "
                 "so that documents of different queries are compared. Pass a frame with a column "
                 "'qid', or qid=.",
                 MissingRoleWarning,
             )
-        return np.zeros(count_rows(X), dtype=int)
+        return np.zeros(n_rows, dtype=int)
 
 
 def fit_to_log(ranker: Any, log: ClickLog) -> Any:
