@@ -32,6 +32,7 @@ from .._log._estimator import (
     unless_it_fails,
 )
 from .._log._joined_logs import AddsLogs, Kept, counts_of, log_of_count, with_bias_values
+from .._log._lookalikes import sample_features
 from .._log._read_log import ReadLog
 from .._log._reader import read, take_target, warn_about_names
 from .._log._roles import (
@@ -55,7 +56,8 @@ from .._log._roles import (
     take_off,
     without_column,
 )
-from .._log._segments import encode, rank_in_segment
+from .._log._segments import encode, pair_codes, rank_in_segment
+from .._log._units import tell_units
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog, reads_pages
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
     from .._log._roles import Takes
 
 
+#: Rows of a log, of whole queries but for the last, that tell whether a ranker orders documents.
+_ROWS_TO_SCORE = 20_000
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
@@ -218,6 +222,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             "documents": documents,
         }
         log, X, y = self._read(X, y, sample_weight, roles, reset=True)
+        self._check_features(log, X)
         if validation is not None:
             self._validation = self._read_validation(validation, log)
         context = self._init_callback_context(max_subtasks=None)
@@ -228,6 +233,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         for name in ("_validation", "_click_log", "_stopped_by"):
             vars(self).pop(name, None)
         self._check_against(log)
+        self._check_order(log, X)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
@@ -466,6 +472,23 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         A hook for subclasses that need the role ``propensity``.
         """
 
+    def _check_features(self, log: ClickLog, X: Any) -> None:
+        """An error if no feature differs between documents; members may get such parts of a log."""
+        if self._needs_features and not isinstance(X, ReadLog):
+            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+            tell_units("documents", log.features, names)
+
+    def _check_order(self, log: ClickLog, X: Any) -> None:
+        """Warn if what was fitted gives all documents of nearly all queries one score."""
+        hooks = type(self).predict, type(self)._scores_within
+        if isinstance(X, ReadLog) or hooks != (BaseRanker.predict, BaseRanker._scores_within):
+            return
+        rows = slice(_ROWS_TO_SCORE)
+        pairs = np.unique(pair_codes(log.query[rows], log.version[rows], log.n_versions))
+        query, version = np.divmod(pairs, log.n_versions)
+        scores = self._scores_of_features(np.asarray(log.features[version]))
+        tell_units("fitted", scores, query, type(self).__name__)
+
     def _check_against(self, log: ClickLog) -> None:
         """Warn if the log contradicts what was fitted; a hook for subclasses."""
 
@@ -552,7 +575,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""
         table = self._table_of(X, roles.get("documents"))
-        features = self._read_features(X if table is None else table.frame, reset=reset)
+        given_features = X if table is None else table.frame
+        features = self._read_features(given_features, reset=reset)
         own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
         if table is not None:
             self._feature_table, table.features, own = table, features, False
@@ -566,6 +590,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 "distinguishes the documents. Add their ids as a column 'doc'."
             )
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        tell_units("sample", sample_features(given_features, [*names], in_order=table is None))
         if table is None:
             warn_about_names(X, names, roles)
         click_column = y if clicks is None else clicks
