@@ -110,7 +110,8 @@ def lost_digits(role: str, kinds: str, largest: float) -> Fault:
     """The fault that ids are floats of these kinds, and too large for them."""
     whole = {role: "Int64"}
     read = (
-        f"pd.read_parquet(FILE, dtype_backend='numpy_nullable') or pd.read_csv(FILE, dtype={whole})",
+        "pd.read_parquet(FILE, dtype_backend='numpy_nullable') or "
+        f"pd.read_csv(FILE, dtype={whole})",
         f"pl.read_csv(FILE, schema_overrides={{{role!r}: pl.Int64}})",
     )
     advice = (

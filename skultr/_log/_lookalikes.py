@@ -506,10 +506,14 @@ class FeatureSample(NamedTuple):
     in_order: bool
 
 
+def rows_to_look_at(n_rows: int) -> Ints:
+    """Some rows, spread over the log, in its order."""
+    return np.arange(0, n_rows, max(1, n_rows // _ROWS_OF_FEATURES))
+
+
 def sample_features(X: Any, names: Sequence[Any], in_order: bool = True) -> FeatureSample:
     """Some rows of the features of X that are numbers, by name (by place in an array)."""
-    rows = np.arange(count_rows(X))
-    rows = rows[:: max(1, len(rows) // _ROWS_OF_FEATURES)]
+    rows = rows_to_look_at(count_rows(X))
     if not is_frame(X):
         part = X.tocsr()[rows].toarray() if issparse(X) else np.asarray(X)[rows]
         return FeatureSample(dict(enumerate(part.astype(float).T)), {}, in_order)
@@ -568,12 +572,12 @@ def _is_time(name, known):
 
 
 def features_that_are_constant(
-    features: NDArray[Any], names: Sequence[Any]
+    columns: Sequence[NDArray[Any]], names: Sequence[Any]
 ) -> Iterator[dict[str, Any]]:
-    """All features of documents, shape (n_documents, n_features), if none of them varies."""
-    if len(features) and features.shape[1]:
+    """All features, one column each with a value per document, if none of them varies."""
+    if len(columns):
         usual, most = [], 0
-        for column in features.T:
+        for column in columns:
             value, n_differing = _usual_and_others(column)
             if n_differing >= (_LEAST_DIFFERING if len(column) >= _MANY else 1):
                 return
@@ -584,7 +588,7 @@ def features_that_are_constant(
         yield {
             "n": len(usual),
             "listed": listed + ", ..." * (len(usual) > 5),
-            "but": f", but for {most} of {len(features):,} documents" if most else "",
+            "but": f", but for {most} of {len(columns[0]):,} documents" if most else "",
         }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..exceptions import AssumptionWarning, ClickDataWarning
+from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from . import _lookalikes as evidence
 from ._faults import tell
 
@@ -279,8 +279,8 @@ UNITS = (
         "a ranking that lacks the scores of some queries",
         ClickDataWarning,
         "{called} gives all documents of a query the same score in {n:,} of {n_queries:,} "
-        "queries: it does not order them, and what is measured there is chance. Expected scores that order "
-        "the documents of a query. Check whether these queries have features and scores.",
+        "queries: it does not order them, and what is measured there is chance. Expected scores "
+        "that order the documents. Check whether these queries have features and scores.",
         _without_order(_SOME),
     ),
     Unit(
@@ -290,9 +290,9 @@ UNITS = (
         "a model that learned nothing",
         ClickDataWarning,
         "{called} gives all documents of a query the same score in {n:,} of {n_queries:,} "
-        "queries: nothing that orders them was learned. Check with skultr.describe_log whether the "
-        "features vary and the log has enough clicks, then the parameters that keep a "
-        "model simple, such as min_child_samples.",
+        "queries: nothing that orders them was learned. Check with skultr.describe_log whether "
+        "features vary and the log has enough clicks, then the parameters that keep a model "
+        "simple, such as min_child_samples.",
         _without_order(_NEARLY_ALL),
     ),
 )
@@ -304,6 +304,13 @@ def units_in(reads: str, *given: Any) -> Iterator[tuple[Unit, str]]:
         if unit.reads == reads:
             for message in unit.messages(*given):
                 yield unit, message
+
+
+def warn_of_units(reads: str, *given: Any) -> None:
+    """Warn of the first finding, also where it is an error for those who compare."""
+    for _, message in units_in(reads, *given):
+        warn_user(message, ClickDataWarning)
+        return
 
 
 def tell_units(reads: str, *given: Any) -> None:

@@ -28,6 +28,7 @@ from .._log._roles import (
     without_columns,
 )
 from .._log._segments import as_array, encode
+from .._log._units import warn_of_units
 from ._ranking import RANKING_METRICS, as_numbers
 
 #: What to do with clicks where annotation is expected.
@@ -193,6 +194,8 @@ class RankingScorer(Scorer):
             X, {"qid": qid, "doc": doc, "relevance": relevance}, caller="RankingScorer"
         )
         score = documents.scores(estimator, "the estimator")
+        # Never an error: a search drops a candidate that orders nothing by its value.
+        warn_of_units("scores", score, documents.qid, "The estimator")
         return RANKING_METRICS[self.metric](
             documents.relevance, score, qid=documents.qid, k=self.k, **self.options
         )

@@ -33,7 +33,7 @@ from .._log._estimator import (
 )
 from .._log._joined_logs import AddsLogs, Kept, counts_of, log_of_count, with_bias_values
 from .._log._lookalikes import sample_features
-from .._log._read_log import ReadLog
+from .._log._read_log import ReadLog, was_read
 from .._log._reader import read, take_target, warn_about_names
 from .._log._roles import (
     CHUNK,
@@ -473,15 +473,15 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         """
 
     def _check_features(self, log: ClickLog, X: Any) -> None:
-        """An error if no feature differs between documents; members may get such parts of a log."""
-        if self._needs_features and not isinstance(X, ReadLog):
+        """An error if no feature differs between documents, but in the part of a member."""
+        if self._needs_features and not was_read(X):
             names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            tell_units("documents", log.features, names)
+            tell_units("documents", log.features.T, names)
 
     def _check_order(self, log: ClickLog, X: Any) -> None:
         """Warn if what was fitted gives all documents of nearly all queries one score."""
         hooks = type(self).predict, type(self)._scores_within
-        if isinstance(X, ReadLog) or hooks != (BaseRanker.predict, BaseRanker._scores_within):
+        if was_read(X) or hooks != (BaseRanker.predict, BaseRanker._scores_within):
             return
         rows = slice(_ROWS_TO_SCORE)
         pairs = np.unique(pair_codes(log.query[rows], log.version[rows], log.n_versions))
