@@ -604,6 +604,8 @@ def queries_without_order(
     scores: Floats, query: Ints, called: str, least: float
 ) -> Iterator[dict[str, Any]]:
     """The queries whose documents all have one score, if they are a share of ``least`` or more."""
+    if not len(scores):
+        return
     code, _ = encode(query)
     low, high = (_by_code(each, code, scores) for each in (np.minimum, np.maximum))
     size = np.maximum(np.abs(low), np.abs(high))

@@ -218,7 +218,7 @@ def compare_rankers(
     documents, group = _documents(rankers, X, y, qid, doc, cluster)
     scores = {name: documents.scores(ranker, repr(name)) for name, ranker in rankers.items()}
     for name, score in scores.items():
-        tell_units("scores", score, documents.qid, repr(name))
+        tell_units("scores", *documents.to_order(score), repr(name))
     values = pd.DataFrame({name: value(documents, score) for name, score in scores.items()})
     if np.isinf(values).any(axis=None):
         raise ValueError(

@@ -193,8 +193,9 @@ def policy_value(
     ------
     ValueError
         If a role, a score or what the method needs is missing or not valid, scores differ for one
-        document of a query (and context) or order the documents of no query, a context or a cluster differs within a page (a cluster
-        with a method other than "dr" within a query), or k is deeper than the log.
+        document of a query (and context) or order the documents of no query, a context or a
+        cluster differs within a page (a cluster with a method other than "dr" within a query), or
+        k is deeper than the log.
 
     Notes
     -----

@@ -195,7 +195,7 @@ class RankingScorer(Scorer):
         )
         score = documents.scores(estimator, "the estimator")
         # Never an error: a search drops a candidate that orders nothing by its value.
-        warn_of_units("scores", score, documents.qid, "The estimator")
+        warn_of_units("scores", *documents.to_order(score), "The estimator")
         return RANKING_METRICS[self.metric](
             documents.relevance, score, qid=documents.qid, k=self.k, **self.options
         )
@@ -279,6 +279,15 @@ class AnnotatedDocuments:
                 "score per document: pass the mean score of its rows",
             )
         return scores[self.rows]
+
+    def to_order(self, scores: Floats) -> tuple[Floats, NDArray[Any]]:
+        """Scores and queries of the documents of those queries whose relevance varies."""
+        query, _ = encode(self.qid)
+        varies = np.zeros(query.max() + 1, dtype=bool)
+        first = np.zeros(len(varies))
+        first[query] = self.relevance
+        varies[query[self.relevance != first[query]]] = True
+        return scores[varies[query]], query[varies[query]]
 
     def _first(self, values, told, one):
         """First annotated row of each document, increasing; its rows must have ``one`` value."""

@@ -480,8 +480,10 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def _check_order(self, log: ClickLog, X: Any) -> None:
         """Warn if what was fitted gives all documents of nearly all queries one score."""
-        hooks = type(self).predict, type(self)._scores_within
-        if was_read(X) or hooks != (BaseRanker.predict, BaseRanker._scores_within):
+        cls = type(self)
+        hooks = cls.predict, cls._scores_within
+        scores_features = hooks == (BaseRanker.predict, BaseRanker._scores_within)
+        if was_read(X) or not scores_features or cls._score is BaseRanker._score:
             return
         rows = slice(_ROWS_TO_SCORE)
         pairs = np.unique(pair_codes(log.query[rows], log.version[rows], log.n_versions))

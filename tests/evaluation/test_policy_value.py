@@ -304,6 +304,7 @@ def cascade():
     return X.drop(columns="relevance"), clicks, X["relevance"]
 
 
+@pytest.mark.filterwarnings("ignore:scores_a .'a'. gives all documents:UserWarning")  # grades tie
 def test_users_who_stop_click_as_often_in_any_order(cascade):
     # Whoever reads all and stops at a click clicks as often in any order of the same documents.
     X, clicks, grade = cascade
@@ -317,6 +318,7 @@ def test_users_who_stop_click_as_often_in_any_order(cascade):
     assert counted.value > 0.05
 
 
+@pytest.mark.filterwarnings("ignore:scores_a .'a'. gives all documents:UserWarning")  # grades tie
 def test_the_error_of_the_chance_to_leave_is_in_that_of_the_difference(cascade, monkeypatch):
     X, clicks, grade = cascade
     scores = {"scores_a": grade, "scores_b": X["other"], "queries": "log"}
@@ -405,6 +407,7 @@ def test_repeated_clicks_are_chance():
         assert_allclose(many[:2], once[:2], rtol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:The position determines y:UserWarning")
 def test_clicks_that_the_position_decides_refute_nothing():
     X, y = raw_log()
     scores = np.sin(X["x"]), np.cos(3 * X["x"])
