@@ -503,7 +503,8 @@ class _Table:
     def _free(self, fits):
         """Columns of numbers that have no role, and whose values fit."""
         free = {name: v for name, v in self.numbers.items() if name not in self.roles}
-        return [name for name, values in free.items() if values is not None and fits(values)]
+        known = {n: v for n, v in free.items() if v is not None and not np.isnan(v).all()}
+        return [name for name, values in known.items() if fits(values)]
 
     def _counts(self, values):
         """Whether a column counts the rows of pages: in the order of the log, or in any."""

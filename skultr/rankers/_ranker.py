@@ -485,6 +485,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         scores_features = hooks == (BaseRanker.predict, BaseRanker._scores_within)
         if was_read(X) or not scores_features or cls._score is BaseRanker._score:
             return
+        if not log.clicks.any():  # said when the log was read
+            return
         rows = slice(_ROWS_TO_SCORE)
         pairs = np.unique(pair_codes(log.query[rows], log.version[rows], log.n_versions))
         query, version = np.divmod(pairs, log.n_versions)
