@@ -601,9 +601,12 @@ def _usual_and_others(column):
 
 # Rankings -----------------------------------------------------------------------------------
 def queries_without_order(
-    scores: Floats, query: Ints, called: str, least: float
+    scores: Floats, query: Ints, called: str, least: float, *, ties_elsewhere: bool = True
 ) -> Iterator[dict[str, Any]]:
-    """The queries whose documents all have one score, if they are a share of ``least`` or more."""
+    """The queries whose documents all have one score, if they are a share of ``least`` or more.
+
+    Unless ``ties_elsewhere``, other queries must have hardly a tie, as grades have.
+    """
     if not len(scores):
         return
     code, _ = encode(query)
@@ -611,6 +614,11 @@ def queries_without_order(
     size = np.maximum(np.abs(low), np.abs(high))
     with np.errstate(invalid="ignore"):  # infinite scores
         flat = (low == high) | (high - low <= _ROUNDING * size)
+    others = ~flat[code]
+    if not ties_elsewhere and others.any():
+        pairs = np.unique(np.stack([code[others], scores[others]]), axis=1)
+        if pairs.shape[1] < _NEARLY_ALL * np.count_nonzero(others):
+            return
     flat = flat[np.bincount(code) > 1]
     if len(flat) >= _LEAST_QUERIES and np.mean(flat) >= least:
         yield {"called": called, "n": int(flat.sum()), "n_queries": len(flat)}

@@ -67,9 +67,11 @@ def _unread(is_feature):
     return find
 
 
-def _without_order(least):
+def _without_order(least, ties_elsewhere=True):
     def find(scores, query, called):
-        return evidence.queries_without_order(scores, query, called, least)
+        return evidence.queries_without_order(
+            scores, query, called, least, ties_elsewhere=ties_elsewhere
+        )
 
     return find
 
@@ -281,7 +283,7 @@ UNITS = (
         "{called} gives all documents of a query the same score in {n:,} of {n_queries:,} "
         "queries: it does not order them, and what is measured there is chance. Expected scores "
         "that order the documents. Check whether these queries have features and scores.",
-        _without_order(_SOME),
+        _without_order(_SOME, ties_elsewhere=False),
     ),
     Unit(
         "fitted",

@@ -474,7 +474,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def _check_features(self, log: ClickLog, X: Any) -> None:
         """An error if no feature differs between documents, but in the part of a member."""
-        if self._needs_features and not was_read(X):
+        if self._needs_features and log.n_rows > 1 and not was_read(X):
             names = getattr(self, "feature_names_in_", range(self.n_features_in_))
             tell_units("documents", log.features.T, names)
 

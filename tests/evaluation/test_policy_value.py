@@ -304,7 +304,6 @@ def cascade():
     return X.drop(columns="relevance"), clicks, X["relevance"]
 
 
-@pytest.mark.filterwarnings("ignore:scores_a .'a'. gives all documents:UserWarning")  # grades tie
 def test_users_who_stop_click_as_often_in_any_order(cascade):
     # Whoever reads all and stops at a click clicks as often in any order of the same documents.
     X, clicks, grade = cascade
@@ -318,7 +317,6 @@ def test_users_who_stop_click_as_often_in_any_order(cascade):
     assert counted.value > 0.05
 
 
-@pytest.mark.filterwarnings("ignore:scores_a .'a'. gives all documents:UserWarning")  # grades tie
 def test_the_error_of_the_chance_to_leave_is_in_that_of_the_difference(cascade, monkeypatch):
     X, clicks, grade = cascade
     scores = {"scores_a": grade, "scores_b": X["other"], "queries": "log"}
