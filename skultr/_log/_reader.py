@@ -16,22 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.stats import spearmanr
 from sklearn.utils.validation import column_or_1d
 
 from .._base._sklearn import check_sample_weight
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
-from ._faults import (
-    LOOKS_LIKE,
-    Fault,
-    blank_rows,
-    count_of,
-    misnamed,
-    outcomes_among,
-    torn_lists,
-)
+from ._faults import LOOKS_LIKE, Fault, count_of, tell, torn_lists
 from ._roles import (
     DROPPED,
     FIT_ROLES,
@@ -56,17 +47,17 @@ from ._segments import (
     offsets_from_sorted,
     pair_codes,
     rank_in_segment,
+    repeated,
     rows_where,
     whole_if_close,
 )
+from ._units import tell_units
 
-#: The examination of the best position is hardly ever smaller; action probabilities often are.
-_LEAST_EXAMINATION = 0.2
-#: Rank correlation of propensity and position below which they count as unrelated.
-_UNRELATED = 0.1
 #: Roles that may have stayed among the features of an array; others, such as a score of the ranker
-#: that served, may well be features, too. Fewer rows may be equal by chance.
-_NEVER_FEATURES, _MANY = ("qid", "session", "doc", "position"), 100
+#: that served, may well be features, too.
+_NEVER_FEATURES = ("qid", "session", "doc", "position")
+#: Fewer rows may be equal by chance.
+_MANY = 100
 #: Lists in which positions of other lists are missing, and lists at all, below which nothing is
 #: said of it.
 _TORN, _LEAST_LISTS = 0.5, 100
@@ -312,6 +303,8 @@ class Rows:
     sample_weight = None
     #: Roles that are columns of X, which may have been meant as features.
     from_columns = frozenset()
+    #: True if the lists are result pages.
+    has_pages = False
 
     def __init__(self, X: Any, n_rows: int, values: dict[str, NDArray[Any]], scope: str) -> None:
         self._X = X
@@ -354,22 +347,21 @@ class Rows:
         if self.click is not None and not self.shown.any():
             _faults.NO_ROW_SHOWN.report()
         for fault, message in suspicious:
-            fault.tell(message)
+            tell(fault.severity, message)
         if "qid" in reads and "qid" not in self._values:
             self._check_one_query("session" in reads)
         if "position" in reads and not self.has_places:
             _faults.NO_POSITIONS.report()
         if "session" in reads and self.has_places:
             self.check_one_row_per_position()
-        if "propensity" in self._values:
-            self._check_propensity()
         if self.click is not None:
             rate = self.rate[rows_where(self.shown)]  # warns where it has to be scaled
             _faults.check_clicked(np.broadcast_to(1.0, len(rate)), rate)
         if "position" in self._values and "session" in reads:
             self._warn_about_torn_pages()
+        self.has_pages = "session" in reads and self.has_places
         if self.click is not None or self.has_places:
-            self._check_names()
+            tell_units("rows", self)
 
     def _columns(self):
         given = {"click": self.click, "sample_weight": self.sample_weight}
@@ -388,7 +380,7 @@ class Rows:
 
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
-        same = _repeated(self.place()[rows_where(self.shown)])
+        same = repeated(self.place()[rows_where(self.shown)])
         if same.any():
             row = np.flatnonzero(self.shown)[np.argmax(same)]
             where = f"query {python_value(self.query_ids[self.query[row]])!r}"
@@ -415,32 +407,6 @@ class Rows:
                 "If rows were filtered out, keep them.",
                 ClickDataWarning,
             )
-
-    def _check_names(self):
-        """Report role columns that look like features."""
-        for role, why in misnamed(self, self.from_columns):
-            message = (
-                f"The column {role!r} is read as the role {role!r}, but it {why}. If it is a "
-                f"feature, rename it: rename(columns={{{role!r}: '{role}_feature'}})."
-            )
-            if "fractions" in why:
-                raise ValueError(message)
-            warn_user(message, ClickDataWarning)
-
-    def _check_propensity(self):
-        propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
-        largest = float(propensity.max(initial=0.0))
-        varies = position.min(initial=1) < position.max(initial=1)
-        if (
-            varies
-            and 0 < largest < _LEAST_EXAMINATION
-            # Constant, or as good as that.
-            and (
-                propensity.min() == largest
-                or abs(spearmanr(propensity, position).statistic) < _UNRELATED
-            )
-        ):
-            _faults.ACTION_PROBABILITIES.report(len(propensity), largest, None)
 
     # What was served ----------------------------------------------------------------------
     @cached_property
@@ -563,25 +529,8 @@ class Rows:
         A feature that is a role, too, is an error.
         """
         self._refuse_roles_among(features, names)
-        for message in blank_rows(features.T):
-            warn_user(message, ClickDataWarning)
-        equal = equal_columns(features, self.click)
-        for column in equal:
-            warn_user(
-                f"The feature {names[column]!r} equals y in every row: a model that reads the "
-                "clicks as a feature learns nothing else, and has no clicks at serving time. Drop "
-                "the column, or pass its name as y.",
-                ClickDataWarning,
-            )
-        for column in outcomes_among(self, features):
-            if column not in equal:
-                name = names[column]
-                warn_user(
-                    f"The feature {name!r} has one value on nearly every row that was not "
-                    "clicked: the click decides it, so that it is an outcome, which is not known "
-                    f"at serving time. Rename it to 'outcome_{name}', or drop it.",
-                    ClickDataWarning,
-                )
+        tell_units("features", features.T)
+        tell_units("clicked", self, features, names)
 
     def _refuse_roles_among(self, features, names):
         """Refuse features that are equal to a role that came as a keyword."""
@@ -627,13 +576,6 @@ def _encode(role, values):
             f"The role {role!r} holds values that cannot be ids, such as {values[0]!r} "
             f"({error}); expected numbers, text or other hashable values."
         ) from error
-
-
-def _repeated(key):
-    """True for a row whose key occurs in an earlier row."""
-    if key.max(initial=0) < 4 * len(key) + 1_000_000 and np.bincount(key).max(initial=0) <= 1:
-        return np.zeros(len(key), dtype=bool)  # a table is much faster than hashing
-    return pd.Series(key).duplicated().to_numpy()
 
 
 def narrow_codes(codes: NDArray[Any]) -> Ints:

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from .._base._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
+from ._faults import IDS
 from ._segments import as_array
 
 
@@ -189,7 +190,7 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
             return None
         column = X[role] if is_plain else _frame_of(X)[role]
         is_extension = isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype)
-        value = (_frame_of(X)[role] if is_extension else column).to_numpy()
+        value = _values_of(_frame_of(X)[role] if is_extension else column, role)
     elif type(value) is not np.ndarray and nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)
@@ -200,6 +201,15 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
             f"that is ({n_rows},)."
         )
     return numbers(f"The role {role!r}", value) if role in _NUMERIC_ROLES else value
+
+
+def _values_of(column, role):
+    """A column as an array; ids that are whole numbers stay so where one is missing."""
+    if role in IDS and not isinstance(column, pd.Series):
+        ids = nw.from_native(column, series_only=True)
+        if ids.dtype.is_integer() and ids.is_null().any():  # to_numpy() would make floats of them
+            return np.array(ids.to_list(), dtype=object)
+    return column.to_numpy()
 
 
 def read_scope(X: Any, value: Any = None) -> str:

@@ -15,6 +15,7 @@ from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, T
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
 from .._log._roles import column_names, is_frame, is_role, read_column, read_role
 from .._log._segments import TINY, as_array, encode, largest_by_code, mix, pair_codes
+from .._log._units import tell_units
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
@@ -258,6 +259,11 @@ class LoggedPages(RowsOfLog):
                 f"rows; expected one number per row of X, that is ({n_rows},), and no NaN."
             )
         return scores.astype(float)
+
+    def check_order(self, scores: Floats, called: str) -> None:
+        """An error if scores of rows order the documents of no query; a warning if of some."""
+        first = first_rows(self.pair, len(self.pair_query))
+        tell_units("scores", scores[first], self.pair_query, called)
 
     def rank_by(self, scores: Predictor | ArrayLike | str, k: int | None, name: str) -> Pages:
         """The pages on which the documents of each query are ordered by falling score."""

@@ -193,8 +193,9 @@ def policy_value(
     ------
     ValueError
         If a role, a score or what the method needs is missing or not valid, scores differ for one
-        document of a query (and context), a context or a cluster differs within a page (a cluster
-        with a method other than "dr" within a query), or k is deeper than the log.
+        document of a query (and context) or order the documents of no query, a context or a
+        cluster differs within a page (a cluster with a method other than "dr" within a query), or
+        k is deeper than the log.
 
     Notes
     -----
@@ -363,6 +364,8 @@ def _estimate(log, rankings, gain, k, method, given, groups, options):
             f"{wrong or None}; pass what it reads, and nothing else."
         )
     scores = {name: log.scores_of(values, name) for name, values in rankings.items()}
+    for (name, values), called in zip(scores.items(), options.get("names", scores), strict=True):
+        log.check_order(values, name if called == name else f"{name} ({called!r})")
     parts = [_Part(part, scores, gain, k, method, given) for part in log.parts()]
     if not any(part.changed.any() for part in parts):
         logged = log.per_page(sum(part.logged for part in parts))

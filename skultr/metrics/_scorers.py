@@ -29,6 +29,7 @@ from .._log._roles import (
     without_columns,
 )
 from .._log._segments import as_array, encode
+from .._log._units import warn_of_units
 from ._ranking import RANKING_METRICS, as_numbers
 
 #: What to do with clicks where annotation is expected.
@@ -194,6 +195,8 @@ class RankingScorer(Scorer):
             X, {"qid": qid, "doc": doc, "relevance": relevance}, caller="RankingScorer"
         )
         score = documents.scores(estimator, "the estimator")
+        # Never an error: a search drops a candidate that orders nothing by its value.
+        warn_of_units("scores", *documents.to_order(score), "The estimator")
         return RANKING_METRICS[self.metric](
             documents.relevance, score, qid=documents.qid, k=self.k, **self.options
         )
@@ -277,6 +280,15 @@ class AnnotatedDocuments:
                 "score per document: pass the mean score of its rows",
             )
         return scores[self.rows]
+
+    def to_order(self, scores: Floats) -> tuple[Floats, NDArray[Any]]:
+        """Scores and queries of the documents of those queries whose relevance varies."""
+        query, _ = encode(self.qid)
+        varies = np.zeros(query.max() + 1, dtype=bool)
+        first = np.zeros(len(varies))
+        first[query] = self.relevance
+        varies[query[self.relevance != first[query]]] = True
+        return scores[varies[query]], query[varies[query]]
 
     def _first(self, values, told, one):
         """First annotated row of each document, increasing; its rows must have ``one`` value."""

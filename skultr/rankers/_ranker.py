@@ -33,7 +33,8 @@ from .._log._estimator import (
 )
 from .._log._faults import LONGEST_PAGE
 from .._log._joined_logs import AddsLogs, Kept, counts_of, log_of_count, with_bias_values
-from .._log._read_log import ReadLog
+from .._log._lookalikes import sample_features
+from .._log._read_log import ReadLog, was_read
 from .._log._reader import read, take_target, warn_about_names
 from .._log._roles import (
     CHUNK,
@@ -56,7 +57,8 @@ from .._log._roles import (
     take_off,
     without_column,
 )
-from .._log._segments import encode, rank_in_segment
+from .._log._segments import encode, pair_codes, rank_in_segment
+from .._log._units import tell_units
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog, reads_pages
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
     from .._log._roles import Takes
 
 
+#: Rows of a log, of whole queries but for the last, that tell whether a ranker orders documents.
+_ROWS_TO_SCORE = 20_000
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
@@ -221,6 +225,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             "documents": documents,
         }
         log, X, y = self._read(X, y, sample_weight, roles, reset=True)
+        self._check_features(log, X)
         if validation is not None:
             self._validation = self._read_validation(validation, log)
         context = self._init_callback_context(max_subtasks=None)
@@ -231,6 +236,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         for name in ("_validation", "_click_log", "_stopped_by"):
             vars(self).pop(name, None)
         self._check_against(log)
+        self._check_order(log, X)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
@@ -469,6 +475,27 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         A hook for subclasses that need the role ``propensity``.
         """
 
+    def _check_features(self, log: ClickLog, X: Any) -> None:
+        """An error if no feature differs between documents, but in the part of a member."""
+        if self._needs_features and log.n_rows > 1 and not was_read(X):
+            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+            tell_units("documents", log.features.T, names)
+
+    def _check_order(self, log: ClickLog, X: Any) -> None:
+        """Warn if what was fitted gives all documents of nearly all queries one score."""
+        cls = type(self)
+        hooks = cls.predict, cls._scores_within
+        scores_features = hooks == (BaseRanker.predict, BaseRanker._scores_within)
+        if was_read(X) or not scores_features or cls._score is BaseRanker._score:
+            return
+        if not log.clicks.any():  # said when the log was read
+            return
+        rows = slice(_ROWS_TO_SCORE)
+        pairs = np.unique(pair_codes(log.query[rows], log.version[rows], log.n_versions))
+        query, version = np.divmod(pairs, log.n_versions)
+        scores = self._scores_of_features(np.asarray(log.features[version]))
+        tell_units("fitted", scores, query, type(self).__name__)
+
     def _check_against(self, log: ClickLog) -> None:
         """Warn if the log contradicts what was fitted; a hook for subclasses."""
 
@@ -555,7 +582,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""
         table = self._table_of(X, roles.get("documents"))
-        features = self._read_features(X if table is None else table.frame, reset=reset)
+        given_features = X if table is None else table.frame
+        features = self._read_features(given_features, reset=reset)
         own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
         if table is not None:
             self._feature_table, table.features, own = table, features, False
@@ -569,6 +597,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 "distinguishes the documents. Add their ids as a column 'doc'."
             )
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        tell_units("sample", sample_features(given_features, [*names], in_order=table is None))
         if table is None:
             warn_about_names(X, names, roles)
         click_column = y if clicks is None else clicks

@@ -422,6 +422,7 @@ def test_repeated_clicks_are_chance():
         assert_allclose(many[:2], once[:2], rtol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:The position determines y:UserWarning")
 def test_clicks_that_the_position_decides_refute_nothing():
     X, y = raw_log()
     scores = np.sin(X["x"]), np.cos(3 * X["x"])
