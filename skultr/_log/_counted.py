@@ -32,6 +32,7 @@ from ._faults import (
     check_clicked,
     find_faults,
     missing_value,
+    tell,
 )
 from ._reader import pairs_of_codes
 from ._roles import OUTCOME, ROLES, numbers, open_frame, read_scope, refuse_index
@@ -283,7 +284,7 @@ def _check_rows(frame, columns, schema, called, more):
         found.append((fault, fault.message(int(count), value, where, name)))
     _raise(message for fault, message in found if fault.is_error)
     for fault, message in found:
-        fault.tell(message)
+        tell(fault.severity, message)
     if not rates or largest <= 1:
         return 1.0
     GRADES.report(0, float(largest), None, called)
@@ -292,7 +293,9 @@ def _check_rows(frame, columns, schema, called, more):
 
 def _kind(dtype):
     """Kind of the values as NumPy calls it, as far as faults of ids ask for it."""
-    return "f" if dtype.is_float() else "i" if dtype.is_signed_integer() else "O"
+    if dtype.is_float():
+        return "f" if dtype == nw.Float32 else "d"
+    return "i" if dtype.is_signed_integer() else "O"
 
 
 def _whole_if_close(clicks):

@@ -21,9 +21,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base._progress import working
 from .._base._threads import few_threads
-from ..exceptions import ClickDataWarning, saying_once, warn_user
+from ..exceptions import saying_once
 from ._counted import is_in_engine
-from ._faults import LOOKS_LIKE, all_at_once, is_no_click, is_no_grade, is_no_score
+from ._faults import LOOKS_LIKE, all_at_once, tell
+from ._lost_roles import explain_roles_as_features, refuse_roles_as_features
 from ._reader import as_clicks, attempt, read
 from ._roles import (
     FIT_ROLES,
@@ -41,6 +42,7 @@ from ._roles import (
     read_role,
     refuse_arguments,
 )
+from ._units import UNITS
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -122,10 +124,15 @@ def _told(fit, self, args, kwargs):
     """The result of a fit that says what the columns were read as, or all faults of the log."""
     given = _arguments(fit, self, args, kwargs)
     with few_threads(), working(type(self).__name__), saying_once() as outermost:
+        in_memory = not isinstance(given["X"], LogOnDisk) and not is_in_engine(given["X"])
+        reads_log = outermost and in_memory and hasattr(self, "_tell_faults")
+        if reads_log:
+            refuse_roles_as_features(self, given["X"], given)
         try:
             result = fit(self, *args, **kwargs)
         except ValueError as error:
-            if outermost and hasattr(self, "_tell_faults"):
+            if reads_log:
+                explain_roles_as_features(self, error)
                 self._tell_faults(error, **given)
             raise
         if hasattr(self, "_tell_roles"):
@@ -285,8 +292,6 @@ def _clicks(X, y):
     return as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
 
 
-#: Roles that few estimators read, and what tells their values from those of a feature.
-_TESTS = {"relevance": is_no_grade, "production": is_no_score, "click": is_no_click}
 _PLACES = ("qid", "session", "doc", "position", "bias", "impressions", "doc_scope")
 
 
@@ -299,20 +304,17 @@ def _warn_of_unread(X, y, roles, given):
         clicks = None if y is None or is_outcome else _clicks(X, y)
         return read(X, clicks, roles=_given_roles(given), reads=_PLACES, errors=[])
 
-    for name, test in _TESTS.items():
-        if roles.get(name) != "ignored role" or given.get(name) is not None:
+    for unit in UNITS:
+        name = unit.role
+        is_unread = roles.get(name) == "ignored role" and given.get(name) is None
+        if unit.reads != "unread" or not is_unread:
             continue
         with warnings.catch_warnings():  # said before
             warnings.simplefilter("ignore")
             values = read_role(X, name)
-            is_feature = not np.isnan(values).all() and test(values, rows)
-        if is_feature:
-            warn_user(
-                f"The column {name!r} is a role, which is not read here, and no feature, although "
-                f"its values look like one. If it is a feature, rename it: "
-                f"rename(columns={{{name!r}: '{name}_feature'}}); otherwise drop it.",
-                ClickDataWarning,
-            )
+            found = [] if np.isnan(values).all() else [*unit.messages(values, rows)]
+        for message in found:
+            tell(unit.severity, message)
 
 
 # Faults, and code that mends ---------------------------------------------------------------

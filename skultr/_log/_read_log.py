@@ -61,6 +61,11 @@ class ReadLog(FramesOfLog):
         return log.features[log.version], log.click_rate, roles
 
 
+def was_read(X: Any) -> bool:
+    """True for what the fit of a member gets, of which the fit around it has said everything."""
+    return isinstance(X, ReadLog)
+
+
 class TransformedLog(FramesOfLog):
     """A dataset with other features of its versions, which are in memory."""
 

@@ -16,22 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.stats import spearmanr
 from sklearn.utils.validation import column_or_1d
 
 from .._base._sklearn import check_sample_weight
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
-from ._faults import (
-    LOOKS_LIKE,
-    Fault,
-    blank_rows,
-    count_of,
-    misnamed,
-    outcomes_among,
-    torn_lists,
-)
+from ._faults import LOOKS_LIKE, Fault, count_of, tell, torn_lists
 from ._roles import (
     DROPPED,
     FIT_ROLES,
@@ -56,14 +47,17 @@ from ._segments import (
     offsets_from_sorted,
     pair_codes,
     rank_in_segment,
+    repeated,
     rows_where,
     whole_if_close,
 )
+from ._units import tell_units
 
-#: The examination of the best position is hardly ever smaller; action probabilities often are.
-_LEAST_EXAMINATION = 0.2
-#: Rank correlation of propensity and position below which they count as unrelated.
-_UNRELATED = 0.1
+#: Roles that may have stayed among the features of an array; others, such as a score of the ranker
+#: that served, may well be features, too.
+_NEVER_FEATURES = ("qid", "session", "doc", "position")
+#: Fewer rows may be equal by chance.
+_MANY = 100
 #: Lists in which positions of other lists are missing, and lists at all, below which nothing is
 #: said of it.
 _TORN, _LEAST_LISTS = 0.5, 100
@@ -309,6 +303,8 @@ class Rows:
     sample_weight = None
     #: Roles that are columns of X, which may have been meant as features.
     from_columns = frozenset()
+    #: True if the lists are result pages.
+    has_pages = False
 
     def __init__(self, X: Any, n_rows: int, values: dict[str, NDArray[Any]], scope: str) -> None:
         self._X = X
@@ -351,33 +347,40 @@ class Rows:
         if self.click is not None and not self.shown.any():
             _faults.NO_ROW_SHOWN.report()
         for fault, message in suspicious:
-            fault.tell(message)
-        # Results depend on the query for lists, and for documents with ids.
-        by_query = "session" in reads or ("doc" in self._values and self._scope == "query")
-        if "qid" in reads and "qid" not in self._values and by_query:
-            _faults.NO_QUERIES.report(where="" if is_frame(self._X) else DROPPED)
+            tell(fault.severity, message)
+        if "qid" in reads and "qid" not in self._values:
+            self._check_one_query("session" in reads)
         if "position" in reads and not self.has_places:
             _faults.NO_POSITIONS.report()
         if "session" in reads and self.has_places:
             self.check_one_row_per_position()
-        if "propensity" in self._values:
-            self._check_propensity()
         if self.click is not None:
             rate = self.rate[rows_where(self.shown)]  # warns where it has to be scaled
             _faults.check_clicked(np.broadcast_to(1.0, len(rate)), rate)
         if "position" in self._values and "session" in reads:
             self._warn_about_torn_pages()
+        self.has_pages = "session" in reads and self.has_places
         if self.click is not None or self.has_places:
-            self._check_names()
+            tell_units("rows", self)
 
     def _columns(self):
         given = {"click": self.click, "sample_weight": self.sample_weight}
         given = {name: values for name, values in given.items() if values is not None}
         return {**self._values, **given, "shown": self.shown, "served": self.served}
 
+    def _check_one_query(self, reads_lists):
+        """Warn of a log without queries; refuse a page so long that its queries were lost."""
+        # Results depend on the query for lists, and for documents with ids.
+        if not reads_lists and ("doc" not in self._values or self._scope != "query"):
+            return
+        longest = int(np.bincount(self.list_[rows_where(self.shown)]).max(initial=0))
+        if reads_lists and longest > _faults.LONGEST_PAGE:
+            _faults.ONE_PAGE.report(longest)
+        _faults.NO_QUERIES.report(where="" if is_frame(self._X) else DROPPED)
+
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
-        same = _repeated(self.place()[rows_where(self.shown)])
+        same = repeated(self.place()[rows_where(self.shown)])
         if same.any():
             row = np.flatnonzero(self.shown)[np.argmax(same)]
             where = f"query {python_value(self.query_ids[self.query[row]])!r}"
@@ -404,32 +407,6 @@ class Rows:
                 "If rows were filtered out, keep them.",
                 ClickDataWarning,
             )
-
-    def _check_names(self):
-        """Report role columns that look like features."""
-        for role, why in misnamed(self, self.from_columns):
-            message = (
-                f"The column {role!r} is read as the role {role!r}, but it {why}. If it is a "
-                f"feature, rename it: rename(columns={{{role!r}: '{role}_feature'}})."
-            )
-            if "fractions" in why:
-                raise ValueError(message)
-            warn_user(message, ClickDataWarning)
-
-    def _check_propensity(self):
-        propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
-        largest = float(propensity.max(initial=0.0))
-        varies = position.min(initial=1) < position.max(initial=1)
-        if (
-            varies
-            and 0 < largest < _LEAST_EXAMINATION
-            # Constant, or as good as that.
-            and (
-                propensity.min() == largest
-                or abs(spearmanr(propensity, position).statistic) < _UNRELATED
-            )
-        ):
-            _faults.ACTION_PROBABILITIES.report(len(propensity), largest, None)
 
     # What was served ----------------------------------------------------------------------
     @cached_property
@@ -547,25 +524,25 @@ class Rows:
         return Documents(code, first_rows(code, len(ids)), ids)
 
     def warn_about_features(self, features: NDArray[Any], names: Sequence[Any]) -> None:
-        """Warn of features that are the clicks or follow from them, and of rows without any."""
-        for message in blank_rows(features.T):
-            warn_user(message, ClickDataWarning)
-        equal = equal_columns(features, self.click)
-        for column in equal:
-            warn_user(
-                f"The feature {names[column]!r} equals y in every row: a model that reads the "
-                "clicks as a feature learns nothing else, and has no clicks at serving time. Drop "
-                "the column, or pass its name as y.",
-                ClickDataWarning,
-            )
-        for column in outcomes_among(self, features):
-            if column not in equal:
-                name = names[column]
-                warn_user(
-                    f"The feature {name!r} has one value on nearly every row that was not "
-                    "clicked: the click decides it, so that it is an outcome, which is not known "
-                    f"at serving time. Rename it to 'outcome_{name}', or drop it.",
-                    ClickDataWarning,
+        """Warn of features that are the clicks or follow from them, and of rows without any.
+
+        A feature that is a role, too, is an error.
+        """
+        self._refuse_roles_among(features, names)
+        tell_units("features", features.T)
+        tell_units("clicked", self, features, names)
+
+    def _refuse_roles_among(self, features, names):
+        """Refuse features that are equal to a role that came as a keyword."""
+        if self.n_rows < _MANY:
+            return
+        for role in {*_NEVER_FEATURES} & {*self._values} - self.from_columns:
+            values = np.asarray(self._values[role])
+            for column in equal_columns(features, values) if values.dtype.kind in "iuf" else ():
+                raise ValueError(
+                    f"The feature {names[column]!r} equals the role {role!r} in every row, and a "
+                    "role is never a feature. Leave the columns of roles and labels out of X, "
+                    "where roles are passed as keywords."
                 )
 
 
@@ -593,13 +570,6 @@ def _encode(role, values):
         return narrow_codes(values.codes), values.categories.to_numpy()
     codes, ids = encode(values, f"The role {role!r}")
     return narrow_codes(codes), ids
-
-
-def _repeated(key):
-    """True for a row whose key occurs in an earlier row."""
-    if key.max(initial=0) < 4 * len(key) + 1_000_000 and np.bincount(key).max(initial=0) <= 1:
-        return np.zeros(len(key), dtype=bool)  # a table is much faster than hashing
-    return pd.Series(key).duplicated().to_numpy()
 
 
 def narrow_codes(codes: NDArray[Any]) -> Ints:

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from string import Template
@@ -18,17 +19,17 @@ import pandas as pd
 from .._base._typing import AnyFrame, Frame
 from .._log._counted import collect, value_bits
 from .._log._estimator import DROP, RENAME, errors_of
-from .._log._faults import (
-    ADD_ONE,
-    IDS,
-    blank_rows,
-    faults_in,
+from .._log._faults import ADD_ONE, IDS, faults_in, torn_lists
+from .._log._lookalikes import (
+    FeatureSample,
+    features_that_name,
     orders_lists,
     outcomes_of,
-    torn_lists,
+    rows_to_look_at,
 )
 from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role, numbers, open_frame
 from .._log._segments import encode, offsets_from_sorted, pair_codes
+from .._log._units import units_in
 from ..identifiability import IdentifiabilityGraph
 
 #: Rows that are looked at; of longer logs, whole queries are drawn.
@@ -502,7 +503,8 @@ class _Table:
     def _free(self, fits):
         """Columns of numbers that have no role, and whose values fit."""
         free = {name: v for name, v in self.numbers.items() if name not in self.roles}
-        return [name for name, values in free.items() if values is not None and fits(values)]
+        known = {n: v for n, v in free.items() if v is not None and not np.isnan(v).all()}
+        return [name for name, values in known.items() if fits(values)]
 
     def _counts(self, values):
         """Whether a column counts the rows of pages: in the order of the log, or in any."""
@@ -556,6 +558,7 @@ class _Table:
             for role in self.missing
         ]
         faults += dict.fromkeys(map(str, errors))
+        faults += [message for unit, message in self.units if unit.is_error]
         faults += ["Positions count from 0: add 1, as the code below does."] * self.starts_at_0
         return LogReport(
             source,
@@ -605,7 +608,8 @@ class _Table:
                     {"outcome": self.numbers[name]}, called={"outcome": repr(name)}
                 )
             ),
-            *self._lost(),
+            *(message for unit, message in self.units if not unit.is_error),
+            *self._torn(),
             *[f"Columns with one value per page ({listed}) are no features."] * bool(per_page),
             *[
                 "Columns of the page with few values may be bias factors: "
@@ -614,11 +618,29 @@ class _Table:
             * bool(few),
         ]
 
-    def _lost(self):
-        """What is to be said of rows without features, and of pages with gaps."""
-        features = [v for name in self.features if (v := self.numbers[name]) is not None]
-        if len(features) == len(self.features):  # text tells documents apart
-            yield from blank_rows(features)
+    @cached_property
+    def units(self):
+        """What the table of units says of the features."""
+        features = {n: v for n in self.features if (v := self.numbers[n]) is not None}
+        found = [*units_in("sample", self.sample)]
+        if features and len(features) == len(self.features):  # text tells documents apart
+            found += units_in("features", [*features.values()])
+            found += units_in("documents", [*features.values()], [*features])
+        return found
+
+    @cached_property
+    def sample(self):
+        """Some rows of the features, and of the ids that are numbers."""
+        rows = rows_to_look_at(len(self.frame))
+        numbers = {n: v[rows] for n, v in self.numbers.items() if v is not None}
+        return FeatureSample(
+            {name: values for name, values in numbers.items() if name in self.features},
+            {self.roles[n]: v for n, v in numbers.items() if self.roles.get(n) in IDS},
+            in_order=True,
+        )
+
+    def _torn(self):
+        """What is to be said of pages with gaps."""
         if self.position is None or "session" not in self.roles.values():
             return
         shown = ~np.isnan(self.position)
@@ -691,7 +713,10 @@ class _Table:
         polars, names = self.frame.implementation.is_polars(), self.frame.columns
         text = [n for n in self.features if isinstance(self.frame[n].dtype, _TEXT)]
         few = [name for name in text if self.frame[name].n_unique() <= 1000]
-        drop = {*self.page_columns, *self.times, *text} - set(few)  # a time may be one per page
+        named = {found["name"] for found in features_that_name(self.sample)}
+        drop = {*self.page_columns, *self.times, *text, *named} - set(
+            few
+        )  # a time may be of a page
         steps = [
             (_LINES.get(Path(source).suffix.lower()), source),
             (RENAME, self.rename | {f"<{_NEEDED[role]}>": role for role in self.missing}),

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from collections import defaultdict
+from functools import cache
 from itertools import permutations
 from pathlib import Path
 
@@ -191,14 +192,18 @@ LOGS = {
 }
 
 
+#: What the oracle and pandas say of each log, once for all engines.
+of_oracle = cache(lambda name: oracle(LOGS[name]))
+of_pandas = cache(lambda name: aggregate_clicks(LOGS[name]))
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", LOGS)
 def test_engines_agree_with_the_oracle(name, engine):
-    log = LOGS[name]
-    X, click_rate = aggregate_clicks(ENGINES[engine](log))
-    assert_same(as_oracle(X, click_rate), oracle(log))
+    X, click_rate = aggregate_clicks(ENGINES[engine](LOGS[name]))
+    assert_same(as_oracle(X, click_rate), of_oracle(name))
 
-    expected, expected_rate = aggregate_clicks(log)
+    expected, expected_rate = of_pandas(name)
     X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
     pd.testing.assert_frame_equal(X.astype(expected.dtypes), expected)
     np.testing.assert_allclose(click_rate, expected_rate, rtol=1e-12)
@@ -290,10 +295,16 @@ def long_log(n_sessions=100, length=1_000):
     return pd.concat([short, long], ignore_index=True)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_long_list_beside_short_ones(engine):
+@pytest.fixture(scope="module")
+def long_log_of_oracle():
     log = long_log()
-    assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
+    return log, oracle(log)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_long_list_beside_short_ones(engine, long_log_of_oracle):
+    log, expected = long_log_of_oracle
+    assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), expected)
 
 
 _PEAK = """

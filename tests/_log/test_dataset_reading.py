@@ -447,6 +447,32 @@ def test_two_processes_may_write_and_read(tmp_path):
         assert_equal_logs(ClickDataset(path).log(), in_memory(log))
 
 
+def _as_another_process(write_log, path, kind):
+    """Writing a log, in the last moment of which something else appears at its path."""
+
+    def written(*args, **kwargs):
+        write_log(*args, **kwargs)
+        if kind == "link":
+            path.symlink_to(path.parent / "nowhere")
+        else:
+            path.mkdir()
+            (path / kind).touch()
+
+    return written
+
+
+@pytest.mark.parametrize("kind", ["link", "meta.json"])
+def test_the_slower_of_two_processes_is_told(kind, tmp_path, monkeypatch):
+    from skultr._log import _dataset
+
+    path = tmp_path / "clicks"
+    slow = _as_another_process(_dataset.write_log, path, kind)
+    monkeypatch.setattr(_dataset, "write_log", slow)
+    with pytest.raises(FileExistsError, match="clicks' exists already"):
+        ClickDataset.from_parquet(a_log(), path=path)
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_ids_may_be_hashes_of_64_bits(tmp_path):
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     log = pd.DataFrame(
