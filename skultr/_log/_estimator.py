@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._base._progress import working
 from .._base._threads import few_threads
 from ..exceptions import ClickDataWarning, saying_once, warn_user
+from ._click_units import as_rates
 from ._counted import is_in_engine
 from ._faults import LOOKS_LIKE, all_at_once, is_no_click, is_no_grade, is_no_score
 from ._reader import as_clicks, attempt, read
@@ -276,8 +277,11 @@ def _names_outcome(y):
     return any(str(name).startswith(OUTCOME) for name in names)
 
 
-def _clicks(X, y):
-    return as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
+def _clicks(X, y, given):
+    """Clicks per impression, or grades, of a frame in memory."""
+    named = isinstance(y, str)
+    clicks = as_clicks(X, read_column(X, y) if named else y)
+    return as_rates(X, clicks, given, repr(y) if named else None)
 
 
 #: Roles that few estimators read, and what tells their values from those of a feature.
@@ -291,7 +295,7 @@ def _warn_of_unread(X, y, roles, given):
 
     @cache
     def rows():
-        clicks = None if y is None or is_outcome else _clicks(X, y)
+        clicks = None if y is None or is_outcome else _clicks(X, y, given)
         return read(X, clicks, roles=_given_roles(given), reads=_PLACES, errors=[])
 
     for name, test in _TESTS.items():
@@ -317,7 +321,7 @@ def errors_of(
     """All errors of a frame, and the lines of code that mend some of them."""
     errors = []
     if y is not None:
-        y = None if isinstance(y, Mapping) else attempt(errors, _clicks, X, y)
+        y = None if isinstance(y, Mapping) else attempt(errors, _clicks, X, y, given)
     rows = read(X, y, None, given, reads=reads, errors=errors)
     return errors, [fault.mend for fault, _ in rows.faults() if fault.mend] if errors else []
 
