@@ -30,7 +30,7 @@ from ._counted import (
     with_versions,
 )
 from ._documents import FeatureTable
-from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION
+from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION, PAGES_NOT_KNOWN
 from ._reader import name_documents
 from ._roles import ROLES, feature_names, is_role
 from ._segments import encode, hash_columns, pair_codes
@@ -228,7 +228,10 @@ class _Lists:
         if _HASHES[0] not in table.columns:
             bias = [table["bias"].to_numpy()] if "bias" in table.columns else []
             rows = group, self.position, self.weight, self.shown
-            return lists_of_counted(*rows, *bias, self.what)
+            number = lists_of_counted(*rows, *bias, self.what)
+            if "impressions" not in self.log.schema and number.max() > group.max():
+                PAGES_NOT_KNOWN.report()
+            return number
         listed = np.bincount(group, self.shown) > 0
         rows = np.flatnonzero(self.shown | ~listed[group])
         high, low = (table[name].to_numpy() for name in _HASHES)

@@ -349,6 +349,13 @@ ONE_ROW_PER_POSITION = Fault(
     "(or pass session=); where the pages are not known, count the rows without 'session': "
     "skultr.aggregate_clicks.",
 )
+PAGES_NOT_KNOWN = Fault(
+    (),
+    MissingRoleWarning,
+    "The log has no column 'session', and several rows of a query at one position: its pages are "
+    "not known, and each counted row is a list of its own. If you know the pages, name them in a "
+    "column 'session'.",
+)
 ONE_USER_PER_SESSION = Fault(
     ("user",),
     ValueError,

@@ -231,7 +231,7 @@ def _with_arrays(frame, columns, click, sample_weight):
         named = [*columns, click] if isinstance(click, str) else columns
         new["doc"], doc_rows = read_documents(frame, named)
     if not isinstance(click, str | None):
-        new[_RATE] = as_rates(frame, as_clicks(frame, click), {}, "click")
+        new[_RATE] = as_rates(frame.to_native(), as_clicks(frame, click), {})
     if sample_weight is not None:
         new[_SAMPLE_WEIGHT] = sample_weight
     new = [nw.new_series(k, values, backend=table.implementation) for k, values in new.items()]
