@@ -182,6 +182,17 @@ class EngineLog:
         return count
 
 
+def counts_clicks(X: Any, click: str) -> bool:
+    """Whether the column of clicks of a log without faults holds numbers of clicks of several
+    impressions."""
+    frame = nw.from_native(X)
+    schema = frame.collect_schema()
+    columns = {"click": nw.col(click).cast(nw.Float64).fill_nan(None)}
+    if "impressions" in schema:
+        columns["impressions"] = _column("impressions", schema["impressions"])
+    return _are_counts(frame, columns, schema, repr(click))
+
+
 def require_columns(schema: nw.Schema, names: Iterable[str]) -> None:
     """Raise an error with the names of columns that a frame lacks."""
     lacking = [name for name in names if name not in schema]

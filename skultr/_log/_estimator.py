@@ -22,8 +22,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._base._progress import working
 from .._base._threads import few_threads
 from ..exceptions import ClickDataWarning, saying_once, warn_user
-from ._click_units import as_rates
-from ._counted import is_in_engine
+from ._click_units import as_rates, impressions_of_counts
+from ._counted import counts_clicks, is_in_engine
 from ._faults import LOOKS_LIKE, all_at_once, is_no_click, is_no_grade, is_no_score
 from ._reader import as_clicks, attempt, read
 from ._roles import (
@@ -205,6 +205,10 @@ class ReadsLogs:
             self.roles_ |= dict.fromkeys(feature_columns(documents), "feature")
         if "click" in self.roles_ and _names_outcome(y):
             self.roles_["click"] = "click"
+        clicks = "click" if self.roles_.get("click") == "click" else y
+        if clicks is not None and _counts_clicks(X, clicks, given):
+            name = clicks if isinstance(clicks, str) else "y"
+            self.roles_[name] = f"{self.roles_.get(name, 'y')} {OF_SEVERAL}"
         if _is_in_memory(X):
             _warn_of_unread(X, y, self.roles_, given)
 
@@ -275,6 +279,23 @@ def _names_outcome(y):
     """Whether ``y`` names or weighs other outcomes than the click, which is read beside them."""
     names = y if isinstance(y, Mapping) else [y] if isinstance(y, str) else []
     return any(str(name).startswith(OUTCOME) for name in names)
+
+
+#: What ``roles_`` says of a column of clicks that are counted over the impressions of each row.
+OF_SEVERAL = "(clicks of several impressions)"
+
+
+def _counts_clicks(X, y, given):
+    """Whether y holds numbers of clicks of several impressions; this was said, or checked, before."""
+    if isinstance(X, LogOnDisk) or isinstance(y, Mapping):
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if is_in_engine(X):
+            return counts_clicks(X, y)
+        named = isinstance(y, str)
+        clicks = as_clicks(X, read_column(X, y) if named else y)
+        return impressions_of_counts(X, clicks, given, repr(y) if named else None) is not None
 
 
 def _clicks(X, y, given):
