@@ -26,14 +26,13 @@ from ._log._read_log import features_to_transform
 from ._log._roles import (
     FIT_ROLES,
     ROLES,
-    as_numbers,
     check_container,
     count_rows,
     feature_plan,
     is_frame,
     is_role,
-    kind_of,
     knows_names,
+    numbers_of,
     only_features,
     open_frame,
     places_of_fit,
@@ -259,7 +258,9 @@ class OnFeatures(
         frame = nw.from_native(features, eager_only=True, pass_through=True)
         if not isinstance(frame, nw.DataFrame):
             return
-        words = [name for place, name in enumerate(frame.columns) if _holds_words(frame[:, place])]
+        words = [
+            name for place, name in enumerate(frame.columns) if numbers_of(frame[:, place]) is None
+        ]
         if words:
             raise ValueError(
                 f"{type(self.transformer_).__name__} cannot read the feature columns {words}, "
@@ -341,17 +342,6 @@ def _may_read_polars(transformer):
         or (hasattr(part, "transform") and not type(part).__module__.startswith("sklearn."))
         for part in parts
     )
-
-
-def _holds_words(column):
-    """Whether some values of a column are no numbers."""
-    if kind_of(column) != "number":
-        return True
-    try:
-        as_numbers(column.to_numpy())
-    except (TypeError, ValueError, OverflowError):
-        return True
-    return False
 
 
 def _check_rows(X, values, transformer):

@@ -178,7 +178,6 @@ REFUSED = {
     ("ClickDataset", "features of extended precision"),
     ("policy_value", "features as fractions"),
     ("policy_value", "features as decimals"),
-    ("ndcg_score", "features as fractions"),
 }
 #: What is no log, or may be none.
 OTHER = {

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
 from ..exceptions import python_value
+from ._click_units import ClickFacts, PageFacts, are_counts, as_known_rates
 from ._faults import (
     GRADES,
     IDS,
-    LOOK_LIKE_RATES,
     NO_ROW_SHOWN,
     NO_ROWS,
     Columns,
@@ -105,8 +105,6 @@ class EngineLog:
     columns: dict[str, nw.Expr]
     clicks: nw.Expr | None
     weight: nw.Expr | None
-    #: Name of the column of numbers of clicks in messages; None where clicks are rates.
-    counts: str | None
 
     @classmethod
     def of(
@@ -121,7 +119,11 @@ class EngineLog:
         rates: bool = False,
         called: str | None = None,
     ) -> EngineLog:
-        """The log of a frame of any kind; an error with the faults that its rows have."""
+        """The log of a frame of any kind; an error with the faults that its rows have.
+
+        Beside ``impressions``, numbers of clicks and click rates are told apart, unless the clicks
+        are known to be ``rates``.
+        """
         frame = open_frame(X)
         schema = frame.collect_schema()
         named = [name for name in (click, sample_weight) if name is not None]
@@ -137,7 +139,6 @@ class EngineLog:
             schema = frame.schema
         if frame.implementation.is_polars():
             frame = frame.lazy()
-        rates = rates or "impressions" not in schema
         called = repr(click) if called is None else called
         clicks, weight = (
             None if name is None else nw.col(name).cast(nw.Float64).fill_nan(None)
@@ -153,16 +154,19 @@ class EngineLog:
         if weight is not None:  # a sample weight of 0 excludes a row on purpose
             columns |= {"sample_weight": weight, "shown": shown & (weight > 0)}
         if clicks is not None:
-            columns |= dict.fromkeys(("click", "n_clicks")[: 2 - rates], clicks)
+            columns["click"] = clicks
+            rates = rates or not _are_counts(frame, columns, schema, called)
+            columns |= {} if rates else {"n_clicks": clicks}
         own = [name for name in reads if name not in ROLES and name not in optional]
         scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
         if "impressions" in schema:
             known = columns["impressions"].cast(nw.Float64)
             weight = known if weight is None else known * weight
-        if clicks is not None and rates:
+        if clicks is not None:
             clicks = clicks if scale == 1 else clicks / scale
-            clicks = clicks if weight is None else _whole_if_close(clicks * weight)
-        return cls(frame, schema, columns, clicks, weight, None if rates else called)
+            times = weight if rates else columns.get("sample_weight")
+            clicks = clicks if times is None else _whole_if_close(clicks * times)
+        return cls(frame, schema, columns, clicks, weight)
 
     @cached_property
     def scope(self) -> str | None:
@@ -189,8 +193,19 @@ class EngineLog:
         """The shown rows by some of the columns that were read."""
         rows, ids = code_ids(self.rows({name: self.key(name) for name in keys}), keys)
         count = count_by(rows, keys, ids=ids)
-        check_counts(count.weight, count.clicks, self.counts)
+        check_counts(count.weight, count.clicks)
         return count
+
+
+def counts_clicks(X: Any, click: str) -> bool:
+    """Whether the column of clicks of a log without faults holds numbers of clicks of several
+    impressions."""
+    frame = nw.from_native(X)
+    schema = frame.collect_schema()
+    columns = {"click": nw.col(click).cast(nw.Float64).fill_nan(None)}
+    if "impressions" in schema:
+        columns["impressions"] = _column("impressions", schema["impressions"])
+    return _are_counts(frame, columns, schema, repr(click))
 
 
 def require_columns(schema: nw.Schema, names: Iterable[str]) -> None:
@@ -205,13 +220,14 @@ def require_columns(schema: nw.Schema, names: Iterable[str]) -> None:
 
 
 def check_numbers(schema: nw.Schema, names: Iterable[str]) -> None:
-    """Refuse columns of text that must hold numbers."""
-    text = nw.String | nw.Categorical | nw.Enum
+    """Refuse columns that must hold numbers, and hold text, times, lists or records."""
+    text = nw.String | nw.Categorical | nw.Enum | nw.Binary
+    times = nw.Date | nw.Datetime | nw.Duration | nw.Time
     _raise(
         f"The role {name!r} must hold numbers, got {schema[name]} values. Convert the column, or "
         "rename it if it holds something else."
         for name in names
-        if isinstance(schema.get(name), text)
+        if isinstance(schema.get(name), text | times | nw.List | nw.Array | nw.Struct)
     )
 
 
@@ -255,6 +271,29 @@ def _column(name, dtype):
     if name in (*CODES, "impressions") and not dtype.is_integer():
         return column.cast(nw.Float64).fill_nan(None)
     return column.fill_nan(None) if dtype.is_float() else column
+
+
+def _are_counts(frame, columns, schema, called):
+    """Whether the column ``click`` of a log holds numbers of clicks of several impressions."""
+    if "impressions" not in schema:
+        return False
+    known = Columns(columns, nw.Expr.is_null)
+    facts = ClickFacts.expressions(known)
+    valid = (known.click >= 0) & (known.impressions >= 0)
+    valid = valid & (known.click < np.inf) & (known.impressions < np.inf)
+    wrong = (~valid.fill_null(False)).cast(nw.Int64).sum().alias("wrong")
+    wrong, *facts = collect(frame.select(wrong, *facts)).row(0)
+    if wrong is None or wrong:  # faults of the rows are told of them
+        return False
+
+    def in_all():
+        roles = [name for name in (*IDS, *CODES) if name in schema]
+        rows = frame.select(
+            *roles, columns["click"].alias("click"), columns["impressions"].alias("impressions")
+        )
+        return PageFacts.of(rows).in_all(has_pages="session" in schema)
+
+    return are_counts(ClickFacts(*facts), in_all, called)
 
 
 def _check_rows(frame, columns, schema, called, more):
@@ -354,26 +393,12 @@ def count_by(
     return Count(collect(rows.group_by(*keys).agg(nw.len().alias("_n"), *sums, *more)), ids or {})
 
 
-def check_counts(
-    weight: NDArray[Any], clicks: NDArray[Any] | None, called: str | None = None
-) -> None:
-    """Report no row or click among shown cells, and rates in ``called``, a column of counts."""
+def check_counts(weight: NDArray[Any], clicks: NDArray[Any] | None) -> None:
+    """Report no row or click among shown cells."""
     if not len(weight):
         NO_ROW_SHOWN.report()
-    if clicks is None:
-        return
-    if called is not None and look_like_rates(weight, clicks):
-        LOOK_LIKE_RATES.report(column=called)
-    check_clicked(weight, clicks)
-
-
-def look_like_rates(weight: NDArray[Any], clicks: NDArray[Any]) -> bool:
-    """True if impressions of shown rows are whole numbers and numbers of clicks are not."""
-    rounded = np.rint(clicks)
-    if (rounded == clicks).all() or weight.max() <= 1 or (weight % 1).any():
-        return False
-    # Numbers of clicks that were computed as rate times impressions are whole up to rounding.
-    return bool((np.abs(clicks - rounded) > 1e-6 * np.maximum(clicks, 1.0)).any())
+    if clicks is not None:
+        check_clicked(weight, clicks)
 
 
 def one_value(rows: Any, name: str) -> nw.Expr:
@@ -420,7 +445,7 @@ class CellCount:
         ids = [name for name in ("qid", "doc")[: 1 + documents] if name in schema]
         needs = [*by, *["doc"] * documents]
         # That two rows of a result page have one position is not looked at: it needs the pages.
-        log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional, rates=True)
+        log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional)
         require_columns(schema, features)
         keys = list(dict.fromkeys([*ids, *by]))
         values = {name: log.key(name) for name in keys}
@@ -458,7 +483,7 @@ class CellCount:
         X = frame_of({name: table[name] for name in [*self.keys, *self.features]} | new)
         clicks = np.zeros(len(weight)) if clicks is None else clicks
         # Sums of rates may be a rounding error above the impressions.
-        return X.to_native(), np.minimum(clicks / weight, 1.0)
+        return X.to_native(), as_known_rates(np.minimum(clicks / weight, 1.0))
 
 
 def frame_of(columns: Mapping[str, Any]) -> nw.DataFrame[Any]:

@@ -22,7 +22,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._base._progress import working
 from .._base._threads import few_threads
 from ..exceptions import saying_once
-from ._counted import is_in_engine
+from ._click_units import as_rates, impressions_of_counts
+from ._counted import counts_clicks, is_in_engine
 from ._faults import LOOKS_LIKE, all_at_once, tell
 from ._lost_roles import explain_roles_as_features, refuse_roles_as_features
 from ._reader import as_clicks, attempt, read
@@ -216,6 +217,10 @@ class ReadsLogs:
             self.roles_ |= dict.fromkeys(feature_columns(documents), "feature")
         if "click" in self.roles_ and _names_outcome(y):
             self.roles_["click"] = "click"
+        clicks = "click" if self.roles_.get("click") == "click" else y
+        if clicks is not None and _counts_clicks(X, clicks, given):
+            name = clicks if isinstance(clicks, str) else "y"
+            self.roles_[name] = f"{self.roles_.get(name, 'y')} {OF_SEVERAL}"
         if _is_in_memory(X):
             _warn_of_unread(X, y, self.roles_, given)
 
@@ -288,8 +293,28 @@ def _names_outcome(y):
     return any(str(name).startswith(OUTCOME) for name in names)
 
 
-def _clicks(X, y):
-    return as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
+#: What ``roles_`` says of a column of clicks that are counted over the impressions of each row.
+OF_SEVERAL = "(clicks of several impressions)"
+
+
+def _counts_clicks(X, y, given):
+    """Whether y holds numbers of clicks of several impressions, as was said or checked before."""
+    if isinstance(X, LogOnDisk) or isinstance(y, Mapping):
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if is_in_engine(X):
+            return counts_clicks(X, y)
+        named = isinstance(y, str)
+        clicks = as_clicks(X, read_column(X, y) if named else y)
+        return impressions_of_counts(X, clicks, given, repr(y) if named else None) is not None
+
+
+def _clicks(X, y, given):
+    """Clicks per impression, or grades, of a frame in memory."""
+    named = isinstance(y, str)
+    clicks = as_clicks(X, read_column(X, y) if named else y)
+    return as_rates(X, clicks, given, repr(y) if named else None)
 
 
 _PLACES = ("qid", "session", "doc", "position", "bias", "impressions", "doc_scope")
@@ -301,7 +326,7 @@ def _warn_of_unread(X, y, roles, given):
 
     @cache
     def rows():
-        clicks = None if y is None or is_outcome else _clicks(X, y)
+        clicks = None if y is None or is_outcome else _clicks(X, y, given)
         return read(X, clicks, roles=_given_roles(given), reads=_PLACES, errors=[])
 
     for unit in UNITS:
@@ -324,7 +349,7 @@ def errors_of(
     """All errors of a frame, and the lines of code that mend some of them."""
     errors = []
     if y is not None:
-        y = None if isinstance(y, Mapping) else attempt(errors, _clicks, X, y)
+        y = None if isinstance(y, Mapping) else attempt(errors, _clicks, X, y, given)
     rows = read(X, y, None, given, reads=reads, errors=errors)
     return errors, [fault.mend for fault, _ in rows.faults() if fault.mend] if errors else []
 

@@ -238,7 +238,9 @@ FAULTS = (
         ("n_clicks", "impressions"),
         ValueError,
         "{column} is missing, or is not between 0 and 'impressions': found {value} in {rows}, "
-        "{where}. Expected the number of clicks of the row's impressions.",
+        "{where}. Expected the number of clicks of the row's impressions, which are no fewer than "
+        "its clicks. Count the impressions again; where only impressions without a click were "
+        "counted, add the clicks to them. If the values are grades, drop 'impressions'.",
         lambda c: (
             c.missing("n_clicks")
             | ~((c.n_clicks >= 0) & (c.n_clicks <= c.impressions) & (c.n_clicks < np.inf))
@@ -360,21 +362,38 @@ GRADES = Fault(
     ("click",),
     ClickDataWarning,
     "{column} has values above 1 (up to {value}): it is read as graded relevance and divided by "
-    "its maximum. If these are click counts, pass clicks / impressions as y and the impressions "
-    "in the column or keyword 'impressions'.",
+    "its maximum. If these are numbers of clicks, add the impressions of each row, as the column "
+    "or keyword 'impressions'.",
 )
-LOOK_LIKE_RATES = Fault(
-    ("n_clicks",),
+NEITHER_COUNT_NOR_RATE = Fault(
+    ("n_clicks", "impressions"),
+    ValueError,
+    "{column} holds fractions in {rows}, and values above 1 (up to {value}), beside whole numbers "
+    "of impressions: these are neither numbers of clicks nor click rates. Expected whole numbers, "
+    "or rates in [0, 1]: divide percentages by 100; divide clicks that were weighted by the "
+    "impressions; if the values are grades, drop 'impressions'.",
+)
+COUNTS_OR_RATES = Fault(
+    ("n_clicks", "impressions"),
     ClickDataWarning,
-    "impressions are whole numbers and {column} is not: it looks like a click rate. Expected the "
-    "number of clicks; multiply the rate by the impressions.",
+    "{column} is 0 or 1 in all rows, and 1 in {rows} of several impressions (up to {value}): it "
+    "is read as counts, so that 1 is one click in the impressions of its row. If such rows were "
+    "clicked in all of their impressions, pass y * impressions.",
 )
 ONE_ROW_PER_POSITION = Fault(
     ("position",),
     ValueError,
     "Two rows of one list are at position {value} ({where}); expected at most one row per "
     "position. If a query was served several times, name each result page in a column 'session' "
-    "(or pass session=), or reduce the log with skultr.aggregate_clicks.",
+    "(or pass session=); where the pages are not known, count the rows without 'session': "
+    "skultr.aggregate_clicks.",
+)
+PAGES_NOT_KNOWN = Fault(
+    (),
+    MissingRoleWarning,
+    "The log has no column 'session', and several rows of a query at one position: its pages are "
+    "not known, and each counted row is a list of its own. If you know the pages, name them in a "
+    "column 'session'.",
 )
 ONE_USER_PER_SESSION = Fault(
     ("user",),

@@ -18,7 +18,7 @@ from scipy.stats import binom, spearmanr
 from .._base._typing import Bools, Floats, Ints
 from ..exceptions import python_value
 from ._faults import IDS
-from ._roles import as_numbers, count_rows, is_frame, kind_of
+from ._roles import count_rows, is_frame, numbers_of
 from ._segments import encode, equal_columns, pair_codes, repeated, rows_where
 
 #: Fewer rows with, or without, a click say nothing of outcomes.
@@ -519,9 +519,9 @@ def sample_features(X: Any, names: Sequence[Any], in_order: bool = True) -> Feat
         return FeatureSample(dict(enumerate(part.astype(float).T)), {}, in_order)
     part = nw.from_native(X, eager_only=True)[rows, :]
     numbers = {
-        name: as_numbers(part[:, place].to_numpy())
+        name: values
         for place, name in enumerate(part.columns)
-        if (name in names or name in IDS) and kind_of(part[:, place]) == "number"
+        if (name in names or name in IDS) and (values := numbers_of(part[:, place])) is not None
     }
     return FeatureSample(
         {name: values for name, values in numbers.items() if name in names},

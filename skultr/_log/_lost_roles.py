@@ -86,7 +86,7 @@ def refuse_lost_queries(model: Any, qid: NDArray[Any] | None) -> None:
 
     Parameters are the model, with rankers at any depth, and query ids of the scored rows.
     """
-    if qid is None or not len(qid) or not (qid != qid[0]).any():
+    if qid is None or not len(qid) or not (qid != qid[:1]).any():
         return
     for learner, around in _learners(model):
         takers = [taker for each in around for taker in _takers(each)]

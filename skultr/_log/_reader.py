@@ -22,6 +22,15 @@ from .._base._sklearn import check_sample_weight
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
+from ._click_units import (
+    ClickRates,
+    as_known_rates,
+    as_rates,
+    divided,
+    impressions_of_counts,
+    is_counted,
+    lists_of_counted,
+)
 from ._faults import LOOKS_LIKE, Fault, count_of, tell, torn_lists
 from ._roles import (
     DROPPED,
@@ -76,6 +85,7 @@ def read(
 ) -> Rows:
     """Checked rows of a log; every fault of the table of faults is reported.
 
+    ``y`` holds clicks per impression, as :func:`take_clicks` gives them, or grades.
     ``reads`` are the roles to read, and with ``session`` a list has at most one row per position.
     ``need`` are required roles, each with its purpose, which the message gives to ``caller``. The
     first error is raised, unless ``errors`` is there to take all of them.
@@ -147,11 +157,26 @@ def queries_of(X: Any, groups: Any, qid: Any) -> tuple[Ints, Ints]:
     return rows.query, np.bincount(rows.query)
 
 
-def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Floats, str | None]:
-    """X without the column that ``y`` names, the clicks, and the name of this column, or None."""
+def take_clicks(
+    X: Any, y: Column | str | None, caller: str, roles: Mapping[str, Any] | None = None
+) -> tuple[Any, Floats, str | None]:
+    """X without the column that ``y`` names, the clicks per impression of each row (grades as they
+    are), and the name of this column, or None; ``roles`` are those that are keywords."""
+    rest, values, column = _take_column(X, y, caller)
+    return rest, as_rates(X, values, roles or {}, _called(column)), column
+
+
+def _called(column):
+    """What messages call y."""
+    return None if column is None else repr(column)
+
+
+def _take_column(X, y, caller):
+    """As :func:`take_clicks`, with the values as they are in the log."""
     if isinstance(X, LogOnDisk):
         refuse_arguments({"y": y})
-        return *X.to_frame(), None
+        X, rate = X.to_frame()
+        return X, as_known_rates(rate), None
     _check_rows(X)
     if y is None:
         raise ValueError(
@@ -187,20 +212,29 @@ class Target(NamedTuple):
     scale: float
 
 
-def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: str) -> Target:
-    """X and what ``y`` names or weighs; any y is an outcome if X has other values as ``click``."""
+def take_target(
+    X: Any,
+    y: Column | str | Mapping[str, float] | None,
+    caller: str,
+    roles: Mapping[str, Any] | None = None,
+) -> Target:
+    """X and what ``y`` names or weighs; any y is an outcome if X has other values as ``click``.
+
+    Where the clicks are counted over impressions, so are outcomes.
+    """
+    roles = roles or {}
     if isinstance(y, Mapping):
         column, values = None, _weighted_sum(X, y)
         if [name for name, weight in y.items() if weight] == ["click"]:
-            return take_target(X, "click", caller)
+            return take_target(X, "click", caller, roles)
     elif isinstance(y, str) and y.startswith(OUTCOME):
         column, values = None, _values_of(X, y)
     else:
-        rest, values, column = take_clicks(X, y, caller)
+        rest, values, column = _take_column(X, y, caller)
         X = rest if column is None else X  # a dataset became its rows
         is_clicks = column == "click" or not is_frame(X) or read_role(X, "click") is None
         if is_clicks or any(_is_role(X, role, values) for role in ("click", "relevance")):
-            return Target(rest, values, column, None, 1.0)
+            return Target(rest, as_rates(X, values, roles, _called(column)), column, None, 1.0)
         X = rest
     clicks = read_role(X, "click")
     if clicks is None:
@@ -209,8 +243,11 @@ def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: st
             f"{caller} learns examination. Add the clicks as the column 'click'; to take the "
             "outcome itself for the clicks, pass its values: y=X[name]."
         )
+    impressions = impressions_of_counts(X, clicks, roles, "'click'")
+    clicks = divided(clicks, impressions)
+    values = divided(values, impressions)
     if _are_equal(values, clicks):
-        return Target(X, values, column, None, 1.0)
+        return Target(X, clicks, column, None, 1.0)
     _faults.check({"outcome": values}, called={"outcome": "y"})
     scale = float(values.max(initial=0.0))
     if not scale > 0:
@@ -222,9 +259,11 @@ def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: st
     return Target(X, values / (scale if scale > 0 else 1.0), column, clicks, scale)
 
 
-def clicks_of(X: Any, y: Any, caller: str) -> tuple[Any, Floats, str | None]:
+def clicks_of(
+    X: Any, y: Any, caller: str, roles: Mapping[str, Any] | None = None
+) -> tuple[Any, Floats, str | None]:
     """As :func:`take_clicks`; the column ``click`` where ``y`` is another outcome."""
-    target = take_target(X, y, caller)
+    target = take_target(X, y, caller, roles)
     return target.X, target.y if target.clicks is None else target.clicks, target.column
 
 
@@ -480,9 +519,20 @@ class Rows:
     def list_(self) -> Ints:
         """Code of the (query, session) of each row, in the order of the queries."""
         if "session" not in self._values:
-            return self.query
+            return self._lists_without_sessions()
         code, ids = _encode("session", self._values["session"])
         return narrow_codes(pairs_of_codes(self.query, code, len(ids))[0])
+
+    def _lists_without_sessions(self):
+        """Each query is one list, unless its rows were counted over several pages."""
+        if "position" not in self._values or not is_counted(self._values.get("impressions")):
+            return self.query
+        group = self.query
+        if "user" in self._values:
+            user, ids = self.user
+            group, _, _ = pairs_of_codes(group, user, len(ids))
+        rows = group, self.position, self.impressions, self.served
+        return narrow_codes(lists_of_counted(*rows))
 
     def place(self) -> Ints:
         """Key of each row that sorts by list, then position."""
@@ -628,6 +678,8 @@ def features_of(X: Any) -> NDArray[np.float32]:
 
 def as_clicks(X: Any, y: Column) -> Floats:
     """The clicks as numbers, one per row of X."""
+    if isinstance(y, ClickRates):
+        return y
     n_rows = count_rows(X)
     is_labelled = (
         isinstance(X, pd.DataFrame)

@@ -17,7 +17,7 @@ from scipy import sparse
 from .._base._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
 from ._faults import IDS
-from ._segments import as_array, as_index_values, sorting_order
+from ._segments import as_array, as_index_values, naming_ids, sorting_order
 
 
 class LogOnDisk:
@@ -67,7 +67,8 @@ def read_column(X: Any, name: str) -> NDArray[Any]:
         raise ValueError(
             f"X has no column {name!r}: {found}. Add the column, or name another one."
         )
-    return as_array(_frame_of(X)[name].to_numpy())
+    # By number, because names of pandas columns need not be strings.
+    return as_array(_frame_of(X)[:, columns.index(name)].to_numpy())
 
 
 def as_pandas(X: Any, names: Iterable[str]) -> pd.DataFrame:
@@ -116,8 +117,8 @@ DROPPED = (
     " (in a pipeline, a transformer dropped names and roles: use "
     "skultr.preprocessing.OnFeatures(transformer))"
 )
-#: Numbers without an order, which are none here.
-_COMPLEX = complex | np.complexfloating
+#: Numbers, and those without an order, which are none here.
+_NUMBERS, _COMPLEX = Real | Decimal | np.bool_, complex | np.complexfloating
 #: Rows converted to float32 at a time, so that a frame is never held twice in float64.
 CHUNK = 65_536
 
@@ -466,7 +467,21 @@ def to_float64(values):
     """Values as float64, NaN where they are missing; an error if they are no real numbers."""
     if any(isinstance(value, _COMPLEX) for value in values.tolist()):
         raise TypeError("complex numbers have no order")  # pandas would drop the imaginary part
-    return pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
+    series = pd.Series(values)
+    try:
+        return pd.to_numeric(series).to_numpy(dtype=float, na_value=np.nan)
+    except TypeError:  # pandas knows no fractions of Python
+        return series.astype(object).where(series.notna(), np.nan).to_numpy().astype(float)
+
+
+def numbers_of(column: nw.Series[Any]) -> Floats | None:
+    """The values of a column as float64; None if it holds others than numbers."""
+    if kind_of(column) != "number":
+        return None
+    try:
+        return as_numbers(column.to_numpy())
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def open_frame(X: Any, called: str = "X") -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
@@ -527,7 +542,7 @@ def numbers(what: str, value: NDArray[Any]) -> Floats:
     # Object columns hold None or pandas.NA for missing values. Text is an error even if it could
     # be read as a number, because it is more often an id than a position.
     present = value[~pd.isna(value)]
-    wrong = [item for item in present if not isinstance(item, Real | Decimal | np.bool_)]
+    wrong = [item for item in present if not isinstance(item, _NUMBERS)]
     if value.dtype.kind != "O" or wrong:
         example = (wrong or list(present) or [None])[0]
         raise ValueError(
@@ -640,9 +655,9 @@ def kind_of(column: nw.Series[Any]) -> str:
         return "number"  # all are missing
     if isinstance(present[0], list | tuple | np.ndarray):
         return "list"
-    if isinstance(present[0], _COMPLEX):
-        return "other"
-    return "text" if isinstance(present[0], str) else "number"
+    if isinstance(present[0], str):
+        return "text"
+    return "number" if isinstance(present[0], _NUMBERS) else "other"
 
 
 def fault_of_column(
@@ -675,7 +690,8 @@ def encode_categories(
         column = nw.from_native(native.cast(native.type.value_type), series_only=True)
     values, given = column.to_numpy().astype(object), known
     if known is None:
-        present = pd.unique(values[~pd.isna(values)])
+        with naming_ids(f"The column {column.name!r}", values):
+            present = pd.unique(values[~pd.isna(values)])
         known = [python_value(present[place]) for place in sorting_order(present)]
     place = {value: number for number, value in enumerate(known)}
     code = np.array([place.get(value, np.nan) for value in values.tolist()], dtype=np.float32)

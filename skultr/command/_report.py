@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .._base._typing import AnyFrame, Frame
+from .._log._click_units import divided, impressions_of_counts
 from .._log._counted import collect, value_bits
 from .._log._estimator import DROP, RENAME, errors_of
 from .._log._faults import ADD_ONE, IDS, faults_in, torn_lists
@@ -83,11 +84,12 @@ _NAMES = {
     "impression_id list_id page_id query_id view_id pageview page_view search_session_id "
     "event_group",
     "doc": "doc doc_id docid document document_id sku product_id product item_id item asin url "
-    "object_id listing_id article_id result_id hit_id hotel_id video_id doc_url product_sku",
+    "object_id listing_id article_id result_id hit_id hotel_id video_id doc_url product_sku page "
+    "page_url landing_page",
     "position": "position pos rank slot item_position display_position ordinal serp_rank "
     "display_rank result_rank position_shown ranking place index",
-    "click": "click clicked is_click is_clicked was_clicked clicks click_bool has_click ctr "
-    "click_rate clicked_flag click_flag",
+    "click": "click clicked is_click is_clicked was_clicked clicks n_clicks click_count "
+    "click_bool has_click ctr click_rate clicked_flag click_flag",
     "user": "user user_id userid customer customer_id visitor visitor_id client_id member_id "
     "account_id uid user_hash shopper_id",
     "impressions": "impressions n_impressions impression_count views n_views shows",
@@ -414,13 +416,18 @@ def _proposed(frame, numbers, rename):
     names = frame.columns
     roles = {name: name for name in names if is_role(name)}
     checks = {
-        "click": lambda name: _within(numbers[name], 0, 1),
+        "doc": lambda name: _names_documents(name, frame[name].dtype),
         "position": lambda name: _within(numbers[name], 0, 10_000, whole=True),
         "impressions": lambda name: _within(numbers[name], 0, np.inf, whole=True),
         "propensity": lambda name: _within(numbers[name], 0, 1),
         "production": lambda name: numbers[name] is not None,
         "relevance": lambda name: _within(numbers[name], 0, 100),
     }
+    counted = "impressions" in (*roles.values(), *rename.values()) or _first(
+        names, "impressions", checks["impressions"]
+    )
+    # Beside impressions, clicks may be counted.
+    checks["click"] = lambda name: _within(numbers[name], 0, np.inf if counted else 1)
     if "click" in roles and "click" in rename.values():
         roles["click"] = "outcome_click"
     roles |= rename
@@ -432,6 +439,11 @@ def _proposed(frame, numbers, rename):
             if name is not None:
                 roles[name] = role
     return roles
+
+
+def _names_documents(name, dtype):
+    """Whether a column may hold ids of documents; a page that is a number is one of results."""
+    return not dtype.is_float() and (_plain(name) != "page" or isinstance(dtype, _TEXT))
 
 
 def _within(values, low, high, *, whole=False):
@@ -465,6 +477,7 @@ class _Table:
         self.roles = roles = _proposed(frame, self.numbers, rename)
         named = {role: name for name, role in roles.items()}
         self.clicks = self.numbers.get(named.get("click"))
+        self.impressions = self.numbers.get(named.get("impressions"))
         self.query, self.doc, self.page = (
             self._codes(named.get("qid"), named.get(role)) for role in (None, "doc", "session")
         )
@@ -526,9 +539,19 @@ class _Table:
         return [
             name
             for name in self._free(lambda values: np.nanmin(values) >= 0)
-            if (_OUTCOME.search(_plain(name)) and not self.numbers[name][~clicked].any())
+            if self._is_click_rate(self.numbers[name])
+            or (_OUTCOME.search(_plain(name)) and not self.numbers[name][~clicked].any())
             or outcomes_of(clicked, group, self.numbers[name][:, None])
         ]
+
+    def _is_click_rate(self, values):
+        """Whether values are clicks over impressions, which the clicks decide."""
+        if self.impressions is None or not self.clicks.any():
+            return False
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = self.clicks / self.impressions
+        known = np.isfinite(rate) & np.isfinite(values)
+        return bool(known.any() and np.allclose(values[known], rate[known], atol=1e-4))
 
     def _is_of_page(self, name):
         """Whether a column has one value per result page, on pages of several rows."""
@@ -566,10 +589,10 @@ class _Table:
             len(self.frame),
             *(0 if needs & {*self.missing} else int(code.max()) + 1 for code, needs in counted),
             self._columns(),
-            self._by_position(),
+            self._by_position(log),
             self.outcomes,
             faults,
-            [*self._remarks(), *dict.fromkeys(str(warning.message) for warning in caught)],
+            [*self._remarks(log), *dict.fromkeys(str(warning.message) for warning in caught)],
             "" if self.missing else self._verdict(log),
             self._code(mends, source),
         )
@@ -585,7 +608,7 @@ class _Table:
             frame = frame.with_columns(nw.col("click").cast(nw.Float64))
         return frame.to_native()
 
-    def _remarks(self):
+    def _remarks(self, log):
         per_page = [name for name in self.page_columns if name not in self.times]
         # More values are hours or ids; the repair refuses more than 256.
         few = [n for n in per_page if len(np.unique(value_bits(self.frame[n]))) <= 20]
@@ -609,6 +632,7 @@ class _Table:
                 )
             ),
             *(message for unit, message in self.units if not unit.is_error),
+            *self._added_up(log),
             *self._torn(),
             *[f"Columns with one value per page ({listed}) are no features."] * bool(per_page),
             *[
@@ -617,6 +641,27 @@ class _Table:
             ]
             * bool(few),
         ]
+
+    def _rate(self, log):
+        """Clicks per impression of each row, and whether y counts clicks; None with a fault."""
+        if self.clicks is None:
+            return None, False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                impressions = impressions_of_counts(log, self.clicks, {}, "'click'")
+            except ValueError:
+                return None, True
+        return divided(self.clicks, impressions), impressions is not None
+
+    def _added_up(self, log):
+        """What is to be said of rows of several impressions."""
+        if self.impressions is not None and (self.impressions > 1).any():
+            unit = "numbers of clicks" if self._rate(log)[1] else "click rates"
+            yield (
+                f"The rows are already added up: they stand for {self.impressions.sum():,.0f} "
+                f"impressions, and the clicks are read as {unit}."
+            )
 
     @cached_property
     def units(self):
@@ -662,15 +707,17 @@ class _Table:
         except (TypeError, ValueError) as error:
             return f"Unknown: {error}"
 
-    def _by_position(self):
-        if self.position is None or self.clicks is None:
+    def _by_position(self, log):
+        rate, _ = self._rate(log)
+        if self.position is None or rate is None or (self.position % 1 > 0).any():
             return pd.DataFrame()
-        table = pd.DataFrame({"position": self.position, "clicks": self.clicks})
-        table = table[np.isfinite(table).all(axis=1)]
-        table = table.groupby(table["position"].astype(int))["clicks"].agg(
-            impressions="size", clicks="sum"
+        weight = np.ones(len(rate)) if self.impressions is None else self.impressions
+        table = pd.DataFrame(
+            {"position": self.position, "impressions": weight, "clicks": rate * weight}
         )
-        table["clicks"] = table["clicks"].round().astype(int)
+        table = table[np.isfinite(table).all(axis=1)]
+        table = table.groupby(table["position"].astype(int))[["impressions", "clicks"]].sum()
+        table = table.round().astype(int)
         return table.assign(**{"click rate": table["clicks"] / table["impressions"]})[:20]
 
     # Columns ----------------------------------------------------------------------------

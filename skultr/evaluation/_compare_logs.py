@@ -15,6 +15,7 @@ from scipy.stats import t as student
 from .._base._sklearn import Interval, validate_params
 from .._base._typing import Frame
 from .._log._cells import factor_components
+from .._log._click_units import as_known_rates
 from .._log._dataset import ClickDataset
 from .._log._reader import in_memory, take_clicks
 from .._log._roles import (
@@ -330,10 +331,11 @@ class _Logs:
     def __init__(self, old: Any, new: Any, click: str) -> None:
         self._X, roles = zip(*(_read(X, click) for X in (old, new)), strict=True)
         frame = pd.concat(roles, keys=[0, 1], names=["log", None]).reset_index("log")
+        rate = as_known_rates(frame.pop("click"))
         if "session" in frame:
             session, _ = encode(frame["session"].to_numpy(), "The role 'session'")
             frame["session"] = pair_codes(session, frame["log"].to_numpy(), 2)
-        pages = LoggedPages(frame, "click", None, {}, "compare_logs")
+        pages = LoggedPages(frame, rate, None, {}, "compare_logs")
         log = frame["log"].to_numpy()[pages.row]
         row = pages.row
         self._rows = row, log, pages.rows.query[row], pages.pair[row], pages.weight
@@ -479,7 +481,10 @@ class _Logs:
                 continue
             if name not in column_names(self._X[1]):
                 continue
-            codes, values = pd.factorize(self._column(name, sample), use_na_sentinel=False)
+            try:
+                codes, values = pd.factorize(self._column(name, sample), use_na_sentinel=False)
+            except (TypeError, ValueError):  # lists, say, which nobody counts
+                continue
             if not 2 <= len(values) <= _MOST_VALUES or _depends_on(position, codes):
                 continue
             tells = not all(_depends_on(pair[log == each], codes[log == each]) for each in (0, 1))
@@ -587,7 +592,8 @@ class _Logs:
 def _read(X, click):
     """A log without its clicks, and its roles as a frame."""
     X, y = in_memory(X)
-    X, y, _ = take_clicks(X, click if y is None else y, "compare_logs")
+    if y is None:
+        X, y, _ = take_clicks(X, click, "compare_logs")
     given = [name for name in column_names(X) if name in ("session", "impressions")]
     roles = as_pandas(X, ["qid", "doc", "position", *given])
     return X, pd.DataFrame({"impressions": 1.0, **roles, "click": y})

@@ -53,7 +53,7 @@ class LoggedPages(RowsOfLog):
         unknown = sorted({*roles} - {*ROLES})
         if unknown:
             raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {ROLES}.")
-        X, y, _ = take_clicks(X, y, caller)
+        X, y, _ = take_clicks(X, y, caller, roles)
         super().__init__(X, y, sample_weight, dict.fromkeys(ROLES) | dict(roles))
         if read_role(X, "bias", None) is not None:
             raise ValueError(

@@ -203,7 +203,7 @@ default=None
             In nats.
         """
         roles = {name: value for name, value in locals().items() if name in self._roles[:-1]}
-        X, y = (X, None) if y is None else take_clicks(X, y, "CMIPScorer")[:2]
+        X, y = (X, None) if y is None else take_clicks(X, y, "CMIPScorer", roles)[:2]
         settings = dict(vars(self))
         arm, logging = settings.pop("arm"), settings.pop("logging")
         if arm is not None:
@@ -303,7 +303,7 @@ class PerplexityScorer(Scorer):
         score : float
         """
         roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
-        X, y, _ = take_clicks(X, y, "PerplexityScorer")
+        X, y, _ = take_clicks(X, y, "PerplexityScorer", roles)
         rows = read(
             X,
             y,

@@ -550,7 +550,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
         """The log, and X and y without names."""
-        X, y, column, clicks, _ = take_target(X, y, type(self).__name__)
+        X, y, column, clicks, _ = take_target(X, y, type(self).__name__, roles)
         self._click_column = column or (None if reset else self._click_column)
         if clicks is not None and self._refuses_outcomes:
             raise ValueError(

@@ -191,15 +191,28 @@ def test_impressions_count_clicks(tmp_path):
     pd.testing.assert_frame_equal(rows_of(found), rows_of(expected), check_dtype=False)
 
 
-def test_rates_in_place_of_counts_are_warned_of(tmp_path):
-    rates = a_log().assign(impressions=4, click=lambda log: log["click"] / 3)
-    with pytest.warns(ClickDataWarning, match="'click' is not: it looks like a click rate"):
-        ClickDataset.from_parquet(rates, path=tmp_path / "rates")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ClickDataset.from_parquet(a_log().assign(impressions=4), path=tmp_path / "counts")
-        halves = a_log().assign(impressions=0.5, click=lambda log: log["click"] / 3)
-        ClickDataset.from_parquet(halves, path=tmp_path / "weighted")
+def test_rates_and_numbers_of_clicks_give_the_same(tmp_path):
+    counts = a_log().assign(impressions=4, click=lambda log: 3 * log["click"])
+    rates = counts.assign(click=counts["click"] / 4)
+    found = [
+        ClickDataset.from_parquet(log, path=tmp_path / name).log()
+        for name, log in (("counts", counts), ("rates", rates))
+    ]
+    assert_equal_logs(*found)
+    assert found[0].clicks.sum() == counts["click"].sum()
+
+
+def test_pages_with_one_number_of_impressions_hold_rates(tmp_path):
+    log = a_log().assign(impressions=4)
+    found = ClickDataset.from_parquet(log, path=tmp_path / "pages").log()
+    assert_equal_logs(found, in_memory(log))
+    assert found.clicks.sum() == 4 * log["click"].sum()
+
+
+def test_weights_below_one_are_no_numbers_of_impressions(tmp_path):
+    halves = a_log().assign(impressions=0.5, click=lambda log: log["click"] / 3)
+    found = ClickDataset.from_parquet(halves, path=tmp_path / "weighted").log()
+    assert_equal_logs(found, in_memory(halves))
 
 
 def test_zero_impressions_are_never_shown(tmp_path):
