@@ -141,6 +141,8 @@ class EngineLog:
             columns |= dict.fromkeys(("click", "n_clicks")[: 2 - rates], clicks)
         own = [name for name in reads if name not in ROLES and name not in optional]
         scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
+        if weight is not None:
+            weight = weight / _mean_weight(frame, columns, weight)
         if "impressions" in schema:
             known = columns["impressions"].cast(nw.Float64)
             weight = known if weight is None else known * weight
@@ -251,6 +253,15 @@ def _check_rows(frame, columns, schema, called, more):
 def _kind(dtype):
     """Kind of the values as NumPy calls it, as far as faults of ids ask for it."""
     return "f" if dtype.is_float() else "i" if dtype.is_signed_integer() else "O"
+
+
+def _mean_weight(frame, columns, weight):
+    """Mean sample weight of the shown impressions: weights count relative to it."""
+    impressions = columns["impressions"].cast(nw.Float64)
+    rows = frame.filter(columns["shown"])
+    sums = rows.select((impressions * weight).sum().alias("w"), impressions.sum().alias("n"))
+    total = collect(sums)
+    return float(total["w"][0] or 1.0) / float(total["n"][0] or 1.0)
 
 
 def _whole_if_close(clicks):

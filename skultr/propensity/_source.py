@@ -365,6 +365,9 @@ class DebiasedClicks(NamedTuple):
     clipped_share: float
 
 
+_STRENGTH = 0.0
+
+
 class DocumentLabels(NamedTuple):
     """One label per document of a query."""
 
@@ -383,7 +386,7 @@ def average_propensities(log):
     """
 
     def averages(part):
-        _, place = _documents_of(part)
+        _, place = _pairs_of(part, part.version)
         mean = np.bincount(place, part.propensity * part.weight) / np.bincount(place, part.weight)
         return np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
 
@@ -447,8 +450,8 @@ def document_labels(log, divisors=None):
     )
 
 
-def _labels_of(log, divisors):
-    (query, doc), place = _documents_of(log)
+def _labels_of(log, divisors, code=None):
+    (query, doc), place = _pairs_of(log, log.doc if code is None else code)
     weight = impressions = np.bincount(place, log.weight)
     if divisors is not None:
         weight = impressions**2 / np.bincount(place, log.weight / divisors(log))
@@ -458,15 +461,20 @@ def _labels_of(log, divisors):
 def examples_of(log, divisors=None):
     """Training rows of labels: the version of each, and the labels, one row per version.
 
-    A document that was shown with several feature vectors is several rows with its label, which
-    divide its weight by their impressions.
+    A version has the label of its own impressions, because what changes between impressions may
+    be what users click for. Where it was hardly examined, its label is drawn towards that of its
+    document: :data:`_STRENGTH` examinations are taken to have had the label of the document.
     """
 
     def examples(part):
-        labels = _labels_of(part, divisors)
-        pair, version, share = part.versions_of(labels.query, labels.doc)
-        query, doc, label, weight = (values[pair] for values in labels)
-        return version, query, doc, label, weight * share
+        query, version, label, weight = _labels_of(part, divisors, part.version)
+        doc = part.doc_of_version[version]
+        if part.n_versions > part.n_docs:
+            documents = _labels_of(part, divisors)
+            known = pair_codes(documents.query, documents.doc, part.n_docs)
+            pair = np.searchsorted(known, pair_codes(query, doc, part.n_docs))
+            label = (weight * label + _STRENGTH * documents.label[pair]) / (weight + _STRENGTH)
+        return version, query, doc, label, weight
 
     version, *labels = _joined(map(examples, log.chunks(whole_queries=True)))
     return version, DocumentLabels(*labels)
@@ -493,10 +501,11 @@ def label_table(log, clicks):
     )
 
 
-def _documents_of(log):
-    """Distinct (query, doc) pairs, and the place of each row among them."""
-    key, place = np.unique(pair_codes(log.query, log.doc, log.n_docs), return_inverse=True)
-    return np.divmod(key, log.n_docs), place
+def _pairs_of(log, code):
+    """Distinct pairs of query and a code of the rows, and the place of each row among them."""
+    n_codes = int(code.max(initial=0)) + 1
+    key, place = np.unique(pair_codes(log.query, code, n_codes), return_inverse=True)
+    return np.divmod(key, n_codes), place
 
 
 def warn_about_weights(log, *, clip=None, queries=True):
