@@ -28,8 +28,10 @@ benchmarks: $(VENV)/.benchmark
 	$(BIN)/python -m benchmarks speed $(ARGS)
 
 # A part of it: make test ARGS=tests/metrics
+# Each worker has tests that follow each other, which share what they fit, and takes from another
+# when it has none left.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 # The tests at the lower bounds of pyproject.toml (but for torch: see TORCH above), in an
 # environment of their own. That old releases warn of newer ones is no fault of this package.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import narwhals.stable.v2 as nw
@@ -10,10 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._base._threads import ALL, few_threads
@@ -21,6 +24,7 @@ from ._base._typing import Column, Table
 from ._log._estimator import FrameOutput, afresh
 from ._log._read_log import features_to_transform
 from ._log._roles import (
+    FIT_ROLES,
     ROLES,
     count_rows,
     feature_plan,
@@ -29,6 +33,8 @@ from ._log._roles import (
     knows_names,
     only_features,
     read_column,
+    read_role,
+    role_columns,
     without_roles,
 )
 
@@ -52,7 +58,8 @@ class OnFeatures(
     transformer : transformer or "passthrough"
         Any transformer of scikit-learn. It sees the columns without a role: as a pandas or Polars
         frame, as pandas for a PyArrow table. It must return as many rows in the same order, and
-        a dense output if X is a frame. "passthrough" leaves the features as they are.
+        a dense output if X is a frame. If it requests roles as metadata in ``fit``, such as
+        ``RFE(ranker)``, it gets those of X. "passthrough" leaves the features as they are.
     passthrough : list of str, default=None
         Columns without a role that are passed through like roles, because a later step reads
         them by name, such as the ``arm`` of a :class:`~skultr.propensity.RandomizedPropensity`.
@@ -147,8 +154,11 @@ class OnFeatures(
         clicks = y if self._click_column is None else read_column(rows, y)
         features = self._features(rows, reset=True)
         self.transformer_ = clone(self._inner())
-        with few_threads(ALL):
-            values = getattr(self.transformer_, method)(features, clicks, **params)
+        roles = _roles_requested(rows, self.transformer_)
+        # Some pass metadata on only where it is routed.
+        routing = config_context(enable_metadata_routing=True) if roles else nullcontext()
+        with few_threads(ALL), routing:
+            values = getattr(self.transformer_, method)(features, clicks, **(roles | params))
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return rows, back, values
 
@@ -275,6 +285,15 @@ class OnFeatures(
         if index is not None and isinstance(out, pd.DataFrame):
             out = out.set_axis(index, axis=0)  # a new frame: this may be one of the transformer's
         return out
+
+
+def _roles_requested(X, transformer):
+    """Roles of a frame that the transformer requests, such as a selection by a ranker."""
+    if not is_frame(X):
+        return {}
+    roles = [name for name in role_columns(X) if name in FIT_ROLES]
+    requested = get_routing_for_object(transformer).consumes("fit", roles) if roles else ()
+    return {name: read_role(X, name) for name in roles if name in requested}
 
 
 def _another(X, *, deep):

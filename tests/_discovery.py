@@ -113,5 +113,6 @@ def public_metrics():
 def _instance(cls):
     estimator = cls(**_ARGUMENTS.get(cls.__name__, {}))
     if "max_epochs" in estimator.get_params():
-        estimator.set_params(max_epochs=5)
+        # What the checks ask holds after any epoch; the second one starts from a fitted network.
+        estimator.set_params(max_epochs=2)
     return estimator

@@ -1,19 +1,57 @@
 """Recipes of the page ecosystem, with the tools themselves; and the notebooks of the gallery."""
 
+import re
 import runpy
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.ensemble import StackingRegressor, VotingRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.decomposition import PCA
+from sklearn.ensemble import (
+    AdaBoostRegressor,
+    BaggingRegressor,
+    StackingRegressor,
+    VotingRegressor,
+)
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import (
+    RFE,
+    RFECV,
+    SelectFromModel,
+    SelectKBest,
+    SequentialFeatureSelector,
+    VarianceThreshold,
+    f_regression,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.inspection import partial_dependence, permutation_importance
-from sklearn.model_selection import HalvingGridSearchCV, cross_val_score, learning_curve
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    RandomizedSearchCV,
+    cross_val_score,
+    learning_curve,
+)
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    PolynomialFeatures,
+    QuantileTransformer,
+    RobustScaler,
+    SplineTransformer,
+    StandardScaler,
+)
 
 from skultr.metrics import RankingScorer, to_ir_measures
 from skultr.model_selection import QueryKFold
+from skultr.preprocessing import OnFeatures
 from skultr.rankers import LambdaMARTRanker, NaiveRanker, RankAggRanker
 
 from ._worlds import shuffled_log
@@ -153,6 +191,149 @@ def test_averages_of_scores_are_refused(log, ranker, several):
 def test_sums_of_ranks_are_what_to_use(log, documents, ranker):
     members = [("slow", ranker), ("fast", clone(ranker).set_params(n_estimators=5))]
     assert RankAggRanker(members).fit(*log).predict(documents).shape == (600,)
+
+
+# --------------------------------------------------------------------------------------
+# Roles on the way through scikit-learn's tools: kept, or an error that prints what keeps them
+# --------------------------------------------------------------------------------------
+FEATURES = [f"feature_{number:03d}" for number in range(4)]
+RANKER = LambdaMARTRanker(n_estimators=10, debiasing="user-aware", random_state=0)
+SCALER = StandardScaler()
+
+
+def as_frame(transformer):
+    return clone(transformer).set_output(transform="pandas")
+
+
+LOSES_ROLES = {
+    "scaler": make_pipeline(SCALER, RANKER),
+    "scaler, frame": make_pipeline(as_frame(SCALER), RANKER),
+    "min-max, frame": make_pipeline(as_frame(MinMaxScaler()), RANKER),
+    "robust": make_pipeline(RobustScaler(), RANKER),
+    "quantiles": make_pipeline(QuantileTransformer(n_quantiles=20), RANKER),
+    "PCA": make_pipeline(PCA(2), RANKER),
+    "k best": make_pipeline(SelectKBest(f_regression, k=3), RANKER),
+    "k best, frame": make_pipeline(as_frame(SelectKBest(f_regression, k=3)), RANKER),
+    "variance": make_pipeline(VarianceThreshold(), RANKER),
+    "imputer": make_pipeline(SimpleImputer(), RANKER),
+    "products": make_pipeline(PolynomialFeatures(), RANKER),
+    "products, frame": make_pipeline(as_frame(PolynomialFeatures(include_bias=False)), RANKER),
+    "splines, frame": make_pipeline(as_frame(SplineTransformer(3)), RANKER),
+    "function": make_pipeline(FunctionTransformer(np.cbrt), SCALER, RANKER),
+    "columns": make_pipeline(
+        ColumnTransformer([("s", SCALER, FEATURES)], remainder="passthrough"), RANKER
+    ),
+    "columns, frame": make_pipeline(
+        as_frame(ColumnTransformer([("s", SCALER, FEATURES)], remainder="passthrough")), RANKER
+    ),
+    "columns, dropped": make_pipeline(ColumnTransformer([("s", SCALER, FEATURES)]), RANKER),
+    "columns, roles named": make_pipeline(
+        ColumnTransformer([("s", SCALER, FEATURES), ("r", "passthrough", ["qid", "position"])]),
+        RANKER,
+    ),
+    "union": make_pipeline(FeatureUnion([("a", SCALER), ("b", PCA(2))]), RANKER),
+    "union, frame": make_pipeline(as_frame(FeatureUnion([("a", SCALER)])), RANKER),
+    "named steps": Pipeline([("fill", SimpleImputer()), ("scale", SCALER), ("ltr", RANKER)]),
+    "RFE": RFE(RANKER, n_features_to_select=3),
+    "RFECV": RFECV(RANKER, cv=2, step=3, min_features_to_select=3),
+    "from model": make_pipeline(SelectFromModel(RANKER), RANKER),
+    "from regressor": make_pipeline(SelectFromModel(Ridge()), RANKER),
+    "sequential": make_pipeline(
+        SequentialFeatureSelector(RANKER, n_features_to_select=1, cv=2), RANKER
+    ),
+    "bagging": BaggingRegressor(RANKER, n_estimators=2),
+    "boosting": AdaBoostRegressor(RANKER, n_estimators=2),
+    "frozen scaler": make_pipeline(FrozenEstimator(SCALER), RANKER),
+    "regressor": Ridge(),
+    "scaler, regressor": make_pipeline(SCALER, Ridge()),
+    "search": GridSearchCV(
+        make_pipeline(SCALER, RANKER), {"standardscaler__with_mean": [True]}, **PROTOCOL
+    ),
+}
+KEEPS_ROLES = {
+    "target": TransformedTargetRegressor(RANKER),
+    "grid": GridSearchCV(RANKER, {"num_leaves": [31]}, **PROTOCOL),
+    "random": RandomizedSearchCV(RANKER, {"num_leaves": [31]}, n_iter=1, **PROTOCOL),
+    "imputer, frame": make_pipeline(as_frame(SimpleImputer()), RANKER),
+    "variance, frame": make_pipeline(as_frame(VarianceThreshold()), RANKER),
+    "columns, plain names": make_pipeline(
+        as_frame(
+            ColumnTransformer(
+                [("s", SimpleImputer(), FEATURES)],
+                remainder="passthrough",
+                verbose_feature_names_out=False,
+            )
+        ),
+        RANKER,
+    ),
+    "function of the frame": make_pipeline(FunctionTransformer(), RANKER),
+}
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    """A log with the human label as a column, and the rows by which models are scored."""
+    _, log, clicks = shuffled_log(40, 300, n_documents=8, n_features=4, temperature=3.0)
+    is_train = log["qid"] < 20
+    return log[is_train], clicks[is_train], log[~is_train]
+
+
+def honest(labelled):
+    train, clicks, test = labelled
+    return RankingScorer()(clone(RANKER).fit(train, clicks), test)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of a log this small
+@pytest.mark.parametrize("name", LOSES_ROLES)
+def test_a_tool_that_loses_roles_is_an_error_whose_line_of_code_works(labelled, name):
+    train, clicks, test = labelled
+    model = LOSES_ROLES[name]
+    if name == "frozen scaler":
+        model = make_pipeline(FrozenEstimator(clone(SCALER).fit(train)), RANKER)
+    with pytest.raises(ValueError, match="Roles are lost in") as error:
+        RankingScorer()(clone(model).fit(train, clicks), test)
+    (line,) = set(re.findall(r"^ {4}(?=\S)((?:make_p|P|R|N)\w+\(.*\))$", str(error.value), re.M))
+    assert line.isprintable()
+    instead = eval(line, {**globals(), "OnFeatures": OnFeatures})
+    assert np.isfinite(RankingScorer()(instead.fit(train, clicks), test))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of a log this small
+@pytest.mark.parametrize("name", KEEPS_ROLES)
+def test_a_tool_that_keeps_roles_scores_what_the_ranker_scores(labelled, name):
+    train, clicks, test = labelled
+    found = RankingScorer()(clone(KEEPS_ROLES[name]).fit(train, clicks), test)
+    assert found == pytest.approx(honest(labelled), abs=0.01)
+
+
+def test_a_scorer_refuses_a_ranker_that_was_fitted_without_queries(labelled):
+    """What a transformer did by hand is seen when the pipeline is scored."""
+    train, clicks, test = labelled
+    scaler = clone(SCALER).fit(train)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranker = clone(RANKER).fit(scaler.transform(train), clicks)
+    for model in (make_pipeline(scaler, ranker), FrozenEstimator(make_pipeline(scaler, ranker))):
+        with pytest.raises(ValueError, match=r"OnFeatures\(StandardScaler\(\)\)"):
+            RankingScorer()(model, test)
+    with pytest.raises(ValueError, match="fitted without queries"):
+        RankingScorer()(ranker, test)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of a log this small
+def test_a_column_that_is_a_role_by_keyword_is_no_feature(labelled):
+    train, clicks, _ = labelled
+    roles = {name: train[name].to_numpy() for name in ("qid", "session", "position")}
+    with pytest.raises(ValueError, match="equals the role 'position'"):
+        clone(RANKER).fit(train[[*FEATURES, "position"]].to_numpy(), clicks, **roles)
+    named = make_pipeline(ColumnTransformer([("s", SCALER, FEATURES)]), RANKER)
+    named.fit(train, clicks, **{f"lambdamartranker__{name}": roles[name] for name in roles})
+
+
+def test_a_regressor_on_named_features_is_a_baseline(labelled):
+    train, clicks, test = labelled
+    model = make_pipeline(ColumnTransformer([("s", SCALER, FEATURES)]), Ridge())
+    assert RankingScorer()(model.fit(train, clicks), test) > 0.5
 
 
 # --------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The design's promise: a ranker in a Pipeline in a GridSearchCV over queries, nothing else."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -139,18 +141,33 @@ def test_score_takes_the_name_of_a_column(world, convert):
         plain.score(log, "clicked")
 
 
-@pytest.mark.filterwarnings("ignore:X has no column 'position'")
-def test_a_transformer_that_drops_the_roles(world):
-    """The warning knows a pipeline's array, which is not what a frame without queries is."""
+@pytest.mark.parametrize("n_rows", [200, 4_800])
+def test_a_transformer_that_drops_the_roles(world, n_rows):
+    """The error prints the pipeline that keeps them; a frame without queries gets a warning."""
     _, log, clicks = world
-    log = log.drop(columns=["device", "doc"])
+    log, clicks = log.drop(columns=["device", "doc", "session", "position"]), clicks[:n_rows]
+    log = log[:n_rows]
     ranker = NaiveRanker(estimator=Ridge(solver="svd"))
-    with pytest.warns(
-        MissingRoleWarning, match=r"dropped names and roles: use .*OnFeatures\(transformer\)"
-    ):
+    instead = (
+        "make_pipeline(OnFeatures(StandardScaler()), NaiveRanker(estimator=Ridge(solver='svd')))"
+    )
+    with pytest.raises(ValueError, match=re.escape(instead)):
         make_pipeline(StandardScaler(), ranker).fit(log, clicks)
-    with pytest.warns(MissingRoleWarning, match=r"or pass qid=\.$"):
+
+
+def test_a_page_of_thousands_of_rows_has_lost_its_queries(world):
+    _, log, clicks = world
+    log = log.drop(columns=["device", "doc", "session", "position"])
+    ranker = NaiveRanker(estimator=Ridge(solver="svd"))
+    with pytest.raises(ValueError, match=r"one result page has 4800 rows.*qid=.*OnFeatures"):
         ranker.fit(log.drop(columns="qid"), clicks)
+    with (
+        pytest.warns(MissingRoleWarning, match=r"or pass qid=\.$"),
+        pytest.warns(MissingRoleWarning, match="position"),
+    ):
+        ranker.fit(log.drop(columns="qid")[:2_000], clicks[:2_000])
+    with pytest.warns(MissingRoleWarning, match="position"):
+        ranker.fit(log.assign(qid=1), clicks)  # one query may have as many candidates
 
 
 def test_search_through_the_dask_backend_of_joblib(world):

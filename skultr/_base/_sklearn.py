@@ -1,4 +1,4 @@
-"""scikit-learn's private names, imported here only, and seeded clones."""
+"""scikit-learn's private names, imported here only, and seeded and silent clones."""
 # ruff: noqa: F401 (names for the rest of the package)
 
 from __future__ import annotations
@@ -31,6 +31,19 @@ if TYPE_CHECKING:
         ...
 else:
     from sklearn.utils._param_validation import validate_params
+
+
+def silent_clone(estimator: Any) -> Any:
+    """A clone without the callbacks of the estimator and of its parts.
+
+    Clones share callbacks. Those of the user watch the fit whose result stays, not the fits that
+    only judge it.
+    """
+    estimator = clone(estimator)
+    for part in (estimator, *estimator.get_params().values()):
+        if not isinstance(part, type):
+            getattr(part, "__dict__", {}).pop("_skl_callbacks", None)
+    return estimator
 
 
 def seeded_clone(estimator: Any, random_state: RandomState) -> Any:

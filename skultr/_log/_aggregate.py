@@ -14,6 +14,7 @@ import numpy as np
 
 from .._base._typing import AnyFrame, Floats, Frame, Ints
 from ..exceptions import python_value
+from ._click_units import lists_of_counted
 from ._counted import (
     CODES,
     EngineLog,
@@ -29,7 +30,7 @@ from ._counted import (
     with_versions,
 )
 from ._documents import FeatureTable
-from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION
+from ._faults import IDS, ONE_ROW_PER_POSITION, ONE_USER_PER_SESSION, PAGES_NOT_KNOWN
 from ._reader import name_documents
 from ._roles import ROLES, feature_names, is_role
 from ._segments import encode, hash_columns, pair_codes
@@ -134,7 +135,7 @@ def aggregate_clicks(
             "result."
         )
     features = feature_names(names, {click}) if documents is None else []
-    return count_lists_of(impressions, click, features, documents, rates=False)
+    return count_lists_of(impressions, click, features, documents)
 
 
 def count_lists_of(
@@ -142,11 +143,9 @@ def count_lists_of(
     click: str,
     features: Iterable[str] = (),
     documents: Frame | None = None,
-    *,
-    rates: bool = True,
 ) -> tuple[Any, Floats]:
     """Distinct lists of a log with features and click rates; ``click`` as ``fit`` reads it."""
-    log = EngineLog.of(X, click, needs=["qid", "doc", "position"], rates=rates)
+    log = EngineLog.of(X, click, needs=["qid", "doc", "position"])
     lists = _Lists(log, list(features))
     row = lists.in_order()
     table = lists.table(row)
@@ -211,7 +210,7 @@ class _Lists:
         self.weight, self.clicks = count.weight, count.clicks
         self.position = count.table["position"].to_numpy().astype(np.int64)
         self.shown, self.place = self.position != _MISSING, encode(self.position)[0]
-        check_counts(self.weight[self.shown], self.clicks[self.shown], log.counts)
+        check_counts(self.weight[self.shown], self.clicks[self.shown])
         self.what = self.codes["doc"][0]
         if features:
             found = count.table if known is None else known[count.table["_row"].to_numpy()]
@@ -227,7 +226,12 @@ class _Lists:
             user, users = self.codes["user"]
             group = encode(pair_codes(group, user, len(users)))[0]
         if _HASHES[0] not in table.columns:
-            return group
+            bias = [table["bias"].to_numpy()] if "bias" in table.columns else []
+            rows = group, self.position, self.weight, self.shown
+            number = lists_of_counted(*rows, *bias, self.what)
+            if "impressions" not in self.log.schema and number.max() > group.max():
+                PAGES_NOT_KNOWN.report()
+            return number
         listed = np.bincount(group, self.shown) > 0
         rows = np.flatnonzero(self.shown | ~listed[group])
         high, low = (table[name].to_numpy() for name in _HASHES)

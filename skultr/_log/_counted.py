@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
 from ..exceptions import python_value
+from ._click_units import ClickFacts, PageFacts, are_counts, as_known_rates
 from ._faults import (
     GRADES,
     IDS,
-    LOOK_LIKE_RATES,
     NO_ROW_SHOWN,
     NO_ROWS,
     Columns,
@@ -32,6 +32,7 @@ from ._faults import (
     check_clicked,
     find_faults,
     missing_value,
+    tell,
 )
 from ._reader import pairs_of_codes
 from ._roles import OUTCOME, ROLES, read_scope
@@ -96,8 +97,6 @@ class EngineLog:
     columns: dict[str, nw.Expr]
     clicks: nw.Expr | None
     weight: nw.Expr | None
-    #: Name of the column of numbers of clicks in messages; None where clicks are rates.
-    counts: str | None
 
     @classmethod
     def of(
@@ -112,7 +111,11 @@ class EngineLog:
         rates: bool = False,
         called: str | None = None,
     ) -> EngineLog:
-        """The log of a frame of any kind; an error with the faults that its rows have."""
+        """The log of a frame of any kind; an error with the faults that its rows have.
+
+        Beside ``impressions``, numbers of clicks and click rates are told apart, unless the clicks
+        are known to be ``rates``.
+        """
         frame = nw.from_native(X)
         schema = frame.collect_schema()
         named = [name for name in (click, sample_weight) if name is not None]
@@ -122,7 +125,6 @@ class EngineLog:
         check_numbers(schema, [*(name for name in numbers if name in reads), *named])
         if frame.implementation.is_polars():
             frame = frame.lazy()
-        rates = rates or "impressions" not in schema
         called = repr(click) if called is None else called
         clicks, weight = (
             None if name is None else nw.col(name).cast(nw.Float64).fill_nan(None)
@@ -138,7 +140,9 @@ class EngineLog:
         if weight is not None:  # a sample weight of 0 excludes a row on purpose
             columns |= {"sample_weight": weight, "shown": shown & (weight > 0)}
         if clicks is not None:
-            columns |= dict.fromkeys(("click", "n_clicks")[: 2 - rates], clicks)
+            columns["click"] = clicks
+            rates = rates or not _are_counts(frame, columns, schema, called)
+            columns |= {} if rates else {"n_clicks": clicks}
         own = [name for name in reads if name not in ROLES and name not in optional]
         scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
         if weight is not None:
@@ -146,10 +150,11 @@ class EngineLog:
         if "impressions" in schema:
             known = columns["impressions"].cast(nw.Float64)
             weight = known if weight is None else known * weight
-        if clicks is not None and rates:
+        if clicks is not None:
             clicks = clicks if scale == 1 else clicks / scale
-            clicks = clicks if weight is None else _whole_if_close(clicks * weight)
-        return cls(frame, schema, columns, clicks, weight, None if rates else called)
+            times = weight if rates else columns.get("sample_weight")
+            clicks = clicks if times is None else _whole_if_close(clicks * times)
+        return cls(frame, schema, columns, clicks, weight)
 
     @cached_property
     def scope(self) -> str | None:
@@ -176,8 +181,19 @@ class EngineLog:
         """The shown rows by some of the columns that were read."""
         rows, ids = code_ids(self.rows({name: self.key(name) for name in keys}), keys)
         count = count_by(rows, keys, ids=ids)
-        check_counts(count.weight, count.clicks, self.counts)
+        check_counts(count.weight, count.clicks)
         return count
+
+
+def counts_clicks(X: Any, click: str) -> bool:
+    """Whether the column of clicks of a log without faults holds numbers of clicks of several
+    impressions."""
+    frame = nw.from_native(X)
+    schema = frame.collect_schema()
+    columns = {"click": nw.col(click).cast(nw.Float64).fill_nan(None)}
+    if "impressions" in schema:
+        columns["impressions"] = _column("impressions", schema["impressions"])
+    return _are_counts(frame, columns, schema, repr(click))
 
 
 def require_columns(schema: nw.Schema, names: Iterable[str]) -> None:
@@ -216,6 +232,29 @@ def _column(name, dtype):
     return column.fill_nan(None) if dtype.is_float() else column
 
 
+def _are_counts(frame, columns, schema, called):
+    """Whether the column ``click`` of a log holds numbers of clicks of several impressions."""
+    if "impressions" not in schema:
+        return False
+    known = Columns(columns, nw.Expr.is_null)
+    facts = ClickFacts.expressions(known)
+    valid = (known.click >= 0) & (known.impressions >= 0)
+    valid = valid & (known.click < np.inf) & (known.impressions < np.inf)
+    wrong = (~valid.fill_null(False)).cast(nw.Int64).sum().alias("wrong")
+    wrong, *facts = collect(frame.select(wrong, *facts)).row(0)
+    if wrong is None or wrong:  # faults of the rows are told of them
+        return False
+
+    def in_all():
+        roles = [name for name in (*IDS, *CODES) if name in schema]
+        rows = frame.select(
+            *roles, columns["click"].alias("click"), columns["impressions"].alias("impressions")
+        )
+        return PageFacts.of(rows).in_all(has_pages="session" in schema)
+
+    return are_counts(ClickFacts(*facts), in_all, called)
+
+
 def _check_rows(frame, columns, schema, called, more):
     """Scale of click rates (1 but for grades); faults of the log, and ``more``, are reported."""
     kinds = {name: _kind(schema[name]) if name in IDS else "" for name in columns}
@@ -243,7 +282,7 @@ def _check_rows(frame, columns, schema, called, more):
         found.append((fault, fault.message(int(count), value, where, name)))
     _raise(message for fault, message in found if fault.is_error)
     for fault, message in found:
-        fault.tell(message)
+        tell(fault.severity, message)
     if not rates or largest <= 1:
         return 1.0
     GRADES.report(0, float(largest), None, called)
@@ -252,7 +291,9 @@ def _check_rows(frame, columns, schema, called, more):
 
 def _kind(dtype):
     """Kind of the values as NumPy calls it, as far as faults of ids ask for it."""
-    return "f" if dtype.is_float() else "i" if dtype.is_signed_integer() else "O"
+    if dtype.is_float():
+        return "f" if dtype == nw.Float32 else "d"
+    return "i" if dtype.is_signed_integer() else "O"
 
 
 def _mean_weight(frame, columns, weight):
@@ -320,26 +361,12 @@ def count_by(
     return Count(collect(rows.group_by(*keys).agg(nw.len().alias("_n"), *sums, *more)), ids or {})
 
 
-def check_counts(
-    weight: NDArray[Any], clicks: NDArray[Any] | None, called: str | None = None
-) -> None:
-    """Report no row or click among shown cells, and rates in ``called``, a column of counts."""
+def check_counts(weight: NDArray[Any], clicks: NDArray[Any] | None) -> None:
+    """Report no row or click among shown cells."""
     if not len(weight):
         NO_ROW_SHOWN.report()
-    if clicks is None:
-        return
-    if called is not None and look_like_rates(weight, clicks):
-        LOOK_LIKE_RATES.report(column=called)
-    check_clicked(weight, clicks)
-
-
-def look_like_rates(weight: NDArray[Any], clicks: NDArray[Any]) -> bool:
-    """True if impressions of shown rows are whole numbers and numbers of clicks are not."""
-    rounded = np.rint(clicks)
-    if (rounded == clicks).all() or weight.max() <= 1 or (weight % 1).any():
-        return False
-    # Numbers of clicks that were computed as rate times impressions are whole up to rounding.
-    return bool((np.abs(clicks - rounded) > 1e-6 * np.maximum(clicks, 1.0)).any())
+    if clicks is not None:
+        check_clicked(weight, clicks)
 
 
 def one_value(rows: Any, name: str) -> nw.Expr:
@@ -386,7 +413,7 @@ class CellCount:
         ids = [name for name in ("qid", "doc")[: 1 + documents] if name in schema]
         needs = [*by, *["doc"] * documents]
         # That two rows of a result page have one position is not looked at: it needs the pages.
-        log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional, rates=True)
+        log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional)
         require_columns(schema, features)
         keys = list(dict.fromkeys([*ids, *by]))
         values = {name: log.key(name) for name in keys}
@@ -424,7 +451,7 @@ class CellCount:
         X = frame_of({name: table[name] for name in [*self.keys, *self.features]} | new)
         clicks = np.zeros(len(weight)) if clicks is None else clicks
         # Sums of rates may be a rounding error above the impressions.
-        return X.to_native(), np.minimum(clicks / weight, 1.0)
+        return X.to_native(), as_known_rates(np.minimum(clicks / weight, 1.0))
 
 
 def frame_of(columns: Mapping[str, Any]) -> nw.DataFrame[Any]:

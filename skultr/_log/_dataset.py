@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import os
 from collections import deque
 from collections.abc import Hashable, Sequence
-from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -18,15 +16,11 @@ from numpy.typing import NDArray
 
 from .._base._progress import working
 from .._base._typing import AnyFrame, Ints
+from .._base._writing import folder_beside
 from ._clicklog import ClickLog
 from ._dataset_frames import SMALL, FramesOfLog, Manifest, load_doc_ids, open_log, open_table
 from ._dataset_writer import write_log
 from ._faults import NO_ROW_SHOWN
-
-try:
-    import fcntl
-except ImportError:  # Windows: what a killed process left stays
-    fcntl = None
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -147,19 +141,23 @@ class ClickDataset(FramesOfLog):
         some ten million rows, and of the distinct ids of queries and documents.
         """
         path = Path(path)
-        if path.exists():
-            raise FileExistsError(
-                f"{str(path)!r} exists already. Open it with ClickDataset(path), or name another "
-                "folder."
-            )
+        _refuse_to_replace(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _work_folder(path) as (scratch, out):
+        with folder_beside(path) as work:
+            scratch, out = work / "scratch", work / "out"
+            scratch.mkdir()
+            out.mkdir()
             table = None if documents is None else open_table(documents, scratch)
             with working("ClickDataset"):
                 write_log(
                     *open_table(log, out.parent), table, click=click, scratch=scratch, out=out
                 )
-            out.rename(path)
+            _refuse_to_replace(path)
+            try:
+                out.rename(path)
+            except OSError:  # another process was quicker by less than a moment
+                _refuse_to_replace(path)
+                raise
         return cls(path)
 
     def verify(self) -> Self:
@@ -317,29 +315,9 @@ def _shared_log(key, make):
     return log
 
 
-@contextmanager
-def _work_folder(path):
-    """Two folders beside ``path``, which are deleted; and so are those of killed processes."""
-    for each in path.parent.glob(f".{path.name}-*"):
-        with suppress(OSError), _locked(each / "lock", "r"):
-            shutil.rmtree(each)
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    try:
-        with _locked(work / "lock", "w"):
-            folders = work / "scratch", work / "out"
-            for each in folders:
-                each.mkdir()
-            yield folders
-    finally:
-        shutil.rmtree(work, ignore_errors=True)  # another process may do so, too
-
-
-@contextmanager
-def _locked(path, mode):
-    """Hold a lock that ends with its process; an OSError if another process holds it."""
-    with path.open(mode) as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        elif mode == "r":
-            raise OSError("nothing tells whether the process lives")
-        yield
+def _refuse_to_replace(path):
+    if os.path.lexists(path):  # a link to nowhere, too
+        raise FileExistsError(
+            f"{str(path)!r} exists already. Open it with ClickDataset(path), or name another "
+            "folder."
+        )

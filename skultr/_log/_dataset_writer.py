@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from .._base._progress import progress
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
+from ._click_units import ClickFacts, PageFacts, are_counts, divided
 from ._clicklog import BY_ROW, MAY_BE_NONE, NOBODY, ClickLog, NeverShown, sort_into_lists
-from ._counted import EngineLog, check_counts, check_numbers, look_like_rates
+from ._counted import EngineLog, check_counts, check_numbers
 from ._dataset_frames import Manifest, import_pyarrow
-from ._faults import GRADES, IDS, LOOK_LIKE_RATES, NO_ROWS, count_of
+from ._faults import GRADES, IDS, NO_ROWS, check, count_of
 from ._joined_logs import Union
 from ._reader import Rows
 from ._roles import ROLES, check_team, feature_names, is_far, read_scope, refuse_infinity
@@ -122,7 +123,8 @@ class _SpreadRows:
         self.click, self.folder, self.scope = click, folder, "query"
         self.roles = [name for name in (*IDS, *_NUMBERS) if name in names]
         self.features = _Features(_feature_names(schema, click) if with_features else [])
-        self.largest, self.has_rates = 0.0, False
+        #: What the values of y are like so far, and whether they are numbers of clicks.
+        self.facts, self.has_counts = ClickFacts.of(*np.zeros((2, 0))), False
         self._files: dict[int, Any] = {}
         self._reported: set[str] = set()
         self._scopes: set[Any] = set()
@@ -130,10 +132,13 @@ class _SpreadRows:
     def add(self, part: pa.Table) -> None:
         """Check the rows of a part, and append them to their files."""
         pa = import_pyarrow()
-        self._check(part)
         columns = {name: _plain(part[name]) for name in self.roles}
         columns["click"] = part[self.click].cast(pa.float64())
-        self.largest = max(self.largest, pa.compute.max(columns["click"]).as_py() or 0.0)
+        counts = columns.get("impressions", pa.array(np.ones(len(part))))
+        with np.errstate(invalid="ignore"):
+            facts = ClickFacts.of(_floats(columns["click"]), _floats(counts))
+        self._check(part, rates=facts.largest <= 1)  # whether they are, the whole log tells
+        self.facts = self.facts.joined(facts)
         file = (_hashes(columns["qid"]) % np.uint64(N_FILES)).astype(np.uint8)
         order = np.argsort(file, kind="stable")
         rows = pa.table(columns).take(pa.array(order))
@@ -152,27 +157,38 @@ class _SpreadRows:
             NO_ROWS.report()
         for file in self._files.values():
             file.close()
-        self.scale = max(1.0, 0.0 if "impressions" in self.roles else self.largest)
-        if self.scale > 1:
+        files = sorted(self.folder.glob("*.rows"))
+        self.scale = 1.0
+        if "impressions" in self.roles:
+            self.has_counts = are_counts(self.facts, lambda: self._in_all(files), repr(self.click))
+        elif self.facts.largest > 1:
+            self.scale = float(self.facts.largest)
             GRADES.report(0, self.scale, None, repr(self.click))
-        return sorted(self.folder.glob("*.rows"))
+        return files
+
+    def _in_all(self, files):
+        """Whether y = 1 says that a row was clicked in all of its impressions."""
+        facts = PageFacts()
+        for path in files:
+            table = _table_of(path)
+            names = [n for n in table.column_names if n != "features"]
+            facts = facts.joined(PageFacts.of(nw.from_native(table.select(names))))
+        return facts.in_all(has_pages="session" in self.roles)
 
     def read(self, path: Path) -> tuple[ClickLog, Ints]:
         """The log of a file, which is deleted, and the number of its rows by query."""
-        pa = import_pyarrow()
-        with pa.memory_map(str(path)) as source:
-            table = pa.ipc.open_stream(source).read_all().combine_chunks()
+        table = _table_of(path)
         path.unlink()
         values = {
             name: _ids(table[name]) if name in IDS else _floats(table[name]) for name in self.roles
         }
         rows = Rows(None, len(table), values, self.scope)
         clicks, counts = _floats(table["click"]), values.get("impressions")
-        if counts is None:
-            rows.rate = clicks / self.scale
-        else:
-            rows.rate = np.divide(clicks, counts, out=np.zeros_like(clicks), where=counts > 0)
-            self.has_rates |= look_like_rates(counts[rows.shown], clicks[rows.shown])
+        rows.rate = clicks / self.scale
+        if self.has_counts:
+            called = {"n_clicks": repr(self.click)}
+            check({"n_clicks": clicks, "impressions": counts}, called=called)
+            rows.rate = divided(clicks, counts)
         rows.check_one_row_per_position(numbered=False)
         features = np.empty((len(table), 0), dtype=np.float32)
         if self.features.names:
@@ -186,13 +202,11 @@ class _SpreadRows:
         n_shown, weight, clicks = np.sum([file.sums for file in files], axis=0)
         mean = np.array([weight, clicks]) / max(n_shown, 1)
         check_counts(*(np.broadcast_to(each, int(n_shown)) for each in mean))
-        if self.has_rates:
-            LOOK_LIKE_RATES.report(column=repr(self.click))
 
-    def _check(self, part):
+    def _check(self, part, rates):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            EngineLog.of(part, self.click, self.roles)
+            EngineLog.of(part, self.click, self.roles, rates=rates)
         for warning in caught:  # the same in the next part is no news
             message = str(warning.message)
             if message[-40:] not in self._reported:
@@ -207,6 +221,13 @@ class _SpreadRows:
             path = self.folder / f"{number:03d}.rows"
             self._files[number] = import_pyarrow().ipc.new_stream(str(path), schema)
         return self._files[number]
+
+
+def _table_of(path):
+    """The rows of a file."""
+    pa = import_pyarrow()
+    with pa.memory_map(str(path)) as source:
+        return pa.ipc.open_stream(source).read_all().combine_chunks()
 
 
 class _Features:

@@ -21,9 +21,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base._progress import working
 from .._base._threads import few_threads
-from ..exceptions import ClickDataWarning, saying_once, warn_user
-from ._counted import is_in_engine
-from ._faults import LOOKS_LIKE, all_at_once, is_no_click, is_no_grade, is_no_score
+from ..exceptions import saying_once
+from ._click_units import as_rates, impressions_of_counts
+from ._counted import counts_clicks, is_in_engine
+from ._faults import LOOKS_LIKE, all_at_once, tell
+from ._lost_roles import explain_roles_as_features, refuse_roles_as_features
 from ._reader import as_clicks, attempt, read
 from ._roles import (
     FIT_ROLES,
@@ -40,6 +42,7 @@ from ._roles import (
     read_role,
     refuse_arguments,
 )
+from ._units import UNITS
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -121,10 +124,15 @@ def _told(fit, self, args, kwargs):
     """The result of a fit that says what the columns were read as, or all faults of the log."""
     given = _arguments(fit, self, args, kwargs)
     with few_threads(), working(type(self).__name__), saying_once() as outermost:
+        in_memory = not isinstance(given["X"], LogOnDisk) and not is_in_engine(given["X"])
+        reads_log = outermost and in_memory and hasattr(self, "_tell_faults")
+        if reads_log:
+            refuse_roles_as_features(self, given["X"], given)
         try:
             result = fit(self, *args, **kwargs)
         except ValueError as error:
-            if outermost and hasattr(self, "_tell_faults"):
+            if reads_log:
+                explain_roles_as_features(self, error)
                 self._tell_faults(error, **given)
             raise
         if hasattr(self, "_tell_roles"):
@@ -204,6 +212,10 @@ class ReadsLogs:
             self.roles_ |= dict.fromkeys(feature_columns(documents), "feature")
         if "click" in self.roles_ and _names_outcome(y):
             self.roles_["click"] = "click"
+        clicks = "click" if self.roles_.get("click") == "click" else y
+        if clicks is not None and _counts_clicks(X, clicks, given):
+            name = clicks if isinstance(clicks, str) else "y"
+            self.roles_[name] = f"{self.roles_.get(name, 'y')} {OF_SEVERAL}"
         if _is_in_memory(X):
             _warn_of_unread(X, y, self.roles_, given)
 
@@ -276,12 +288,30 @@ def _names_outcome(y):
     return any(str(name).startswith(OUTCOME) for name in names)
 
 
-def _clicks(X, y):
-    return as_clicks(X, read_column(X, y) if isinstance(y, str) else y)
+#: What ``roles_`` says of a column of clicks that are counted over the impressions of each row.
+OF_SEVERAL = "(clicks of several impressions)"
 
 
-#: Roles that few estimators read, and what tells their values from those of a feature.
-_TESTS = {"relevance": is_no_grade, "production": is_no_score, "click": is_no_click}
+def _counts_clicks(X, y, given):
+    """Whether y holds numbers of clicks of several impressions, as was said or checked before."""
+    if isinstance(X, LogOnDisk) or isinstance(y, Mapping):
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if is_in_engine(X):
+            return counts_clicks(X, y)
+        named = isinstance(y, str)
+        clicks = as_clicks(X, read_column(X, y) if named else y)
+        return impressions_of_counts(X, clicks, given, repr(y) if named else None) is not None
+
+
+def _clicks(X, y, given):
+    """Clicks per impression, or grades, of a frame in memory."""
+    named = isinstance(y, str)
+    clicks = as_clicks(X, read_column(X, y) if named else y)
+    return as_rates(X, clicks, given, repr(y) if named else None)
+
+
 _PLACES = ("qid", "session", "doc", "position", "bias", "impressions", "doc_scope")
 
 
@@ -291,23 +321,20 @@ def _warn_of_unread(X, y, roles, given):
 
     @cache
     def rows():
-        clicks = None if y is None or is_outcome else _clicks(X, y)
+        clicks = None if y is None or is_outcome else _clicks(X, y, given)
         return read(X, clicks, roles=_given_roles(given), reads=_PLACES, errors=[])
 
-    for name, test in _TESTS.items():
-        if roles.get(name) != "ignored role" or given.get(name) is not None:
+    for unit in UNITS:
+        name = unit.role
+        is_unread = roles.get(name) == "ignored role" and given.get(name) is None
+        if unit.reads != "unread" or not is_unread:
             continue
         with warnings.catch_warnings():  # said before
             warnings.simplefilter("ignore")
             values = read_role(X, name)
-            is_feature = not np.isnan(values).all() and test(values, rows)
-        if is_feature:
-            warn_user(
-                f"The column {name!r} is a role, which is not read here, and no feature, although "
-                f"its values look like one. If it is a feature, rename it: "
-                f"rename(columns={{{name!r}: '{name}_feature'}}); otherwise drop it.",
-                ClickDataWarning,
-            )
+            found = [] if np.isnan(values).all() else [*unit.messages(values, rows)]
+        for message in found:
+            tell(unit.severity, message)
 
 
 # Faults, and code that mends ---------------------------------------------------------------
@@ -317,7 +344,7 @@ def errors_of(
     """All errors of a frame, and the lines of code that mend some of them."""
     errors = []
     if y is not None:
-        y = None if isinstance(y, Mapping) else attempt(errors, _clicks, X, y)
+        y = None if isinstance(y, Mapping) else attempt(errors, _clicks, X, y, given)
     rows = read(X, y, None, given, reads=reads, errors=errors)
     return errors, [fault.mend for fault, _ in rows.faults() if fault.mend] if errors else []
 

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from .._base._typing import ArrayLike, Column, Ints
 from ._cells import Cells
+from ._click_units import ClickRates, as_rates
 from ._counted import EngineLog, require_columns
 from ._faults import NO_QUERIES, NO_ROW_SHOWN, check, missing_value
 from ._reader import as_clicks, first_rows, name_documents
 from ._roles import LogOnDisk, is_frame, read_features, refuse_arguments, without_roles
-from ._segments import as_array, encode, equal_rows, pair_codes
+from ._segments import as_array, encode, equal_rows, pair_codes, whole_if_close
 
 #: Names of columns that are added for arrays.
 _RATE, _SAMPLE_WEIGHT = "__skultr_rate", "__skultr_sample_weight"
@@ -123,7 +124,12 @@ def pairs_from_arrays(
     doc, bias = as_array(doc), _bias_arrays(bias)
     weight = _floats("impressions", 1.0 if impressions is None else impressions, len(doc))
     clicks = None if clicks is None else _floats("clicks", clicks, len(doc))
-    _check_arrays(doc, bias, weight, clicks)
+    _check_arrays(doc, bias, weight)
+    if clicks is not None:
+        frame = pd.DataFrame({"doc": doc, "impressions": weight})
+        rate = as_rates(frame, clicks, {}, "clicks")
+        clicks = whole_if_close(rate * weight) if isinstance(rate, ClickRates) else clicks
+        check({"n_clicks": clicks, "impressions": weight}, called={"n_clicks": "clicks"})
     rows = weight > 0
     if not rows.any():
         NO_ROW_SHOWN.report()
@@ -167,7 +173,7 @@ def _bias_arrays(bias):
     return {"bias" if name is None else name: values}
 
 
-def _check_arrays(doc, bias, weight, clicks):
+def _check_arrays(doc, bias, weight):
     if doc.ndim != 1:
         raise ValueError(f"doc has shape {doc.shape}; expected (n_rows,).")
     for name, values in bias.items():
@@ -181,11 +187,9 @@ def _check_arrays(doc, bias, weight, clicks):
             where = f"first in row {int(missing.argmax())}"
             missing_value(name).report(int(missing.sum()), None, where)
     columns = {"doc": doc, "impressions": weight}
-    if clicks is not None:
-        columns["n_clicks"] = clicks
     if "position" in bias:
         columns["position"] = _floats("position", bias["position"], len(doc))
-    check(columns, called={"n_clicks": "clicks"})
+    check(columns)
 
 
 def _floats(name, values, n_rows):
@@ -227,7 +231,7 @@ def _with_arrays(frame, columns, click, sample_weight):
         named = [*columns, click] if isinstance(click, str) else columns
         new["doc"], doc_rows = read_documents(frame, named)
     if not isinstance(click, str | None):
-        new[_RATE] = as_clicks(frame, click)
+        new[_RATE] = as_rates(frame.to_native(), as_clicks(frame, click), {})
     if sample_weight is not None:
         new[_SAMPLE_WEIGHT] = sample_weight
     new = [nw.new_series(k, values, backend=table.implementation) for k, values in new.items()]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from .._base._typing import Floats
+from ._click_units import as_known_rates
 from ._clicklog import MAY_BE_NONE, ClickLog
 from ._dataset_frames import FramesOfLog
 from ._roles import LogOnDisk, read_values, refuse_arguments
@@ -58,7 +59,12 @@ class ReadLog(FramesOfLog):
             "impressions": log.weight,
             "doc_scope": "global",  # a code is one document
         }
-        return log.features[log.version], log.click_rate, roles
+        return log.features[log.version], as_known_rates(log.click_rate), roles
+
+
+def was_read(X: Any) -> bool:
+    """True for what the fit of a member gets, of which the fit around it has said everything."""
+    return isinstance(X, ReadLog)
 
 
 class TransformedLog(FramesOfLog):

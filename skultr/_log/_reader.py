@@ -16,22 +16,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.stats import spearmanr
 from sklearn.utils.validation import column_or_1d
 
 from .._base._sklearn import check_sample_weight
 from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Table
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
 from . import _faults
-from ._faults import (
-    LOOKS_LIKE,
-    Fault,
-    blank_rows,
-    count_of,
-    misnamed,
-    outcomes_among,
-    torn_lists,
+from ._click_units import (
+    ClickRates,
+    as_known_rates,
+    as_rates,
+    divided,
+    impressions_of_counts,
+    is_counted,
+    lists_of_counted,
 )
+from ._faults import LOOKS_LIKE, Fault, count_of, tell, torn_lists
 from ._roles import (
     DROPPED,
     FIT_ROLES,
@@ -56,14 +56,17 @@ from ._segments import (
     offsets_from_sorted,
     pair_codes,
     rank_in_segment,
+    repeated,
     rows_where,
     whole_if_close,
 )
+from ._units import tell_units
 
-#: The examination of the best position is hardly ever smaller; action probabilities often are.
-_LEAST_EXAMINATION = 0.2
-#: Rank correlation of propensity and position below which they count as unrelated.
-_UNRELATED = 0.1
+#: Roles that may have stayed among the features of an array; others, such as a score of the ranker
+#: that served, may well be features, too.
+_NEVER_FEATURES = ("qid", "session", "doc", "position")
+#: Fewer rows may be equal by chance.
+_MANY = 100
 #: Lists in which positions of other lists are missing, and lists at all, below which nothing is
 #: said of it.
 _TORN, _LEAST_LISTS = 0.5, 100
@@ -82,6 +85,7 @@ def read(
 ) -> Rows:
     """Checked rows of a log; every fault of the table of faults is reported.
 
+    ``y`` holds clicks per impression, as :func:`take_clicks` gives them, or grades.
     ``reads`` are the roles to read, and with ``session`` a list has at most one row per position.
     ``need`` are required roles, each with its purpose, which the message gives to ``caller``. The
     first error is raised, unless ``errors`` is there to take all of them.
@@ -153,11 +157,26 @@ def queries_of(X: Any, groups: Any, qid: Any) -> tuple[Ints, Ints]:
     return rows.query, np.bincount(rows.query)
 
 
-def take_clicks(X: Any, y: Column | str | None, caller: str) -> tuple[Any, Floats, str | None]:
-    """X without the column that ``y`` names, the clicks, and the name of this column, or None."""
+def take_clicks(
+    X: Any, y: Column | str | None, caller: str, roles: Mapping[str, Any] | None = None
+) -> tuple[Any, Floats, str | None]:
+    """X without the column that ``y`` names, the clicks per impression of each row (grades as they
+    are), and the name of this column, or None; ``roles`` are those that are keywords."""
+    rest, values, column = _take_column(X, y, caller)
+    return rest, as_rates(X, values, roles or {}, _called(column)), column
+
+
+def _called(column):
+    """What messages call y."""
+    return None if column is None else repr(column)
+
+
+def _take_column(X, y, caller):
+    """As :func:`take_clicks`, with the values as they are in the log."""
     if isinstance(X, LogOnDisk):
         refuse_arguments({"y": y})
-        return *X.to_frame(), None
+        X, rate = X.to_frame()
+        return X, as_known_rates(rate), None
     _check_rows(X)
     if y is None:
         raise ValueError(
@@ -193,20 +212,29 @@ class Target(NamedTuple):
     scale: float
 
 
-def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: str) -> Target:
-    """X and what ``y`` names or weighs; any y is an outcome if X has other values as ``click``."""
+def take_target(
+    X: Any,
+    y: Column | str | Mapping[str, float] | None,
+    caller: str,
+    roles: Mapping[str, Any] | None = None,
+) -> Target:
+    """X and what ``y`` names or weighs; any y is an outcome if X has other values as ``click``.
+
+    Where the clicks are counted over impressions, so are outcomes.
+    """
+    roles = roles or {}
     if isinstance(y, Mapping):
         column, values = None, _weighted_sum(X, y)
         if [name for name, weight in y.items() if weight] == ["click"]:
-            return take_target(X, "click", caller)
+            return take_target(X, "click", caller, roles)
     elif isinstance(y, str) and y.startswith(OUTCOME):
         column, values = None, _values_of(X, y)
     else:
-        rest, values, column = take_clicks(X, y, caller)
+        rest, values, column = _take_column(X, y, caller)
         X = rest if column is None else X  # a dataset became its rows
         is_clicks = column == "click" or not is_frame(X) or read_role(X, "click") is None
         if is_clicks or any(_is_role(X, role, values) for role in ("click", "relevance")):
-            return Target(rest, values, column, None, 1.0)
+            return Target(rest, as_rates(X, values, roles, _called(column)), column, None, 1.0)
         X = rest
     clicks = read_role(X, "click")
     if clicks is None:
@@ -215,8 +243,11 @@ def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: st
             f"{caller} learns examination. Add the clicks as the column 'click'; to take the "
             "outcome itself for the clicks, pass its values: y=X[name]."
         )
+    impressions = impressions_of_counts(X, clicks, roles, "'click'")
+    clicks = divided(clicks, impressions)
+    values = divided(values, impressions)
     if _are_equal(values, clicks):
-        return Target(X, values, column, None, 1.0)
+        return Target(X, clicks, column, None, 1.0)
     _faults.check({"outcome": values}, called={"outcome": "y"})
     scale = float(values.max(initial=0.0))
     if not scale > 0:
@@ -228,9 +259,11 @@ def take_target(X: Any, y: Column | str | Mapping[str, float] | None, caller: st
     return Target(X, values / (scale if scale > 0 else 1.0), column, clicks, scale)
 
 
-def clicks_of(X: Any, y: Any, caller: str) -> tuple[Any, Floats, str | None]:
+def clicks_of(
+    X: Any, y: Any, caller: str, roles: Mapping[str, Any] | None = None
+) -> tuple[Any, Floats, str | None]:
     """As :func:`take_clicks`; the column ``click`` where ``y`` is another outcome."""
-    target = take_target(X, y, caller)
+    target = take_target(X, y, caller, roles)
     return target.X, target.y if target.clicks is None else target.clicks, target.column
 
 
@@ -310,6 +343,8 @@ class Rows:
     sample_weight = None
     #: Roles that are columns of X, which may have been meant as features.
     from_columns = frozenset()
+    #: True if the lists are result pages.
+    has_pages = False
 
     def __init__(self, X: Any, n_rows: int, values: dict[str, NDArray[Any]], scope: str) -> None:
         self._X = X
@@ -352,33 +387,40 @@ class Rows:
         if self.click is not None and not self.shown.any():
             _faults.NO_ROW_SHOWN.report()
         for fault, message in suspicious:
-            fault.tell(message)
-        # Results depend on the query for lists, and for documents with ids.
-        by_query = "session" in reads or ("doc" in self._values and self._scope == "query")
-        if "qid" in reads and "qid" not in self._values and by_query:
-            _faults.NO_QUERIES.report(where="" if is_frame(self._X) else DROPPED)
+            tell(fault.severity, message)
+        if "qid" in reads and "qid" not in self._values:
+            self._check_one_query("session" in reads)
         if "position" in reads and not self.has_places:
             _faults.NO_POSITIONS.report()
         if "session" in reads and self.has_places:
             self.check_one_row_per_position()
-        if "propensity" in self._values:
-            self._check_propensity()
         if self.click is not None:
             rate = self.rate[rows_where(self.shown)]  # warns where it has to be scaled
             _faults.check_clicked(np.broadcast_to(1.0, len(rate)), rate)
         if "position" in self._values and "session" in reads:
             self._warn_about_torn_pages()
+        self.has_pages = "session" in reads and self.has_places
         if self.click is not None or self.has_places:
-            self._check_names()
+            tell_units("rows", self)
 
     def _columns(self):
         given = {"click": self.click, "sample_weight": self.sample_weight}
         given = {name: values for name, values in given.items() if values is not None}
         return {**self._values, **given, "shown": self.shown, "served": self.served}
 
+    def _check_one_query(self, reads_lists):
+        """Warn of a log without queries; refuse a page so long that its queries were lost."""
+        # Results depend on the query for lists, and for documents with ids.
+        if not reads_lists and ("doc" not in self._values or self._scope != "query"):
+            return
+        longest = int(np.bincount(self.list_[rows_where(self.shown)]).max(initial=0))
+        if reads_lists and longest > _faults.LONGEST_PAGE:
+            _faults.ONE_PAGE.report(longest)
+        _faults.NO_QUERIES.report(where="" if is_frame(self._X) else DROPPED)
+
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
-        same = _repeated(self.place()[rows_where(self.shown)])
+        same = repeated(self.place()[rows_where(self.shown)])
         if same.any():
             row = np.flatnonzero(self.shown)[np.argmax(same)]
             where = f"query {python_value(self.query_ids[self.query[row]])!r}"
@@ -405,32 +447,6 @@ class Rows:
                 "If rows were filtered out, keep them.",
                 ClickDataWarning,
             )
-
-    def _check_names(self):
-        """Report role columns that look like features."""
-        for role, why in misnamed(self, self.from_columns):
-            message = (
-                f"The column {role!r} is read as the role {role!r}, but it {why}. If it is a "
-                f"feature, rename it: rename(columns={{{role!r}: '{role}_feature'}})."
-            )
-            if "fractions" in why:
-                raise ValueError(message)
-            warn_user(message, ClickDataWarning)
-
-    def _check_propensity(self):
-        propensity, position = self._values["propensity"][self.shown], self.position[self.shown]
-        largest = float(propensity.max(initial=0.0))
-        varies = position.min(initial=1) < position.max(initial=1)
-        if (
-            varies
-            and 0 < largest < _LEAST_EXAMINATION
-            # Constant, or as good as that.
-            and (
-                propensity.min() == largest
-                or abs(spearmanr(propensity, position).statistic) < _UNRELATED
-            )
-        ):
-            _faults.ACTION_PROBABILITIES.report(len(propensity), largest, None)
 
     # What was served ----------------------------------------------------------------------
     @cached_property
@@ -512,9 +528,20 @@ class Rows:
     def list_(self) -> Ints:
         """Code of the (query, session) of each row, in the order of the queries."""
         if "session" not in self._values:
-            return self.query
+            return self._lists_without_sessions()
         code, ids = _encode("session", self._values["session"])
         return narrow_codes(pairs_of_codes(self.query, code, len(ids))[0])
+
+    def _lists_without_sessions(self):
+        """Each query is one list, unless its rows were counted over several pages."""
+        if "position" not in self._values or not is_counted(self._values.get("impressions")):
+            return self.query
+        group = self.query
+        if "user" in self._values:
+            user, ids = self.user
+            group, _, _ = pairs_of_codes(group, user, len(ids))
+        rows = group, self.position, self.impressions, self.served
+        return narrow_codes(lists_of_counted(*rows))
 
     def place(self) -> Ints:
         """Key of each row that sorts by list, then position."""
@@ -556,25 +583,25 @@ class Rows:
         return Documents(code, first_rows(code, len(ids)), ids)
 
     def warn_about_features(self, features: NDArray[Any], names: Sequence[Any]) -> None:
-        """Warn of features that are the clicks or follow from them, and of rows without any."""
-        for message in blank_rows(features.T):
-            warn_user(message, ClickDataWarning)
-        equal = equal_columns(features, self.click)
-        for column in equal:
-            warn_user(
-                f"The feature {names[column]!r} equals y in every row: a model that reads the "
-                "clicks as a feature learns nothing else, and has no clicks at serving time. Drop "
-                "the column, or pass its name as y.",
-                ClickDataWarning,
-            )
-        for column in outcomes_among(self, features):
-            if column not in equal:
-                name = names[column]
-                warn_user(
-                    f"The feature {name!r} has one value on nearly every row that was not "
-                    "clicked: the click decides it, so that it is an outcome, which is not known "
-                    f"at serving time. Rename it to 'outcome_{name}', or drop it.",
-                    ClickDataWarning,
+        """Warn of features that are the clicks or follow from them, and of rows without any.
+
+        A feature that is a role, too, is an error.
+        """
+        self._refuse_roles_among(features, names)
+        tell_units("features", features.T)
+        tell_units("clicked", self, features, names)
+
+    def _refuse_roles_among(self, features, names):
+        """Refuse features that are equal to a role that came as a keyword."""
+        if self.n_rows < _MANY:
+            return
+        for role in {*_NEVER_FEATURES} & {*self._values} - self.from_columns:
+            values = np.asarray(self._values[role])
+            for column in equal_columns(features, values) if values.dtype.kind in "iuf" else ():
+                raise ValueError(
+                    f"The feature {names[column]!r} equals the role {role!r} in every row, and a "
+                    "role is never a feature. Leave the columns of roles and labels out of X, "
+                    "where roles are passed as keywords."
                 )
 
 
@@ -608,13 +635,6 @@ def _encode(role, values):
             f"The role {role!r} holds values that cannot be ids, such as {values[0]!r} "
             f"({error}); expected numbers, text or other hashable values."
         ) from error
-
-
-def _repeated(key):
-    """True for a row whose key occurs in an earlier row."""
-    if key.max(initial=0) < 4 * len(key) + 1_000_000 and np.bincount(key).max(initial=0) <= 1:
-        return np.zeros(len(key), dtype=bool)  # a table is much faster than hashing
-    return pd.Series(key).duplicated().to_numpy()
 
 
 def narrow_codes(codes: NDArray[Any]) -> Ints:
@@ -673,6 +693,8 @@ def features_of(X: Any) -> NDArray[np.float32]:
 
 def as_clicks(X: Any, y: Column) -> Floats:
     """The clicks as numbers, one per row of X."""
+    if isinstance(y, ClickRates):
+        return y
     n_rows = count_rows(X)
     is_labelled = isinstance(X, pd.DataFrame) and isinstance(y, pd.Series) and len(y) == n_rows
     is_unique = is_labelled and X.index.is_unique and y.index.is_unique

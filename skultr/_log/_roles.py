@@ -16,6 +16,7 @@ from scipy import sparse
 
 from .._base._typing import Floats, Ints
 from ..exceptions import ClickDataWarning, python_value, warn_user
+from ._faults import IDS
 from ._segments import as_array
 
 
@@ -189,7 +190,7 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
             return None
         column = X[role] if is_plain else _frame_of(X)[role]
         is_extension = isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype)
-        value = (_frame_of(X)[role] if is_extension else column).to_numpy()
+        value = _values_of(_frame_of(X)[role] if is_extension else column, role)
     elif type(value) is not np.ndarray and nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)
@@ -200,6 +201,15 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
             f"that is ({n_rows},)."
         )
     return numbers(f"The role {role!r}", value) if role in _NUMERIC_ROLES else value
+
+
+def _values_of(column, role):
+    """A column as an array; ids that are whole numbers stay so where one is missing."""
+    if role in IDS and not isinstance(column, pd.Series):
+        ids = nw.from_native(column, series_only=True)
+        if ids.dtype.is_integer() and ids.is_null().any():  # to_numpy() would make floats of them
+            return np.array(ids.to_list(), dtype=object)
+    return column.to_numpy()
 
 
 def read_scope(X: Any, value: Any = None) -> str:
@@ -663,10 +673,12 @@ class FeatureOffsets(NamedTuple):
 
     columns: Ints  # (n_columns,)
     values: Floats  # (n_columns,)
+    #: Numbers of different values in the training log, and of those that float32 tells apart.
+    distinct: Ints  # (n_columns, 2)
 
 
 #: For features without offsets.
-NO_OFFSETS = FeatureOffsets(np.empty(0, dtype=int), np.empty(0))
+NO_OFFSETS = FeatureOffsets(np.empty(0, dtype=int), np.empty(0), np.empty((0, 2), dtype=int))
 
 
 def find_offsets(
@@ -678,7 +690,7 @@ def find_offsets(
     of its column: where the logarithm of a network resolves most, and many features have their
     mode. It does not depend on how often a row occurs.
     """
-    columns, values = [], []
+    columns, values, distinct = [], [], []
     if not features.size:
         return NO_OFFSETS
     for place in np.flatnonzero(is_far(np.fmin.reduce(features), np.fmax.reduce(features))):
@@ -693,7 +705,13 @@ def find_offsets(
             unit = 2.0 ** np.floor(np.log2(most - least)) / _STEPS
             columns.append(place)
             values.append(np.rint(least / unit) * unit)
-    return FeatureOffsets(np.array(columns, dtype=int), np.array(values, dtype=float))
+            different = np.unique(exact[~np.isnan(exact)])
+            distinct.append((len(different), len(np.unique(different.astype(np.float32)))))
+    if not columns:
+        return NO_OFFSETS
+    return FeatureOffsets(
+        np.array(columns, dtype=int), np.array(values, dtype=float), np.array(distinct, dtype=int)
+    )
 
 
 def take_off(
@@ -706,7 +724,7 @@ def take_off(
     if not len(offsets.columns):
         return features
     features = features.copy()
-    for place, value in zip(*offsets, strict=True):
+    for place, value in zip(offsets.columns, offsets.values, strict=True):
         features[:, place] = as_numbers(_feature(X, place, names)) - value
     return features
 

@@ -82,6 +82,13 @@ def _encode_narrow(ids, low, high):
     return code[offset], np.flatnonzero(used).astype(ids.dtype) + low
 
 
+def repeated(key: Ints) -> Bools:
+    """True for a row whose key occurs in an earlier row."""
+    if key.max(initial=0) < 4 * len(key) + 1_000_000 and np.bincount(key).max(initial=0) <= 1:
+        return np.zeros(len(key), dtype=bool)  # a table is much faster than hashing
+    return pd.Series(key).duplicated().to_numpy()
+
+
 def rows_where(mask: Bools) -> slice | Ints:
     """Index of the rows where a mask is True: a slice, which copies nothing, if all are."""
     return slice(None) if mask.all() else np.flatnonzero(mask)

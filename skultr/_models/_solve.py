@@ -33,8 +33,9 @@ from ..exceptions import warn_user
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-#: Up to the first number of factors a system is solved densely, up to the second where iterations
-#: fail.
+#: Up to the first number of factors a system is solved densely, which takes the cube of the
+#: number: hundreds of factors take seconds, and iterations a tenth. Up to the second where
+#: iterations fail, and where errors need the inverse, once.
 FEW_FACTORS, MAX_DENSE = 100, 1_500
 _MAX_ITERATIONS = 100
 #: A matrix is factorised if groups have so many factors at most (a mean over their numbers); its

@@ -18,7 +18,14 @@ from .._base._typing import Floats, Ints
 from .._log._cells import Cells
 from .._log._clicklog import ClickLog
 from .._log._segments import TINY
-from ._solve import MAX_DENSE, Eliminated, GroupedLogit, maximise, warn_unless_converged
+from ._solve import (
+    FEW_FACTORS,
+    MAX_DENSE,
+    Eliminated,
+    GroupedLogit,
+    maximise,
+    warn_unless_converged,
+)
 from ._tabular import TabularFit, fit_cells
 
 #: A log examination with this standard error or less counts as known.
@@ -220,7 +227,7 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
         return value, design.T @ surplus - point, information(shares), shares
 
     def newton_step(known, gradient):
-        if len(seen) <= MAX_DENSE:
+        if len(seen) <= FEW_FACTORS:
             return solve(_precision(design, known), gradient, assume_a="pos")
         size = len(gradient), len(gradient)
         prior = LinearOperator(size, matvec=lambda x: design.T @ (known @ (design @ x)) + x)
@@ -254,9 +261,20 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
 
 def _standard_error(known, design, spread):
     """Standard error of log examination relative to the first factor."""
-    if len(known.own) > MAX_DENSE:
-        return _apart(1 / np.sqrt(known.diagonal + spread**-2.0), 0)
-    return relative_errors(design @ (design @ np.linalg.inv(_precision(design, known))).T, 0)
+    if len(known.own) <= FEW_FACTORS:
+        return relative_errors(design @ (design @ np.linalg.inv(_precision(design, known))).T, 0)
+    # The information about each factor, as if relevance were known by the others, but effects are
+    # not: factors of one rank or distance err together, and the inverse is only of effects.
+    effects = design[:, : -len(known.own)]
+    noise = 1 + known.diagonal * spread**2
+    by_effects = diags_array(1 / noise) @ effects
+    own = diags_array(known.diagonal / noise)
+    precision = (effects.T @ (own @ effects)).toarray() + np.eye(effects.shape[1])
+    moved = by_effects @ np.linalg.inv(precision)
+    variance = spread**2 / noise + by_effects.multiply(moved).sum(axis=1)
+    error = np.sqrt(np.maximum(variance + variance[0] - 2 * by_effects @ moved[0], 0.0))
+    error[0] = 0.0
+    return error
 
 
 def _precision(design, known):

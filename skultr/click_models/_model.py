@@ -251,7 +251,7 @@ class BaseClickModel(BaseRanker):
         """
         roles = {"qid": qid, "session": session, "position": position, "bias": bias}
         given = {**roles, "impressions": impressions}
-        X, y, _ = take_clicks(X, y, type(self).__name__)
+        X, y, _ = take_clicks(X, y, type(self).__name__, given)
         rows = read(X, y, sample_weight, given, reads=given)
         rate = rows.rate
         conditional = bool(np.isin(rate, (0, 1)).all())

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from string import Template
@@ -16,19 +17,20 @@ import numpy as np
 import pandas as pd
 
 from .._base._typing import AnyFrame, Frame
+from .._log._click_units import divided, impressions_of_counts
 from .._log._counted import collect, value_bits
 from .._log._estimator import DROP, RENAME, errors_of
-from .._log._faults import (
-    ADD_ONE,
-    IDS,
-    blank_rows,
-    faults_in,
+from .._log._faults import ADD_ONE, IDS, faults_in, torn_lists
+from .._log._lookalikes import (
+    FeatureSample,
+    features_that_name,
     orders_lists,
     outcomes_of,
-    torn_lists,
+    rows_to_look_at,
 )
 from .._log._roles import FIT_ROLES, OUTCOME, as_numbers, is_role
 from .._log._segments import encode, offsets_from_sorted, pair_codes
+from .._log._units import units_in
 from ..identifiability import IdentifiabilityGraph
 
 #: Rows that are looked at; of longer logs, whole queries are drawn.
@@ -82,11 +84,12 @@ _NAMES = {
     "impression_id list_id page_id query_id view_id pageview page_view search_session_id "
     "event_group",
     "doc": "doc doc_id docid document document_id sku product_id product item_id item asin url "
-    "object_id listing_id article_id result_id hit_id hotel_id video_id doc_url product_sku",
+    "object_id listing_id article_id result_id hit_id hotel_id video_id doc_url product_sku page "
+    "page_url landing_page",
     "position": "position pos rank slot item_position display_position ordinal serp_rank "
     "display_rank result_rank position_shown ranking place index",
-    "click": "click clicked is_click is_clicked was_clicked clicks click_bool has_click ctr "
-    "click_rate clicked_flag click_flag",
+    "click": "click clicked is_click is_clicked was_clicked clicks n_clicks click_count "
+    "click_bool has_click ctr click_rate clicked_flag click_flag",
     "user": "user user_id userid customer customer_id visitor visitor_id client_id member_id "
     "account_id uid user_hash shopper_id",
     "impressions": "impressions n_impressions impression_count views n_views shows",
@@ -413,13 +416,18 @@ def _proposed(frame, numbers, rename):
     names = frame.columns
     roles = {name: name for name in names if is_role(name)}
     checks = {
-        "click": lambda name: _within(numbers[name], 0, 1),
+        "doc": lambda name: _names_documents(name, frame[name].dtype),
         "position": lambda name: _within(numbers[name], 0, 10_000, whole=True),
         "impressions": lambda name: _within(numbers[name], 0, np.inf, whole=True),
         "propensity": lambda name: _within(numbers[name], 0, 1),
         "production": lambda name: numbers[name] is not None,
         "relevance": lambda name: _within(numbers[name], 0, 100),
     }
+    counted = "impressions" in (*roles.values(), *rename.values()) or _first(
+        names, "impressions", checks["impressions"]
+    )
+    # Beside impressions, clicks may be counted.
+    checks["click"] = lambda name: _within(numbers[name], 0, np.inf if counted else 1)
     if "click" in roles and "click" in rename.values():
         roles["click"] = "outcome_click"
     roles |= rename
@@ -431,6 +439,11 @@ def _proposed(frame, numbers, rename):
             if name is not None:
                 roles[name] = role
     return roles
+
+
+def _names_documents(name, dtype):
+    """Whether a column may hold ids of documents; a page that is a number is one of results."""
+    return not dtype.is_float() and (_plain(name) != "page" or isinstance(dtype, _TEXT))
 
 
 def _within(values, low, high, *, whole=False):
@@ -464,6 +477,7 @@ class _Table:
         self.roles = roles = _proposed(frame, self.numbers, rename)
         named = {role: name for name, role in roles.items()}
         self.clicks = self.numbers.get(named.get("click"))
+        self.impressions = self.numbers.get(named.get("impressions"))
         self.query, self.doc, self.page = (
             self._codes(named.get("qid"), named.get(role)) for role in (None, "doc", "session")
         )
@@ -502,7 +516,8 @@ class _Table:
     def _free(self, fits):
         """Columns of numbers that have no role, and whose values fit."""
         free = {name: v for name, v in self.numbers.items() if name not in self.roles}
-        return [name for name, values in free.items() if values is not None and fits(values)]
+        known = {n: v for n, v in free.items() if v is not None and not np.isnan(v).all()}
+        return [name for name, values in known.items() if fits(values)]
 
     def _counts(self, values):
         """Whether a column counts the rows of pages: in the order of the log, or in any."""
@@ -524,9 +539,19 @@ class _Table:
         return [
             name
             for name in self._free(lambda values: np.nanmin(values) >= 0)
-            if (_OUTCOME.search(_plain(name)) and not self.numbers[name][~clicked].any())
+            if self._is_click_rate(self.numbers[name])
+            or (_OUTCOME.search(_plain(name)) and not self.numbers[name][~clicked].any())
             or outcomes_of(clicked, group, self.numbers[name][:, None])
         ]
+
+    def _is_click_rate(self, values):
+        """Whether values are clicks over impressions, which the clicks decide."""
+        if self.impressions is None or not self.clicks.any():
+            return False
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = self.clicks / self.impressions
+        known = np.isfinite(rate) & np.isfinite(values)
+        return bool(known.any() and np.allclose(values[known], rate[known], atol=1e-4))
 
     def _is_of_page(self, name):
         """Whether a column has one value per result page, on pages of several rows."""
@@ -556,6 +581,7 @@ class _Table:
             for role in self.missing
         ]
         faults += dict.fromkeys(map(str, errors))
+        faults += [message for unit, message in self.units if unit.is_error]
         faults += ["Positions count from 0: add 1, as the code below does."] * self.starts_at_0
         return LogReport(
             source,
@@ -563,10 +589,10 @@ class _Table:
             len(self.frame),
             *(0 if needs & {*self.missing} else int(code.max()) + 1 for code, needs in counted),
             self._columns(),
-            self._by_position(),
+            self._by_position(log),
             self.outcomes,
             faults,
-            [*self._remarks(), *dict.fromkeys(str(warning.message) for warning in caught)],
+            [*self._remarks(log), *dict.fromkeys(str(warning.message) for warning in caught)],
             "" if self.missing else self._verdict(log),
             self._code(mends, source),
         )
@@ -582,7 +608,7 @@ class _Table:
             frame = frame.with_columns(nw.col("click").cast(nw.Float64))
         return frame.to_native()
 
-    def _remarks(self):
+    def _remarks(self, log):
         per_page = [name for name in self.page_columns if name not in self.times]
         # More values are hours or ids; the repair refuses more than 256.
         few = [n for n in per_page if len(np.unique(value_bits(self.frame[n]))) <= 20]
@@ -605,7 +631,9 @@ class _Table:
                     {"outcome": self.numbers[name]}, called={"outcome": repr(name)}
                 )
             ),
-            *self._lost(),
+            *(message for unit, message in self.units if not unit.is_error),
+            *self._added_up(log),
+            *self._torn(),
             *[f"Columns with one value per page ({listed}) are no features."] * bool(per_page),
             *[
                 "Columns of the page with few values may be bias factors: "
@@ -614,11 +642,50 @@ class _Table:
             * bool(few),
         ]
 
-    def _lost(self):
-        """What is to be said of rows without features, and of pages with gaps."""
-        features = [v for name in self.features if (v := self.numbers[name]) is not None]
-        if len(features) == len(self.features):  # text tells documents apart
-            yield from blank_rows(features)
+    def _rate(self, log):
+        """Clicks per impression of each row, and whether y counts clicks; None with a fault."""
+        if self.clicks is None:
+            return None, False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                impressions = impressions_of_counts(log, self.clicks, {}, "'click'")
+            except ValueError:
+                return None, True
+        return divided(self.clicks, impressions), impressions is not None
+
+    def _added_up(self, log):
+        """What is to be said of rows of several impressions."""
+        if self.impressions is not None and (self.impressions > 1).any():
+            unit = "numbers of clicks" if self._rate(log)[1] else "click rates"
+            yield (
+                f"The rows are already added up: they stand for {self.impressions.sum():,.0f} "
+                f"impressions, and the clicks are read as {unit}."
+            )
+
+    @cached_property
+    def units(self):
+        """What the table of units says of the features."""
+        features = {n: v for n in self.features if (v := self.numbers[n]) is not None}
+        found = [*units_in("sample", self.sample)]
+        if features and len(features) == len(self.features):  # text tells documents apart
+            found += units_in("features", [*features.values()])
+            found += units_in("documents", [*features.values()], [*features])
+        return found
+
+    @cached_property
+    def sample(self):
+        """Some rows of the features, and of the ids that are numbers."""
+        rows = rows_to_look_at(len(self.frame))
+        numbers = {n: v[rows] for n, v in self.numbers.items() if v is not None}
+        return FeatureSample(
+            {name: values for name, values in numbers.items() if name in self.features},
+            {self.roles[n]: v for n, v in numbers.items() if self.roles.get(n) in IDS},
+            in_order=True,
+        )
+
+    def _torn(self):
+        """What is to be said of pages with gaps."""
         if self.position is None or "session" not in self.roles.values():
             return
         shown = ~np.isnan(self.position)
@@ -640,14 +707,16 @@ class _Table:
         except (TypeError, ValueError) as error:
             return f"Unknown: {error}"
 
-    def _by_position(self):
-        if self.position is None or self.clicks is None:
+    def _by_position(self, log):
+        rate, _ = self._rate(log)
+        if self.position is None or rate is None or (self.position % 1 > 0).any():
             return pd.DataFrame()
-        table = pd.DataFrame({"position": self.position, "clicks": self.clicks}).dropna()
-        table = table.groupby(table["position"].astype(int))["clicks"].agg(
-            impressions="size", clicks="sum"
-        )
-        table["clicks"] = table["clicks"].round().astype(int)
+        weight = np.ones(len(rate)) if self.impressions is None else self.impressions
+        table = pd.DataFrame(
+            {"position": self.position, "impressions": weight, "clicks": rate * weight}
+        ).dropna()
+        table = table.groupby(table["position"].astype(int))[["impressions", "clicks"]].sum()
+        table = table.round().astype(int)
         return table.assign(**{"click rate": table["clicks"] / table["impressions"]})[:20]
 
     # Columns ----------------------------------------------------------------------------
@@ -690,7 +759,10 @@ class _Table:
         polars, names = self.frame.implementation.is_polars(), self.frame.columns
         text = [n for n in self.features if isinstance(self.frame[n].dtype, _TEXT)]
         few = [name for name in text if self.frame[name].n_unique() <= 1000]
-        drop = {*self.page_columns, *self.times, *text} - set(few)  # a time may be one per page
+        named = {found["name"] for found in features_that_name(self.sample)}
+        drop = {*self.page_columns, *self.times, *text, *named} - set(
+            few
+        )  # a time may be of a page
         steps = [
             (_LINES.get(Path(source).suffix.lower()), source),
             (RENAME, self.rename | {f"<{_NEEDED[role]}>": role for role in self.missing}),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..exceptions import is_meant
 from ._report import describe_log
+from ._seals import refuse_page, replace_page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,8 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(options):
+    page = None if options.html is None else Path(options.html)
+    if page is not None:
+        refuse_page(page, options.file)  # before a long log is read
     report = describe_log(options.file, options.click, rename=dict(options.rename))
     print(report)
-    if options.html is not None:
-        Path(options.html).write_text(report.page(), encoding="utf-8")
-        print(f"wrote {options.html}")
+    if page is not None:
+        replace_page(page, report.page(), options.file)
+        print(f"wrote {page}")

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .._base._texts import normal_text
+from .._base._writing import folder_beside, is_one_of, refuse_to_replace
 from ..click_models import PBMModel, UBMModel
 from ..datasets import read_ubi
 from ..exceptions import is_meant
@@ -28,6 +29,7 @@ from ..propensity import RegressionEMPropensity, relevance_labels
 from ..rankers import LambdaMARTRanker
 from ..serving import export_judgments, export_model, save_model
 from ._report import document, sections
+from ._seals import sum_of, sums_in, write_sealed
 
 #: Format of a model: its file, and how it gets into the engine.
 _PLUGIN = "`POST _ltr/_featureset/YOUR_SET/_createmodel`"
@@ -71,6 +73,17 @@ _TAKEN = {"session", "qid", "position", "user", "click", "relevance", "productio
 #: What the names of files begin with where examination is assumed, since CSV and qrels can say
 #: it nowhere else.
 _ASSUMED = "assumed-"
+#: Names of the other files.
+_REPORT, _TOPICS, _SAVED = "report.html", "topics.csv", "model.zip"
+#: Names of all files that a run may have written beside its report.
+_WRITTEN = {
+    f"{mark}{name}"
+    for mark in ("", _ASSUMED)
+    for name in (
+        *("log.csv", "log.parquet", _TOPICS, _SAVED),
+        *(name for name, _ in (*_MODELS.values(), *_JUDGMENTS.values())),
+    )
+}
 #: Fewer queries are too few to hold a quarter out.
 _LEAST_QUERIES = 20
 
@@ -96,6 +109,13 @@ def add_arguments(ubi: argparse.ArgumentParser) -> None:
     )
     ubi.add_argument(
         "--clicks", nargs="+", metavar="ACTION", help="values of action_name that are clicks"
+    )
+    ubi.add_argument(
+        "--impressions",
+        nargs="+",
+        metavar="ACTION",
+        help="values of action_name that are impressions; or where these are read from: auto "
+        "(default), events or hits",
     )
     ubi.add_argument("--application", metavar="NAME", help="reads this application alone")
     ubi.add_argument("--ordinal-base", type=int, choices=(0, 1), help="ordinal of the first hit")
@@ -129,10 +149,12 @@ def run(options: argparse.Namespace) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         # What may be wrong comes first: a log takes long to read.
-        out = _checked(options.out)
+        out = _checked(options)
         features = None if options.features is None else _features(options.features)
         log, report = _read(options)
         say(f"read {len(log):,} impressions, {log['click'].sum():,} clicks")
+        for loss in report.losses[report.losses["lost"] > 0].itertuples():
+            say(f"lost {loss.lost:,} of {loss.n:,} of kind {loss.kind} {loss.action}".rstrip())
         X = None if features is None else _with_features(features, log, report)
         graph = IdentifiabilityGraph.from_log(log, click="click")
         summary = graph.summary()
@@ -144,50 +166,108 @@ def run(options: argparse.Namespace) -> None:
         mark = "" if graph.is_connected else _ASSUMED
         trained = _train(X, features, len(log), propensity, options.format, mark)
         say(trained.say)
-        _clear(out)  # only now: what cannot be used leaves an earlier run as it was
-        files = [_write_log(log, out)]
-        grades, remarks = _judge(labels, report, options, mark, out, files)
-        say(remarks[0])
-        _write_model(trained, options.format, mark, out, files)
-    found = Findings(
-        source=options.file or f"{options.queries} and {options.events}",
-        level=_level(summary, graph, grades),
-        read=_what_was_read(log, report, options.application),
-        graph=summary,
-        examination=curve,
-        grades=grades,
-        remarks=remarks,
-        model=trained.remarks,
-        better=trained.better,
-        files=files,
-        warnings=list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught)),
-    )
-    (out / "report.html").write_text(page(found), encoding="utf-8")
-    for name in ("report.html", *(name for name, _ in files)):
+        # Only now: what cannot be used leaves an earlier run as it was.
+        out.mkdir(parents=True, exist_ok=True)
+        with folder_beside(out / _REPORT) as new:
+            files = [_write_log(log, new)]
+            grades, remarks = _judge(labels, report, options, mark, new, files)
+            say(remarks[0])
+            _write_model(trained, options.format, mark, new, files)
+            found = Findings(
+                source=options.file or f"{options.queries} and {options.events}",
+                level=_level(summary, graph, grades),
+                read=_what_was_read(log, report, options.application),
+                graph=summary,
+                examination=curve,
+                grades=grades,
+                remarks=remarks,
+                model=trained.remarks,
+                better=trained.better,
+                files=files,
+                warnings=list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught)),
+            )
+            _replace(out, new, page(found), [name for name, _ in files], _inputs(options))
+    for name in (_REPORT, *(name for name, _ in files)):
         say(f"wrote {out / name}")
     if found.level != "yes":
-        print(f"warning: {found.headline} See {out / 'report.html'}", file=sys.stderr)
+        print(f"warning: {found.headline} See {out / _REPORT}", file=sys.stderr)
 
 
-def _checked(name):
-    """The folder to write to, which need not be there yet."""
-    out = Path(name)
-    there = next(path for path in (out, *out.parents) if path.exists())
-    if there.is_file():
-        raise ValueError(f"--out is {name}, which is a file; expected a folder.")
+# The folder ---------------------------------------------------------------------------
+def _checked(options):
+    """The folder to write to, which need not be there yet, and has nothing in the way."""
+    out = Path(options.out)
+    there = next(path for path in (out, *out.parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise ValueError(f"--out is {out}, which is a file; expected a folder.")
     if not os.access(there, os.W_OK):
-        raise ValueError(f"--out is {name}, which cannot be written to.")
+        raise ValueError(f"--out is {out}, which cannot be written to.")
+    if there == out:
+        _refuse(out, _names(options), _inputs(options))
     return out
 
 
-def _clear(out):
-    """Make the folder, without what an earlier run wrote."""
-    out.mkdir(parents=True, exist_ok=True)
-    tables = (*_MODELS.values(), *_JUDGMENTS.values())
-    others = ("log.csv", "log.parquet", "report.html", "model.zip", "topics.csv")
-    for name in {*others, *(name for name, _ in tables)}:
-        for mark in ("", _ASSUMED):
-            (out / f"{mark}{name}").unlink(missing_ok=True)
+def _inputs(options):
+    return options.file, options.queries, options.events, options.features
+
+
+def _names(options):
+    """Names of all files that a run may write."""
+    names = {_log_name(), _TOPICS, *(name for name, _ in _JUDGMENTS.values())}
+    if options.features is not None:
+        names |= {_SAVED, _MODELS[options.format][0]}
+    return [_REPORT, *(f"{mark}{name}" for mark in ("", _ASSUMED) for name in sorted(names))]
+
+
+def _refuse(out, names, inputs):
+    """Raise an error if a run would lose what it reads, or files that none of ours wrote."""
+    sums, errors = _earlier(out), {}
+
+    def is_own(path):
+        is_report = path.name == _REPORT and bool(sums)
+        return is_report or sum_of(path) in sums.get(path.name, ())
+
+    for name in names:
+        try:
+            refuse_to_replace(
+                out / name,
+                is_own,
+                "a file of an earlier run",
+                inputs,
+                remedy="Name another folder by --out, or move it away",
+            )
+        except (FileExistsError, IsADirectoryError) as error:
+            errors[name] = str(error)
+    if errors:
+        first, *others = errors
+        also = f" Also in the way: {', '.join(others)}." if others else ""
+        raise FileExistsError(errors[first] + also)
+
+
+def _earlier(out):
+    """The sums that the report of an earlier run states; empty if there is none."""
+    report = out / _REPORT
+    is_report = report.is_file() and not report.is_symlink()
+    return (sums_in(report) if is_report else None) or {}
+
+
+def _replace(out, new, text, names, inputs):
+    """Put the files of a run in the place of those of an earlier one."""
+    earlier = _earlier(out)
+    # Both sums, and the report first: if the process is killed in between, each file is the old
+    # or the new one, and the next run knows both as its own.
+    sums = {name: list(earlier.get(name, ())) for name in _WRITTEN}
+    for name in names:
+        sums[name].append(sum_of(new / name))
+    write_sealed(new / _REPORT, text, {name: each for name, each in sums.items() if each})
+    _refuse(out, [_REPORT, *names], inputs)
+    for name in (_REPORT, *names):
+        (new / name).replace(out / name)
+    for name in _WRITTEN - {*names}:
+        path = out / name
+        is_left = path.is_file() and not path.is_symlink() and not is_one_of(path, inputs)
+        if is_left and sum_of(path) in earlier.get(name, ()):
+            path.unlink()
 
 
 def _read(options):
@@ -199,6 +279,7 @@ def _read(options):
         raise ValueError(f"--grades is {grades}; expected two or more numbers that rise.")
     given = {
         "clicks": options.clicks,
+        "impressions": _one_or_several(options.impressions),
         "ordinal_base": options.ordinal_base,
         "page_size": options.page_size,
     }
@@ -210,11 +291,25 @@ def _read(options):
     if options.application is not None:
         log = _of_application(log, report, options.application)
     if not log["click"].any():
-        raise ValueError(
-            f"None of the {len(log):,} impressions read has a click. If your clicks have another "
-            "action_name, give it by --clicks."
-        )
+        raise ValueError(f"None of the {len(log):,} impressions read has a click. {_why(report)}")
     return log, report
+
+
+def _one_or_several(names):
+    """A single name as text, since it may be a source: auto, events or hits."""
+    return names[0] if names is not None and len(names) == 1 else names
+
+
+def _why(report):
+    """Why nothing was clicked, and what to do."""
+    lost = report.losses[(report.losses["kind"] == "click") & (report.losses["lost"] > 0)]
+    if len(lost):
+        return f"Clicks that could not be used: {'; '.join(lost['reasons'])}. Correct the events."
+    found = report.counts.loc[report.counts["record"] == "event", "action"].unique()
+    return (
+        "If your clicks have another action_name, give it by --clicks. Found "
+        f"{', '.join(filter(None, found)) or 'no events'}."
+    )
 
 
 def _of_application(log, report, name):
@@ -264,9 +359,13 @@ def _curve(log, is_connected):
 
 
 def _write_log(log, out):
-    kind = "csv" if find_spec("pyarrow") is None else "parquet"
-    getattr(log, f"to_{kind}")(out / f"log.{kind}", index=False)
-    return f"log.{kind}", 'one row per document shown, for `fit(log, "click")`'
+    name = _log_name()
+    getattr(log, f"to_{Path(name).suffix[1:]}")(out / name, index=False)
+    return name, 'one row per document shown, for `fit(log, "click")`'
+
+
+def _log_name():
+    return "log.csv" if find_spec("pyarrow") is None else "log.parquet"
 
 
 # Judgments ----------------------------------------------------------------------------
@@ -297,8 +396,8 @@ def _judge(labels, report, options, mark, out, files):
             grades = pd.read_csv(io.StringIO(text), usecols=["rating"])["rating"]
             grades = grades.value_counts().sort_index()
         if form == "trec":
-            topics[["topic", "user_query"]].to_csv(out / f"{mark}topics.csv", index=False)
-            files.append((f"{mark}topics.csv", "the query of each topic"))
+            topics[["topic", "user_query"]].to_csv(out / f"{mark}{_TOPICS}", index=False)
+            files.append((f"{mark}{_TOPICS}", "the query of each topic"))
     n_judged = grades.sum()
     n_above = grades[grades.index > min(options.grades or [0])].sum()
     remarks = [
@@ -401,7 +500,7 @@ def _write_model(trained, form, mark, out, files):
     if trained.ranker is None:
         return
     name, how = _MODELS[form]
-    name, saved = f"{mark}{name}", f"{mark}model.zip"
+    name, saved = f"{mark}{name}", f"{mark}{_SAVED}"
     (out / name).write_text(trained.upload, encoding="utf-8")
     files.append((name, f"the model `{_title(mark)}` for the engine: {how}"))
     try:

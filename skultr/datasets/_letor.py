@@ -16,8 +16,10 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_svmlight_file
 
+from .._base._comments import Comments, ids_of
 from .._base._progress import progress, working
 from .._base._sklearn import Interval, validate_params
+from ..exceptions import ClickDataWarning, warn_user
 
 #: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
 _MAX_FEATURE = 65_535
@@ -75,10 +77,11 @@ def load_letor(
         One row per query-document pair, in the order of the files: ``qid``, ``doc``,
         ``relevance`` (int if all labels are whole numbers) and the features. Features of svmlight
         files (float32, larger numbers cut to its range) keep their ids: ``feature_001`` is the
-        feature ``1:``. ``doc`` is the id in the comment ``#docid = ...`` of svmlight lines (text)
-        or in the column ``doc``, with ``/2``, ``/3``, ... appended for further rows of one query
-        and document; otherwise the row number. An id may recur under other queries, and then
-        names another document.
+        feature ``1:``. ``doc`` is the id in the column ``doc`` or in the comments of svmlight
+        lines (text), ``#docid = ID`` or ``# ID title`` (as judgement lists of LTR plugins have
+        it), with ``/2``, ``/3``, ... appended for further rows of one query and document;
+        otherwise the row number. An id may recur under other queries, and then names another
+        document.
 
     Raises
     ------
@@ -87,6 +90,12 @@ def load_letor(
         folds or sets, splits that are read together share a query, there is no query id or no
         label, a label is negative or missing, a feature is not a finite number, only some lines
         have a ``#docid``, or no row is left.
+
+    Warns
+    -----
+    ClickDataWarning
+        If comments may hold ids or titles: they are all there, but begin with words that a query
+        has twice or that have no digit, or most of them begin like an id and others are missing.
 
     See Also
     --------
@@ -199,8 +208,10 @@ def _frames(paths, all_paths, n_features):
     if _format_of(all_paths) == "svmlight":
         lines = {path: _scan(path) for path in progress(all_paths, "scanned file")}
         columns = _columns(lines.values(), n_features)
-        has_ids = _have_doc_ids(paths, [lines[path] for path in paths])
-        docs = [lines[path].doc if has_ids else None for path in paths]
+        docs, doubt = ids_of([lines[path].comments for path in paths], ", ".join(paths))
+        if doubt:
+            warn_user(doubt, ClickDataWarning)
+        docs = docs or [None] * len(paths)
         return [_read_svmlight(*each, columns) for each in zip(paths, docs, strict=True)]
     if n_features is not None:
         raise ValueError("n_features= is for svmlight files; Parquet files name their columns.")
@@ -234,16 +245,6 @@ def _columns(lines, n_features):
             "many, or None."
         )
     return range(first, first + (n_features or shown))
-
-
-def _have_doc_ids(paths, lines):
-    n_ids, n_rows = sum(len(each.doc) for each in lines), sum(each.n_rows for each in lines)
-    if 0 < n_ids < n_rows:
-        raise ValueError(
-            f"{', '.join(paths)} has a comment '#docid = ...' in {n_ids} of {n_rows} rows; "
-            "expected one in every row or in none. Add the missing ids, or remove the comments."
-        )
-    return n_ids > 0
 
 
 def _read_svmlight(path, doc, columns):
@@ -379,7 +380,7 @@ _SPLITS = {
 _PART = re.compile(r"s\d+(?=\.)", re.IGNORECASE)
 #: How a file or its folder tells a fold: Fold3/train.txt, msn1.fold3.train.txt; Yahoo!'s sets.
 _FOLD = re.compile(r"(?<![a-z])(?:fold|set)[ _-]?(\d+)(?!\d)")
-_DOC_ID = re.compile(rb"(?<![a-z])docid\s*=\s*(\S+)", re.IGNORECASE)
+_QUERY = re.compile(rb"qid:(\S+)")
 #: A feature of id 0.
 _ZERO = re.compile(rb"[ \t]0:")
 
@@ -501,26 +502,24 @@ def _fold_of(path):
 class _Lines(NamedTuple):
     """What one pass over an svmlight file tells that its parser does not."""
 
-    doc: list[str]  # the #docid of each row that has one
-    n_rows: int
+    comments: Comments
     last_feature: int
     from_zero: bool
 
 
 def _scan(path):
     """Ids of documents in comments, and the range of feature ids, which rise along a row."""
-    doc, n_rows, last_feature, from_zero = [], 0, 0, False
+    comments, last_feature, from_zero = Comments(), 0, False
     try:
         with _opened(path) as file:
             for line in file:
                 row, _, comment = line.partition(b"#")
                 if not row.strip():
                     continue
-                n_rows += 1
                 last_feature = max(last_feature, _last_feature(row))
                 from_zero = from_zero or _ZERO.search(row) is not None
-                if match := _DOC_ID.search(comment):
-                    doc.append(match[1].decode(errors="backslashreplace"))
+                query = _QUERY.search(row) if comment else None
+                comments.add(_text(query[1] if query else b""), _text(comment))
     except (EOFError, OSError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the system's, such as a missing file
@@ -532,7 +531,11 @@ def _scan(path):
             f"{path} has the feature id {last_feature}; expected dense features with ids up to "
             f"{_MAX_FEATURE}."
         )
-    return _Lines(doc, n_rows, last_feature, from_zero)
+    return _Lines(comments, last_feature, from_zero)
+
+
+def _text(line):
+    return line.decode(errors="backslashreplace")
 
 
 def _last_feature(row):

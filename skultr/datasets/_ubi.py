@@ -15,7 +15,7 @@ from .._base._progress import working
 from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import AnyFrame
 from ..exceptions import ClickDataWarning, warn_user
-from ._ubi_pages import FATES, PageReader, Rules, counted, n_of
+from ._ubi_pages import FATES, PageReader, Rules, counted, n_of, plain
 from ._ubi_records import Fields, Records, frame_parts, line_parts, parquet_parts
 
 #: What read_ubi reads: files, or a frame.
@@ -26,7 +26,7 @@ Source: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | AnyFr
     {
         "clicks": [str, list, tuple],
         "outcomes": [str, list, tuple],
-        "impressions": [StrOptions({"auto", "events", "hits"})],
+        "impressions": [str, list, tuple],
         "page_size": [Interval(Integral, 1, None, closed="left"), None],
         "ordinal_base": [Interval(Integral, 0, None, closed="left"), Mapping, None],
         "user": [StrOptions({"client_id", "user_id", "session_id"}), None],
@@ -43,7 +43,7 @@ def read_ubi(
     *,
     clicks: str | Sequence[str] = ("click", "click_through", "item_click"),
     outcomes: str | Sequence[str] = (),
-    impressions: Literal["auto", "events", "hits"] = "auto",
+    impressions: str | Sequence[str] = "auto",
     page_size: int | None = None,
     ordinal_base: int | Mapping[str, int] | None = None,
     user: Literal["client_id", "user_id", "session_id"] | None = "client_id",
@@ -76,9 +76,11 @@ def read_ubi(
     outcomes : str or list of str, default=()
         Further values of ``action_name``, such as ``"add_to_cart"``: each becomes a column of the
         log, ``outcome_add_to_cart``, from which rankers can learn.
-    impressions : {"auto", "events", "hits"}, default="auto"
+    impressions : {"auto", "events", "hits"}, str or list of str, default="auto"
         What was shown: the documents of ``impression`` events, or those of the hit lists. "auto"
-        takes the events of each application that has any, and the hit lists of the others.
+        takes the events of each application that has any, and the hit lists of the others. Other
+        values are values of ``action_name``, such as ``"view"`` or ``["impression", "view"]``:
+        their events alone say what was shown.
     page_size : int, default=None
         Number of results of a page, where hit lists are longer than what was shown, or where
         ``query_attributes`` name a page by its number only.
@@ -123,7 +125,8 @@ def read_ubi(
     Warns
     -----
     ClickDataWarning
-        If more than a tenth of the impressions, clicks and outcomes could not be used, few pages
+        If a tenth of the query records or of the events of an action (impressions, clicks, each
+        outcome) could not be used, events of another action look like impressions, few pages
         begin at the ordinal taken for the first, nothing was clicked, lines hold no record, many
         events have another user or query than their page, hit lists are far longer than what was
         clicked, or no query record has a filter. ``report.warnings`` holds the same texts.
@@ -138,7 +141,9 @@ def read_ubi(
     A page is a ``query_id``, never a ``session_id``, which is a visit. Its text is that of its
     first query record with hits; without a record, that of its events. Repeated impressions and
     clicks of a document count once per page. Positions go on over the pages of a search if
-    ``query_attributes`` has ``from``, ``start`` or ``offset``, or ``page`` and a size. Where two
+    ``query_attributes`` has ``from``, ``start`` or ``offset``, or ``page`` and a size; of several
+    requests of one ``query_id``, an event belongs to the one that its place in the hit list, else
+    its time, tells. Where two
     documents of a page have one ordinal, the places in its hit list are taken instead.
 
     References
@@ -172,7 +177,7 @@ def read_ubi(
     rules = Rules(
         _names(clicks, "clicks"),
         _names(outcomes, "outcomes"),
-        impressions,
+        *_what_was_shown(impressions),
         page_size,
         ordinal_base,
         fields.filters,
@@ -198,15 +203,22 @@ def _names(value, parameter):
     return names
 
 
+def _what_was_shown(impressions):
+    """Where what was shown is read from, and the actions that are impressions."""
+    if isinstance(impressions, str) and impressions in ("auto", "events", "hits"):
+        return impressions, ("impression",)
+    return "events", _names(impressions, "impressions")
+
+
 def _check_actions(rules):
-    if not rules.clicks:
-        raise ValueError("clicks is empty; expected at least one action_name.")
-    plain = [name.casefold().strip() for name in rules.clicks + rules.outcomes]
-    twice = {name for name in plain if plain.count(name) > 1} | {"impression"} & {*plain}
-    if twice:
+    for parameter in ("impressions", "clicks"):
+        if not getattr(rules, parameter):
+            raise ValueError(f"{parameter} is empty; expected at least one action_name.")
+    names = [plain(name) for name in rules.impressions + rules.clicks + rules.outcomes]
+    if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(
             f"The actions {sorted(twice)} have several meanings; expected each in one place of "
-            "clicks= and outcomes=, and 'impression' in none."
+            f"impressions= ({', '.join(map(repr, rules.impressions))}), clicks= and outcomes=."
         )
 
 
@@ -257,16 +269,17 @@ def _read(records, rules):
     log, found, doubts = PageReader(records, rules).read()
     found["counts"] = counted(found["counts"] + faults)
     size = log["session"].nunique(), len(log), int(log["click"].sum())
-    report = UBIReport(**found, faulty_lines=where, size=size)
+    losses = _losses(found["counts"], rules)
+    report = UBIReport(**found, losses=losses, faulty_lines=where, size=size)
     report.warnings = [*_warnings(report, rules), *doubts]
     for warning in report.warnings:
         warn_user(warning, ClickDataWarning)
     return log, report
 
 
-#: From this share of unusable events on the user is warned.
+#: From this share of unusable records of a kind on the user is warned.
 _MUCH = 0.1
-#: What became of events that were not asked for, or say again what is known.
+#: What became of records that were not asked for, or say again what is known.
 _HARMLESS = (
     "no action_name",
     "action that was not asked for",
@@ -275,29 +288,91 @@ _HARMLESS = (
     "left out by keep",
     "impression of an application read by hit lists",
 )
+#: Query records that say nothing of any page; the others stand beside one, or had no results.
+_LOST_QUERIES = ("no query_id", "no user_query")
+
+
+def _losses(counts, rules):
+    """How many records of each kind and action the log has and lost, and why."""
+    shown = () if rules.source == "hits" else rules.impressions
+    kinds = {
+        **{plain(name): "impression" for name in shown},
+        **{plain(name): "click" for name in rules.clicks},
+        **{plain(name): f"outcome_{name}" for name in rules.outcomes},
+    }
+    is_query = counts["record"] == "query"
+    rows = counts.assign(kind=counts["action"].map(lambda name: kinds.get(plain(name))))
+    rows.loc[is_query, "kind"] = "query"
+    rows = rows[rows["kind"].notna() & ~rows["fate"].isin(_HARMLESS)]
+    lost = ~rows["used"] & (~is_query[rows.index] | rows["fate"].isin(_LOST_QUERIES))
+    rows = rows.assign(lost=rows["n"].where(lost, 0))
+    order = [*dict.fromkeys(kinds.values()), "query"]
+    losses = rows.groupby(["kind", "action"])[["n", "lost"]].sum().reset_index()
+    losses["share"] = losses["lost"] / losses["n"]
+    losses["reasons"] = [
+        _reasons(rows[(rows["kind"] == kind) & (rows["action"] == action) & (rows["lost"] > 0)])
+        for kind, action in zip(losses["kind"], losses["action"], strict=True)
+    ]
+    by_kind = losses["kind"].map(order.index).argsort(kind="stable")
+    return losses.iloc[by_kind].reset_index(drop=True)
+
+
+def _reasons(rows):
+    """Numbers of records by what became of them, in words, most frequent first."""
+    numbers = rows.groupby("fate")["n"].sum().sort_values(ascending=False, kind="stable")
+    return ", ".join(f"{n:,} {_WORDS.get(fate, fate)}" for fate, n in numbers.items())
+
+
+def _advice(rows):
+    """What to do about what became of most records."""
+    return _ADVICE.get(rows.groupby("fate")["n"].sum().idxmax(), "")
 
 
 def _warnings(report, rules):
     """Records that should be in the log and are not, and a log without clicks."""
-    events = report.counts[report.counts["record"] == "event"]
-    events = events[~events["fate"].isin(_HARMLESS)]
-    lost = events[~events["used"]]
-    if lost["n"].sum() > _MUCH * events["n"].sum():
-        worst = lost.groupby("fate")["n"].sum().sort_values(ascending=False)
-        reasons = ", ".join(f"{n:,} {fate}" for fate, n in worst.items())
-        yield (
-            f"{lost['n'].sum():,} of {events['n'].sum():,} impressions, clicks and outcomes could "
-            f"not be used: {reasons}. print(report.summary()) says what to do."
-        )
+    if not report.n_clicks:
+        yield _no_clicks(report, rules)
+    for row in report.losses.itertuples():
+        if row.share >= _MUCH and (report.n_clicks or row.kind != "click"):
+            found = report.counts[report.counts["action"] == row.action]
+            found = found[~found["used"] & ~found["fate"].isin(_HARMLESS)]
+            yield f"{_loss(row)} {_advice(found)}".strip()
     if n := report.n_records("line"):
         yield f"{n:,} lines hold no record and were left out: {' '.join(report.faulty_lines)}"
-    if not report.n_clicks:
-        found = report.counts.loc[report.counts["record"] == "event", "action"].unique()
-        yield (
-            f"Nothing was clicked: no usable event has an action_name of {list(rules.clicks)}. "
-            f"The actions found are {[name for name in found if name]}; name those that are "
-            "clicks in clicks=."
+
+
+def _loss(row):
+    """One row of the losses as a sentence."""
+    kind = "query records" if row.kind == "query" else f"events {row.action!r}"
+    return (
+        f"{row.lost:,} of {row.n:,} {kind} ({100 * row.share:.0f} %) could not be used: "
+        f"{row.reasons}."
+    )
+
+
+def _no_clicks(report, rules):
+    """Why nothing was clicked: clicks that were left out, or none that were found."""
+    found = report.counts[report.counts["record"] == "event"]
+    names = found["action"].map(plain)
+    clicks = found[names.isin([*map(plain, rules.clicks)])]
+    if len(clicks):
+        told = clicks[~clicks["fate"].isin(_HARMLESS)]
+        clicks = told if len(told) else clicks
+        return (
+            f"Nothing was clicked, because no click could be used: {_reasons(clicks)}. "
+            f"{_advice(clicks)}"
+        ).strip()
+    read = [plain(name) for name in ("", *rules.impressions, *rules.outcomes)]
+    others = found.loc[~names.isin(read), "action"].unique()
+    if not len(others):
+        return (
+            f"Nothing was clicked: no event has an action_name of {list(rules.clicks)}, nor any "
+            "other that may be a click. Pass the events of clicks as well."
         )
+    return (
+        f"Nothing was clicked: no event has an action_name of {list(rules.clicks)}. The other "
+        f"actions found are {list(others)}; name those that are clicks in clicks=."
+    )
 
 
 class UBIReport:
@@ -311,6 +386,10 @@ class UBIReport:
         One row per kind of ``record`` ("event", "query" or "line"), ``action`` (the
         ``action_name`` of events) and ``fate``: whether it was ``used``, and the number ``n`` of
         such records. Lines are those that hold no record.
+    losses : DataFrame
+        One row per ``kind`` ("impression", "click", "outcome_…", "query") and ``action``: the
+        number ``n`` of records without repetitions and those of clients left out, how many of
+        them were ``lost``, their ``share``, and the ``reasons`` in words.
     ordinal_base : dict of str to int
         The ordinal of the first position, by application ("" where records name none).
     from_hits : list of str
@@ -335,6 +414,7 @@ class UBIReport:
     def __init__(
         self,
         counts: pd.DataFrame,
+        losses: pd.DataFrame,
         ordinal_base: Mapping[str, int],
         from_hits: list[str],
         queries: pd.DataFrame,
@@ -343,6 +423,7 @@ class UBIReport:
         size: tuple[int, int, int],
     ) -> None:
         self.counts = counts
+        self.losses = losses
         self.ordinal_base = dict(ordinal_base)
         self.from_hits = from_hits
         self.queries = queries
@@ -382,6 +463,8 @@ class UBIReport:
         )
         if self.warnings:
             yield "Check first:", self.warnings
+        lost = [_loss(row) for row in self.losses.itertuples() if row.lost]
+        yield "Lost by kind:" if lost else "Nothing was lost of any kind.", lost
         yield "How the records were read:", self.notes
         for record, what in (("event", "event"), ("query", "query record"), ("line", "line")):
             for used, verb in ((True, "used"), (False, "left out")):
@@ -429,13 +512,16 @@ _WORDS = FATES | {
 }
 #: What to do where records are left out.
 _ADVICE = {
-    "action that was not asked for": "Name those that count in clicks= or outcomes=.",
-    "no query_id": "Send the query_id with every event.",
+    "action that was not asked for": "Name those that count in impressions=, clicks= or "
+    "outcomes=.",
+    "left out by keep": "Let keep= return True for clients that are people.",
+    "no query_id": "Send the query_id with every event and query record.",
     "no object_id": "Send event_attributes.object.object_id with impressions and clicks.",
     "no position": "Send event_attributes.position.ordinal with impressions and clicks.",
     "no query record and no user_query": "Pass the query records of the same days.",
     "two documents at one ordinal of its page": "Check how the client counts positions.",
-    "its position is taken by another document": "Check how the client counts positions.",
+    "its position is taken by another document": "Check that the client counts positions over "
+    "all pages of a query_id, and names documents alike in all events.",
     "nothing shown on its page": "If only some pages have impressions, read the others apart.",
     "neither a query nor an event": "Pass other indices apart, or not at all.",
     "no JSON object": "Write the file again.",

@@ -6,6 +6,7 @@ Records, pages and rows are frames of codes, where -1 is unknown. A page is the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._texts import normal_text
-from ._ubi_records import NO_ORDINAL, Records
+from ._ubi_records import NO_ORDINAL, NO_TIME, Records
 
 #: From this share of events on that contradict their page the user is warned.
 _MUCH = 0.1
@@ -25,6 +26,10 @@ _LEAST_CONFIRMED = 0.5
 _MUCH_LONGER, _ENOUGH_CLICKS = 2, 100
 #: An application counts from 0 if such a share of its pages does: a stray 0 decides nothing.
 _LEAST_SHARE = 0.05
+#: Names of actions that show documents, whatever their pages look like.
+_SHOWS = re.compile("impress|view|show|display|expos|render|seen", re.IGNORECASE)
+#: Impressions stand in a row on such a share of pages.
+_MOST_IN_A_ROW = 0.5
 #: The user of pages that name none, where others do.
 _UNKNOWN = "unknown"
 
@@ -76,7 +81,8 @@ class Rules:
 
     clicks: tuple[str, ...]
     outcomes: tuple[str, ...]
-    impressions: str
+    source: str  # of what was shown: "auto", "events" or "hits"
+    impressions: tuple[str, ...]
     page_size: int | None
     ordinal_base: int | Mapping[str, int] | None
     filters: tuple[str, ...]
@@ -109,11 +115,15 @@ class PageReader:
         pages, hits = self.make_pages()
         rows = self.place_rows(rows, pages, hits)
         rows = self.choose_source(rows, pages)
+        likely = self.likely_impressions(rows, pages, hits)
+        if likely and self.rules.source == "auto":
+            source = _only_source(pages)
+            self.doubts.append(f"{likely}{source and f'; if not, pass impressions={source!r}'}.")
         self.find_bases(rows, pages)
         self.find_indices(rows, pages)
         shown, lost = self.separate(self.show(rows, pages, hits), pages)
         if shown.empty:
-            raise ValueError(self.nothing_shown())
+            raise ValueError(self.nothing_shown() + (likely and f" {likely}."))
         shown = self.click(rows[rows["role"] >= 2].copy(), pages, shown, lost)
         return self.reading(rows, pages, shown)
 
@@ -131,8 +141,10 @@ class PageReader:
     def leave_out(self):
         """Records that are there twice, of clients to leave out, or without a query_id."""
         for table in (self.events, self.queries):
-            # As in an index, the last record of an id stands.
-            _give(table, table.pop("key").duplicated(keep="last"), "the same record again")
+            # As in an index, the last record of an id stands. Records that have lost their
+            # query_id may be equal and not the same.
+            again = table.pop("key").duplicated(keep="last") & (table["query_id"] >= 0)
+            _give(table, again, "the same record again")
         if self.rules.keep is not None:
             out = np.array([*(not self.rules.keep(each) for each in self.texts["client"]), False])
             for table in (self.events, self.queries):
@@ -146,11 +158,16 @@ class PageReader:
     def rows_of_events(self):
         """Events with a page, a document and a role: 1 is an impression, 2 a click, from 3 on the
         outcomes. The index is the number of the event."""
-        roles = {"impression": 1} | dict.fromkeys(map(_plain, self.rules.clicks), 2)
-        roles |= {_plain(name): 3 + i for i, name in enumerate(self.rules.outcomes)}
-        codes = [roles.get(_plain(action), 0) for action in self.texts["action"]]
+        roles = dict.fromkeys(map(plain, self.rules.impressions), 1)
+        roles |= dict.fromkeys(map(plain, self.rules.clicks), 2)
+        roles |= {plain(name): 3 + i for i, name in enumerate(self.rules.outcomes)}
+        codes = [roles.get(plain(action), 0) for action in self.texts["action"]]
         events = self.events
         events["role"] = np.array([*codes, 0], dtype=np.int32)[events["action"]]
+        is_other = (events["fate"] < 0) & (events["role"] == 0) & (events["action"] >= 0)
+        is_other &= (events["query_id"] >= 0) & (events["doc"] >= 0)
+        others = events.loc[is_other, ["action", "query_id", "doc", "ordinal", "text"]]
+        self.others = others.rename(columns={"query_id": "page"})
         for out, fate in (
             (events["action"] < 0, "no action_name"),
             (events["role"] == 0, "action that was not asked for"),
@@ -178,6 +195,7 @@ class PageReader:
         pages = pages.reindex(range(len(self.texts["query_id"])), fill_value=-1)
         start = known.groupby("query_id")["start"].min()
         pages["start"] = start.reindex(pages.index, fill_value=0)
+        self.requests = _requests(known)
         hits, n_unlike = self.first_lists(known)
         self.note_pages(int(unknown[known.index].sum()), n_unlike)
         return pages, hits
@@ -222,7 +240,7 @@ class PageReader:
             "of query records unlike that of an earlier record of the query_id, which was taken.",
         )
         if n_unknown:
-            self.notes.append(
+            self.doubts.append(
                 f"{n_unknown:,} query records are of a later page and do not say how many results "
                 "came before: their positions begin at 1. Pass page_size."
             )
@@ -277,8 +295,8 @@ class PageReader:
 
     def choose_source(self, rows, pages):
         """Rows without the impressions of applications whose hit lists say what was shown."""
-        pages["by_hits"] = self.rules.impressions == "hits"
-        if self.rules.impressions == "auto":
+        pages["by_hits"] = self.rules.source == "hits"
+        if self.rules.source == "auto":
             usable = (rows["role"] == 1) & ((rows["ordinal"] >= 0) | (rows["place"] >= 0))
             by_events = _of_page(pages, "application", rows[usable])
             pages["by_hits"] = ~pages["application"].isin(by_events)
@@ -286,6 +304,34 @@ class PageReader:
         out = (rows["role"] == 1) & by_hits
         rows = self.without(rows, out, "impression of an application read by hit lists")
         return rows.assign(by_hits=by_hits[~out])
+
+    def likely_impressions(self, rows, pages, hits):
+        """What to pass if other actions are the impressions; an empty text if none looks so."""
+        others = self.others.drop_duplicates(["action", "page", "doc"])
+        at = others["ordinal"].where(others["ordinal"] >= 0, _looked_up(hits, "place", others))
+        has_text = (others["text"] >= 0) | (_of_page(pages, "text", others) >= 0)
+        shown, clicked = (rows[rows["role"] == role] for role in (1, 2))
+        others = others.assign(at=at)[(at >= 0) & has_text & ~_key(others).isin(_key(shown))]
+        n_shown, n_clicked = (
+            each.groupby(_of_page(pages, "application", each))["page"].size()
+            for each in (shown, clicked.drop_duplicates(["page", "doc"]))
+        )
+        names, found = self.texts["action"], {}
+        by_writer = [_of_page(pages, "application", others), "action"]
+        for (application, action), each in others.groupby(by_writer):
+            # What was shown is more than what was clicked, and than strays beside impressions.
+            enough = max(n_clicked.get(application, 0), _MUCH * n_shown.get(application, 0))
+            alike = _SHOWS.search(names[action]) or _are_in_a_row(each)
+            if len(each) > enough and alike:
+                found.setdefault(names[action], []).append(each)
+        if not found:
+            return ""
+        numbers = ", ".join(f"{name!r} ({_documents(each)})" for name, each in found.items())
+        known = [name for name in names if plain(name) in map(plain, self.rules.impressions)]
+        return (
+            f"Events that were not read look like impressions: {numbers}. If they say what was "
+            f"shown, pass impressions={[*known, *found]}"
+        )
 
     # Positions ------------------------------------------------------------------------
     def find_bases(self, rows, pages):
@@ -323,10 +369,12 @@ class PageReader:
         """Add the index from 0 over all pages of a search that each ordinal means; -1 if none."""
         ordinal, base = rows["ordinal"], self.base[rows["writer"]]
         rows["index"] = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1)
-        start = _of_page(pages, "start", rows)
+        start = self.starts_of(rows, pages)
         later = (start > 0) & (rows["index"] >= 0)
         leading = (rows["role"] == 1) | rows["by_hits"]
-        lowest = rows["index"].where(later & leading).groupby(rows["page"]).transform("min")
+        lowest = (
+            rows["index"].where(later & leading).groupby([rows["page"], start]).transform("min")
+        )
         # Ordinals restart on a later page if they begin before its start; else they go on.
         restarts = later & (lowest < start)
         rows["index"] += np.where(restarts, start, 0)
@@ -340,6 +388,21 @@ class PageReader:
         for wrong, what in ((below, "lies below the base"), (none, "is no whole number from 0")):
             if n := int(wrong.sum()):
                 self.notes.append(f"The ordinal {what} in {n_of(n, 'event')} and was not used.")
+
+    def starts_of(self, rows, pages):
+        """Results before the page of each event: by its place in the hit list, else by its time,
+        where the records of a query_id request several pages."""
+        start = pd.Series(_of_page(pages, "start", rows), rows.index)
+        several = rows[rows["page"].isin(self.requests["page"])]
+        by_place = self.requests.assign(place=self.requests["start"]).drop(columns="time")
+        known = several[several["time"] < NO_TIME]
+        for events, requests, on in (
+            (known, self.requests, "time"),
+            (several[several["place"] >= 0], by_place, "place"),
+        ):
+            if len(events):
+                start.update(_last_before(events, requests, on))
+        return start.astype(np.int64)
 
     def show(self, rows, pages, hits):
         """Documents by page: where they stood (``at``), place, event (-1 for a hit)."""
@@ -425,7 +488,8 @@ class PageReader:
         actions = ["without an action_name", *self.texts["action"]]
         label = self.events["action"] + 1
         found = [f"{n:,} {actions[i]}" for i, n in label.value_counts().sort_index().items()]
-        is_impression = np.array([_plain(action) == "impression" for action in actions])
+        names = [*map(plain, self.rules.impressions)]
+        is_impression = np.array([plain(action) in names for action in actions])
         fates = self.events["fate"][is_impression[label]].value_counts().sort_index()
         reasons = [f"{n:,} {_NAMES[fate]}" for fate, n in fates.items()]
         n_hits = self.queries["n_hits"]
@@ -434,9 +498,10 @@ class PageReader:
             f"{n_of(len(label), 'event')} ({', '.join(found) or 'none'}; impressions left out: "
             f"{', '.join(reasons) or 'none'}), {n_of(len(n_hits), 'query record')} and "
             f"{n_of(int((n_hits > 0).sum()), 'hit list')}. Expected events with action_name "
-            "'impression', a query_id, event_attributes.object.object_id and "
-            "event_attributes.position.ordinal, or query records with a query_id, user_query and "
-            f"query_response_hit_ids (impressions={self.rules.impressions!r})."
+            f"{' or '.join(map(repr, self.rules.impressions))} (name others in impressions=), a "
+            "query_id, event_attributes.object.object_id and event_attributes.position.ordinal; "
+            "or query records with a query_id, user_query and query_response_hit_ids, where "
+            f'impressions= is "auto" or "hits" (found {self.rules.source!r}).'
         )
 
     # Clicks ---------------------------------------------------------------------------
@@ -677,5 +742,45 @@ def _category(codes, texts):
     return pd.Categorical.from_codes(codes, [texts[code] for code in used])
 
 
-def _plain(action):
+def _requests(known):
+    """Page, start and time of the records of each query_id that requests several pages, if their
+    times tell these apart."""
+    requests = known[["query_id", "start", "time"]].rename(columns={"query_id": "page"})
+    requests = requests.drop_duplicates()
+    several = requests.groupby("page")["start"].transform("nunique") > 1
+    unclear = requests.duplicated(["page", "time"], keep=False) | (requests["time"] == NO_TIME)
+    unclear = unclear.groupby(requests["page"]).transform("any")
+    return requests[several & ~unclear]
+
+
+def _last_before(events, requests, on):
+    """The start of the last request of the page that is not after each event; NaN without one."""
+    left = events[["page", on]].rename_axis("event").reset_index().sort_values(on)
+    left[on] = left[on].astype(np.int64)
+    right = requests.assign(**{on: requests[on].astype(np.int64)}).sort_values(on)
+    found = pd.merge_asof(left, right[["page", on, "start"]], on=on, by="page")
+    return found.set_index("event")["start"]
+
+
+def _only_source(pages):
+    """The source of what was shown that all pages have; an empty text if they differ."""
+    by_hits = pages["by_hits"][pages["text"] >= 0]
+    return "" if by_hits.nunique() > 1 else "hits" if by_hits.all() else "events"
+
+
+def _documents(parts):
+    """How many documents on how many pages events name, in words."""
+    n_pages = sum(each["page"].nunique() for each in parts)
+    return f"{n_of(sum(map(len, parts)), 'document')} on {n_of(n_pages, 'page')}"
+
+
+def _are_in_a_row(documents):
+    """Whether most pages have several documents in places that follow one another."""
+    at = documents.groupby("page")["at"].agg(["min", "max", "nunique"])
+    in_a_row = (at["nunique"] > 1) & (at["max"] - at["min"] < at["nunique"])
+    return in_a_row.mean() >= _MOST_IN_A_ROW
+
+
+def plain(action: str) -> str:
+    """The name of an action as names are compared."""
     return action.casefold().strip()

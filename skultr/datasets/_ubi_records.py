@@ -40,7 +40,7 @@ _OFFSETS = ("from", "start", "offset")
 _PAGES = ("page", "page_number", "pageNumber")
 _SIZES = ("size", "page_size", "pageSize", "per_page", "rows", "limit", "hits_per_page")
 #: Records without a time come last.
-_NO_TIME = np.iinfo(np.int64).max
+NO_TIME = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Fields:
             "text": (("user_query",),),
             "doc": ((attributes, "object", "object_id"),),
             "ordinal": ((attributes, "position", "ordinal"),),
+            "time": (("timestamp",),),
         }
 
     @property
@@ -135,6 +136,7 @@ def coded_part(
     tables: dict[str, dict[Any, int]] = {}
     coded_events = _coded(events, tables)
     coded_events["ordinal"] = _ordinals(events["ordinal"])
+    coded_events["time"] = _times(events["time"])
     attributes = [_mapping(value) for value in queries["attributes"]]
     queries["filters"] = [_filters(each, filters) for each in attributes]
     coded_queries = _coded(queries, tables)
@@ -224,7 +226,7 @@ def _times(values):
         pd.Series(texts, dtype=object), format="ISO8601", utc=True, errors="coerce"
     )
     found = times.dt.as_unit("us").astype("int64").to_numpy()
-    found = np.where(times.isna(), _NO_TIME, found)
+    found = np.where(times.isna(), NO_TIME, found)
     known = [number is not None for number in numbers]
     found[known] = [int(number * 1e3) for number in numbers if number is not None]
     return found

@@ -22,6 +22,7 @@ from .._log._roles import (
     read_column,
     without_column,
 )
+from .._log._units import tell_units
 from ..metrics._query_means import (
     bootstrap,
     by_cluster,
@@ -161,7 +162,7 @@ def compare_rankers(
     ValueError
         If there are fewer than two rankers, ``baseline`` is none of them, a role is missing or
         invalid, ``cluster`` is missing or differs within a query, scores are NaN or differ within
-        a document, a value is infinite, or no query has one.
+        a document, or order the documents of no query, a value is infinite, or no query has one.
 
     Notes
     -----
@@ -216,6 +217,8 @@ def compare_rankers(
     value, name_of_metric = metric_by_query(metric, k, options)
     documents, group = _documents(rankers, X, y, qid, doc, cluster)
     scores = {name: documents.scores(ranker, repr(name)) for name, ranker in rankers.items()}
+    for name, score in scores.items():
+        tell_units("scores", *documents.to_order(score), repr(name))
     values = pd.DataFrame({name: value(documents, score) for name, score in scores.items()})
     if np.isinf(values).any(axis=None):
         raise ValueError(

@@ -15,10 +15,18 @@ from scipy.stats import t as student
 from .._base._sklearn import Interval, validate_params
 from .._base._typing import Frame
 from .._log._cells import factor_components
+from .._log._click_units import as_known_rates
 from .._log._dataset import ClickDataset
 from .._log._reader import in_memory, take_clicks
-from .._log._roles import as_pandas, column_names, feature_columns, read_values
-from .._log._segments import TINY, encode, mix
+from .._log._roles import (
+    as_numbers,
+    as_pandas,
+    column_names,
+    feature_columns,
+    read_column,
+    read_values,
+)
+from .._log._segments import TINY, encode, mix, pair_codes
 from ..metrics._query_means import holm_adjusted
 from ..propensity._harvesting import harvested
 from ._logged_pages import LoggedPages, sums_above
@@ -34,6 +42,8 @@ _WATCHED = {
     "spread": (0.02, False, 0),
     "missing": (0.02, False, 0),
     "column": (1.0, False, 0),
+    "passing time": (np.inf, False, 0),
+    "mix": (0.05, False, 0),
     "new queries": (0.05, False, 1),
     "new documents": (0.05, False, 1),
     "moved documents": (0.5, True, -1),
@@ -51,6 +61,14 @@ _ROUNDS, _MOST = 20, 0.5
 #: Standard errors between two estimates of a curve above which they contradict each other.
 _APART = 2.0
 _ROUNDING = 1e-9
+#: Roles that are contexts of a click, and most values of a context: each has a row.
+_CONTEXT_ROLES, _MOST_VALUES = ("user", "bias"), 30
+#: Share of the documents that must have moved alike for time to be the cause.
+_ALIKE = 0.99
+#: Largest share of the variance within documents that pages, and so the time, do not explain.
+_OF_ROWS = 0.1
+#: Rounding errors of a shift, in those of the largest value: those of a difference of two means.
+_DIGITS = 8.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,6 +97,12 @@ class LogComparison:
         lines = [f"{len(self.table)} rows: "]
         lines[0] += ", ".join(f"{verdict} in {len(rows[verdict])}" for verdict in sorted(rows))
         lines += map(_in_words, rows.get("alarm", self.table[:0]).itertuples())
+        passed = self.table[self.table["watched"] == "passing time"]
+        lines += [
+            f"{row.at} moved by {row.difference:+.3g} in all documents alike, as time does: its "
+            "location is compared without that"
+            for row in passed.itertuples()
+        ]
         lines += [
             f"Cannot tell: {watched} {', '.join(part['at'])}".strip()
             for watched, part in rows.get("cannot tell", self.table[:0]).groupby("watched")
@@ -170,6 +194,14 @@ def compare_logs(
        * - column
          - a column that one log lacks
          - any
+       * - passing time
+         - by feature that moved by the same in all documents of both logs, such as the age of a
+           product or a time stamp: how far; location and spread are compared without that
+         - never an alarm
+       * - mix
+         - share of the impressions by value of ``user``, ``bias``, or a column that tells pages
+           of a query apart, such as the device, with at most 30 values
+         - 0.05
        * - new queries
          - share of the pages whose query the old log lacks, beside the share that a log of its
            size would lack of traffic like its own (Good 1953)
@@ -262,7 +294,8 @@ def _judged(rows, least, level, n_looks):
     p_adjusted[known] = np.minimum(n_looks * holm_adjusted(p_value[known]), 1)
     half = student.isf(level / n_looks / 2, freedom) * error
     ends = (rows["change"] - half, rows["change"] + half)
-    lower, upper = (np.where(rows["watched"] == "examination", np.expm1(e), e) for e in ends)
+    is_log = rows["watched"] == "examination"
+    lower, upper = (np.where(is_log, np.expm1(end.where(is_log)), end) for end in ends)
     size, most = (
         np.select([way > 0, way < 0], [high, -low], np.maximum(high, -low))
         for low, high in ((rows["new"] - rows["old"],) * 2, (lower, upper))
@@ -298,11 +331,15 @@ class _Logs:
     def __init__(self, old: Any, new: Any, click: str) -> None:
         self._X, roles = zip(*(_read(X, click) for X in (old, new)), strict=True)
         frame = pd.concat(roles, keys=[0, 1], names=["log", None]).reset_index("log")
+        rate = as_known_rates(frame.pop("click"))
         if "session" in frame:
             frame["session"] = frame.groupby(["log", "session"]).ngroup()
-        pages = LoggedPages(frame, "click", None, {}, "compare_logs")
+        pages = LoggedPages(frame, rate, None, {}, "compare_logs")
         log = frame["log"].to_numpy()[pages.row]
-        self._rows = pages.row, log, pages.rows.query[pages.row], pages.weight
+        row = pages.row
+        self._rows = row, log, pages.rows.query[row], pages.pair[row], pages.weight
+        self._page = pages.rows.list_[row] if pages.has_pages else np.arange(len(row))
+        self._position_of_row = pages.slot_position[pages.slot]
         keys, cell = pages.shown_cells
         self._pair, slot = np.divmod(keys, len(pages.slot_query))
         self._query, self._pair_query = pages.slot_query[slot], pages.pair_query
@@ -312,9 +349,8 @@ class _Logs:
         at = np.ones(len(cell), dtype=bool)
         if pages.has_pages and (pages.weight == 1).all():
             # Users who stop at a click read less far below better documents.
-            page = pages.rows.list_[pages.row]
-            order = np.lexsort((pages.slot, page))
-            at[order] = sums_above(pages.rate[order], page[order]) == 0
+            order = np.lexsort((pages.slot, self._page))
+            at[order] = sums_above(pages.rate[order], self._page[order]) == 0
         self._shows, self._hits, *self._unclicked = (
             _sums(cell, _split(values * rows, log))
             for rows in (1.0, at)
@@ -351,32 +387,45 @@ class _Logs:
             yield self._ratio("click rate", self._name(place), *sums)
 
     def features(self) -> Iterator[dict[str, Any]]:
-        """Rows of columns that one log lacks, and of features, ranked among their old values."""
+        """Rows of columns that one log lacks, of contexts, and of features, ranked among their
+        old values."""
         names = [{*map(str, column_names(X))} for X in self._X]
         for name in sorted(names[0] ^ names[1]):
             yield _row("column", name, *(float(name in each) for each in names))
+        chance = mix(np.arange(len(self._rows[0]), dtype=np.uint64)) / 2.0**64
+        sample = chance * len(chance) < _ROWS
+        contexts = self._contexts(sample)
+        for name, (codes, values) in contexts.items():
+            yield from self._mix(name, codes, values, sample)
         if not all(map(feature_columns, self._X)):
             return
         old = read_values(self._X[0], "anything")
         new = read_values(self._X[1], "anything", old.categories)
-        chance = mix(np.arange(len(self._rows[0]), dtype=np.uint64)) / 2.0**64
-        row, log, query, weight = (each[chance * len(chance) < _ROWS] for each in self._rows)
+        row, log, query, _, weight = (each[sample] for each in self._rows)
         for name in [name for name in old.names if name in new.names]:
             parts = [each.values[:, each.names.index(name)] for each in (old, new)]
             values = np.concatenate(parts)[row]
             there = weight * ~np.isnan(values)
+            yield self._ratio(
+                "missing", name, _split(weight - there, log), _split(weight, log), query
+            )
+            if name in contexts:
+                continue
+            if name not in old.categories and (found := self._without_time(name, sample)):
+                passed, values = found
+                mean = np.average(values[(log == 0) & (there > 0)])
+                yield _row("passing time", name, mean, mean + passed)
             known = np.argsort(values)
             known = known[(there * (log == 0))[known] > 0]
             mass = np.append(0, np.cumsum(weight[known]))
             # Middle ranks, because values may be equal.
             ends = (np.searchsorted(values[known], values, side) for side in ("left", "right"))
             rank = sum(mass[end] for end in ends) / max(2 * mass[-1], 1)
-            for watched, lead, size in (
-                ("missing", weight - there, weight),
-                ("location", there * rank, there),
-                ("spread", there * np.abs(2 * rank - 1), there),
+            for watched, lead in (
+                ("location", there * rank),
+                ("spread", there * np.abs(2 * rank - 1)),
             ):
-                yield self._ratio(watched, name, _split(lead, log), _split(size, log), query)
+                yield self._ratio(watched, name, _split(lead, log), _split(there, log), query)
 
     def documents(self) -> Iterator[dict[str, Any]]:
         """Rows of what the old log lacks, and of how the logs compare positions."""
@@ -411,6 +460,82 @@ class _Logs:
             effect = np.subtract(*((lead - value * size) / total)[::-1])
         found = {"error": _error(effect), "n_queries": _effective(size).min()}
         return _row(watched, at, *value.ravel()) | found
+
+    def _column(self, name, sample):
+        """The values of a column in the sampled rows of both logs."""
+        values = [read_column(X, name) for X in self._X]
+        return np.concatenate(values)[self._rows[0][sample]]
+
+    def _contexts(self, sample):
+        """Columns with few values that tell impressions of a document apart: codes and values.
+
+        They are roles of users and bias factors, and what is one per page.
+        """
+        _, log, _, pair, _ = (each[sample] for each in self._rows)
+        page, position = self._page[sample], self._position_of_row[sample]
+        found = {}
+        for name in column_names(self._X[0]):
+            is_context = name in _CONTEXT_ROLES
+            if not (is_context or name in feature_columns(self._X[0])):
+                continue
+            if name not in column_names(self._X[1]):
+                continue
+            codes, values = pd.factorize(self._column(name, sample), use_na_sentinel=False)
+            if not 2 <= len(values) <= _MOST_VALUES or _depends_on(position, codes):
+                continue
+            tells = not all(_depends_on(pair[log == each], codes[log == each]) for each in (0, 1))
+            if is_context or (tells and _depends_on(page, codes)):
+                found[name] = codes, values
+        return found
+
+    def _mix(self, name, codes, values, sample):
+        """Rows of the share of impressions of each value of a context."""
+        _, log, query, _, weight = (each[sample] for each in self._rows)
+        for code, value in enumerate(values):
+            lead = _split(weight * (codes == code), log)
+            yield self._ratio("mix", f"{name}={value}", lead, _split(weight, log), query)
+
+    def _without_time(self, name, sample):
+        """How far a feature moved as time does, and its values without that; None if it did not.
+
+        Of each document that both logs have, all new values are beyond all old ones, by the same:
+        up to how far its values move within a log, where they grow from page to page.
+        """
+        raw = self._column(name, sample)
+        values = as_numbers(raw)
+        there = ~np.isnan(values)
+        _, log, _, pair, _ = (each[sample][there] for each in self._rows)
+        if not there.any():
+            return None
+        document, _ = encode(pair)
+        kind = raw.dtype if raw.dtype.kind == "f" else np.dtype(float)
+        rounding = _DIGITS * np.finfo(kind).eps * np.abs(values[there]).max()
+        found = _moved(values[there], log, document)
+        if found is None:
+            return None
+        moved, within, beyond, weight, middle = found
+        passed = np.average(moved, weights=weight)
+        alike = np.abs(moved - passed) <= within + rounding
+        alike &= np.sign(passed) * beyond >= -rounding
+        differs = np.ptp(middle[document]) > rounding or within.max() > rounding
+        if not differs or abs(passed) <= rounding or np.average(alike, weights=weight) < _ALIKE:
+            return None
+        if within.max() > rounding:
+            away = values[there] - middle[document] - passed * log
+            if not self._is_of_page(away, self._page[sample][there]):
+                return None
+        values = values - np.where(self._rows[1][sample] == 1, passed, 0.0)
+        # Equal values stay equal.
+        return passed, np.rint(values / rounding) * rounding
+
+    def _is_of_page(self, away, page):
+        """Whether what the rows of a document differ by is what their pages differ by."""
+        page, _ = encode(page)
+        n_rows = np.bincount(page)
+        several = n_rows[page] > 1  # a row alone differs as its page does, in any case
+        left = away - (np.bincount(page, away) / n_rows)[page]
+        total = away - away.mean()
+        return several.any() and (left**2)[several].mean() <= _OF_ROWS * (total**2).mean()
 
     def _by_cells(self):
         """Log ratio of the click rates of the same cells, relative to the first position; its
@@ -462,7 +587,8 @@ class _Logs:
 def _read(X, click):
     """A log without its clicks, and its roles as a frame."""
     X, y = in_memory(X)
-    X, y, _ = take_clicks(X, click if y is None else y, "compare_logs")
+    if y is None:
+        X, y, _ = take_clicks(X, click, "compare_logs")
     given = [name for name in column_names(X) if name in ("session", "impressions")]
     roles = as_pandas(X, ["qid", "doc", "position", *given])
     return X, pd.DataFrame({"impressions": 1.0, **roles, "click": y})
@@ -482,6 +608,34 @@ def _row(watched, at, old, new):
     """A row of a fact, which has no error."""
     values = {"old": old, "new": new, "change": new - old, "error": 0.0, "n_queries": np.inf}
     return {"watched": watched, "at": at, **values}
+
+
+def _depends_on(group, codes):
+    """Whether all rows of each group have one code."""
+    return len(np.unique(group)) == len(np.unique(pair_codes(group, codes, int(codes.max()) + 1)))
+
+
+def _moved(values, log, document):
+    """By document of both logs: how far its mean moved, its range within a log, the gap from the
+    old to the new values (or, negative, back), and its least number of rows; and by document of
+    any log its middle without the move. None if documents are few.
+    """
+    shape = 2, int(document.max()) + 1
+    count, total = np.zeros((2, *shape))
+    low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+    np.add.at(count, (log, document), 1)
+    np.add.at(total, (log, document), values)
+    np.minimum.at(low, (log, document), values)
+    np.maximum.at(high, (log, document), values)
+    both = (count > 0).all(axis=0)
+    if both.sum() < _LEAST:
+        return None
+    mean = total / np.maximum(count, 1)
+    moved, weight = (mean[1] - mean[0])[both], count.min(axis=0)[both]
+    passed = np.average(moved, weights=weight)
+    gap = np.where(passed > 0, low[1] - high[0], high[1] - low[0])[both]
+    middle = (total.sum(axis=0) - passed * count[1]) / count.sum(axis=0)
+    return moved, (high - low)[:, both].max(axis=0), gap, weight, middle
 
 
 def _error(effect):

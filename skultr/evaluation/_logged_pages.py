@@ -15,6 +15,7 @@ from .._base._typing import ArrayLike, Bools, Column, Floats, Ints, Predictor, T
 from .._log._reader import first_rows, pairs_of_codes, read, take_clicks
 from .._log._roles import column_names, is_frame, is_role, read_column, read_role
 from .._log._segments import TINY, as_array, encode, largest_by_code, mix, pair_codes
+from .._log._units import tell_units
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
@@ -52,7 +53,7 @@ class LoggedPages(RowsOfLog):
         unknown = sorted({*roles} - {*ROLES})
         if unknown:
             raise TypeError(f"Got the unknown argument {unknown[0]!r}; expected roles: {ROLES}.")
-        X, y, _ = take_clicks(X, y, caller)
+        X, y, _ = take_clicks(X, y, caller, roles)
         super().__init__(X, y, sample_weight, dict.fromkeys(ROLES) | dict(roles))
         if read_role(X, "bias", None) is not None:
             raise ValueError(
@@ -151,8 +152,9 @@ class LoggedPages(RowsOfLog):
         seen = pair_codes(self.rows.list_[self.row], self.slot, len(self.slot_query))
         return len(np.unique(seen)) == len(seen)
 
-    def page_columns(self) -> Iterator[tuple[str, Ints]]:
-        """Columns without a role that have few values, one per page: their codes by shown row."""
+    def page_columns(self) -> Iterator[tuple[str, Ints, Any]]:
+        """Columns without a role that have few values, one per page: their codes by shown
+        row, and the values."""
         page = self.rows.list_[self.row]
         first = first_rows(page, int(page.max()) + 1)
         for name in column_names(self.X) if self.has_pages and is_frame(self.X) else []:
@@ -163,7 +165,7 @@ class LoggedPages(RowsOfLog):
             if all((values[:n] == values[first[page[:n]]]).all() for n in (_HEAD, None)):
                 codes, few = encode(values)
                 if 2 <= len(few) <= _MOST_CONTEXTS:
-                    yield name, codes
+                    yield name, codes, few
 
     def key(self, pair: Ints, slot: Ints) -> Ints:
         """One number per pair at a slot."""
@@ -257,6 +259,11 @@ class LoggedPages(RowsOfLog):
                 f"rows; expected one number per row of X, that is ({n_rows},), and no NaN."
             )
         return scores.astype(float)
+
+    def check_order(self, scores: Floats, called: str) -> None:
+        """An error if scores of rows order the documents of no query; a warning if of some."""
+        first = first_rows(self.pair, len(self.pair_query))
+        tell_units("scores", scores[first], self.pair_query, called)
 
     def rank_by(self, scores: Predictor | ArrayLike | str, k: int | None, name: str) -> Pages:
         """The pages on which the documents of each query are ordered by falling score."""

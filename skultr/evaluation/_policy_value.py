@@ -19,7 +19,7 @@ from .._base._typing import ArrayLike, Bools, Column, Estimator, Floats, Predict
 from .._log._dataset import ClickDataset
 from .._log._reader import first_rows
 from .._log._segments import TINY
-from ..exceptions import ClickDataWarning, warn_user
+from ..exceptions import ClickDataWarning, python_value, warn_user
 from ..metrics._scorers import Scorer
 from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
 from ._click_table import ClickTable
@@ -193,8 +193,9 @@ def policy_value(
     ------
     ValueError
         If a role, a score or what the method needs is missing or not valid, scores differ for one
-        document of a query (and context), a context or a cluster differs within a page (a cluster
-        with a method other than "dr" within a query), or k is deeper than the log.
+        document of a query (and context) or order the documents of no query, a context or a
+        cluster differs within a page (a cluster with a method other than "dr" within a query), or
+        k is deeper than the log.
 
     Notes
     -----
@@ -363,6 +364,8 @@ def _estimate(log, rankings, gain, k, method, given, groups, options):
             f"{wrong or None}; pass what it reads, and nothing else."
         )
     scores = {name: log.scores_of(values, name) for name, values in rankings.items()}
+    for (name, values), called in zip(scores.items(), options.get("names", scores), strict=True):
+        log.check_order(values, name if called == name else f"{name} ({called!r})")
     parts = [_Part(part, scores, gain, k, method, given) for part in log.parts()]
     if not any(part.changed.any() for part in parts):
         logged = log.per_page(sum(part.logged for part in parts))
@@ -675,8 +678,8 @@ LEAST_QUERIES = 10
 _LEAST_MOVED = 0.01
 #: Standard errors by which pages must differ less than by the formula to refute it.
 _LEAST_WRONG = 2.6
-#: Exponent of the position by which examination must differ between values of a column, and its
-#: standard errors (many columns are tried), before they must not be taken together.
+#: Exponent of the position by which examination must differ between two values of a column, and
+#: its standard errors (many columns are tried), before they must not be taken together.
 _LEAST_STEEPER, _LEAST_Z = 0.25, 4.0
 #: Half-width of an interval, relative to the clicks, beyond which it does not hold, because the
 #: errors of the curve are not small.
@@ -753,27 +756,50 @@ def doubt_of_formula(log: LoggedPages, parts: list[_Part], method: str) -> str:
 def doubt_of_contexts(log: LoggedPages, table: ClickTable) -> str:
     """Why pages of different columns of the log must not be taken together.
 
+    Each value of a column is compared with each other one: two that differ from their mean by as
+    much in opposite directions differ twice as much from each other.
+    """
+    for name, codes, values in log.page_columns():
+        steeper, influence = _steeper(log, table, codes, len(values))
+        apart = np.subtract.outer(steeper, steeper)
+        shared = influence @ influence.T
+        own = np.diag(shared)
+        error = np.sqrt(np.maximum(np.add.outer(own, own) - 2 * shared, TINY))
+        differs = (apart > _LEAST_STEEPER) & (apart > _LEAST_Z * error)
+        if not differs.any():
+            continue
+        deeper, other = np.unravel_index(np.where(differs, apart, 0.0).argmax(), apart.shape)
+        return (
+            f"users read to another depth where the column {name!r} has another value "
+            f"(examination at {python_value(values[deeper])!r} is that at "
+            f"{python_value(values[other])!r} times the position to the power of "
+            f"{apart[deeper, other]:.2f} ± {error[deeper, other]:.2f}). Pass context={name!r}"
+        )
+    return ""
+
+
+def _steeper(log, table, codes, n_values):
+    """Exponent of the position by which the examination of each value of a column differs from the
+    predicted one, and what each query moves it by, (n_values, n_queries).
+
     With clicks y and their predictions p, the sum of (y - p) times the log of the position, for
-    the pages of one value of a column, is 0 if their users read as deep as all.
+    the pages of one value, is 0 if their users read as deep as predicted.
     """
     depth = np.log(log.slot_position)[log.slot]
     p = log.weight * table.predict_logged()
     clicks, query = log.weight * log.rate, log.slot_query[log.slot]
-    for name, codes in log.page_columns():
-        for code in range(codes.max() + 1):
-            inside = codes == code
-            away = np.where(inside, depth - depth[inside] @ p[inside] / p[inside].sum(), 0.0)
-            level = clicks[inside].sum() / p[inside].sum()
-            steeper = away @ (clicks - level * p) / (level * p @ away**2)
-            by_query = np.bincount(query, away * (clicks - level * p))
-            z = by_query.sum() / max(np.linalg.norm(by_query), TINY)
-            if abs(steeper) > _LEAST_STEEPER and abs(z) > _LEAST_Z:
-                return (
-                    f"users read to another depth where the column {name!r} has another value "
-                    f"(examination differs by position to the power of {steeper:+.2f}). Pass "
-                    f"context={name!r}"
-                )
-    return ""
+    steeper = np.full(n_values, np.nan)  # where clicks at several positions are missing
+    influence = np.zeros((n_values, len(log.query_pages)))
+    for code in range(n_values):
+        inside = codes == code
+        away = np.where(inside, depth - depth[inside] @ p[inside] / p[inside].sum(), 0.0)
+        level = clicks[inside].sum() / p[inside].sum()
+        known = level * (p @ away**2)
+        if known > 0:
+            by_query = np.bincount(query, away * (clicks - level * p), influence.shape[1])
+            influence[code] = by_query / known
+            steeper[code] = influence[code].sum()
+    return steeper, influence
 
 
 def doubt_of_method(

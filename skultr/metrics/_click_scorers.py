@@ -13,6 +13,7 @@ from scipy.special import xlogy
 from .._base._sklearn import validate_params
 from .._base._typing import Column, Floats, Predictor, RandomState, Scope, Table
 from .._log._dataset import ClickDataset
+from .._log._lost_roles import refuse_lost_queries
 from .._log._reader import read, take_clicks
 from .._log._roles import FIT_ROLES, read_column, read_role
 from .._log._segments import encode
@@ -113,14 +114,13 @@ class CMIPScorer(Scorer):
     --------
     >>> import numpy as np
     >>> import pandas as pd
-    >>> from sklearn.linear_model import LinearRegression
     >>> from skultr.metrics import CMIPScorer
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"qid": np.repeat(np.arange(50), 10)})
     >>> X["doc"], X["position"] = np.arange(500), np.tile(np.arange(1, 11), 50)
     >>> X["relevance"] = rng.integers(0, 2, 500)
     >>> X["old_score"] = -X["position"] + rng.normal(size=500)
-    >>> copies = LinearRegression().fit(X, -X["position"])
+    >>> copies = -X["position"].to_numpy()  # scores of a ranking, or a fitted ranker
     >>> CMIPScorer(estimator="knn")(copies, X) < -0.5
     True
 
@@ -203,7 +203,7 @@ default=None
             In nats.
         """
         roles = {name: value for name, value in locals().items() if name in self._roles[:-1]}
-        X, y = (X, None) if y is None else take_clicks(X, y, "CMIPScorer")[:2]
+        X, y = (X, None) if y is None else take_clicks(X, y, "CMIPScorer", roles)[:2]
         settings = dict(vars(self))
         arm, logging = settings.pop("arm"), settings.pop("logging")
         if arm is not None:
@@ -303,7 +303,7 @@ class PerplexityScorer(Scorer):
         score : float
         """
         roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
-        X, y, _ = take_clicks(X, y, "PerplexityScorer")
+        X, y, _ = take_clicks(X, y, "PerplexityScorer", roles)
         rows = read(
             X,
             y,
@@ -444,6 +444,7 @@ def _warn_if_blind(name, rows, scores, y):
 
 def _predict_click(estimator, X, y, conditional, roles):
     """P(click) of each row, by the ``predict_click`` inside pipelines, searches and wrappers."""
+    refuse_lost_queries(estimator, read_role(X, "qid", roles.get("qid")))
     estimator, X = model_and_input(estimator, X)
     predict_click = getattr(estimator, "predict_click", None)
     if predict_click is None:

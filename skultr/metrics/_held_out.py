@@ -796,7 +796,7 @@ class HeldOut(RowsOfLog):
         caller: str,
         need: Mapping[str, str] | None = None,
     ) -> None:
-        X, y, _ = take_clicks(X, y, caller)
+        X, y, _ = take_clicks(X, y, caller, roles)
         super().__init__(X, y, sample_weight, roles)
         self.caller = caller
         need = {"qid": "to compare the rows of a query with each other", **(need or {})}

@@ -18,6 +18,7 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import validate_parameter_constraints, validate_params
 from .._base._typing import ArrayLike, Column, Floats, Predictor, Table
+from .._log._lost_roles import refuse_lost_queries
 from .._log._reader import Rows, features_of, pairs_of_codes, read
 from .._log._roles import (
     FIT_ROLES,
@@ -28,6 +29,7 @@ from .._log._roles import (
     without_columns,
 )
 from .._log._segments import as_array, encode
+from .._log._units import warn_of_units
 from ._ranking import RANKING_METRICS, as_numbers
 
 #: What to do with clicks where annotation is expected.
@@ -193,6 +195,8 @@ class RankingScorer(Scorer):
             X, {"qid": qid, "doc": doc, "relevance": relevance}, caller="RankingScorer"
         )
         score = documents.scores(estimator, "the estimator")
+        # Never an error: a search drops a candidate that orders nothing by its value.
+        warn_of_units("scores", *documents.to_order(score), "The estimator")
         return RANKING_METRICS[self.metric](
             documents.relevance, score, qid=documents.qid, k=self.k, **self.options
         )
@@ -276,6 +280,15 @@ class AnnotatedDocuments:
                 "score per document: pass the mean score of its rows",
             )
         return scores[self.rows]
+
+    def to_order(self, scores: Floats) -> tuple[Floats, NDArray[Any]]:
+        """Scores and queries of the documents of those queries whose relevance varies."""
+        query, _ = encode(self.qid)
+        varies = np.zeros(query.max() + 1, dtype=bool)
+        first = np.zeros(len(varies))
+        first[query] = self.relevance
+        varies[query[self.relevance != first[query]]] = True
+        return scores[varies[query]], query[varies[query]]
 
     def _first(self, values, told, one):
         """First annotated row of each document, increasing; its rows must have ``one`` value."""
@@ -506,6 +519,7 @@ def predict_within(
     """Scores of X by an estimator that may request query and document ids, or as given."""
     if not hasattr(estimator, "predict"):
         return read_column(X, estimator) if isinstance(estimator, str) else as_array(estimator)
+    refuse_lost_queries(estimator, qid)
     columns = role_columns(X) if is_frame(X) else ()
     ids = {
         name: value

@@ -153,7 +153,7 @@ def debiased_table(
     )
     weight = nw.lit(1.0) if log.weight is None else log.weight
     rows = log.rows({name: log.key(name) for name in ("qid", "doc", *keys)} | {"_weight": weight})
-    rows, least = _with_propensities(rows, None if takes_given else propensity, keys, log.counts)
+    rows, least = _with_propensities(rows, None if takes_given else propensity, keys)
     if not user_aware:
         _refuse_zeros(rows.filter(nw.col("propensity") <= 0), "propensity", least)
     table = _sums(rows, user_aware, clip)
@@ -190,7 +190,7 @@ def _read_by(source, schema):
 
 
 # Propensities -------------------------------------------------------------------------
-def _with_propensities(rows, source, keys, counts):
+def _with_propensities(rows, source, keys):
     """The rows with ``propensity``, predicted once per distinct value of its keys; the smallest.
 
     Without a source the rows have it.
@@ -201,10 +201,10 @@ def _with_propensities(rows, source, keys, counts):
             rows.select(nw.len().alias("_n"), nw.col("_click", "_weight").sum(), least)
         )
         total = Count(totals.filter(nw.col("_n") > 0), {})
-        check_counts(total.weight, total.clicks, counts)
+        check_counts(total.weight, total.clicks)
         return rows, totals["_least"][0]
     count = count_by(rows, keys)
-    check_counts(count.weight, count.clicks, counts)
+    check_counts(count.weight, count.clicks)
     cells = count.table.select(keys)
     if hasattr(source, "fit"):
         predicted = _predict(source, cells)

@@ -191,7 +191,7 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
         """The log in memory and its clicks."""
         documents = roles.pop("documents", None)
-        X, y, self._click_column = clicks_of(X, y, type(self).__name__)
+        X, y, self._click_column = clicks_of(X, y, type(self).__name__, roles)
         if documents is not None and self._reads_rows:
             X = FeatureTable(documents).joined(X, roles["qid"], roles["doc"])
         return self._checked(X, reset=reset), y

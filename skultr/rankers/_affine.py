@@ -202,9 +202,11 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         warn_unless_identifiable(log, network=True)
         training = log.tempered(self.traffic_exponent)
         with self._seeded():
-            self._fit_clicks(training, task)
+            # Only the last training is the ranker that callbacks watch.
+            ranks_apart = self.loss == "softmax"
+            self._fit_clicks(training, None if ranks_apart else task)
             self._remember_trust(log)
-            if self.loss == "softmax":
+            if ranks_apart:
                 self._fit_ranking(training, task)
         warn_unless_confirmed(self, log)
 

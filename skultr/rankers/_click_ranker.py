@@ -82,7 +82,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             table, network, stopped = table_curve(clicks), None, False
             is_known = self.examination == "auto" and table.is_precise
             if not (is_known or self.examination == "table"):
-                network = self._fit_network(clicks, task)
+                # Only the last training is the ranker that callbacks watch.
+                network = self._fit_network(clicks, None)
                 stopped = self.n_iter_ < self.net_.max_epochs
             curve = final_curve(clicks, table, network, is_converged=stopped)
             curve = self._fit_with_curve(log, clicks, task, curve)
@@ -174,7 +175,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         return self.relevance == "network"
 
     # The network -----------------------------------------------------------------------
-    def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
+    def _fit_network(self, log: ClickLog, task: FitTask | None) -> Floats:
         """Train network and examination together; returns log examination."""
         rate = self._examination_learning_rate
         fit_towers(self, log, task, link=self._table_link, learning_rate=rate)

@@ -115,7 +115,7 @@ class DLARanker(ClickRanker):
     # Both parts are determined up to a constant each.
     _gives_probabilities = False
 
-    def _fit_network(self, log: ClickLog, task: FitTask) -> Floats:
+    def _fit_network(self, log: ClickLog, task: FitTask | None) -> Floats:
         logits = fit_dual(self, log, task)
         self._warn_about_unknown(log.bias_values[np.isnan(logits)])
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])

@@ -15,7 +15,7 @@ from scipy.sparse.linalg import cg
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._base._sklearn import seeded_clone
+from .._base._sklearn import seeded_clone, silent_clone
 from .._base._typing import Floats, Ints
 from .._log._segments import TINY, largest_by_code, mix, pair_codes
 from .._models._solve import GroupedLogit
@@ -161,7 +161,7 @@ def cross_fitted(
 
 
 def _fitted_elsewhere(ranker, log, others, features, query):
-    ranker = clone(ranker)
+    ranker = silent_clone(ranker)
     patience = ranker.get_params(deep=False).get("n_iter_no_change")
     if isinstance(patience, Integral) and patience > 1:
         # Epochs or trees beyond the best one are half of the time, and are thrown away.

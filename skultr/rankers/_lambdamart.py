@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
@@ -272,7 +274,10 @@ class LambdaMARTRanker(PropensityRanker):
                 lgb.record_evaluation(losses),
             ]
         callbacks.insert(0, _report_rounds(self, task))
-        booster = lgb.train(settings, train, self.n_estimators, callbacks=callbacks, **held_out)
+        with _in_our_words():
+            booster = lgb.train(
+                settings, train, self.n_estimators, callbacks=callbacks, **held_out
+            )
         self.booster_ = booster  # after early stopping it holds only the best trees
         self.best_iteration_ = self.n_iter_ = booster.current_iteration()
         if losses:
@@ -376,6 +381,21 @@ class _Documents:
             reference=reference,
             **self.columns,
         )
+
+
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """A sentence for what LightGBM calls a failed check: it puts at least 3 documents in a bin."""
+    try:
+        yield
+    except lgb.basic.LightGBMError as error:
+        if "num_features" not in str(error):
+            raise
+        raise ValueError(
+            "No feature has two values in enough of the documents that trees are trained on, "
+            "after queries were held out: nothing can be learned. Expected a feature that differs "
+            "in at least 3 documents. Add features or queries, or set early_stopping=False."
+        ) from error
 
 
 def judges() -> tuple[LambdaMARTRanker, LambdaMARTRanker]:

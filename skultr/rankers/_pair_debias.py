@@ -148,7 +148,8 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
         if self._click_log is None:
             self._fit_ratios(log, task)
             return
-        self._fit_ratios(replace(self._click_log, features=log.features), task)
+        # Only the last training is the ranker that callbacks watch.
+        self._fit_ratios(replace(self._click_log, features=log.features), None)
         tables = self.bias_ratios_, self.examination_
         self._fit_ratios(log, task, self.net_.module_.ratios)
         self.bias_ratios_, self.examination_ = tables

@@ -31,8 +31,10 @@ from .._log._estimator import (
     forget,
     unless_it_fails,
 )
+from .._log._faults import LONGEST_PAGE
 from .._log._joined_logs import AddsLogs, Kept, counts_of, log_of_count, with_bias_values
-from .._log._read_log import ReadLog
+from .._log._lookalikes import sample_features
+from .._log._read_log import ReadLog, was_read
 from .._log._reader import read, take_target, warn_about_names
 from .._log._roles import (
     CHUNK,
@@ -55,7 +57,8 @@ from .._log._roles import (
     take_off,
     without_column,
 )
-from .._log._segments import encode, rank_in_segment
+from .._log._segments import encode, pair_codes, rank_in_segment
+from .._log._units import tell_units
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog, reads_pages
@@ -65,6 +68,8 @@ if TYPE_CHECKING:
     from .._log._roles import Takes
 
 
+#: Rows of a log, of whole queries but for the last, that tell whether a ranker orders documents.
+_ROWS_TO_SCORE = 20_000
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
@@ -198,8 +203,10 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         Raises
         ------
         ValueError
-            If a role or ``y`` has invalid values (see the user guide), or ``validation`` has other
-            features, or a bias factor whose examination is learned and that the log does not have.
+            If a role or ``y`` has invalid values (see the user guide); if roles became features on
+            the way (a bare transformer of scikit-learn in a pipeline), or more than 2,000 rows
+            without query ids are one page; or if ``validation`` has other features, or a bias
+            factor whose examination is learned and that the log does not have.
         TypeError
             If the ranker has no early stopping to which ``validation`` could be passed.
         """
@@ -218,6 +225,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             "documents": documents,
         }
         log, X, y = self._read(X, y, sample_weight, roles, reset=True)
+        self._check_features(log, X)
         if validation is not None:
             self._validation = self._read_validation(validation, log)
         context = self._init_callback_context(max_subtasks=None)
@@ -228,6 +236,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         for name in ("_validation", "_click_log", "_stopped_by"):
             vars(self).pop(name, None)
         self._check_against(log)
+        self._check_order(log, X)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
@@ -393,7 +402,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             A query weighs as much as the mean weight of its rows.
         qid : array-like of shape (n_rows,), default=None
             Query ids; by default the column ``qid`` of X. Without either, all rows count as one
-            query, with a warning.
+            query, with a warning; of more than 2,000 rows this is an error.
 
         Returns
         -------
@@ -466,6 +475,27 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         A hook for subclasses that need the role ``propensity``.
         """
 
+    def _check_features(self, log: ClickLog, X: Any) -> None:
+        """An error if no feature differs between documents, but in the part of a member."""
+        if self._needs_features and log.n_rows > 1 and not was_read(X):
+            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+            tell_units("documents", log.features.T, names)
+
+    def _check_order(self, log: ClickLog, X: Any) -> None:
+        """Warn if what was fitted gives all documents of nearly all queries one score."""
+        cls = type(self)
+        hooks = cls.predict, cls._scores_within
+        scores_features = hooks == (BaseRanker.predict, BaseRanker._scores_within)
+        if was_read(X) or not scores_features or cls._score is BaseRanker._score:
+            return
+        if not log.clicks.any():  # said when the log was read
+            return
+        rows = slice(_ROWS_TO_SCORE)
+        pairs = np.unique(pair_codes(log.query[rows], log.version[rows], log.n_versions))
+        query, version = np.divmod(pairs, log.n_versions)
+        scores = self._scores_of_features(np.asarray(log.features[version]))
+        tell_units("fitted", scores, query, type(self).__name__)
+
     def _check_against(self, log: ClickLog) -> None:
         """Warn if the log contradicts what was fitted; a hook for subclasses."""
 
@@ -510,7 +540,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
         """The log, and X and y without names."""
-        X, y, column, clicks, _ = take_target(X, y, type(self).__name__)
+        X, y, column, clicks, _ = take_target(X, y, type(self).__name__, roles)
         self._click_column = column or (None if reset else self._click_column)
         if clicks is not None and self._refuses_outcomes:
             raise ValueError(
@@ -552,7 +582,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""
         table = self._table_of(X, roles.get("documents"))
-        features = self._read_features(X if table is None else table.frame, reset=reset)
+        given_features = X if table is None else table.frame
+        features = self._read_features(given_features, reset=reset)
         own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
         if table is not None:
             self._feature_table, table.features, own = table, features, False
@@ -566,6 +597,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 "distinguishes the documents. Add their ids as a column 'doc'."
             )
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        tell_units("sample", sample_features(given_features, [*names], in_order=table is None))
         if table is None:
             warn_about_names(X, names, roles)
         click_column = y if clicks is None else clicks
@@ -708,14 +740,22 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         qid = read_role(X, "qid", qid)
         if qid is not None:
             return qid
-        if count_rows(X) > 1:
+        n_rows = count_rows(X)
+        if method == "score" and n_rows > LONGEST_PAGE:
+            raise ValueError(
+                f"{type(self).__name__}.score got {n_rows:,} rows and no query ids, and would "
+                "compare documents of different queries. Pass a frame with a column 'qid', or "
+                "qid=. In a pipeline, transformers keep it as OnFeatures(transformer), from "
+                "skultr.preprocessing."
+            )
+        if n_rows > 1:
             warn_user(
                 f"{type(self).__name__}.{method} got no query ids: all rows count as ONE query, "
                 "so that documents of different queries are compared. Pass a frame with a column "
                 "'qid', or qid=.",
                 MissingRoleWarning,
             )
-        return np.zeros(count_rows(X), dtype=int)
+        return np.zeros(n_rows, dtype=int)
 
 
 def fit_to_log(ranker: Any, log: ClickLog) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from .._base._sklearn import StrOptions, validate_params
+from ._precision import warn_of_lost_digits
 from ._served_model import served_model
 from ._trees import TREE_FORMATS, Upload, nonnegative, trees_of
 
@@ -130,6 +131,13 @@ def export_model(
     ImportError
         If the format is ``"onnx"`` and onnx is missing: ``pip install skultr[serving]``.
 
+    Warns
+    -----
+    ClickDataWarning
+        If float32 cannot tell apart the values of a feature, such as a time stamp or an id, and
+        the engine of the format reads float32. The message names the features, with the numbers of
+        values or thresholds before and after.
+
     Notes
     -----
     Engines hold features in float32 and decide at a split by other rules than LightGBM. The
@@ -187,6 +195,7 @@ def export_model(
                     f"shift adds a leaf to trees, and the format {format!r} is written from "
                     f"{part}. Leave it out."
                 )
+            warn_of_lost_digits(served, model, format, upload)
             return write(model if shift is None else nonnegative(model), upload)
     raise ValueError(
         f"This {type(served.ranker).__name__} has no {' or '.join(_FORMATS[format])}, from which "

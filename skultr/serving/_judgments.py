@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
+from .._base._comments import Comments, ids_of
 from .._base._sklearn import StrOptions, validate_params
 from .._base._texts import normal_text
 from .._base._typing import Frame
@@ -124,12 +126,12 @@ def export_judgments(
 
 
 @validate_params(
-    {"text": [str], "format": [StrOptions({"opensearch", "trec", "quepid"})]},
+    {"text": [str], "format": [StrOptions({"opensearch", "trec", "quepid", "ranklib"})]},
     prefer_skip_nested_validation=True,
 )
 def read_judgments(
     text: str,
-    format: Literal["opensearch", "trec", "quepid"],
+    format: Literal["opensearch", "trec", "quepid", "ranklib"],
     *,
     queries: Mapping[Any, Any] | Frame | None = None,
 ) -> pd.DataFrame:
@@ -139,12 +141,13 @@ def read_judgments(
     ----------
     text : str
         The text itself: ``Path("judgments.json").read_text(encoding="utf-8")``.
-    format : {"opensearch", "trec", "quepid"}
+    format : {"opensearch", "trec", "quepid", "ranklib"}
         What OpenSearch's Search Relevance Workbench imports, or what
         ``GET _plugins/_search_relevance/judgments/ID`` returns (JSON; ratings are text or
         numbers); qrels of TREC ``qid 0 docno grade``; or CSV whose first line names the columns
-        ``query``, ``docid`` and ``rating``, as Quepid exports it. Other fields and columns are
-        ignored.
+        ``query``, ``docid`` and ``rating``, as Quepid exports it; or the judgement list of
+        RankLib and the LTR plugins, ``grade qid:1 # docid title``, with or without features,
+        where lines ``# qid:1: text`` name the queries. Other fields and columns are ignored.
     queries : mapping or DataFrame, default=None
         As for :func:`export_judgments`: the text of each ``qid`` of the log, such as
         ``report.queries`` of :func:`~skultr.datasets.read_ubi`. Texts are compared in lower case
@@ -187,7 +190,7 @@ def read_judgments(
     1 0 B01 3
     1 0 B02 1
     """
-    _, read, expected = _FORMATS[format]
+    _, read, expected = _FORMATS.get(format, _RANKLIB)
     # A line that is no JSON may be the name of a file.
     hint = (
         f" If {text!r} is a file, pass its text: Path({text!r}).read_text(encoding='utf-8')."
@@ -373,6 +376,45 @@ def _from_trec(text):
     return [(query, doc, grade) for query, _, doc, grade in lines]
 
 
+_HEADER = re.compile(r"#\s*qid:([^\s:]+)\s*:\s*(.*)")
+_JUDGED = re.compile(r"(\S+)\s+qid:(\S+)([^#]*)(.*)")
+#: The weight of a query after its text, as some tools write it in all headers.
+_WEIGHT = re.compile(r"\*\d+(\.\d+)?$")
+
+
+def _from_ranklib(text):
+    lines = [line.strip() for line in text.splitlines()]
+    headers = [match.groups() for line in lines if (match := _HEADER.match(line))]
+    if headers and all(_WEIGHT.search(query) for _, query in headers):
+        headers = [(qid, _WEIGHT.sub("", query)) for qid, query in headers]
+    queries = dict(headers)
+    rows, comments = [], Comments()
+    for number, line in enumerate(lines, start=1):
+        if not line or line.startswith("#"):
+            continue
+        if not (match := _JUDGED.match(line)):
+            raise ValueError(f"line {number} is {line!r}")
+        grade, qid, _, comment = match.groups()
+        rows.append((queries.get(qid, qid), grade))
+        comments.add(qid, comment[1:])
+    ids, doubt = ids_of([comments], "The text")
+    if rows and not ids:
+        raise ValueError(doubt or "its lines have no ids of documents")
+    if doubt:
+        warn_user(doubt, ClickDataWarning)
+    nameless = {query for query, _ in rows} - {*queries.values()}
+    if queries and nameless:
+        warn_user(
+            f"{len(nameless)} queries have no line '# qid:...: text', such as qid "
+            f"{min(nameless)!r}, which is taken for the query.",
+            ClickDataWarning,
+        )
+    docs = ids[0] if ids else []
+    return [(query, doc, grade) for (query, grade), doc in zip(rows, docs, strict=True)]
+
+
+#: What is read and not written: how, and what a text of it holds.
+_RANKLIB = (None, _from_ranklib, "lines grade qid:1 # docid title, and # qid:1: text of the query")
 #: How a format is written and read, and what a text of it holds.
 _FORMATS = {
     "opensearch": (

@@ -6,13 +6,13 @@ import inspect
 import json
 import os
 import zipfile
+import zlib
 from contextlib import suppress
 from importlib import import_module, metadata
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -21,9 +21,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
 from .._base._sklearn import validate_params
+from .._base._writing import folder_beside, refuse_to_replace
 from .._log._estimator import SlimPickles
 from .._log._faults import IDS
 from ..exceptions import warn_user
+from ._boosters import read_booster
 from ._served_model import fitted_steps, optional
 
 _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
@@ -47,10 +49,13 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     model : ranker of :mod:`skultr.rankers`, or Pipeline or search of one
         Fitted. A search is saved as its ``best_estimator_``.
     path : str or path-like
-        The file, a zip archive. What is there is replaced, at once.
+        The file, a zip archive. A saved model that is there is replaced, at once; a file of
+        another program never is.
 
     Raises
     ------
+    FileExistsError
+        If another program wrote the file that is there.
     TypeError
         If a part is code (a ``module`` of your own, a subclass, a function in a transformer, a
         learner that is not of scikit-learn or LightGBM), or the model is no ranker of this list.
@@ -108,16 +113,16 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     with suppress(Exception):
         head["scores_zeros"] = _scores_zeros(model)
     parts = {_HEAD: json.dumps(head).encode(), **encoder.parts()}
-    beside = path.with_name(f"{path.name}.{uuid4().hex}")  # readers see the old or the new model
-    try:
-        with zipfile.ZipFile(beside, "w") as file:
+    refuse_to_replace(path, _is_saved, "a model")
+    with folder_beside(path) as folder:  # readers see the old or the new model
+        new = folder / "model"
+        with zipfile.ZipFile(new, "w") as file:
             for name, content in parts.items():
                 # Without the time of day, so that equal models are equal files.
                 file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
-        _read(beside)  # what cannot be loaded is found here
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+        _read(new)  # what cannot be loaded is found here
+        refuse_to_replace(path, _is_saved, "a model")
+        new.replace(path)
     if encoder.dropped:
         warn_user(
             "Not saved, because they are code, of the log or fitted: "
@@ -165,9 +170,9 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Notes
     -----
     Objects of known classes are built from numbers and text, and no code of the file runs. Only
-    parts that the model names are read. But LightGBM and scikit-learn do not check the trees that
-    they read: a file made to harm can crash the process, or have it read memory that is not part
-    of the trees.
+    parts that the model names are read. The trees of LightGBM are checked before it reads them.
+    But scikit-learn does not check the trees that it reads: a file made to harm that holds such
+    can crash the process, or have it read memory that is not part of the trees.
     """
     try:
         return _read(path)
@@ -179,6 +184,16 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             f"({type(error).__name__}: {' '.join(str(error).split())}). Copy the file again, or "
             "save the model again."
         ) from error
+
+
+def _is_saved(path):
+    """Whether a file is a saved model, of any version; it is not read beyond its first bytes."""
+    start = json.dumps({"format": _FORMAT})[:-1].encode()
+    try:
+        with zipfile.ZipFile(path) as file, file.open(_HEAD) as head:
+            return head.read(len(start)) == start
+    except (zipfile.BadZipFile, zlib.error, KeyError, NotImplementedError, RuntimeError):
+        return False  # no archive, or one of another program
 
 
 def _scores_zeros(model):
@@ -453,9 +468,7 @@ class Decoder:
 
     def _booster(self, found):
         file, best_iteration = found
-        booster = Booster(model_str=self._parts.pop(file).decode())
-        booster.best_iteration = best_iteration
-        return booster
+        return read_booster(self._parts.pop(file).decode(), best_iteration)
 
     def _tensor(self, found):
         values = self.decode(found)

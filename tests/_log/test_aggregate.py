@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from collections import defaultdict
+from functools import cache
 from itertools import permutations
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from skultr import aggregate_clicks
 from skultr._log._clicklog import make_click_log
-from skultr.exceptions import ClickDataWarning
+from skultr.exceptions import ClickDataWarning, MissingRoleWarning
 
 with warnings.catch_warnings():
     # Raised within Dask on import for some versions of its dependencies.
@@ -191,14 +192,18 @@ LOGS = {
 }
 
 
+#: What the oracle and pandas say of each log, once for all engines.
+of_oracle = cache(lambda name: oracle(LOGS[name]))
+of_pandas = cache(lambda name: aggregate_clicks(LOGS[name]))
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", LOGS)
 def test_engines_agree_with_the_oracle(name, engine):
-    log = LOGS[name]
-    X, click_rate = aggregate_clicks(ENGINES[engine](log))
-    assert_same(as_oracle(X, click_rate), oracle(log))
+    X, click_rate = aggregate_clicks(ENGINES[engine](LOGS[name]))
+    assert_same(as_oracle(X, click_rate), of_oracle(name))
 
-    expected, expected_rate = aggregate_clicks(log)
+    expected, expected_rate = of_pandas(name)
     X = X if isinstance(X, pd.DataFrame) else X.to_pandas()
     pd.testing.assert_frame_equal(X.astype(expected.dtypes), expected)
     np.testing.assert_allclose(click_rate, expected_rate, rtol=1e-12)
@@ -290,10 +295,16 @@ def long_log(n_sessions=100, length=1_000):
     return pd.concat([short, long], ignore_index=True)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_long_list_beside_short_ones(engine):
+@pytest.fixture(scope="module")
+def long_log_of_oracle():
     log = long_log()
-    assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), oracle(log))
+    return log, oracle(log)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_long_list_beside_short_ones(engine, long_log_of_oracle):
+    log, expected = long_log_of_oracle
+    assert_same(as_oracle(*aggregate_clicks(ENGINES[engine](log))), expected)
 
 
 _PEAK = """
@@ -537,8 +548,28 @@ def test_features_of_impressions_train_like_the_raw_log():
 
 def test_features_that_change_within_a_list_need_sessions():
     log = with_features(LOGS["deterministic"]).drop(columns="session")
-    with pytest.raises(ValueError, match="in a column 'session'"):
-        aggregate_clicks(log)
+    with pytest.warns(MissingRoleWarning, match="in a column 'session'"):
+        X, _ = aggregate_clicks(log)
+    assert not X[X["position"].notna()].duplicated(["session", "position"]).any()
+    assert X["session"].nunique() > log["qid"].nunique()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_whose_pages_are_not_known_are_counted_with_a_warning(engine):
+    log = make_log(never=False)
+    with pytest.warns(MissingRoleWarning, match="its pages are not known"):
+        found = aggregate_clicks(ENGINES[engine](log.drop(columns="session")))
+    keys = ["qid", "doc", "position"]
+    counted = log.groupby(keys, as_index=False).agg(n=("click", "size"), clicks=("click", "sum"))
+    counted = counted.rename(columns={"n": "impressions"})
+    table = pd.DataFrame(records(found[0])).assign(rate=found[1])
+    table = table.sort_values(keys).reset_index(drop=True)
+    expected = counted.sort_values(keys)
+    np.testing.assert_allclose(table["impressions"], expected["impressions"])
+    np.testing.assert_allclose(table["rate"] * table["impressions"], expected["clicks"])
+    again, rate = aggregate_clicks(ENGINES[engine](counted), click="clicks")
+    pd.testing.assert_frame_equal(pd.DataFrame(records(again)), pd.DataFrame(records(found[0])))
+    np.testing.assert_allclose(rate, found[1])
 
 
 def _polars_hashes_lists():
@@ -595,7 +626,6 @@ FAULTS = {
     "half-bias": (lambda log: put(log.assign(bias=1), "bias", 0.5), "found 0.5 in 1 row"),
     "one-place": (lambda log: log.assign(position=1), "Two rows of one list are at position 1"),
     "twice": (lambda log: pd.concat([log, log]), "Two rows of one list are at position"),
-    "no-session": (lambda log: log.drop(columns="session"), "in a column 'session'"),
     "not-shown": (lambda log: log.assign(position=np.nan, click=0), "No row was shown"),
     "scope": (lambda log: log.assign(doc_scope="page"), "doc_scope holds"),
     "users": (
@@ -651,9 +681,15 @@ def test_clicks_that_look_wrong_are_warned_about():
     with pytest.warns(ClickDataWarning, match="read as graded relevance"):
         graded = aggregate_clicks(log.assign(click=2 * log["click"]))
     assert_same(as_oracle(*graded), oracle(log))
-    rates = log.assign(impressions=10, click=np.where(log["position"].notna(), 0.3, 0))
-    with pytest.warns(ClickDataWarning, match="looks like a click rate"):
-        aggregate_clicks(rates)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rates_and_numbers_of_clicks_give_the_same(engine):
+    log = LOGS["deterministic"]
+    counts = log.assign(impressions=10, click=np.where(log["position"].notna(), 3, 0))
+    rates = counts.assign(click=counts["click"] / 10)
+    found = [as_oracle(*aggregate_clicks(ENGINES[engine](each))) for each in (counts, rates)]
+    assert_same(*found)
 
 
 def test_scores_of_the_old_ranker_are_no_counts():

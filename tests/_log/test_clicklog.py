@@ -264,7 +264,7 @@ def test_two_lists_without_session_name_the_remedy():
 
 def test_grades_are_scaled_with_a_warning():
     log, _ = small_log()
-    with pytest.warns(ClickDataWarning, match="up to 4.*graded relevance.*click counts"):
+    with pytest.warns(ClickDataWarning, match="up to 4.*graded relevance.*numbers of clicks"):
         made = make(log, np.full(len(log), 4.0))
     assert (made.click_rate == 1).all()
 

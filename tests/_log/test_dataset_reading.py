@@ -191,15 +191,28 @@ def test_impressions_count_clicks(tmp_path):
     pd.testing.assert_frame_equal(rows_of(found), rows_of(expected), check_dtype=False)
 
 
-def test_rates_in_place_of_counts_are_warned_of(tmp_path):
-    rates = a_log().assign(impressions=4, click=lambda log: log["click"] / 3)
-    with pytest.warns(ClickDataWarning, match="'click' is not: it looks like a click rate"):
-        ClickDataset.from_parquet(rates, path=tmp_path / "rates")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ClickDataset.from_parquet(a_log().assign(impressions=4), path=tmp_path / "counts")
-        halves = a_log().assign(impressions=0.5, click=lambda log: log["click"] / 3)
-        ClickDataset.from_parquet(halves, path=tmp_path / "weighted")
+def test_rates_and_numbers_of_clicks_give_the_same(tmp_path):
+    counts = a_log().assign(impressions=4, click=lambda log: 3 * log["click"])
+    rates = counts.assign(click=counts["click"] / 4)
+    found = [
+        ClickDataset.from_parquet(log, path=tmp_path / name).log()
+        for name, log in (("counts", counts), ("rates", rates))
+    ]
+    assert_equal_logs(*found)
+    assert found[0].clicks.sum() == counts["click"].sum()
+
+
+def test_pages_with_one_number_of_impressions_hold_rates(tmp_path):
+    log = a_log().assign(impressions=4)
+    found = ClickDataset.from_parquet(log, path=tmp_path / "pages").log()
+    assert_equal_logs(found, in_memory(log))
+    assert found.clicks.sum() == 4 * log["click"].sum()
+
+
+def test_weights_below_one_are_no_numbers_of_impressions(tmp_path):
+    halves = a_log().assign(impressions=0.5, click=lambda log: log["click"] / 3)
+    found = ClickDataset.from_parquet(halves, path=tmp_path / "weighted").log()
+    assert_equal_logs(found, in_memory(halves))
 
 
 def test_zero_impressions_are_never_shown(tmp_path):
@@ -445,6 +458,32 @@ def test_two_processes_may_write_and_read(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"same", "other"}
     for path in paths:
         assert_equal_logs(ClickDataset(path).log(), in_memory(log))
+
+
+def _as_another_process(write_log, path, kind):
+    """Writing a log, in the last moment of which something else appears at its path."""
+
+    def written(*args, **kwargs):
+        write_log(*args, **kwargs)
+        if kind == "link":
+            path.symlink_to(path.parent / "nowhere")
+        else:
+            path.mkdir()
+            (path / kind).touch()
+
+    return written
+
+
+@pytest.mark.parametrize("kind", ["link", "meta.json"])
+def test_the_slower_of_two_processes_is_told(kind, tmp_path, monkeypatch):
+    from skultr._log import _dataset
+
+    path = tmp_path / "clicks"
+    slow = _as_another_process(_dataset.write_log, path, kind)
+    monkeypatch.setattr(_dataset, "write_log", slow)
+    with pytest.raises(FileExistsError, match="clicks' exists already"):
+        ClickDataset.from_parquet(a_log(), path=path)
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_ids_may_be_hashes_of_64_bits(tmp_path):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from sklearn.linear_model import Ridge
 
-from skultr._log._faults import outcomes_of
+from skultr._log._lookalikes import outcomes_of
 from skultr.click_models import PBMModel
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, MissingRoleWarning
 from skultr.metrics import CMIPScorer, RankingScorer

@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
 from skultr import IdentifiabilityRepair
-from skultr._log._faults import blank_rows
+from skultr._log._units import units_in
 from skultr.click_models import PBMModel
 from skultr.exceptions import ClickDataWarning
 from skultr.propensity import InterventionHarvesting
@@ -238,7 +238,7 @@ def test_failed_joins_of_any_share_are_said(share, n_features):
     features = rng.normal(size=(4000, n_features))
     features[rng.random(features.shape) < 0.05] = np.nan
     features[: int(share * 4000)] = np.nan
-    (message,) = blank_rows(features.T)
+    ((_, message),) = units_in("features", features.T)
     assert f"all {n_features} features are missing" in message
 
 
@@ -246,7 +246,7 @@ def test_failed_joins_of_any_share_are_said(share, n_features):
 def test_blanks_of_columns_that_know_nothing_of_each_other_are_no_failed_join(chance):
     features = np.random.default_rng(0).normal(size=(4000, 2))
     features[np.random.default_rng(1).random(features.shape) < chance] = np.nan
-    assert not [*blank_rows(features.T)]
+    assert not [*units_in("features", features.T)]
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])

@@ -1,11 +1,14 @@
 """Newton's method, and the likelihood of where the clicks of a group fell."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
+from sklearn.exceptions import ConvergenceWarning
 
-from skultr._models._solve import GroupedLogit, maximise, solve_within
+from skultr._models._solve import GroupedLogit, maximise, minimised, solve_within
 
 
 def _logistic(design, hits):
@@ -55,6 +58,22 @@ def test_quadratic_needs_one_step():
     found = maximise(objective, np.zeros(2), bounds=bounds)
     np.testing.assert_allclose(found.at, [0.5, -1.0], atol=1e-8)
     assert found.converged
+
+
+@pytest.mark.parametrize(("slope", "warns"), [(1e-4, False), (5e-3, True), (0.1, True)])
+def test_a_search_that_stopped_on_a_slope_is_inexact_and_on_a_plain_is_none(slope, warns):
+    """SciPy calls a line search that gains no more than rounding a failure."""
+
+    def loss(at):
+        return slope * at[0], np.array([slope])
+
+    stopped = {"jac": True, "method": "BFGS", "options": {"maxiter": 0}}
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        minimised(loss, np.array([0.5]), "This estimate", **stopped)
+    said = [str(each.message) for each in found if each.category is ConvergenceWarning]
+    assert len(said) == warns
+    assert all("This estimate did not converge" in each for each in said)
 
 
 def test_flat_direction_stays_where_it_was(design, hits):

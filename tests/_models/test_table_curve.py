@@ -87,6 +87,7 @@ def test_curves_of_many_factors_are_those_of_few_with_errors_of_what_is_compared
 
     few, few_error, prior, prior_error, joined, joined_error = curves()
     monkeypatch.setattr(_table_curve, "MAX_DENSE", 0)
+    monkeypatch.setattr(_table_curve, "FEW_FACTORS", 0)
     many, many_error, *others = curves()
     np.testing.assert_allclose([many, others[0], others[2]], [few, prior, joined], atol=1e-5)
     # 100 documents with 200 impressions: their relevance costs hardly any precision.
@@ -96,6 +97,23 @@ def test_curves_of_many_factors_are_those_of_few_with_errors_of_what_is_compared
     assert np.isnan(np.delete(others[3], 3)).all()
     known = cells.by_factor(cells.clicks) + 0.3**-2
     np.testing.assert_allclose(prior_error[1:], np.sqrt(1 / known + 1 / known[0])[1:], rtol=0.05)
+
+
+@pytest.mark.parametrize(("n_docs", "n_factors"), [(40, 60), (400, 60), (40, 90)])
+def test_errors_of_many_pairs_count_that_effects_are_not_known(monkeypatch, n_docs, n_factors):
+    # A quarter of the pairs share each effect of the prior, which is hardly known before the
+    # clicks: pairs of different effects err by far more than their own deviation.
+    cells = _random_cells(3_000, n_docs, n_factors)
+    effects = csr_array(np.eye(4)[np.arange(n_factors) % 4])
+
+    def curve():
+        return pair_curve(cells, effects, np.zeros(n_factors), np.full(4, 2.0))
+
+    few = curve()
+    monkeypatch.setattr(_table_curve, "FEW_FACTORS", 0)
+    many = curve()
+    np.testing.assert_allclose(many.log_examination, few.log_examination, atol=1e-4)
+    np.testing.assert_allclose(many.standard_error, few.standard_error, rtol=0.1)
 
 
 def test_a_network_that_is_too_steep_tells_as_much():

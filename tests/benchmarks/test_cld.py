@@ -180,7 +180,8 @@ def settings():
 
 
 def test_a_figure_is_drawn_and_judged(tmp_path, monkeypatch):
-    monkeypatch.setitem(_cld_worlds.QUICK_TRAINING, "max_epochs", 2)
+    for training in (_cld_worlds.QUICK_TRAINING, _cld_worlds.TRAINING):
+        monkeypatch.setitem(training, "max_epochs", 2)
     monkeypatch.setattr(_cld_worlds, "N_TEST", {"quick": 50, "full": 50})
     options = ["--figure", "6", "--quick", "--runs", "1", "--queries", "40", "--sessions", "500"]
     paper = script()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from skultr import aggregate_clicks
 from skultr.datasets import letor_splits, load_letor, make_ltr
+from skultr.exceptions import ClickDataWarning
 from skultr.simulation import simulate_clicks
 
 pytest.importorskip("pyarrow", reason="the Parquet files of these tests need pyarrow")
@@ -154,6 +155,7 @@ plausible = st.tuples(st.integers(0, 4), st.integers(0, 3), line).map(
 )
 
 
+@pytest.mark.filterwarnings("ignore::skultr.exceptions.ClickDataWarning")
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.one_of(line, plausible), max_size=4).map("\n".join).map(str.encode) | st.binary()
@@ -201,6 +203,36 @@ def test_docids_of_other_code_pages_stay_apart(tmp_path):
 
 def test_only_docid_is_the_document(tmp_path):
     assert load_letor(write(tmp_path, "1 qid:1 1:1 #olddocid = x\n"))["doc"].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{grade} qid:{q} # {doc} Tent of 2\n",
+        "{grade}\tqid:{q} #\t{doc}\tTent\n",
+        "{grade} qid:{q} 1:0.5 2:3 #{doc}\n",
+        "{grade} qid:{q} 1:0.5 # doc_id: {doc} Tent\n",
+    ],
+)
+def test_judgement_lists_keep_their_ids(form, tmp_path):
+    rows = [(4, 1, "7001"), (2, 1, "7002"), (0, 2, "7003")]
+    lines = "".join(form.format(grade=grade, q=q, doc=doc) for grade, q, doc in rows)
+    documents = load_letor(write(tmp_path, f"# qid:1: tent\n# qid:2: stove\n{lines}"))
+    assert documents["doc"].tolist() == ["7001", "7002", "7003"]
+
+
+@pytest.mark.parametrize(
+    ("comments", "docs", "doubt"),
+    [
+        (["red tent", "tarp", "gas stove"], ["red", "tarp", "gas"], "such as 'red', though some"),
+        (["a tent", "a tarp", "a stove"], [0, 1, 2], "comes again in its query in 2 of 3 rows"),
+        (["7001 tent", "7002 tarp", ""], [0, 1, 2], "in 2 of 3 rows, and none in the others"),
+    ],
+)
+def test_comments_that_may_be_no_ids_are_told(comments, docs, doubt, tmp_path):
+    lines = "".join(f"1 qid:1 1:{k} # {comment}\n" for k, comment in enumerate(comments))
+    with pytest.warns(ClickDataWarning, match=doubt):
+        assert load_letor(write(tmp_path, lines))["doc"].tolist() == docs
 
 
 def test_marks_of_missing_features_stay_finite(tmp_path):

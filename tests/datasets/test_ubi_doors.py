@@ -212,7 +212,7 @@ def test_files_without_a_log(tmp_path, text, message):
 
 def test_queries_only(tmp_path):
     path = write(tmp_path / "queries.ndjson", [("ubi_queries", q) for q in QUERIES])
-    with pytest.warns(ClickDataWarning, match="Nothing was clicked.*actions found are \\[\\]"):
+    with pytest.warns(ClickDataWarning, match="Nothing was clicked.*Pass the events of clicks"):
         log, report = read_ubi(path)
     assert report.from_hits == ["shop"]
     assert len(log) == 5 * len(QUERIES)
@@ -230,7 +230,10 @@ def test_queries_only(tmp_path):
         ({"ordinal_base": {"shop": -1}}, "ordinal_base=.*whole numbers from 0"),
         ({"ordinal_base": -1}, "'ordinal_base' parameter"),
         ({"page_size": 0}, "'page_size' parameter"),
-        ({"impressions": "all"}, "'impressions' parameter"),
+        ({"impressions": "all"}, r"action_name 'all' \(name others in impressions="),
+        ({"impressions": 3}, "'impressions' parameter"),
+        ({"impressions": []}, "impressions is empty"),
+        ({"impressions": ["view", "click"]}, r"actions \['click'\] have several meanings"),
         ({"user": "me"}, "'user' parameter"),
         ({"not_shown": "keep"}, "'not_shown' parameter"),
         ({"keep": {"c-1"}}, "'keep' parameter"),
@@ -274,7 +277,7 @@ def test_report(tmp_path):
     text = report.summary()
     assert text.startswith("The log has 40 result pages of 4 queries: 200 shown documents, 38 of")
     assert f"2 of {len(EVENTS) + 2} events were left out:\n" in text
-    assert "\n  1  with another action: <i> 1. Name those that count in clicks=" in text
+    assert "\n  1  with another action: <i> 1. Name those that count in impressions=, " in text
     assert "\n  1  without a usable ordinal and without a place in the hit list. Send" in text
     assert "events_left_out=2" in repr(report)
     html = report._repr_html_()

@@ -1,4 +1,4 @@
-"""Local clusters of two processes, which are gone when a module is done."""
+"""Local clusters of two processes, which are gone when the tests of this folder are done."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def client():
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
@@ -18,7 +18,7 @@ def client():
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def spark():
     sql = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):

@@ -316,6 +316,99 @@ def test_columns_that_one_log_lacks_are_alarms():
     assert not set(without.table["watched"]) & {"column", "location", "missing"}
 
 
+# Time that passes -----------------------------------------------------------------------
+def _aged(log, week, kind):
+    """The log with what grows in a week, in days."""
+    rng = np.random.default_rng(week)
+    born = 60 * np.random.default_rng(9).random(len(RANKS) * 100)[log["qid"] * 5 + log["doc"]]
+    page = 7 * (week + np.sort(rng.random(log["session"].max() + 1)))[log["session"]]
+    values = {
+        "age in whole days": np.floor(born) + 7 * week,
+        "age when it was shown": born + page,
+        "age in single precision": (born + page).astype(np.float32),
+        "time stamp": 1.7e9 + 86_400 * page,
+        "days that are left": 500 - born - page,
+    }
+    return log.assign(grown=values[kind])
+
+
+AGES = [
+    "age in whole days",
+    "age when it was shown",
+    "age in single precision",
+    "time stamp",
+    "days that are left",
+]
+
+
+@pytest.mark.parametrize("kind", AGES)
+def test_time_that_passes_is_no_alarm_and_is_named(logs, kind):
+    old, new = (_aged(log, week, kind) for week, log in enumerate(logs))
+    found = compare_logs(old, new)
+    assert not found.alarm
+    assert rows_of(found, "location")["verdict"]["grown"] == "no relevant change"
+    row = row_of(found, "passing time", "grown")
+    week = {"time stamp": 7 * 86_400, "days that are left": -7}.get(kind, 7)
+    assert row["difference"] == pytest.approx(week, rel=0.02)
+    assert "grown moved by" in found.summary()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: 1.2 * values,  # inflation moves dear documents by more
+        lambda values: np.where(values > 30, values + 20, values),
+        lambda values: values + 60 * np.random.default_rng(0).random(len(values)),
+    ],
+    ids=["inflation", "some", "noise"],
+)
+def test_features_that_do_not_move_alike_are_alarms(logs, change):
+    old, new = (_aged(log, 0, "age in whole days") for log in logs)
+    found = compare_logs(old, new.assign(grown=change(new["grown"])))
+    assert "passing time" not in set(found.table["watched"])
+    assert row_of(found, "location", "grown")["verdict"] == "alarm"
+
+
+def test_documents_that_are_older_beyond_the_time_that_passed_are_an_alarm(logs):
+    old, new = (_aged(log, week, "age in whole days") for week, log in enumerate(logs))
+    found = compare_logs(old, new[new["grown"] > 20])  # new ones are no longer shown
+    assert row_of(found, "location", "grown")["verdict"] == "alarm"
+
+
+# Contexts -------------------------------------------------------------------------------
+def _with_mix(log, share, name, values):
+    rng = np.random.default_rng(len(log) + int(100 * share))
+    one = rng.random(log["session"].max() + 1) < share
+    return log.assign(**{name: np.array(values)[one.astype(int)][log["session"]]})
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("device", ["desk", "phone"]), ("is_member", [0.0, 1.0]), ("user", [3, 4]), ("bias", [1, 2])],
+)
+def test_a_mix_that_moved_is_named_and_one_that_stayed_is_none(logs, name, values):
+    same = [_with_mix(log, 0.4, name, values) for log in logs]
+    still = compare_logs(*same)
+    assert not still.alarm
+    assert set(rows_of(still, "mix")["verdict"]) == {"no relevant change"}
+    moved = compare_logs(same[0], _with_mix(logs[1], 0.6, name, values))
+    row = row_of(moved, "mix", f"{name}={values[1]}")
+    assert_allclose([row["old"], row["new"]], [0.4, 0.6], atol=0.03)
+    assert row["verdict"] == "alarm"
+    assert f"mix {name}={values[1]}: 0.4" in moved.summary()
+
+
+def test_a_mix_of_counts_is_named_and_features_of_documents_are_none():
+    parts = [
+        counts(impressions=share).assign(device=name)
+        for name, share in (("desk", 600), ("phone", 400))
+    ]
+    old = pd.concat(parts).assign(brand=lambda log: np.where(log["doc"] == 0, "acme", "nord"))
+    new = old.assign(impressions=1000 - old["impressions"])
+    rows = rows_of(compare_logs(old, new), "mix")
+    assert rows["verdict"].to_dict() == {"device=desk": "alarm", "device=phone": "alarm"}
+
+
 # Traffic and order ----------------------------------------------------------------------
 def test_new_queries_are_those_beyond_chance():
     """Of 460 old pages 20 have a query of their own."""

@@ -288,6 +288,23 @@ def test_dr_finds_trust():
     cannot_tell(pbm, "the log contradicts method='pbm'")
 
 
+def test_errors_count_the_whole_difference_that_trust_makes(monkeypatch):
+    X, relevance = world(n_queries=60, n_pages=100)
+    y, a, b = trusting(X, relevance), of_rows(relevance, X), of_rows(-relevance, X)
+    found = policy_difference(X, y, a, b, queries="log")
+    curves = []
+
+    def without_trust(table):
+        curves.append(table)
+        return table._curve
+
+    monkeypatch.setattr(_click_table.ClickTable, "_without_trust", without_trust)
+    known = policy_difference(X, y, a, b, queries="log")
+    assert curves
+    assert known.value == found.value
+    assert found.standard_error > 1.2 * known.standard_error
+
+
 @pytest.fixture(scope="module")
 def cascade():
     """Pages of users who stop at the first click, and the clicks of two rankings."""
@@ -405,6 +422,7 @@ def test_repeated_clicks_are_chance():
         assert_allclose(many[:2], once[:2], rtol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:The position determines y:UserWarning")
 def test_clicks_that_the_position_decides_refute_nothing():
     X, y = raw_log()
     scores = np.sin(X["x"]), np.cos(3 * X["x"])

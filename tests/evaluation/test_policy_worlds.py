@@ -6,7 +6,14 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from benchmarks.studies.policy_grid import N_DOCS, USERS, pairs, users_with_habits, world
+from benchmarks.studies.policy_grid import (
+    N_DOCS,
+    N_QUERIES,
+    USERS,
+    pairs,
+    users_with_habits,
+    world,
+)
 from skultr.evaluation import policy_difference, policy_value
 from skultr.evaluation._logged_pages import LoggedPages
 
@@ -24,10 +31,11 @@ CELLS = [
 
 @pytest.fixture(scope="module")
 def grid():
-    """What is said of the rankings, by cell: a table like the study's."""
+    """What is said of the rankings, by cell: a table like the study's, of half its queries."""
     rows = []
     for user, order, production in CELLS:
         cell = {"user": user, "order": order, "production": production}
+        cell["queries"] = N_QUERIES // 2
         rows += [{**cell, **row} for row in pairs(cell, None, 3)]
     return pd.DataFrame(rows)
 
@@ -67,6 +75,53 @@ def test_a_column_with_another_depth_must_be_a_context(devices):
         log, "click", *scores, context=log["device"].to_numpy(), queries="log"
     )
     assert by_array.value == found.value
+
+
+def _two_depths(powers, shares, values, n_pages=6_000):
+    """A log of which the users of each device see the position j with chance 1 / j to a power."""
+    rng, n_positions = np.random.default_rng(0), 10
+    relevance = 1 / (1 + np.exp(-rng.normal(-0.7, 1, (40, 12))))
+    query = rng.integers(40, size=n_pages)
+    order = rng.permuted(np.tile(np.arange(12), (n_pages, 1)), axis=1)[:, :n_positions]
+    device = rng.choice(len(powers), size=n_pages, p=shares)
+    position = np.arange(1, n_positions + 1)
+    chance = position ** -np.array(powers)[device][:, None] * relevance[query[:, None], order]
+    log = pd.DataFrame(
+        {
+            "qid": np.repeat(query, n_positions),
+            "session": np.repeat(np.arange(n_pages), n_positions),
+            "doc": order.ravel(),
+            "position": np.tile(position, n_pages),
+            "device": np.repeat(np.array(values)[device], n_positions),
+            "click": (rng.random(chance.shape) < chance).astype(int).ravel(),
+        }
+    )
+    other = relevance + rng.normal(scale=0.2, size=relevance.shape)
+    return log, relevance[log["qid"], log["doc"]], other[log["qid"], log["doc"]]
+
+
+@pytest.mark.parametrize(
+    ("powers", "shares", "values", "named"),
+    [
+        # At position 10 .135 and .050: each is less than .25 away from their mean.
+        ([0.87, 1.3], [0.5, 0.5], ["desk", "phone"], ("'desk'", "'phone'")),
+        ([1.0, 0.8, 1.2], [0.4, 0.3, 0.3], ["a", "b", "c"], ("'b'", "'c'")),
+        ([1.35, 0.95], [0.3, 0.7], [0, 1], ("1", "0")),
+        ([1.0, 1.0], [0.5, 0.5], ["desk", "phone"], None),
+        ([1.0, 1.1], [0.5, 0.5], ["desk", "phone"], None),
+    ],
+)
+def test_devices_are_compared_with_each_other_not_with_their_mean(powers, shares, values, named):
+    log, a, b = _two_depths(powers, shares, values)
+    verdict = policy_difference(log, "click", a, b).verdict
+    if named is None:
+        assert "device" not in verdict
+        assert "a gets more than b" in verdict
+    else:
+        assert verdict.startswith("cannot tell: users read to another depth where the column")
+        deeper, other = named
+        assert f"(examination at {deeper} is that at {other} times" in verdict
+        assert verdict.endswith("Pass context='device'.")
 
 
 def test_contexts_add_up():

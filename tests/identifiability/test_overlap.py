@@ -156,9 +156,9 @@ def test_at_most_a_hundred_factors_are_compared():
 
 def test_large_logs_are_sampled():
     log = pages(n_queries=100_000, noise=1)
-    start = time.perf_counter()
+    start = time.process_time()
     result = feature_overlap(log)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert result.n_rows == 5_000
     assert_allclose(
         result.overlap, feature_overlap(pages(n_queries=1_200, noise=1)).overlap, atol=0.05

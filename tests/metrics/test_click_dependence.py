@@ -8,6 +8,8 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import brentq
+from scipy.stats import t as student
 from sklearn.base import BaseEstimator
 
 from skultr.exceptions import ClickDataWarning
@@ -145,6 +147,46 @@ def test_standard_errors_are_those_of_repetition():
         [information_by_clicks(*documents(s, copied=1.0)[:5])[:2] for s in range(60)]
     )
     assert_allclose(values[:, 1].mean(), values[:, 0].std(), rtol=0.3)
+
+
+def test_what_noise_alone_explains_is_none():
+    """A search must not choose the noisiest estimate: less than one standard error is 0."""
+    values, p = np.array(
+        [information_by_clicks(*documents(seed, n_queries=60)[:5])[::2] for seed in range(12)]
+    ).T
+    noise = p > 0.33
+    assert 0 < noise.sum() < len(noise)
+    assert (values[noise] == 0).all()
+    assert (values[p < 0.31] > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_p_values_are_those_of_t_with_a_query_less(seed):
+    log = documents(seed, n_queries=12, n_impressions=500, copied=0.1)[:5]
+    value, error_of_value, p_value = information_by_clicks(*log)
+    beyond = -np.expm1(-2 * value)  # the squared correlation less that of noise
+
+    def too_much(error):
+        square = beyond + error**2
+        return np.sqrt(square + error**2 / 2) * error / (1 - square) - error_of_value
+
+    error = brentq(too_much, 1e-9, np.sqrt(0.999 - beyond))
+    ratio = np.sqrt(beyond + error**2) / error
+    assert p_value == pytest.approx(2 * student.sf(ratio, 11), rel=1e-6)
+
+
+def test_queries_that_were_served_more_often_count_more():
+    """Half of the queries copy production: more so, if these are the ones that are served."""
+    rare, often = (documents(0, n_impressions=n, copied=1.0) for n in (40, 400))
+    fair_rare, fair_often = (documents(1, n_impressions=n) for n in (40, 400))
+
+    def value(copied, fair):
+        columns = [
+            np.concatenate(pair, axis=-1) for pair in zip(copied[:4], fair[:4], strict=True)
+        ]
+        return information_by_clicks(*columns, np.append(copied[4], fair[4] + 100))[0]
+
+    assert value(often, fair_rare) > 0.01 + 2 * value(rare, fair_often)
 
 
 def test_public_function():

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import Ridge
 
 from skultr import ClickDataset, UserAwareIPSRanker
@@ -51,6 +52,34 @@ def test_what_is_missing_is_named():
         relevance_labels(X.assign(propensity=0.5), clicks, propensity=PowerLawPropensity())
     with pytest.raises(ValueError, match="clip"):
         relevance_labels(X, clicks, propensity=CURVE, clip=2.0)
+
+
+class _WithErrors(BaseEstimator):
+    """A known curve, and an error of the last position."""
+
+    def __init__(self, error=np.nan):
+        self.error = error
+
+    def fit(self, X, y, sample_weight=None, **roles):
+        self.examination_ = pd.DataFrame(
+            {"examination": CURVE, "standard_error": [0.0, 0.1, self.error]},
+            index=pd.Index([1, 2, 3], name="bias"),
+        )
+        return self
+
+    def predict(self, X):
+        return np.array(CURVE)[np.asarray(X["position"]) - 1]
+
+
+def test_an_error_of_examination_that_is_not_known_adds_nothing_to_intervals():
+    X, clicks = random_lists()
+    missing, none, one = (
+        relevance_labels(X, clicks, propensity=_WithErrors(error), interval=True)
+        for error in (np.nan, 0.0, 1.0)
+    )
+    pd.testing.assert_frame_equal(missing, none)
+    width = none["upper"] - none["lower"]
+    assert (one["upper"] - one["lower"] > width + 1e-6).any()
 
 
 @pytest.mark.parametrize("model", [PBMModel(), UBMModel()])

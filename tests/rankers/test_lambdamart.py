@@ -117,6 +117,9 @@ def _taught(ranker, log, rate):
         def _check_against(self, log):
             """Without trees there are no scores that could contradict a curve."""
 
+        def _check_order(self, log, X):
+            """And none that could order documents."""
+
     Spy(**ranker.get_params()).fit(log, rate)
     return seen[0]
 

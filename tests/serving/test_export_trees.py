@@ -48,6 +48,7 @@ from skultr.rankers import (
     UserAwareIPSRanker,
 )
 from skultr.serving import _trees, export_model
+from skultr.serving._served_model import served_model
 from skultr.simulation import EYE_TRACKING, PlackettLucePolicy, simulate_clicks
 
 from . import _engines
@@ -243,17 +244,26 @@ def _check(format, text, name, raw, expected):
     np.testing.assert_allclose(scores, expected.sum(axis=1), rtol=0, atol=1e-6 * size)
 
 
+@cache
+def _rows_and_leaves(name):
+    """Rows for the engines, LightGBM's leaves of them, and what Solr can tell: one for all."""
+    raw = _rows(name, 100_000 if name == "lambdamart" else 8_000)
+    return raw, _leaves(_fitted(name), raw), _without_solr_limits(raw, name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_leaves_add_up_to_the_prediction(name):
+    raw, leaves, _ = _rows_and_leaves(name)
+    predicted = _fitted(name).predict(pd.DataFrame(raw, columns=NAMES))
+    np.testing.assert_allclose(leaves.sum(axis=1), predicted, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("name", MODELS)
 def test_engines_reach_the_same_leaves(name, format):
-    raw = _rows(name, 100_000 if name == "lambdamart" else 8_000)
-    if format == "solr":
-        raw = raw[_without_solr_limits(raw, name)]
-    model = _fitted(name)
-    expected = _leaves(model, raw)
-    _check(format, _export(name, format), name, raw, expected)
-    predicted = model.predict(pd.DataFrame(raw, columns=NAMES))
-    np.testing.assert_allclose(expected.sum(axis=1), predicted, rtol=1e-12, atol=1e-12)
+    raw, leaves, told_by_solr = _rows_and_leaves(name)
+    kept = told_by_solr if format == "solr" else slice(None)
+    _check(format, _export(name, format), name, raw[kept], leaves[kept])
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -303,6 +313,32 @@ def test_a_missing_feature_is_what_the_imputer_puts_there(format):
     raw = _rows("imputed", 5_000)
     raw[np.random.default_rng(0).random(raw.shape) < 0.3] = np.nan
     _check(format, _export("imputed", format), "imputed", raw, _leaves(_fitted("imputed"), raw))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in log:RuntimeWarning")
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_missing_feature_is_what_the_imputer_puts_there_though_logarithms_made_others(format):
+    """Trees that have learned where the logarithm of a negative number goes."""
+    _, log, clicks = _world()
+    log = log.assign(**{name: np.abs(log[name]) + 0.5 for name in NAMES})
+    # The missing ones become 0.5 and are like the least; those below 0 are like the greatest.
+    log.loc[log[NAMES[0]] > log[NAMES[0]].median(), NAMES[0]] = -1.0
+    model = _after(
+        SimpleImputer(strategy="constant", fill_value=0.5),
+        FunctionTransformer(np.log, feature_names_out="one-to-one"),
+        ranker=clone(LAMBDAMART),
+    ).fit(log, clicks)
+    learned = _trees.trees_of(served_model(model))
+    assert not any(tree.learned.any() for tree in learned)
+    raw = log[NAMES].to_numpy()[:500].clip(0.5)
+    raw[:, 0] = np.nan
+    leaves, _ = _engines.scores(format, export_model(model, format), raw, NAMES)
+    if _engines.NUMBERS[format][1]:  # reads 0 for what is missing
+        return
+    number = _engines.NUMBERS[format][0]
+    seen = np.log(np.where(np.isnan(raw), 0.5, raw))
+    expected = _leaves(model[-1], seen).astype(number)
+    np.testing.assert_array_equal(leaves.astype(number), expected)
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -442,3 +442,28 @@ def test_judgments_of_the_workbench_itself():
         judged = read_judgments(text, "opensearch", queries=report.queries)
     pairs = log[["qid", "doc"]].astype(str).drop_duplicates().merge(judged, on=["qid", "doc"])
     assert (len(pairs), pairs["qid"].nunique()) == (36, 8)
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{} qid:{} # {} A title\n", "{}\tqid:{} #\t{}\tTitle\n", "{} qid:{} 1:0.5 #docid = {}\n"],
+)
+def test_judgement_lists_of_ltr_plugins_are_read(form):
+    rows = [(4, 1, "7001"), (2, 1, "7002"), (0, 2, "7003")]
+    body = "".join(form.format(*row) for row in rows)
+    for weight in ("", "*1"):
+        text = f"# grade, query, doc\n# qid:1: red tent{weight}\n# qid:2: stove{weight}\n\n{body}"
+        judged = read_judgments(text, "ranklib")
+        assert judged["qid"].tolist() == ["red tent", "red tent", "stove"]
+        assert judged["doc"].tolist() == ["7001", "7002", "7003"]
+        assert judged["relevance"].tolist() == [4, 2, 0]
+    assert read_judgments(body, "ranklib")["qid"].tolist() == ["1", "1", "2"]
+
+
+def test_judgement_lists_without_ids_or_queries_are_told():
+    with pytest.raises(ValueError, match="no ids of documents"):
+        read_judgments("4 qid:1 1:0.5\n", "ranklib")
+    with pytest.raises(ValueError, match="line 2 is 'q 0 a 1'"):
+        read_judgments("4 qid:1 # a1\nq 0 a 1\n", "ranklib")
+    with pytest.warns(ClickDataWarning, match="1 queries have no line .*such as qid '2'"):
+        read_judgments("# qid:1: tent\n4 qid:1 # a1\n4 qid:2 # a1\n", "ranklib")

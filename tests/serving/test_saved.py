@@ -536,6 +536,33 @@ def test_a_model_that_cannot_be_written_leaves_nothing(fitted, tmp_path):
     assert [*tmp_path.rglob("*")] == [folder]
 
 
+OTHERS = {
+    "text": lambda path: path.write_text("mine"),
+    "an empty file": lambda path: path.touch(),
+    "an archive": lambda path: _archive(path, "notes.txt", b"mine"),
+    "an archive with a model of others": lambda path: _archive(path, "model.json", b"{}"),
+    "a link to a model": lambda path: path.symlink_to(path.parent / "a_model.zip"),
+    "a link to nowhere": lambda path: path.symlink_to(path.parent / "nowhere"),
+    "a pipe": os.mkfifo,
+}
+
+
+def _archive(path, name, content):
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(name, content)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_files_of_others_are_not_replaced(kind, fitted, tmp_path):
+    save_model(fitted("ridge"), tmp_path / "a_model.zip")
+    path = tmp_path / "model.zip"
+    OTHERS[kind](path)
+    before = sorted(tmp_path.iterdir()), path.lstat()
+    with pytest.raises(FileExistsError, match=r"model\.zip is there already.* move this one away"):
+        save_model(fitted("ridge"), path)
+    assert (sorted(tmp_path.iterdir()), path.lstat()) == before
+
+
 def test_models_that_are_saved_at_once_do_not_mix(fitted, tmp_path):
     path = tmp_path / "model.zip"
     with ThreadPoolExecutor(4) as pool:

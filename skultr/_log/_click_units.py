@@ -1,0 +1,258 @@
+"""What y counts: clicks of single impressions, click rates, or clicks of several impressions.
+
+Every door asks here, for logs in memory, in engines and on disk. Beside ``impressions``, whole
+numbers are numbers of clicks, and fractions are click rates. Where y is 0 and 1 alone both are
+possible, and :func:`clicked_in_all` tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .._base._typing import Bools, Floats, Ints
+from ._faults import COUNTS_OR_RATES, NEITHER_COUNT_NOR_RATE, Columns, check
+from ._roles import read_role
+from ._segments import encode, pair_codes, rank_in_segment
+
+#: Roles that tell rows of a counted table apart, beside ``session``.
+_KEYS = ("qid", "doc", "position", "bias", "user")
+
+
+class ClickRates(np.ndarray):
+    """Clicks per impression, which no reader takes for numbers of clicks again.
+
+    Rates of a part of a log may be 0 and 1 alone, as numbers of clicks are. What is computed from
+    them is a plain array.
+    """
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return array[()] if return_scalar else np.asarray(array)
+
+
+def as_known_rates(values: NDArray[Any]) -> ClickRates:
+    """Values that are known to be clicks per impression."""
+    return np.asarray(values, dtype=float).view(ClickRates)
+
+
+# What the values are --------------------------------------------------------------------
+#: What rows tell of the unit of ``click``, by conditions on arrays or on expressions.
+_CONDITIONS: Mapping[str, Callable[[Any], Any]] = {
+    "fractions": lambda c: c.click % 1 != 0,
+    # A rate times its impressions is whole up to rounding.
+    "broken": lambda c: (c.click - c.click.round()) ** 2 > (1e-6 * c.click) ** 2,
+    "split": lambda c: c.impressions % 1 != 0,
+    "above": lambda c: (c.impressions > 0) & (c.click > c.impressions),
+    "unclear": lambda c: (c.click == 1) & (c.impressions > 1),
+}
+
+
+class ClickFacts(NamedTuple):
+    """The largest values of a log, and the number of its rows that meet each condition."""
+
+    largest: float  # of y
+    impressions: float  # of a row, the largest number
+    fractions: float  # rows where y is no whole number
+    broken: float  # the same, but for rounding
+    split: float  # rows where the impressions are no whole number
+    above: float  # rows with more clicks than impressions
+    unclear: float  # rows of several impressions where y is 1
+
+    @classmethod
+    def of(cls, click: Floats, impressions: Floats) -> Self:
+        """The facts of arrays without missing values."""
+        columns = Columns({"click": click, "impressions": impressions})
+        counts = (np.count_nonzero(condition(columns)) for condition in _CONDITIONS.values())
+        return cls(click.max(initial=0.0), impressions.max(initial=0.0), *counts)
+
+    @staticmethod
+    def expressions(columns: Columns) -> list[nw.Expr]:
+        """The facts as expressions of one row, which an engine computes."""
+        conditions = {name: condition(columns) for name, condition in _CONDITIONS.items()}
+        return [
+            columns.click.max().alias("largest"),
+            columns.impressions.max().alias("impressions"),
+            *(
+                each.fill_null(False).cast(nw.Int64).sum().alias(name)
+                for name, each in conditions.items()
+            ),
+        ]
+
+    def joined(self, other: Self) -> Self:
+        """The facts of two parts of a log."""
+        most = map(max, self[:2], other[:2])
+        return type(self)(*most, *map(sum, zip(self[2:], other[2:], strict=True)))
+
+
+def are_counts(facts: ClickFacts, in_all: Callable[[], bool], called: str | None = None) -> bool:
+    """True if the values of y are numbers of clicks; ``in_all`` is asked where y is 0 and 1 alone.
+
+    An error if they are neither numbers of clicks nor rates.
+    """
+    called = called or "y"
+    if facts.largest > 1:
+        if facts.broken and not facts.split:
+            NEITHER_COUNT_NOR_RATE.report(int(facts.broken), float(facts.largest), None, called)
+        return True
+    # More clicks than impressions are not possible.
+    if facts.fractions or facts.above or not facts.unclear or in_all():
+        return False
+    COUNTS_OR_RATES.report(int(facts.unclear), float(facts.impressions), None, called)
+    return True
+
+
+class PageFacts(NamedTuple):
+    """What tells whether rows were counted by what was clicked; sums over parts of a log."""
+
+    #: Pages of several rows, and those of which all rows have one number of impressions.
+    pages: int = 0
+    even: int = 0
+    #: Distinct rows (of a document at a position) that were clicked in several impressions, those
+    #: that are there without a click too, and rows that recur with as many clicks.
+    clicked: int = 0
+    twins: int = 0
+    recurring: int = 0
+
+    @classmethod
+    def of(cls, frame: Any) -> Self:
+        """The facts of a frame of Narwhals with ``click``, ``impressions`` and roles."""
+        names = frame.collect_schema().names()
+        frame = frame.filter(nw.col("impressions") > 0)
+        impressions, page = nw.col("impressions"), [n for n in ("qid", "session") if n in names]
+        if "session" in names:
+            pages = frame.group_by(*page).agg(
+                nw.len().alias("n"), impressions.min().alias("low"), impressions.max().alias("top")
+            )
+            pages = pages.filter(nw.col("n") > 1)
+            even = (nw.col("low") == nw.col("top")).cast(nw.Int64).sum().alias("even")
+            return cls(*_row_of(pages.select(nw.len().alias("pages"), even)))
+        keys = [name for name in _KEYS if name in names]
+        if "doc" not in names:
+            return cls()
+        several = ((nw.col("click") == 1) & (impressions > 1)).cast(nw.Int64)
+        rows = frame.with_columns(several.alias("several")).group_by(*keys)
+        rows = rows.agg(
+            nw.len().alias("n"),
+            nw.col("click").sum().alias("n_clicked"),
+            nw.col("several").max().alias("several"),
+        )
+        n, n_clicked, was = nw.col("n"), nw.col("n_clicked"), nw.col("several") > 0
+        facts = {
+            "clicked": was,
+            "twins": was & (n > n_clicked),
+            "recurring": (n_clicked > 1) | (n - n_clicked > 1),
+        }
+        counts = (each.cast(nw.Int64).sum().alias(name) for name, each in facts.items())
+        return cls(0, 0, *_row_of(rows.select(*counts)))
+
+    def joined(self, other: Self) -> Self:
+        """The facts of two parts of a log, which share no query."""
+        return type(self)(*map(sum, zip(self, other, strict=True)))
+
+    def in_all(self, *, has_pages: bool) -> bool:
+        """True if y = 1 says that a row was clicked in all of its impressions.
+
+        A page with one number of impressions was served so often, and its clicks were the same
+        each time. Without pages, a table that was counted by the click as well has most rows that
+        were clicked a second time, without a click.
+        """
+        if has_pages:
+            return 2 * self.even >= self.pages
+        return 0 < self.clicked <= 2 * self.twins and not self.recurring
+
+
+def _row_of(frame):
+    """The values of a frame of one row; 0 where there is nothing to add up."""
+    frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+    return (int(value or 0) for value in frame.row(0))
+
+
+# Logs in memory -------------------------------------------------------------------------
+def as_rates(X: Any, y: Floats, roles: Mapping[str, Any], called: str | None = None) -> Floats:
+    """Clicks per impression of the rows of X, from y as numbers.
+
+    Values that are known to be no numbers of clicks, such as grades, stay what they are.
+    """
+    is_told, impressions = _told_apart(X, y, roles, called)
+    return divided(as_known_rates(y) if is_told else y, impressions)
+
+
+def impressions_of_counts(
+    X: Any, y: Floats, roles: Mapping[str, Any], called: str | None = None
+) -> Floats | None:
+    """Impressions of the rows if y holds numbers of clicks, else None; checked."""
+    return _told_apart(X, y, roles, called)[1]
+
+
+def divided(y: Floats, impressions: Floats | None) -> Floats:
+    """y over impressions, 0 where there are none; y itself if its rows are not counted."""
+    if impressions is None:
+        return y
+    rate = np.divide(y, impressions, out=np.zeros(len(y)), where=impressions > 0)
+    return as_known_rates(rate)
+
+
+def _told_apart(X, y, roles, called):
+    """Whether y holds numbers of clicks or rates, one of both, and impressions if these are
+    numbers."""
+    impressions = read_role(X, "impressions", roles.get("impressions"))
+    if isinstance(y, ClickRates) or impressions is None or not _are_numbers(y, impressions):
+        return False, None
+    grades = y if called == "'relevance'" else read_role(X, "relevance")
+    if grades is not None and np.array_equal(grades, y):
+        return False, None
+
+    def in_all():
+        known = {role: read_role(X, role, roles.get(role)) for role in ("session", *_KEYS)}
+        known = {role: values for role, values in known.items() if values is not None}
+        frame = pd.DataFrame({**known, "click": y, "impressions": impressions})
+        facts = PageFacts.of(nw.from_native(frame, eager_only=True))
+        return facts.in_all(has_pages="session" in known)
+
+    if not are_counts(ClickFacts.of(y, impressions), in_all, called):
+        return True, None
+    check({"n_clicks": y, "impressions": impressions}, called={"n_clicks": called or "y"})
+    return True, impressions
+
+
+def _are_numbers(y, impressions):
+    """Whether all values are numbers of at least 0; others are faults, which the reader tells."""
+    return all(np.isfinite(each).all() and (each >= 0).all() for each in (y, impressions))
+
+
+# Lists of counted rows --------------------------------------------------------------------
+def is_counted(impressions: NDArray[Any] | None) -> bool:
+    """True if some row stands for several impressions."""
+    return impressions is not None and bool((impressions > 1).any())
+
+
+def lists_of_counted(
+    group: Ints, position: NDArray[Any], impressions: NDArray[Any], shown: Bools, *also: Ints
+) -> Ints:
+    """Code of the list of each row of a counted table without sessions, in the order of groups.
+
+    A group (a query, of a user) whose rows stand at distinct positions under one number of
+    impressions was served as one list, so often. The pages of any other are not known: each row
+    is a list of its own, in the order of positions and of what ``also`` tells rows apart; rows
+    that were not shown are in the first list of their group.
+    """
+    rows = np.flatnonzero(shown)
+    place, _ = encode(position[rows])
+    n_groups = int(group.max(initial=-1)) + 1
+    key = pd.Series(pair_codes(group[rows], place, int(place.max(initial=0)) + 1))
+    low, top = np.full(n_groups, np.inf), np.zeros(n_groups)
+    np.minimum.at(low, group[rows], impressions[rows])
+    np.maximum.at(top, group[rows], impressions[rows])
+    is_split = low < top
+    is_split[group[rows[key.duplicated().to_numpy()]]] = True
+    number = np.zeros(len(group), dtype=np.int64)
+    own = rows[is_split[group[rows]]]
+    own = own[np.lexsort([*(each[own] for each in also), position[own], group[own]])]
+    number[own] = rank_in_segment(group[own], np.zeros(len(own))) - 1
+    code, _ = encode(pair_codes(group, number, int(number.max(initial=0)) + 1))
+    return code

@@ -1,0 +1,301 @@
+"""Roles that became features on the way to a ranker: where it happened, what to write instead.
+
+Transformers and meta-estimators of scikit-learn take every column of a frame for a feature, and
+most pass on an array. Ids, positions and human labels are then features, and all rows are one
+query. The ranker cannot see that in what it gets. Two things show it: scikit-learn writes
+``feature_names_in_`` on whatever read a frame, and what calls ``fit`` of the ranker stands above
+it in the call stack (in a scorer: around it in the fitted model).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from ._roles import feature_columns, is_frame, is_role, role_columns
+
+#: Roles that tell which rows are one list.
+_OF_LISTS = ("qid", "session")
+#: What the estimator is called in a frame of its fit: in its methods, in workers of scikit-learn.
+_NAMED_IN_FRAMES = ("self", "ensemble")
+
+
+# At fit ----------------------------------------------------------------------------------
+def refuse_roles_as_features(ranker: Any, X: Any, given: Mapping[str, Any]) -> None:
+    """Raise an error if roles became features of X before ``fit`` got it.
+
+    X is an array or a frame in memory, ``given`` are the other arguments of ``fit``.
+    """
+    is_named = is_frame(X)
+    roles = role_columns(X) if is_named else []
+    renamed = [name for name in feature_columns(X) if _is_renamed(name)] if is_named else []
+    lost = [name for name in _OF_LISTS if name not in roles and given.get(name) is None]
+    around = _estimators_around(ranker)
+    takers = [taker for model in around for taker in _takers(model)]
+    choosers = [model for model in around if roles and hasattr(model, "get_support")]
+    if takers and (
+        renamed
+        or any(name in lost for each in takers for name in _roles_taken(each))
+        or any(_carries_roles(each, is_named) for each in takers)
+    ):
+        raise ValueError(_message(ranker, takers, around))
+    if choosers:
+        raise ValueError(_message(ranker, choosers, around, roles))
+    if renamed and "qid" in lost:
+        raise ValueError(
+            f"X has no column 'qid', and its features {renamed[:3]} are roles that a transformer "
+            f"renamed: {type(ranker).__name__} would take all rows for one query, and learn from "
+            "ids, positions or labels. Transform the features alone, before or in a pipeline: "
+            "OnFeatures(transformer), from skultr.preprocessing. If they are features, give them "
+            "names without '__'."
+        )
+
+
+def explain_roles_as_features(ranker: Any, error: Exception) -> None:
+    """Raise a fault of roles again with its cause, if a transformer changed the roles of X."""
+    around = _estimators_around(ranker)
+    takers = [taker for model in around for taker in _takers(model)]
+    if takers:
+        raise ValueError(f"{_message(ranker, takers, around)}\nIt stopped at: {error}") from error
+
+
+def _estimators_around(ranker: Any) -> list[Any]:
+    """Estimators of others that are calling ``fit`` of the ranker, the innermost first."""
+    found, frame = [], sys._getframe(1)
+    while frame is not None:
+        for name in _NAMED_IN_FRAMES:
+            model = frame.f_locals.get(name)
+            is_other = isinstance(model, BaseEstimator) and not _is_own(model)
+            if is_other and not any(model is each for each in [ranker, *found]):
+                found.append(model)
+        frame = frame.f_back
+    return found
+
+
+# In a scorer -----------------------------------------------------------------------------
+def refuse_lost_queries(model: Any, qid: NDArray[Any] | None) -> None:
+    """Raise an error if a fitted model is scored on queries and knew none, or learned the label.
+
+    Parameters are the model, with rankers at any depth, and query ids of the scored rows.
+    """
+    if qid is None or not len(qid) or not (qid != qid[0]).any():
+        return
+    for learner, around in _learners(model):
+        takers = [taker for each in around for taker in _takers(each)]
+        if not hasattr(learner, "roles_"):
+            _refuse_label(learner, takers, around)
+        elif not {*_OF_LISTS} & {*learner.roles_.values()}:
+            raise ValueError(
+                _message(learner, takers, around) if takers else _without(learner, around)
+            )
+
+
+def _refuse_label(learner: Any, takers: Sequence[Any], around: Sequence[Any]) -> None:
+    """Raise an error if a learner that is no ranker has the role ``relevance`` as a feature."""
+    found = [each for each in takers if "relevance" in _roles_taken(each)]
+    found = [each for each in found if _carries_roles(each, is_named=False)]
+    if "relevance" in _roles_taken(learner):
+        found.append(learner)
+    if found:
+        raise ValueError(_message(learner, found, [learner, *around]))
+
+
+def _without(ranker: Any, around: Sequence[Any]) -> str:
+    line = _instead([ranker, *around])
+    return (
+        f"This {type(ranker).__name__} was fitted without queries (neither 'qid' nor 'session'): "
+        "it took all rows for one list, and is now scored on several queries. Fit it to a frame "
+        "with the column 'qid', or pass qid=; on such a frame, write\n\n"
+        f"    {line}\n"
+    )
+
+
+def _learners(model: Any, around: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Each learner in a fitted model, and what stands around it, the innermost first."""
+    inside = [] if hasattr(model, "roles_") else _fitted_inside(model)
+    found = [pair for each in inside for pair in _learners(each, (model, *around))]
+    # A forest is the learner, not its trees.
+    is_learner = not isinstance(model, Pipeline | FrozenEstimator) and not any(
+        hasattr(learner, "roles_") for learner, _ in found
+    )
+    yield from [(model, around)] if is_learner else found
+
+
+def _fitted_inside(model: Any) -> list[Any]:
+    """The fitted estimators whose predictions a meta-estimator passes on or combines."""
+    if isinstance(model, Pipeline):
+        return [model.steps[-1][1]]
+    if isinstance(model, FrozenEstimator):
+        return [model.estimator]
+    if not isinstance(model, BaseEstimator):
+        return []
+    fitted = [value for name, value in vars(model).items() if name.endswith("_")]
+    several = [each for value in fitted if isinstance(value, list | tuple) for each in value]
+    return [each for each in [*fitted, *several] if isinstance(each, BaseEstimator)]
+
+
+# Who took roles for features -------------------------------------------------------------
+def _takers(model: Any) -> list[Any]:
+    """What took roles for features: transformers before the last step, or a meta-estimator."""
+    if isinstance(model, Pipeline):
+        return [step for step in _steps(model)[:-1] if _roles_taken(step)]
+    is_fitted = "feature_names_in_" in vars(model)  # searches show that of their best pipeline
+    return [model] if is_fitted and _roles_taken(model) else []
+
+
+def _steps(model: Any) -> list[Any]:
+    """The steps of nested pipelines, in order."""
+    if isinstance(model, Pipeline):
+        return [part for _, step in model.steps for part in _steps(step)]
+    return [model]
+
+
+def _roles_taken(step: Any) -> list[str]:
+    """The roles among the features that a fitted step saw."""
+    try:
+        return [str(name) for name in step.feature_names_in_ if is_role(name)]
+    except AttributeError:  # not fitted, fitted to an array, "passthrough" or None
+        return []
+
+
+def _carries_roles(step: Any, is_named: bool) -> bool:
+    """Whether features that a step gives may be roles; ``is_named`` if they have their names."""
+    parts = [part for _, part, _ in getattr(step, "transformers_", ())]
+    parts += [part for _, part in getattr(step, "transformer_list", ())]
+    inner = [each for part in parts for each in _steps(part)]
+    if inner:
+        return any(_carries_roles(each, is_named) for each in inner)
+    roles = _roles_taken(step)
+    is_known = type(step).__module__.startswith("sklearn.")
+    if not roles or (hasattr(step, "transform") and not hasattr(step, "get_feature_names_out")):
+        return False  # a function may choose the features itself
+    try:
+        names = [*step.get_feature_names_out()]
+    except (AttributeError, ValueError):  # a meta-estimator that is being fitted
+        return is_known and not is_named
+    new = {*names} - {*step.feature_names_in_}
+    if any(is_known or {*re.split(r"[\W_]+", str(name))} & {*roles} for name in new):
+        return True
+    return not is_named and any(map(is_role, names))
+
+
+def _is_renamed(name: Any) -> bool:
+    """True for a name such as ``standardscaler__qid``."""
+    prefix, _, rest = str(name).rpartition("__")
+    return bool(prefix) and is_role(rest)
+
+
+def _is_own(model: Any) -> bool:
+    """True for estimators of skultr, and rankers that users write."""
+    return type(model).__module__.startswith("skultr.") or hasattr(model, "_tell_faults")
+
+
+# What to write instead ----------------------------------------------------------------------
+def _message(
+    learner: Any, takers: Sequence[Any], around: Sequence[Any], roles: Sequence[str] = ()
+) -> str:
+    names = " and ".join(dict.fromkeys(type(each).__name__ for each in takers))
+    roles = roles or [*dict.fromkeys(role for each in takers for role in _roles_taken(each))]
+    line = _instead(around)
+    searched = " A search then calls a parameter of such a step onfeatures__transformer__NAME."
+    return (
+        f"Roles are lost in {names}, for which the columns {', '.join(map(repr, roles))} are "
+        f"features like any other: {type(learner).__name__} knows no queries then, or learns from "
+        "ids, positions or labels. On the same log, write\n\n"
+        f"    {line}\n\n"
+        "with OnFeatures from skultr.preprocessing, and rankers from skultr.rankers."
+        + searched
+        * ("OnFeatures" in line)
+    )
+
+
+def _instead(around: Sequence[Any]) -> str:
+    """The line of code that keeps roles, for the outermost model that can lose them."""
+    shown = [each for each in around if isinstance(each, Pipeline) or _loses_roles(each)]
+    return _in_one_line(_honest_steps((shown or around)[-1]))
+
+
+def _loses_roles(model: Any) -> bool:
+    return bool(_takers(model)) or hasattr(model, "get_support")
+
+
+def _honest_steps(model: Any) -> list[tuple[str | None, str]]:
+    """Name (None by default) and code of each step of the pipeline to write for a model."""
+    inner = getattr(model, "estimator", None)
+    if isinstance(model, Pipeline):
+        before = [(_own_name(*step), _on_features(step[1])) for step in model.steps[:-1]]
+        *more, (_, last) = _honest_steps(model.steps[-1][1])
+        return [*before, *more, (_own_name(*model.steps[-1]) if not more else None, last)]
+    if isinstance(model, FrozenEstimator):
+        return _honest_steps(inner)
+    if hasattr(model, "get_support"):  # a selection of features, for a ranker of its own kind
+        return [(None, _on_features(model)), *_honest_steps(inner)]
+    if _is_own(_steps(inner)[-1]) and hasattr(model, "n_estimators"):
+        seeded = [_in_one_line(_honest_steps(_with_seed(inner, seed))) for seed in (0, 1)]
+        return [(None, f"RankAggRanker([('first', {seeded[0]}), ('second', {seeded[1]})])")]
+    if is_regressor(model):
+        return [(None, f"NaiveRanker(estimator={_code(model)})")]
+    return [(None, _code(model))]
+
+
+def _in_one_line(steps: Sequence[tuple[str | None, str]]) -> str:
+    if len(steps) == 1:
+        return steps[0][1]
+    if all(name is None for name, _ in steps):
+        return f"make_pipeline({', '.join(code for _, code in steps)})"
+    named = [(name or f"step{place}", code) for place, (name, code) in enumerate(steps)]
+    return f"Pipeline([{', '.join(f'({name!r}, {code})' for name, code in named)}])"
+
+
+def _own_name(name: str, step: Any) -> str | None:
+    """The name of a step, None if it is the one that ``make_pipeline`` gives."""
+    return None if re.fullmatch(rf"{type(step).__name__.lower()}(-\d+)?", name) else name
+
+
+def _on_features(step: Any) -> str:
+    """Code of a step that leaves roles alone."""
+    if step is None or isinstance(step, str) or _is_own(step):
+        return _code(step)
+    if isinstance(step, Pipeline):
+        return _in_one_line([(_own_name(*each), _on_features(each[1])) for each in step.steps])
+    if isinstance(step, FrozenEstimator):
+        return _on_features(step.estimator)
+    return f"OnFeatures({_code(_of_features(step))})"
+
+
+def _of_features(step: Any) -> Any:
+    """A ColumnTransformer without the roles that it names; any other step as it is."""
+    if not hasattr(step, "transformers_"):
+        return step
+    seen, kept = step.feature_names_in_, []
+    for (name, transformer, _), (_, _, columns) in zip(
+        step.transformers, step.transformers_, strict=False
+    ):
+        is_text = isinstance(columns, str) or all(isinstance(each, str) for each in columns)
+        names = np.atleast_1d(columns if is_text else seen[columns]).tolist()
+        features = [each for each in names if not is_role(each)]
+        kept += [(name, transformer, features)] * bool(features)
+    return clone(step).set_params(transformers=kept)
+
+
+def _with_seed(model: Any, seed: int) -> Any:
+    """A clone whose ``random_state`` is another one, where it has one."""
+    names = [name for name in model.get_params() if name.rpartition("__")[2] == "random_state"]
+    return clone(model).set_params(**dict.fromkeys(names, seed))
+
+
+def _code(model: Any) -> str:
+    """The code that makes an estimator, in one line and whole."""
+    if not isinstance(model, BaseEstimator):
+        return repr(model)
+    code = " ".join(model.__repr__(N_CHAR_MAX=sys.maxsize).split())
+    code = re.sub(r"<(?:built-in )?function (?:\w+\.)*(\w+)(?: at \w+)?>", r"\1", code)
+    return re.sub(r"<ufunc '(\w+)'>", r"np.\1", code)

@@ -1,0 +1,284 @@
+"""The text of a LightGBM booster, checked before LightGBM parses it.
+
+LightGBM trusts what it reads: an index beyond an array, a cycle of nodes or a number that is none
+ends the process, as errors of its parallel loops do. So a text is refused unless it has the form
+that LightGBM writes, line by line, and its trees hold together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from math import isfinite
+from typing import Any, TypeVar
+
+from lightgbm import Booster
+
+_Number = TypeVar("_Number", int, float)
+
+#: LightGBM's own bound of ``num_leaves``.
+_MOST_LEAVES = 131_072
+#: LightGBM writes trees by recursion, some hundred bytes of the stack a level; half a megabyte is
+#: the smallest stack of threads.
+_MOST_DEPTH = 1_000
+#: Bounds of 32 bits.
+_INT, _UINT = 2**31 - 1, 2**32 - 1
+_INTS = re.compile(r"(?:-?[0-9]{1,10}(?: -?[0-9]{1,10})*)?")
+_FLOAT = r"-?(?:[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|inf|nan)"
+_FLOATS = re.compile(f"(?:{_FLOAT}(?: {_FLOAT})*)?")
+#: Names that LightGBM gives to objectives of one score, and their options.
+_OBJECTIVE = re.compile(
+    r"(?:regression|regression_l1|huber|fair|poisson|quantile|mape|gamma|tweedie|binary|"
+    r"cross_entropy|cross_entropy_lambda|lambdarank|rank_xendcg|custom)"
+    rf"(?: sqrt| [a-z_]+:{_FLOAT})*"
+)
+_INFO = re.compile(rf"none|\[{_FLOAT}:{_FLOAT}\]|-?[0-9]+(?::-?[0-9]+)*")
+#: Lines of the head, beside those that :func:`_check_head` reads.
+_FLAGS = {"tree", "average_output", ""}
+#: Arrays by node and by leaf; of some, infinity and NaN are numbers, too.
+_BY_NODE = {
+    "split_feature": "ints",
+    "split_gain": "any",
+    "threshold": "any",  # infinity, where missing values alone go to the other side
+    "decision_type": "ints",
+    "left_child": "ints",
+    "right_child": "ints",
+    "internal_value": "any",
+    "internal_weight": "any",
+    "internal_count": "ints",
+}
+_BY_LEAF = {"leaf_value": "floats", "leaf_weight": "any", "leaf_count": "ints"}
+_OF_CATEGORIES = {"cat_boundaries", "cat_threshold"}
+_OF_LINEAR = {"leaf_const", "num_features", "leaf_features", "leaf_coeff"}
+_OF_TREE = {"num_leaves", "num_cat", "is_linear", "shrinkage", *_BY_NODE, *_BY_LEAF}
+
+
+def read_booster(text: str, best_iteration: Any) -> Booster:
+    """The booster of a text, whose trees were checked.
+
+    Parameters
+    ----------
+    text : str
+        What ``Booster.model_to_string`` wrote.
+    best_iteration : int
+        The number of trees that predict, if it is positive.
+
+    Raises
+    ------
+    ValueError
+        If the text is not as LightGBM writes it, in one sentence.
+    """
+    n_trees = check_booster(text)
+    if type(best_iteration) is not int or not -1 <= best_iteration <= n_trees:
+        _refuse("the best iteration", f"{best_iteration!r:.80}", f"from -1 to {n_trees}")
+    booster = Booster(model_str=text)
+    booster.best_iteration = best_iteration
+    return booster
+
+
+def check_booster(text: str) -> int:
+    """Raise a ValueError unless a text is as LightGBM writes it; the number of trees."""
+    if found := re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text):
+        _refuse("the text", f"the character {found.group()!r}", "none such")
+    head, start, rest = text.partition("\nTree=")
+    trees, end, after = (start[1:] + rest).partition("end of trees\n")
+    if not end or not trees.endswith("\n\n\n"):
+        _refuse("the text", "no trees, or no end of them", "both")
+    n_features, sizes = _check_head(head.split("\n"))
+    _check_after(after.split("\n"))
+    # LightGBM goes from tree to tree by these sizes.
+    at = 0
+    for number, size in enumerate(sizes):
+        tree, at = trees[at : at + size], at + size
+        if not tree.startswith(f"Tree={number}\n") or not tree.endswith("\n\n\n"):
+            _refuse("tree_sizes", f"{size} for tree {number}", "its number of bytes")
+        try:
+            _check_tree(tree.split("\n")[1:-3], n_features)
+        except ValueError as error:
+            raise ValueError(f"tree {number} of the booster: {error}") from None
+    if at != len(trees):
+        _refuse("tree_sizes", f"{at} bytes", f"{len(trees)}")
+    return len(sizes)
+
+
+def _refuse(what, found, expected):
+    raise ValueError(f"{what} has {found}; expected {expected}")
+
+
+def _fields(lines, known):
+    """Lines as names and values; each name is known and there once."""
+    fields = {}
+    for line in lines:
+        name, is_field, value = line.partition("=")
+        if not is_field or name not in known or name in fields:
+            _refuse("a line", f"{line!r:.40}", "each name of LightGBM's once")
+        fields[name] = value
+    return fields
+
+
+def _field(fields, name):
+    if name not in fields:
+        _refuse(name, "no line", "one")
+    return fields[name]
+
+
+def _numbers(
+    fields: dict[str, str],
+    name: str,
+    pattern: re.Pattern[str],
+    make: Callable[[str], _Number],
+    length: int | None,
+) -> list[_Number]:
+    value = _field(fields, name)
+    if pattern.fullmatch(value) is None:
+        _refuse(name, f"{value!r:.40}", "numbers with a space between each two")
+    found = [*map(make, value.split(" "))] if value else []
+    if length is not None and len(found) != length:
+        _refuse(name, f"{len(found)} numbers", f"{length}")
+    return found
+
+
+def _ints(fields, name, length=None, low=0, high=_INT):
+    """The whole numbers of a line, within bounds."""
+    found = _numbers(fields, name, _INTS, int, length)
+    if found and not low <= min(found) <= max(found) <= high:
+        _refuse(name, f"numbers from {min(found)} to {max(found)}", f"from {low} to {high}")
+    return found
+
+
+def _int(fields, name, low=0, high=_INT):
+    return _ints(fields, name, 1, low, high)[0]
+
+
+def _floats(fields, name, length=None, *, finite=True):
+    """The numbers of a line."""
+    found = _numbers(fields, name, _FLOATS, float, length)
+    if finite and not all(map(isfinite, found)):
+        _refuse(name, "infinity or no number", "finite numbers")
+    return found
+
+
+# The parts of a text --------------------------------------------------------------------
+def _check_head(lines):
+    """The number of features and the sizes of the trees."""
+    fields = _fields(
+        [line for line in lines if line not in _FLAGS],
+        {
+            *("version", "num_class", "num_tree_per_iteration", "label_index", "objective"),
+            *("max_feature_idx", "feature_names", "feature_infos", "monotone_constraints"),
+            "tree_sizes",
+        },
+    )
+    n_features = _int(fields, "max_feature_idx", 0, _INT - 1) + 1
+    for name in ("num_class", "num_tree_per_iteration"):
+        _int(fields, name, 1, 1)
+    _int(fields, "label_index", 0, n_features)
+    for name in ("feature_names", "feature_infos"):
+        values = _field(fields, name).split(" ")
+        if len(values) != n_features or not all(values):
+            _refuse(name, f"{len(values)} values", f"{n_features}")
+        if name == "feature_infos" and not all(map(_INFO.fullmatch, values)):
+            _refuse(name, "a value that is no range", "ranges or categories")
+    if "monotone_constraints" in fields:
+        _ints(fields, "monotone_constraints", n_features, -1, 1)
+    if lines[0] != "tree" or _field(fields, "version") != "v4":
+        _refuse("the text", f"another version than {lines[:2]}", "tree of version v4")
+    if "objective" in fields and _OBJECTIVE.fullmatch(fields["objective"]) is None:
+        _refuse("objective", f"{fields['objective']!r:.40}", "one of one score")
+    return n_features, _ints(fields, "tree_sizes", low=1)
+
+
+def _check_after(lines):
+    """Importances and parameters, of which LightGBM reads the latter."""
+    inside = False
+    for line in lines:
+        if line in ("parameters:", "end of parameters"):
+            if inside is (line == "parameters:"):
+                _refuse("the text", f"a line {line!r}", "parameters once")
+            inside = not inside
+        elif inside and line and re.fullmatch(r"\[\w+: .*\]", line) is None:
+            _refuse("a parameter", f"the line {line!r:.40}", "[name: value]")
+
+
+def _check_tree(lines, n_features):
+    """Raise a ValueError unless the arrays of a tree fit each other."""
+    fields = _fields(lines, _OF_TREE | _OF_CATEGORIES | _OF_LINEAR)
+    n_leaves = _int(fields, "num_leaves", 1, _MOST_LEAVES)
+    n_nodes = n_leaves - 1
+    by_node = {name: _array(fields, name, kind, n_nodes) for name, kind in _BY_NODE.items()}
+    for name, kind in _BY_LEAF.items():
+        # A tree that is one leaf may have no count and no weight.
+        is_left_out = n_leaves == 1 and name != "leaf_value" and not _field(fields, name)
+        _array(fields, name, kind, 0 if is_left_out else n_leaves)
+    _floats(fields, "shrinkage", 1)
+    if max(by_node["split_feature"], default=0) >= n_features:
+        _refuse("split_feature", f"{max(by_node['split_feature'])}", f"at most {n_features - 1}")
+    # Bits: a category, missing values to the left, and three kinds of missing values.
+    if max(by_node["decision_type"], default=0) > 11:
+        _refuse("decision_type", f"{max(by_node['decision_type'])}", "at most 11")
+    _check_children(by_node["left_child"], by_node["right_child"])
+    kinds = zip(by_node["threshold"], by_node["decision_type"], strict=True)
+    _check_categories(fields, [threshold for threshold, kind in kinds if kind & 1])
+    if _int(fields, "is_linear", 0, 1):
+        _check_linear(fields, n_leaves, n_features)
+    elif _OF_LINEAR & {*fields}:
+        _refuse("is_linear", "0 beside coefficients", "1")
+
+
+def _array(fields, name, kind, length):
+    if kind == "ints":
+        low = -_INT if name.endswith("_child") else 0
+        return _ints(fields, name, length, low)
+    return _floats(fields, name, length, finite=kind == "floats")
+
+
+def _check_children(left, right):
+    """Every node and leaf but the first node is the child of one node, which stands before it."""
+    n_nodes = len(left)
+    if not n_nodes:
+        return
+    if sorted(left + right) != [*range(-n_nodes - 1, 0), *range(1, n_nodes)]:
+        _refuse("left_child and right_child", "a node twice, or none", "each node and leaf once")
+    depth = [1] * n_nodes
+    for node, children in enumerate(zip(left, right, strict=True)):
+        for child in children:
+            if 0 <= child <= node:
+                _refuse("left_child and right_child", f"{child} below {node}", "no cycle")
+            if child > 0:
+                depth[child] = depth[node] + 1
+    if max(depth) > _MOST_DEPTH:
+        _refuse("left_child and right_child", f"depth {max(depth)}", f"at most {_MOST_DEPTH}")
+
+
+def _check_categories(fields, places):
+    """Each split by categories has a place of its own, and the bits of its categories there."""
+    n_splits = _int(fields, "num_cat")
+    if len(places) != n_splits or sorted(places) != [*range(n_splits)]:
+        _refuse("num_cat", f"{n_splits}", "the splits by categories, one place each in threshold")
+    if not n_splits:
+        if _OF_CATEGORIES & {*fields}:
+            _refuse("num_cat", "0 beside categories", "their splits")
+        return
+    bounds = _ints(fields, "cat_boundaries", n_splits + 1)
+    if bounds[0] or any(low >= high for low, high in pairwise(bounds)):
+        _refuse("cat_boundaries", f"{bounds!r:.40}", "numbers that rise from 0")
+    _ints(fields, "cat_threshold", bounds[-1], high=_UINT)
+
+
+def _check_linear(fields, n_leaves, n_features):
+    """The linear models of the leaves, as LightGBM writes them: two spaces end each leaf."""
+    _floats(fields, "leaf_const", n_leaves)
+    counts = _ints(fields, "num_features", n_leaves)
+    for name in ("leaf_features", "leaf_coeff"):
+        values = _field(fields, name).split()
+        if len(values) != sum(counts) or fields[name] != _by_leaf(values, counts):
+            _refuse(name, f"{len(values)} values", f"{sum(counts)}, by leaf")
+        fields = {**fields, name: " ".join(values)}
+    _ints(fields, "leaf_features", high=n_features - 1)
+    _floats(fields, "leaf_coeff")
+
+
+def _by_leaf(values, counts):
+    rest = iter(values)
+    return "".join("".join(f"{next(rest)} " for _ in range(count)) + " " for count in counts)

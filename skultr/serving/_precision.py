@@ -1,0 +1,79 @@
+"""Features whose values an engine that reads float32 cannot tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .._base._typing import Ints
+from ..exceptions import ClickDataWarning, warn_user
+from ._served_model import ServedModel
+from ._trees import Tree, Upload, floor_single
+
+#: Formats whose engines compute in float64, except with features that are scores of queries.
+_IN_DOUBLE = ("lightgbm", "elastic")
+#: Different values that are enough: trees see a feature in so many bins by default.
+_ENOUGH = 256
+#: Share of its thresholds that a feature may lose: two may stand in one gap by chance.
+_MAY_MERGE = 0.1
+#: Range of a feature in units of its spread, about that of a normal distribution.
+_RANGE = 4.0
+
+
+def warn_of_lost_digits(served: ServedModel, model: Any, format: str, upload: Upload) -> None:
+    """Warn, by name, of features that lose their differences where the engine reads float32."""
+    found: dict[str, list[str]] = {}
+    for feature, lost in _lost(served, model):
+        name = upload.names[feature]
+        if format not in _IN_DOUBLE or name in (upload.queries or {}):
+            found.setdefault(name, []).append(lost)
+    if not found:
+        return
+    columns = "; ".join(f"{name!r} ({', '.join(lost)})" for name, lost in found.items())
+    warn_user(
+        f"The format {format!r} is for an engine that reads features in float32, which cannot "
+        f"tell apart values of {columns}. Documents will get other scores than by predict. "
+        "Subtract a constant near the smallest value, such as the start of the log from a time "
+        "stamp, before the feature is logged, in training and in the engine; or drop the column, "
+        "as an id tells nothing of another document. Then fit and export again.",
+        ClickDataWarning,
+    )
+
+
+def _lost(served: ServedModel, model: Any) -> Iterator[tuple[int, str]]:
+    """Number of each feature that loses values or thresholds, and what it loses, in words."""
+    offsets = served.offsets
+    # Behind a transformer the ranker has not seen what the engine reads.
+    if not served.transformers:
+        for feature, (before, after) in zip(offsets.columns, offsets.distinct, strict=True):
+            if after < min(before, _ENOUGH):
+                yield int(feature), f"{before} different values of the training log become {after}"
+    parts = model[0] if isinstance(model, tuple) and isinstance(model[0], list) else None
+    for part in [model] if parts is None else [each for *_, each in parts]:
+        if isinstance(part, list):
+            yield from _merged_thresholds(part)
+        elif served.transformers:
+            yield from _few_steps(part)
+
+
+def _merged_thresholds(trees: list[Tree]) -> Iterator[tuple[int, str]]:
+    """Features whose thresholds become fewer in float32."""
+    feature = np.concatenate([tree.feature for tree in trees])
+    threshold = np.concatenate([tree.threshold for tree in trees])
+    for each in np.unique(feature[feature >= 0]):
+        exact = np.unique(threshold[feature == each])
+        after = len(np.unique(floor_single(exact)))
+        if after < (1 - _MAY_MERGE) * len(exact):
+            yield int(each), f"{len(exact)} thresholds of the trees become {after}"
+
+
+def _few_steps(scores: Any) -> Iterator[tuple[int, str]]:
+    """Features that a scaler takes off numbers so large that float32 has few there."""
+    center, spread = scores.columns_scaled()
+    gap = np.spacing(np.abs(center).astype(np.float32)).astype(float)
+    steps = _RANGE * spread / gap
+    few: Ints = np.flatnonzero((steps < _ENOUGH) & (spread > 0))
+    for each in few:
+        yield int(each), f"about {max(int(steps[each]), 1)} different values are left"
