@@ -330,8 +330,8 @@ class Rows:
         From 1; 0 where a row was not shown. If the log has no positions: the rank of each row in
         its list, in the order of the rows.
     weight : ndarray of shape (n_rows,)
-        Impressions times sample weight, in impressions: sample weights count relative to their mean
-        over the impressions that were served, so that a common factor of them changes nothing.
+        Impressions times sample weight. Sample weights count relative to their mean over the
+        impressions that were shown, so that a common factor of them changes nothing.
     rate : ndarray of shape (n_rows,)
         Clicks per impression, in [0, 1].
     shown, served : ndarray of shape (n_rows,), bool
@@ -486,7 +486,9 @@ class Rows:
 
     @cached_property
     def shown(self) -> Bools:
-        return self.served if self.sample_weight is None else self.served & (self.sample_weight > 0)
+        if self.sample_weight is None:
+            return self.served
+        return self.served & (self.sample_weight > 0)
 
     @cached_property
     def served(self) -> Bools:

@@ -35,7 +35,7 @@ PROPENSITY_CONSTRAINT = [
 
 _PREDICT_ROLES = ("position", "bias", "user")
 #: What must not be 0 where users are averaged over.
-MEAN_PROPENSITY = "The mean propensity over all impressions of a document in its query"
+MEAN_PROPENSITY = "The mean propensity over all impressions of a version of a document in its query"
 
 
 class RowsOfLog:
@@ -365,11 +365,8 @@ class DebiasedClicks(NamedTuple):
     clipped_share: float
 
 
-_STRENGTH = 0.0
-
-
 class DocumentLabels(NamedTuple):
-    """One label per document of a query."""
+    """One label per document of a query, or per version of it."""
 
     query: np.ndarray  # (n_labels,)
     doc: np.ndarray  # (n_labels,)
@@ -378,11 +375,12 @@ class DocumentLabels(NamedTuple):
 
 
 def average_propensities(log):
-    """The log with the propensity of each row replaced by P(examined | query, document).
+    """The log with the propensity of each row replaced by P(examined | query, version).
 
-    That is the mean propensity of the document over its impressions in all sessions of the query,
+    That is the mean propensity of the version over its impressions in all sessions of the query,
     of all users and at all positions. Single propensities may be 0, as for a user who never looks
-    that far.
+    that far. Versions are documents where features do not change; elsewhere the mean of the
+    document would take the position for what its features of the moment are worth.
     """
 
     def averages(part):
@@ -445,39 +443,31 @@ def document_labels(log, divisors=None):
     A label weighs its impressions, times the harmonic mean of the ``divisors`` of a part of the
     log, if these are given.
     """
-    return DocumentLabels(
-        *_joined(_labels_of(part, divisors) for part in log.chunks(whole_queries=True))
-    )
+    parts = log.chunks(whole_queries=True)
+    return DocumentLabels(*_joined(_labels_of(part, part.doc, divisors) for part in parts))
 
 
-def _labels_of(log, divisors, code=None):
-    (query, doc), place = _pairs_of(log, log.doc if code is None else code)
-    weight = impressions = np.bincount(place, log.weight)
+def _labels_of(log, code, divisors):
+    """Labels of a code of the rows, such as that of the document, within each query."""
+    (query, code), place = _pairs_of(log, code)
+    impressions = np.bincount(place, log.weight)
+    weight = impressions
     if divisors is not None:
         weight = impressions**2 / np.bincount(place, log.weight / divisors(log))
-    return DocumentLabels(query, doc, np.bincount(place, log.clicks) / impressions, weight)
+    return query, code, np.bincount(place, log.clicks) / impressions, weight
 
 
 def examples_of(log, divisors=None):
     """Training rows of labels: the version of each, and the labels, one row per version.
 
     A version has the label of its own impressions, because what changes between impressions may
-    be what users click for. Where it was hardly examined, its label is drawn towards that of its
-    document: :data:`_STRENGTH` examinations are taken to have had the label of the document.
+    be what users click for. Labels are not drawn towards that of the document: what a feature
+    does within a document would shrink, and what it does between documents would not.
     """
-
-    def examples(part):
-        query, version, label, weight = _labels_of(part, divisors, part.version)
-        doc = part.doc_of_version[version]
-        if part.n_versions > part.n_docs:
-            documents = _labels_of(part, divisors)
-            known = pair_codes(documents.query, documents.doc, part.n_docs)
-            pair = np.searchsorted(known, pair_codes(query, doc, part.n_docs))
-            label = (weight * label + _STRENGTH * documents.label[pair]) / (weight + _STRENGTH)
-        return version, query, doc, label, weight
-
-    version, *labels = _joined(map(examples, log.chunks(whole_queries=True)))
-    return version, DocumentLabels(*labels)
+    parts = log.chunks(whole_queries=True)
+    found = (_labels_of(part, part.version, divisors) for part in parts)
+    query, version, label, weight = _joined(found)
+    return version, DocumentLabels(query, log.doc_of_version[version], label, weight)
 
 
 def _joined(parts):
