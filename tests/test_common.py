@@ -84,7 +84,9 @@ def test_scikit_learn_checks(estimator, check):
 def test_impressions_are_copies_where_list_and_position_are_named(name):
     """The data of scikit-learn's check, each row a list, without rows of weight 0."""
     rng = np.random.RandomState(42)
-    X, y, weight = rng.rand(15, 30), rng.randint(0, 3, size=15), rng.randint(1, 5, size=15)
+    X = rng.rand(15, 30)
+    y = rng.randint(0, 3, size=15) / 2  # rates: whole numbers beside impressions are counts
+    weight = rng.randint(1, 5, size=15)
     copies, position = np.repeat(np.arange(15), weight), np.arange(15) % 4 + 1
     estimator = next(each for each in public_estimators() if type(each).__name__ == name)
     if "random_state" in estimator.get_params():
