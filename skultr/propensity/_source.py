@@ -35,9 +35,7 @@ PROPENSITY_CONSTRAINT = [
 
 _PREDICT_ROLES = ("position", "bias", "user")
 #: What must not be 0 where users are averaged over.
-MEAN_PROPENSITY = (
-    "The mean propensity over all impressions of a version of a document in its query"
-)
+MEAN_PROPENSITY = "The mean propensity over all impressions of a document in its query"
 
 
 class RowsOfLog:
