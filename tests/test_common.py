@@ -26,6 +26,8 @@ _WEIGHTS = {
     "CascadeModel": "rows below the first click are not examined, and a copy may be that click",
     "DBNModel": "a copy of the last click tells that its first copy did not satisfy",
     "DCMModel": "continuation depends on the position of a click, and copies shift the positions",
+    "DCTRModel": "its prior counts impressions, of which a copy is one more; weights are relative "
+    "to their mean",
     "DLARanker": "a copy of a row stands at the next position, whose examination is one more "
     "parameter",
     "DistilledRanker": "its teacher is a DLARanker, see there; the student, which splits no 15 "
@@ -79,10 +81,12 @@ def test_scikit_learn_checks(estimator, check):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted(_WEIGHTS))
-def test_weights_are_copies_where_list_and_position_are_named(name):
+def test_impressions_are_copies_where_list_and_position_are_named(name):
     """The data of scikit-learn's check, each row a list, without rows of weight 0."""
     rng = np.random.RandomState(42)
-    X, y, weight = rng.rand(15, 30), rng.randint(0, 3, size=15), rng.randint(1, 5, size=15)
+    X = rng.rand(15, 30)
+    y = rng.randint(0, 3, size=15) / 2  # rates: whole numbers beside impressions are counts
+    weight = rng.randint(1, 5, size=15)
     copies, position = np.repeat(np.arange(15), weight), np.arange(15) % 4 + 1
     estimator = next(each for each in public_estimators() if type(each).__name__ == name)
     if "random_state" in estimator.get_params():
@@ -92,7 +96,7 @@ def test_weights_are_copies_where_list_and_position_are_named(name):
         .fit(
             X[rows],
             y[rows],
-            sample_weight=given,
+            impressions=given,
             session=np.arange(len(rows)),
             position=position[rows],
         )

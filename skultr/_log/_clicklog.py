@@ -209,23 +209,6 @@ class ClickLog:
         weight = weight.reshape(-1, *[1] * (values.ndim - 1))
         return np.add.reduceat(values * weight, first)
 
-    def versions_of(self, query: Ints, doc: Ints) -> tuple[Ints, Ints, Floats]:
-        """The versions of (query, document) pairs, and how a pair's weight divides among them.
-
-        The pairs are those of all rows, sorted. Returns the place of the pair, the version, and
-        its share of the impressions of the pair.
-        """
-        if self.n_versions == self.n_docs:
-            return np.arange(len(doc)), doc, np.ones(len(doc))
-        place, key = encode(pair_codes(self.query, self.version, self.n_versions))
-        total = np.bincount(place, self.weight)
-        query_code, version = np.divmod(key, self.n_versions)
-        pair = np.searchsorted(
-            pair_codes(query, doc, self.n_docs),
-            pair_codes(query_code, self.doc_of_version[version], self.n_docs),
-        )
-        return pair, version, total / np.bincount(pair, total, len(doc))[pair]
-
     def with_features(self, features: NDArray[Any]) -> ClickLog:
         """The log with one row of features (n_docs, n_features) per document."""
         return replace(

@@ -159,6 +159,8 @@ class EngineLog:
             columns |= {} if rates else {"n_clicks": clicks}
         own = [name for name in reads if name not in ROLES and name not in optional]
         scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
+        if weight is not None:
+            weight = weight / _mean_weight(frame, columns, weight)
         if "impressions" in schema:
             known = columns["impressions"].cast(nw.Float64)
             weight = known if weight is None else known * weight
@@ -335,6 +337,15 @@ def _kind(dtype):
     if dtype.is_float():
         return "f" if dtype == nw.Float32 else "d"
     return "i" if dtype.is_signed_integer() else "O"
+
+
+def _mean_weight(frame, columns, weight):
+    """Mean sample weight of the shown impressions: weights count relative to it."""
+    impressions = columns["impressions"].cast(nw.Float64)
+    rows = frame.filter(columns["shown"])
+    sums = rows.select((impressions * weight).sum().alias("w"), impressions.sum().alias("n"))
+    total = collect(sums)
+    return float(total["w"][0] or 1.0) / float(total["n"][0] or 1.0)
 
 
 def _whole_if_close(clicks):

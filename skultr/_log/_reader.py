@@ -330,7 +330,8 @@ class Rows:
         From 1; 0 where a row was not shown. If the log has no positions: the rank of each row in
         its list, in the order of the rows.
     weight : ndarray of shape (n_rows,)
-        Impressions times sample weight.
+        Impressions times sample weight. Sample weights count relative to their mean over the
+        impressions that were shown, so that a common factor of them changes nothing.
     rate : ndarray of shape (n_rows,)
         Clicks per impression, in [0, 1].
     shown, served : ndarray of shape (n_rows,), bool
@@ -472,12 +473,22 @@ class Rows:
 
     @cached_property
     def weight(self) -> Floats:
-        weight = self.impressions
-        return weight if self.sample_weight is None else weight * self.sample_weight
+        if self.sample_weight is None:
+            return self.impressions
+        counted = self.shown
+        total = (self.impressions * self.sample_weight)[counted].sum()
+        if not 0 < total < np.inf:  # no row is shown, or the table of faults has said so
+            return self.impressions * self.sample_weight
+        mean = total / self.impressions[counted].sum()
+        # In single precision, so that the rounding of a common factor is no change either.
+        relative = (self.sample_weight / mean).astype(np.float32)
+        return whole_if_close(self.impressions * relative.astype(np.float64))
 
     @cached_property
     def shown(self) -> Bools:
-        return self.served if self.sample_weight is None else self.served & (self.weight > 0)
+        if self.sample_weight is None:
+            return self.served
+        return self.served & (self.sample_weight > 0)
 
     @cached_property
     def served(self) -> Bools:

@@ -367,7 +367,7 @@ class DebiasedClicks(NamedTuple):
 
 
 class DocumentLabels(NamedTuple):
-    """One label per document of a query."""
+    """One label per document of a query, or per version of it."""
 
     query: np.ndarray  # (n_labels,)
     doc: np.ndarray  # (n_labels,)
@@ -376,15 +376,16 @@ class DocumentLabels(NamedTuple):
 
 
 def average_propensities(log):
-    """The log with the propensity of each row replaced by P(examined | query, document).
+    """The log with the propensity of each row replaced by P(examined | query, version).
 
-    That is the mean propensity of the document over its impressions in all sessions of the query,
+    That is the mean propensity of the version over its impressions in all sessions of the query,
     of all users and at all positions. Single propensities may be 0, as for a user who never looks
-    that far.
+    that far. Versions are documents where features do not change; elsewhere the mean of the
+    document would take the position for what its features of the moment are worth.
     """
 
     def averages(part):
-        _, place = _documents_of(part)
+        _, place = _pairs_of(part, part.version)
         mean = np.bincount(place, part.propensity * part.weight) / np.bincount(place, part.weight)
         return np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
 
@@ -443,34 +444,31 @@ def document_labels(log, divisors=None):
     A label weighs its impressions, times the harmonic mean of the ``divisors`` of a part of the
     log, if these are given.
     """
-    return DocumentLabels(
-        *_joined(_labels_of(part, divisors) for part in log.chunks(whole_queries=True))
-    )
+    parts = log.chunks(whole_queries=True)
+    return DocumentLabels(*_joined(_labels_of(part, part.doc, divisors) for part in parts))
 
 
-def _labels_of(log, divisors):
-    (query, doc), place = _documents_of(log)
-    weight = impressions = np.bincount(place, log.weight)
+def _labels_of(log, code, divisors):
+    """Labels of a code of the rows, such as that of the document, within each query."""
+    (query, code), place = _pairs_of(log, code)
+    impressions = np.bincount(place, log.weight)
+    weight = impressions
     if divisors is not None:
         weight = impressions**2 / np.bincount(place, log.weight / divisors(log))
-    return DocumentLabels(query, doc, np.bincount(place, log.clicks) / impressions, weight)
+    return query, code, np.bincount(place, log.clicks) / impressions, weight
 
 
 def examples_of(log, divisors=None):
     """Training rows of labels: the version of each, and the labels, one row per version.
 
-    A document that was shown with several feature vectors is several rows with its label, which
-    divide its weight by their impressions.
+    A version has the label of its own impressions, because what changes between impressions may
+    be what users click for. Labels are not drawn towards that of the document: what a feature
+    does within a document would shrink, and what it does between documents would not.
     """
-
-    def examples(part):
-        labels = _labels_of(part, divisors)
-        pair, version, share = part.versions_of(labels.query, labels.doc)
-        query, doc, label, weight = (values[pair] for values in labels)
-        return version, query, doc, label, weight * share
-
-    version, *labels = _joined(map(examples, log.chunks(whole_queries=True)))
-    return version, DocumentLabels(*labels)
+    parts = log.chunks(whole_queries=True)
+    found = (_labels_of(part, part.version, divisors) for part in parts)
+    query, version, label, weight = _joined(found)
+    return version, DocumentLabels(query, log.doc_of_version[version], label, weight)
 
 
 def _joined(parts):
@@ -494,10 +492,11 @@ def label_table(log, clicks):
     )
 
 
-def _documents_of(log):
-    """Distinct (query, doc) pairs, and the place of each row among them."""
-    key, place = np.unique(pair_codes(log.query, log.doc, log.n_docs), return_inverse=True)
-    return np.divmod(key, log.n_docs), place
+def _pairs_of(log, code):
+    """Distinct pairs of query and a code of the rows, and the place of each row among them."""
+    n_codes = int(code.max(initial=0)) + 1
+    key, place = np.unique(pair_codes(log.query, code, n_codes), return_inverse=True)
+    return np.divmod(key, n_codes), place
 
 
 def warn_about_weights(log, *, clip=None, queries=True):

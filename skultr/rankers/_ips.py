@@ -116,6 +116,8 @@ class _WeightedRanker(LearnerRanker):
         **LearnerRanker._parameter_constraints,
         "loss": [StrOptions(set(LOSSES))],
     }
+    #: Method that gives the propensity which the clicks of a row are divided by; None: none is.
+    _divided_by = None
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         if self.loss in _PAIRWISE:
@@ -132,8 +134,8 @@ class _WeightedRanker(LearnerRanker):
         return log.clicks
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
-        log = replace(log, clicks=self._weighted_clicks(log))
-        version, labels = examples_of(log.tempered(self.traffic_exponent))
+        debiased = replace(log, clicks=self._weighted_clicks(log))
+        version, labels = examples_of(debiased.tempered(self.traffic_exponent), self._divided_by)
         return fit_learner(
             self.estimator,
             log.features[version],
@@ -309,6 +311,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     normalize: bool = False
 
     labels_ = NotPickled("a label for each document of the log")
+    _divided_by = PropensityRanker._divisors
 
     _parameter_constraints = {
         **_WeightedRanker._parameter_constraints,

@@ -503,7 +503,7 @@ class ClickChance(NamedTuple):
 class Candidates(NamedTuple):
     """One row per (query, version), sorted by query; shown documents come first within a query.
 
-    Versions of a document share its label. Those of :meth:`by_page` have a row for each page.
+    Those of :meth:`by_page` have a row for each page.
     """
 
     query: Ints  # (n_candidates,)
@@ -562,37 +562,36 @@ def find_candidates(
     propensity: Floats | None = None,
 ) -> Candidates:
     """The candidates of the queries with at least one impression."""
-    place, key = encode(pair_codes(log.query, log.doc, log.n_docs))
+    place, key = encode(pair_codes(log.query, log.version, log.n_versions))
+    query, version = np.divmod(key, log.n_versions)
 
     def total(values):
         return np.bincount(place, values, minlength=len(key))
 
     rest = log.candidates
     pair_of_rest = pair_codes(rest.query, log.doc_of_version[rest.version], log.n_docs)
-    never = ~np.isin(pair_of_rest, key)
+    never = ~np.isin(pair_of_rest, pair_codes(query, log.doc_of_version[version], log.n_docs))
     n_never = np.count_nonzero(never)
-    query, doc = np.divmod(key, log.n_docs)
-    pair, version, share = log.versions_of(query, doc)
-    query = np.concatenate([query[pair], rest.query[never]])
+    query = np.concatenate([query, rest.query[never]])
     version = np.concatenate([version, rest.version[never]])
-    shown = np.arange(len(query)) < len(pair)
+    shown = np.arange(len(query)) < len(key)
 
-    def values_of(documents, others):
-        return np.concatenate([documents[pair], np.broadcast_to(others, n_never)])
+    def values_of(versions, others):
+        return np.concatenate([versions, np.broadcast_to(others, n_never)])
 
     propensity = np.ones(log.n_rows) if propensity is None else propensity
-    doc_weight = total(log.weight)
-    impressions = values_of(doc_weight, 0.0)
-    examination = values_of(doc_weight / total(log.weight / propensity), 1.0)
-    label = values_of(total(clicks) / doc_weight, 0.0)
+    impressions = total(log.weight)
+    examination = values_of(impressions / total(log.weight / propensity), 1.0)
+    label = values_of(total(clicks) / impressions, 0.0)
+    impressions = values_of(impressions, 0.0)
     # Every page of a query could have shown a candidate that was never shown.
     pages = _pages(log)
     weight = np.where(shown, impressions, pages[query])
     # By page impressions, not row impressions: selection decides how many rows are shown.
     weight *= np.maximum(pages, TINY)[query] ** (traffic_exponent - 1.0)
-    # Versions of a document divide its weight.
+    # Versions of a document that was never shown divide its weight.
     place = encode(pair_of_rest[never])[0]
-    weight *= np.concatenate([share, 1 / np.bincount(place)[place]])
+    weight[~shown] /= np.bincount(place)[place]
     order = np.lexsort((version, ~shown, query))
     order = order[weight[order] > 0]
     rate = log.clicks.sum() / max(log.weight @ propensity, TINY)

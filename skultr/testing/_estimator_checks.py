@@ -74,7 +74,9 @@ def check_ranker(estimator: BaseEstimator, *, generate_only: bool = False) -> li
     - A document has one score, however many pages of the log that ``predict`` gets show it.
     - A keyword wins over the column of its name.
     - Role columns are no features, and ``fit`` does not read the annotation ``relevance``.
-    - An aggregated log gives the model of the raw log; ``sample_weight`` multiplies impressions.
+    - An aggregated log gives the model of the raw log.
+    - A common factor of all ``sample_weight`` changes nothing.
+    - A feature that changes from page to page, and for which users click, is learned.
     - pandas, Polars and PyArrow frames and arrays with keywords give the same model (frames that
       are not installed are left out).
     - A ranker whose tags allow NaN learns from logs with missing values.
@@ -115,7 +117,7 @@ def check_click_model(
     Notes
     -----
     A click model is a ranker by relevance: the checks of :func:`check_ranker` come first, but for
-    those of ``rank``, ``score`` and aggregated logs. Then:
+    those of ``rank``, ``score``, aggregated logs and features of the row. Then:
 
     - ``predict_click`` returns one probability per row, 0 for rows that were not shown, whatever
       the order of rows and the other lists, and alike for pandas, Polars, PyArrow and arrays
@@ -134,8 +136,9 @@ def check_click_model(
     >>> from skultr.testing import check_click_model
     >>> check_click_model(DCTRModel())
     """
-    # What the class itself checks otherwise.
-    shared = RankerContract.checks(estimator, but=("check_rank_and_score", "check_impressions"))
+    # What the class itself checks otherwise; and most click models know documents, not features.
+    others = ("check_rank_and_score", "check_impressions", "check_features_of_the_row")
+    shared = RankerContract.checks(estimator, but=others)
     return run_all([*shared, *ClickModelContract.checks(estimator)], generate_only)
 
 
@@ -269,12 +272,10 @@ class ContractOfFit(EstimatorContract):
             f"an aggregated log gave another {self.fit_gives} than the raw log",
         )
         counts = table["impressions"].to_numpy()
-        table = table.drop(columns="impressions")
-        for name in ("impressions", "sample_weight"):
-            self.assert_same(
-                self.refit(table, rate, **{name: counts}),
-                f"the keyword {name!r} is not the column 'impressions'",
-            )
+        self.assert_same(
+            self.refit(table.drop(columns="impressions"), rate, impressions=counts),
+            "the keyword 'impressions' is not the column 'impressions'",
+        )
 
 
 #: Checks of :class:`ContractOfFit`: what must predict the same as the fit to the log as it is,
@@ -297,6 +298,11 @@ _SAME: dict[str, tuple[Callable[[Any], NDArray[Any]], str, bool | None]] = {
         lambda own: own.refit(own.log.assign(relevance=own.log["relevance"].to_numpy()[::-1])),
         "fit read the annotation 'relevance'",
         True,
+    ),
+    "check_factor_of_weights": (
+        lambda own: own.refit(own.log, sample_weight=np.full(len(own.log), 1e-3)),
+        "a common factor of all sample weights gave another {0.fit_gives}",
+        False,
     ),
     "check_keywords_win": (
         lambda own: own.refit(
@@ -434,6 +440,24 @@ class RankerContract(ContractOfFit):
         busy = table.pop("impressions").to_numpy() * np.where(table["qid"] % 2, 50, 1)
         found, near = self.refit(table, rate, impressions=busy), 1e-3 * np.ptp(self.expected)
         assert not np.allclose(found, self.expected, atol=near), "impressions do not matter"
+
+    def check_features_of_the_row(self) -> None:
+        """Whether a document is in stock changes per page, and users click what is."""
+        log = self.log[self.log["position"].notna()].reset_index(drop=True)
+        rng = np.random.default_rng(2)
+        stock = rng.integers(0, 2, len(log)).astype(float)
+        chance = (0.1 + 0.8 * stock) / log["position"]
+        clicks = (rng.random(len(log)) < chance).astype(float).to_numpy()
+        model = self.fit(log.assign(f0=stock), clicks)
+        every_other = np.arange(len(self.reference)) % 2
+        one, other = (
+            model.predict(self.reference.assign(f0=value.astype(float)))
+            for value in (every_other, 1 - every_other)
+        )
+        assert np.mean((one - other) * (2 * every_other - 1)) > 0, (
+            "a feature that changes from page to page was not learned: every page clicked what "
+            "was in stock, and the model does not rank it higher"
+        )
 
     def check_missing_values(self) -> None:
         if not get_tags(self.estimator).input_tags.allow_nan:

@@ -209,11 +209,24 @@ def test_bias_defaults_to_position():
     assert made.bias_values.tolist() == [17, 27, 37, 47]
 
 
-def test_impressions_and_sample_weight_multiply():
+@pytest.mark.parametrize("factor", [1e-3, 0.37, 1.0, 1e3])
+def test_sample_weights_multiply_impressions_relative_to_their_mean(factor):
     log, clicks = small_log()
-    made = make(log.assign(impressions=3), clicks, sample_weight=np.full(len(log), 2.0))
-    assert (made.weight == 6).all()
-    np.testing.assert_allclose(made.click_rate, make(log, clicks).clicks)
+    impressions = 1 + np.arange(len(log)) % 3
+    weight = 1.0 + np.arange(len(log)) % 2
+    log = log.assign(impressions=impressions)
+    made = make(log, clicks, sample_weight=factor * weight)
+    mean = (impressions * weight).sum() / impressions.sum()
+    np.testing.assert_allclose(made.weight.sum(), impressions.sum(), rtol=1e-6)
+    np.testing.assert_allclose(made.weight.max(), (impressions * weight).max() / mean, rtol=1e-6)
+    np.testing.assert_array_equal(made.weight, make(log, clicks, sample_weight=weight).weight)
+
+
+def test_a_sample_weight_of_zero_drops_a_row_and_no_weight_of_others():
+    log, clicks = small_log()
+    made = make(log, clicks, sample_weight=(np.arange(len(log)) % 4 > 0).astype(float))
+    assert made.n_rows == np.count_nonzero(np.arange(len(log)) % 4)
+    assert (made.weight == 1).all()
 
 
 def test_zero_impressions_are_not_shown():
@@ -380,14 +393,9 @@ def test_means_by_document_weigh_versions_by_impressions():
     np.testing.assert_allclose(found, expected.to_numpy(), rtol=1e-6)
 
 
-def test_versions_of_pairs_divide_their_weight():
+def test_a_log_with_features_of_documents_has_one_version_of_each():
     log, clicks = changing_log()
     made = make(log, clicks)
-    key = np.unique(made.query * made.n_docs + made.doc)
-    query, doc = np.divmod(key, made.n_docs)
-    pair, version, share = made.versions_of(query, doc)
-    np.testing.assert_array_equal(made.doc_of_version[version], doc[pair])
-    np.testing.assert_allclose(np.bincount(pair, share), 1.0)
     bare = made.with_features(np.zeros((made.n_docs, 0), dtype=np.float32))
     assert bare.n_versions == bare.n_docs == made.n_docs
 

@@ -6,12 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from scipy.stats import spearmanr
 from sklearn.base import clone
 from sklearn.callback import ProgressBar
+from sklearn.linear_model import Ridge
 
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity
-from skultr.rankers import LambdaMARTRanker
+from skultr.rankers import IPSRanker, LambdaMARTRanker
 
 from .._worlds import small_log
 
@@ -314,3 +316,49 @@ def test_a_callback_may_stop_the_training():
     _, log, rate = _world()
     ranker = _quick().set_callbacks(StopAtThree()).fit(log, rate)
     assert ranker.n_iter_ == 3
+
+
+# ------------------------------------------------------------------- features of the row
+_CHANGES = {
+    # Effect on the logit of relevance of a value that is drawn anew for each page.
+    "price per page": (lambda rng, n: rng.normal(size=n), -2.0),
+    "stock per page": (lambda rng, n: (rng.random(n) < 0.5).astype(float), 3.0),
+    "affinity per page": (lambda rng, n: rng.gamma(2.0, size=n), 1.5),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(_CHANGES))
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        LambdaMARTRanker(random_state=0),
+        LambdaMARTRanker(debiasing="none", loss="lambda", random_state=0),
+        IPSRanker(estimator=Ridge(), random_state=0),
+    ],
+    ids=["trees", "naive trees", "estimator"],
+)
+def test_what_changes_from_page_to_page_is_learned(kind, ranker):
+    draw, effect = _CHANGES[kind]
+    rng = np.random.default_rng(0)
+    n_pages, n_docs = 1_500, 5
+    query = rng.integers(30, size=n_pages)
+    doc = np.argsort(rng.random((n_pages, 8)), axis=1)[:, :n_docs]
+    position = np.tile(np.arange(1, n_docs + 1), n_pages)
+    own = rng.normal(size=(30, 8))
+    changes = draw(rng, n_pages * n_docs)
+    relevance = expit(effect * (changes - changes.mean()))
+    log = pd.DataFrame(
+        {
+            "qid": np.repeat(query, n_docs),
+            "session": np.repeat(np.arange(n_pages), n_docs),
+            "doc": doc.ravel(),
+            "position": position,
+            "own": own[np.repeat(query, n_docs), doc.ravel()],
+            "changes": changes,
+            "click": (rng.random(len(changes)) < relevance / position).astype(int),
+        }
+    )
+    test = pd.DataFrame({"own": own.ravel(), "changes": draw(rng, own.size)})
+    fitted = clone(ranker).fit(log, "click")
+    found = spearmanr(fitted.predict(test), np.sign(effect) * test["changes"]).statistic
+    assert found > 0.75
