@@ -163,6 +163,8 @@ def take_clicks(
     """X without the column that ``y`` names, the clicks per impression of each row (grades as they
     are), and the name of this column, or None; ``roles`` are those that are keywords."""
     rest, values, column = _take_column(X, y, caller)
+    if isinstance(X, LogOnDisk):  # a dataset holds rates
+        return rest, values, column
     return rest, as_rates(X, values, roles or {}, _called(column)), column
 
 
