@@ -87,8 +87,8 @@ _NAMES = {
     "page_url landing_page",
     "position": "position pos rank slot item_position display_position ordinal serp_rank "
     "display_rank result_rank position_shown ranking place index",
-    "click": "click clicked is_click is_clicked was_clicked clicks n_clicks click_count click_bool "
-    "has_click ctr click_rate clicked_flag click_flag",
+    "click": "click clicked is_click is_clicked was_clicked clicks n_clicks click_count "
+    "click_bool has_click ctr click_rate clicked_flag click_flag",
     "user": "user user_id userid customer customer_id visitor visitor_id client_id member_id "
     "account_id uid user_hash shopper_id",
     "impressions": "impressions n_impressions impression_count views n_views shows",
@@ -549,7 +549,7 @@ class _Table:
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = self.clicks / self.impressions
         known = np.isfinite(rate) & np.isfinite(values)
-        return bool(known.any() and np.allclose(values[known], rate[known], atol=1e-4))
+        return bool(values[known].any() and np.allclose(values[known], rate[known], atol=1e-4))
 
     def _is_of_page(self, name):
         """Whether a column has one value per result page, on pages of several rows."""
