@@ -757,7 +757,7 @@ class ServedLists(NamedTuple):
 
 def read_lists(X: Table, roles: Mapping[str, Any]) -> ServedLists:
     """The result pages of rows to predict, from the columns of X and keywords."""
-    found = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
+    found = read(X, roles=roles, reads=("qid", "session", "position", "bias", "impressions"))
     rows = np.flatnonzero(found.position > 0)
     rows = rows[np.lexsort((found.position[rows], found.list_[rows]))]
     bias = found.position if found["bias"] is None else found["bias"]

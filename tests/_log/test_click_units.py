@@ -17,7 +17,7 @@ from skultr.exceptions import ClickDataWarning
 from skultr.identifiability import IdentifiabilityGraph
 from skultr.metrics import IPSScorer, PerplexityScorer
 from skultr.propensity import (
-    PivotPropensity,
+    InterventionHarvesting,
     RegressionEMPropensity,
     debiased_table,
     relevance_labels,
@@ -54,9 +54,8 @@ def impressions_of_pages(n_queries=12, n_docs=6, n_pages=300, n_places=4, noise=
 PAGES = impressions_of_pages()
 #: The pages forgotten: each row is a list of its own, as those of a counted table.
 ROWS = PAGES.assign(session=np.arange(len(PAGES)))
-COUNTS = PAGES.groupby(KEYS, as_index=False).agg(
-    impressions=("click", "size"), click=("click", "sum")
-)
+SUMS = {"impressions": ("click", "size"), "click": ("click", "sum")}
+COUNTS = PAGES.groupby(KEYS, as_index=False).agg(**SUMS)
 RATES = COUNTS.assign(click=COUNTS["click"] / COUNTS["impressions"])
 FORMS = {"rows": ROWS, "counts": COUNTS, "rates": RATES}
 CANDIDATES = PAGES.drop_duplicates(["qid", "doc"])[["qid", "a", "b"]]
@@ -80,17 +79,20 @@ def assert_all_equal(of_form, logs=FORMS):
         DLARanker(max_epochs=2, random_state=0),
         PairDebiasRanker(max_epochs=2, random_state=0),
         LambdaMARTRanker(n_estimators=5, random_state=0),
-        PBMModel(),
     ],
     ids=lambda ranker: type(ranker).__name__,
 )
-def test_rankers_and_models_that_count_give_one_model(ranker):
-    assert_all_equal(lambda log: ranker.fit(log, "click").predict(CANDIDATES)) if hasattr(
-        ranker, "predict"
-    ) else assert_all_equal(lambda log: ranker.fit(log, "click").documents_["relevance"])
+def test_rankers_give_one_model(ranker):
+    assert_all_equal(lambda log: ranker.fit(log, "click").predict(CANDIDATES))
 
 
-@pytest.mark.parametrize("estimator", [PivotPropensity(), RegressionEMPropensity()])
+def test_click_models_that_count_give_one_model():
+    assert_all_equal(lambda log: PBMModel().fit(log, "click").documents_["relevance"])
+
+
+@pytest.mark.parametrize(
+    "estimator", [InterventionHarvesting(), RegressionEMPropensity(relevance="embedding")]
+)
 def test_propensities_are_the_same(estimator):
     places = pd.DataFrame({"qid": 0, "doc": 0, "position": [1, 2, 3, 4], "a": 0.0, "b": 0.0})
     assert_all_equal(lambda log: estimator.fit(log, "click").predict(places))
@@ -106,7 +108,7 @@ DOORS = {
     "aggregate": lambda log: _cells(*aggregate_clicks(log)),
     "polars": lambda log: _cells(*aggregate_clicks(pl.from_pandas(log).lazy())),
     "duckdb": lambda log: _cells(*aggregate_clicks(duckdb.from_df(log))),
-    "value": lambda log: policy_value(log, "click", log["b"], propensity=CURVE).value,
+    "value": lambda log: policy_value(log, "click", log["b"]).value,
 }
 
 
@@ -122,15 +124,12 @@ def test_doors_give_the_same_numbers(door):
 
 
 @pytest.mark.parametrize("engine", [lambda log: pl.from_pandas(log).lazy(), duckdb.from_df])
-def test_fits_from_engines_give_the_same(engine):
-    ranker = LambdaMARTRanker(n_estimators=5, random_state=0, propensity=CURVE)
-    documents = PAGES.drop_duplicates(["qid", "doc"])[["qid", "doc", "a", "b"]]
-
-    def scores(log):
-        log = log.drop(columns=["a", "b"])
-        return ranker.fit(engine(log), "click", documents=documents).predict(CANDIDATES)
-
-    assert_all_equal(scores)
+def test_fits_in_engines_give_the_same(engine):
+    curve = InterventionHarvesting()
+    labels = DOORS["labels"]
+    assert_all_equal(lambda log: curve.fit(engine(log), "click").examination_["examination"])
+    assert_all_equal(lambda log: labels(engine(log)).sort_index())
+    assert_all_equal(lambda log: PBMModel().fit(engine(log), "click").examination_["examination"])
 
 
 def test_scorers_give_the_same():
@@ -142,9 +141,8 @@ def test_scorers_give_the_same():
         model.fit(ROWS, "click")
     ips = IPSScorer(propensity=CURVE)
     assert_all_equal(lambda log: ips(ranker, log.drop(columns="click"), log["click"]))
-    assert_all_equal(
-        lambda log: PerplexityScorer()(model, log.drop(columns="click"), log["click"])
-    )
+    perplexity = PerplexityScorer()
+    assert_all_equal(lambda log: perplexity(model, log.drop(columns="click"), log["click"]))
     assert_all_equal(lambda log: model.score(log.drop(columns="click"), log["click"]))
 
 
@@ -184,11 +182,7 @@ def test_arrays_of_a_graph_may_hold_counts_or_rates():
 def test_outcomes_are_counted_as_the_clicks_are():
     bought = (PAGES["click"] * (np.arange(len(PAGES)) % 3 == 0)).astype(float)
     keys = PAGES.assign(outcome_purchase=bought).groupby(KEYS, as_index=False)
-    counts = keys.agg(
-        impressions=("click", "size"),
-        click=("click", "sum"),
-        outcome_purchase=("outcome_purchase", "sum"),
-    )
+    counts = keys.agg(**SUMS, outcome_purchase=("outcome_purchase", "sum"))
     rates = counts.assign(
         click=counts["click"] / counts["impressions"],
         outcome_purchase=counts["outcome_purchase"] / counts["impressions"],
@@ -205,8 +199,7 @@ def test_outcomes_are_counted_as_the_clicks_are():
 @pytest.mark.parametrize("form", ["counts", "rates"])
 def test_a_query_that_was_served_as_one_list_stays_one(form):
     pages = impressions_of_pages(noise=0)
-    counts = pages.groupby(KEYS, as_index=False).agg(n=("click", "size"), click=("click", "sum"))
-    counts = counts.rename(columns={"n": "impressions"})
+    counts = pages.groupby(KEYS, as_index=False).agg(**SUMS)
     if form == "rates":
         counts["click"] = counts["click"] / counts["impressions"]
     ranker = DLARanker(max_epochs=2, random_state=0)
@@ -322,7 +315,7 @@ def test_a_fit_names_the_row_with_more_clicks_than_impressions():
 @pytest.mark.parametrize("engine", ENGINES)
 def test_percentages_are_neither_counts_nor_rates(engine):
     percent = RATES.assign(click=100 * RATES["click"] + 0.25 * (RATES["click"] > 0))
-    with pytest.raises(ValueError, match="neither numbers of clicks nor click rates.*by 100"):
+    with pytest.raises(ValueError, match=r"neither numbers of clicks nor click rates.*by 100"):
         aggregate_clicks(ENGINES[engine](percent))
     aggregate_clicks(ENGINES[engine](percent.assign(click=percent["click"] / 101)))
 
@@ -337,12 +330,9 @@ def test_clicks_of_0_and_1_are_told_apart_in_engines(engine):
 
 @pytest.mark.parametrize("engine", ["pandas", "polars"])
 def test_roles_say_that_clicks_are_counted(engine):
-    documents = PAGES.drop_duplicates(["qid", "doc"])[["qid", "doc", "a", "b"]]
-    ranker = LambdaMARTRanker(n_estimators=2, propensity=CURVE)
     told = {}
     for form, log in FORMS.items():
-        log = ENGINES[engine](log.drop(columns=["a", "b"]))
-        told[form] = ranker.fit(log, "click", documents=documents).roles_["click"]
+        told[form] = PBMModel().fit(ENGINES[engine](log), "click").roles_["click"]
     assert told == {"rows": "y", "counts": "y (clicks of several impressions)", "rates": "y"}
 
 
