@@ -557,6 +557,12 @@ class Rows:
         rows = group, self.position, self.impressions, self.served
         return narrow_codes(lists_of_counted(*rows))
 
+    @property
+    def choice(self) -> Ints:
+        """Code of the rows that a click of each row could have fallen on: those of its list, or of
+        its query where rows were counted over pages that are not known."""
+        return self.list_ if "session" in self._values else self.query
+
     def place(self) -> Ints:
         """Key of each row that sorts by list, then position."""
         position = self.position

@@ -314,7 +314,7 @@ class _Logs:
         at = np.ones(len(cell), dtype=bool)
         if pages.has_pages and (pages.weight == 1).all():
             # Users who stop at a click read less far below better documents.
-            page = pages.rows.list_[pages.row]
+            page = pages.rows.choice[pages.row]
             order = np.lexsort((pages.slot, page))
             at[order] = sums_above(pages.rate[order], page[order]) == 0
         self._shows, self._hits, *self._unclicked = (

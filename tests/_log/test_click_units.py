@@ -15,7 +15,7 @@ from skultr.click_models import PBMModel
 from skultr.evaluation import policy_value
 from skultr.exceptions import ClickDataWarning
 from skultr.identifiability import IdentifiabilityGraph
-from skultr.metrics import IPSScorer, PerplexityScorer
+from skultr.metrics import ClickLikelihoodScorer, IPSScorer, PerplexityScorer
 from skultr.propensity import (
     InterventionHarvesting,
     RegressionEMPropensity,
@@ -58,6 +58,13 @@ SUMS = {"impressions": ("click", "size"), "click": ("click", "sum")}
 COUNTS = PAGES.groupby(KEYS, as_index=False).agg(**SUMS)
 RATES = COUNTS.assign(click=COUNTS["click"] / COUNTS["impressions"])
 FORMS = {"rows": ROWS, "counts": COUNTS, "rates": RATES}
+#: The same pages with their sessions: one by one, and counted list by list.
+DISTINCT, RATE = aggregate_clicks(PAGES)
+LISTS = {
+    "rows": PAGES,
+    "counts": DISTINCT.assign(click=np.rint(RATE * DISTINCT["impressions"])),
+    "rates": DISTINCT.assign(click=RATE),
+}
 CANDIDATES = PAGES.drop_duplicates(["qid", "doc"])[["qid", "a", "b"]]
 
 
@@ -82,8 +89,9 @@ def assert_all_equal(of_form, logs=FORMS):
     ],
     ids=lambda ranker: type(ranker).__name__,
 )
-def test_rankers_give_one_model(ranker):
-    assert_all_equal(lambda log: ranker.fit(log, "click").predict(CANDIDATES))
+@pytest.mark.parametrize("logs", [FORMS, LISTS], ids=["table", "lists"])
+def test_rankers_give_one_model(ranker, logs):
+    assert_all_equal(lambda log: ranker.fit(log, "click").predict(CANDIDATES), logs)
 
 
 def test_click_models_that_count_give_one_model():
@@ -143,8 +151,15 @@ def test_scorers_give_the_same():
         warnings.simplefilter("ignore")
         ranker.fit(ROWS, "click")
         model.fit(ROWS, "click")
+    counted = {form: FORMS[form] for form in ("counts", "rates")}
+    likelihood = ClickLikelihoodScorer(propensity=CURVE)
+    assert_all_equal(
+        lambda log: likelihood(ranker, log.drop(columns="click"), log["click"]), counted
+    )
+    with pytest.raises(ValueError, match=r"with their 'session'.*ClickLikelihoodScorer"):
+        IPSScorer(propensity=CURVE)(ranker, COUNTS.drop(columns="click"), COUNTS["click"])
     ips = IPSScorer(propensity=CURVE)
-    assert_all_equal(lambda log: ips(ranker, log.drop(columns="click"), log["click"]))
+    assert_all_equal(lambda log: ips(ranker, log.drop(columns="click"), log["click"]), LISTS)
     perplexity = PerplexityScorer()
     assert_all_equal(lambda log: perplexity(model, log.drop(columns="click"), log["click"]))
     assert_all_equal(lambda log: model.score(log.drop(columns="click"), log["click"]))
