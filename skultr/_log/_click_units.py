@@ -200,8 +200,10 @@ def divided(y: Floats, impressions: Floats | None) -> Floats:
 def _told_apart(X, y, roles, called):
     """Whether y holds numbers of clicks or rates, one of both, and impressions if these are
     numbers."""
+    if isinstance(y, ClickRates):
+        return False, None
     impressions = read_role(X, "impressions", roles.get("impressions"))
-    if isinstance(y, ClickRates) or impressions is None or not _are_numbers(y, impressions):
+    if impressions is None or not _are_numbers(y, impressions):
         return False, None
     grades = y if called == "'relevance'" else read_role(X, "relevance")
     if grades is not None and np.array_equal(grades, y):

@@ -298,7 +298,7 @@ OF_SEVERAL = "(clicks of several impressions)"
 
 
 def _counts_clicks(X, y, given):
-    """Whether y holds numbers of clicks of several impressions, as was said or checked before."""
+    """Whether y holds numbers of clicks of several impressions, which was checked before."""
     if isinstance(X, LogOnDisk) or isinstance(y, Mapping):
         return False
     with warnings.catch_warnings():

@@ -163,6 +163,8 @@ def take_clicks(
     """X without the column that ``y`` names, the clicks per impression of each row (grades as they
     are), and the name of this column, or None; ``roles`` are those that are keywords."""
     rest, values, column = _take_column(X, y, caller)
+    if isinstance(X, LogOnDisk):  # a dataset holds rates
+        return rest, values, column
     return rest, as_rates(X, values, roles or {}, _called(column)), column
 
 
@@ -545,6 +547,12 @@ class Rows:
         rows = group, self.position, self.impressions, self.served
         return narrow_codes(lists_of_counted(*rows))
 
+    @property
+    def choice(self) -> Ints:
+        """Code of the rows that a click of each row could have fallen on: those of its list, or of
+        its query where rows were counted over pages that are not known."""
+        return self.list_ if "session" in self._values else self.query
+
     def place(self) -> Ints:
         """Key of each row that sorts by list, then position."""
         position = self.position
@@ -737,7 +745,7 @@ class ServedLists(NamedTuple):
 
 def read_lists(X: Table, roles: Mapping[str, Any]) -> ServedLists:
     """The result pages of rows to predict, from the columns of X and keywords."""
-    found = read(X, roles=roles, reads=("qid", "session", "position", "bias"))
+    found = read(X, roles=roles, reads=("qid", "session", "position", "bias", "impressions"))
     rows = np.flatnonzero(found.position > 0)
     rows = rows[np.lexsort((found.position[rows], found.list_[rows]))]
     bias = found.position if found["bias"] is None else found["bias"]

@@ -239,7 +239,7 @@ class BaseClickModel(BaseRanker):
             Clicks. With click rates, models that depend on the clicks above are scored by P(click)
             not conditional on any click, with a warning.
         sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``.
+            Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
         qid, session, doc, position, bias, impressions : array-like of shape (n_rows,), \
                 default=None
             Roles of the rows; a keyword wins over a column of the same name.

@@ -551,7 +551,7 @@ class _Table:
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = self.clicks / self.impressions
         known = np.isfinite(rate) & np.isfinite(values)
-        return bool(known.any() and np.allclose(values[known], rate[known], atol=1e-4))
+        return bool(values[known].any() and np.allclose(values[known], rate[known], atol=1e-4))
 
     def _is_of_page(self, name):
         """Whether a column has one value per result page, on pages of several rows."""

@@ -163,7 +163,7 @@ class ClickTable:
         if leaves is None:
             even = np.ones(len(log.row))
             return np.bincount(self._cell, log.weight), np.ones(place.max() + 1), even
-        page, pair = log.rows.list_[log.row], log.pair[log.row]
+        page, pair = log.rows.choice[log.row], log.pair[log.row]
         order = np.lexsort((log.slot, page))
         stay = np.empty(len(order))
         qualities = (table[pair[order]] for table in self._leaving[1:3])

@@ -74,8 +74,8 @@ class _Pages:
     """Whole pages, in blocks of similar length with one column per page."""
 
     def __init__(self, log, place):
-        order = np.lexsort((log.slot, log.rows.list_[log.row]))
-        page = log.rows.list_[log.row][order]
+        order = np.lexsort((log.slot, log.rows.choice[log.row]))
+        page = log.rows.choice[log.row][order]
         offsets = offsets_from_counts(np.bincount(page))
         pair, place = log.pair[log.row][order], place[order]
         clicked, weight, page = log.rate[order] > 0, log.weight[order], log.page[log.row][order]

@@ -75,9 +75,9 @@ class LoggedPages(RowsOfLog):
             rows.query, document, int(document.max()) + 1
         )
         self.inside = np.ones(rows.n_rows, dtype=bool)
-        self.context = self._codes(context, "context", rows.list_, "result page")
+        self.context = self._codes(context, "context", rows.choice, "result page")
         self._show(np.flatnonzero(rows.shown))
-        self.page = rows.list_ if self.has_pages else np.arange(rows.n_rows)
+        self.page = rows.choice if self.has_pages else np.arange(rows.n_rows)
         order = np.argsort(~rows.shown, kind="stable")  # candidates may be of any cluster
         first = order[first_rows(self.page[order], int(self.page.max()) + 1)]
         self.page_query = rows.query[first]
@@ -149,13 +149,13 @@ class LoggedPages(RowsOfLog):
     @cached_property
     def has_pages(self) -> bool:
         """True if rows of one list are one page, not counts of several."""
-        seen = pair_codes(self.rows.list_[self.row], self.slot, len(self.slot_query))
+        seen = pair_codes(self.rows.choice[self.row], self.slot, len(self.slot_query))
         return len(np.unique(seen)) == len(seen)
 
     def page_columns(self) -> Iterator[tuple[str, Ints, Any]]:
         """Columns without a role that have few values, one per page: their codes by shown
         row, and the values."""
-        page = self.rows.list_[self.row]
+        page = self.rows.choice[self.row]
         first = first_rows(page, int(page.max()) + 1)
         for name in column_names(self.X) if self.has_pages and is_frame(self.X) else []:
             if is_role(name):

@@ -584,7 +584,7 @@ def _by_model(pages, model):
     row = first_rows(log.pair, len(log.pair_query))[pages.pair]
     places = (
         (row, pages.ranking, log.slot_position[pages.slot]),
-        (log.row, log.rows.list_[log.row], log.slot_position[log.slot]),
+        (log.row, log.rows.choice[log.row], log.slot_position[log.slot]),
     )
     found = []
     for rows, session, position in places:

@@ -297,7 +297,7 @@ class IdentifiabilityRepair(
         y : array-like of shape (n_rows,) or str, default=None
             Clicks or click rates, or their column: for costs of swaps and errors of merges.
         sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``.
+            Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
 
         Returns
         -------

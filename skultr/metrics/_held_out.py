@@ -230,6 +230,7 @@ class IPSScorer(EstimateScorer):
         clicks, sessions = _served(rows)
         if not clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
+        _refuse_lists_of_one_row(rows, clicks)
         weight = 1 / np.maximum(held_out.examination(self.propensity), self.clip or 0.0)
         credit = self._credits(rows.list_, held_out.scores(estimator))
         debiased = clicks * weight
@@ -267,6 +268,16 @@ def _count_lists(X, click):
             "position, or collect the log, query by query."
         )
     return X, rate
+
+
+def _refuse_lists_of_one_row(rows, clicks):
+    """An error if no list has a rank that could be better, as in a table counted over pages."""
+    if not clicks[np.bincount(rows.list_)[rows.list_] > 1].any():
+        raise ValueError(
+            "Every list with a click has one row, which every ranker puts first. Expected served "
+            "lists, with their 'session'. Where rows were counted over pages that are not known, "
+            "use skultr.evaluation.policy_value or ClickLikelihoodScorer, which read counts."
+        )
 
 
 def _served(rows):
@@ -473,7 +484,7 @@ class ClickLikelihoodScorer(EstimateScorer):
 
 def _clicked_lists(rows):
     """Clicks of the lists in which a click could have fallen elsewhere."""
-    n_shown = np.bincount(rows.list_, rows.shown)[rows.list_]
+    n_shown = np.bincount(rows.choice, rows.shown)[rows.choice]
     clicks = np.where(rows.shown & (n_shown > 1), rows.clicks, 0.0)
     if not clicks.any():
         raise ValueError(
@@ -481,7 +492,7 @@ def _clicked_lists(rows):
             "nowhere else; expected lists of at least two. The rows of one served list have the "
             "same 'session' (and 'qid'), and a split keeps them together: QueryKFold."
         )
-    return GroupedLogit.from_rows(rows.list_, clicks, rows.shown)
+    return GroupedLogit.from_rows(rows.choice, clicks, rows.shown)
 
 
 def _centered(scores: Floats, choice: GroupedLogit, name: str) -> Floats:

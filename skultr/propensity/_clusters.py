@@ -142,7 +142,7 @@ class UserClusters(
         y : array-like of shape (n_rows,)
             Clicks or click rates.
         sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``.
+            Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
 
         Returns
         -------

@@ -79,7 +79,7 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             the column of X that holds them. Of another outcome, as rankers take it, the column
             ``click`` is read.
         sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``.
+            Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
         qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \
                 default=None
             Roles of the rows; a keyword wins over a column of the same name. A ``session`` is one

@@ -40,9 +40,11 @@ class LambdaMARTRanker(PropensityRanker):
     r"""Gradient-boosted trees of LightGBM that rank documents, trained on debiased clicks.
 
     Each document of a query has one label, its clicks per examination, and one weight, the
-    precision of that label. The trees minimise a ranking loss of both. Labels may be fractions
-    and queries may have any length; LightGBM's own ranking objectives allow neither. Time and
-    memory are linear in the number of distinct (query, document) pairs, not in that of sessions.
+    precision of that label. Where features change from page to page (prices, stock), each feature
+    vector of a document has a label and a weight of its own. The trees minimise a ranking loss of
+    both. Labels may be fractions and queries may have any length; LightGBM's own ranking
+    objectives allow neither. Time and memory are linear in the number of distinct (query,
+    document, features) triples, not in that of sessions.
 
     Assumes that the propensities are correct up to a common scale.
 
@@ -323,7 +325,7 @@ class LambdaMARTRanker(PropensityRanker):
         return self.num_leaves_
 
     def _documents(self, log):
-        """One row per (query, shown version): the label of its document, its own examinations."""
+        """One row per (query, shown version): its own label and examinations."""
         divisors = None
         if self.debiasing_ != "none":
             log, divisors = replace(log, clicks=self._debiased_clicks(log)), self._divisors

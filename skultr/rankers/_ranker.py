@@ -173,7 +173,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             Relevance is then learned from ``y``, divided by its maximum, and examination from
             ``click``.
         sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``.
+            Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
         qid, session, doc, position, bias, user, propensity, impressions, production : \
                 array-like of shape (n_rows,), default=None
             Roles of the rows; a keyword has priority over a column of the same name. A

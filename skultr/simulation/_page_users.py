@@ -532,7 +532,7 @@ class ClickMatrixUser(User):
         y : array-like of shape (n_rows,) or str
             Click (0 or 1), or click rate if a row has several impressions; or its column of X.
         sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``.
+            Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
 
         Returns
         -------

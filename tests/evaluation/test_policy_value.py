@@ -715,7 +715,7 @@ def test_wrong_logs():
         policy_value(X[:0], y[:0], scores[:0])
     with pytest.raises(ValueError, match="NaN"):
         policy_value(X, np.where(X.index == 3, np.nan, y), scores)
-    cannot_tell(policy_value(X[:1], [1.0], [1.0]), "clicks are worth")
+    cannot_tell(policy_value(X[:1], X["impressions"][:1], [1.0]), "clicks are worth")
     deep = X[X["position"].isna() | (X["position"] > 1)]
     with pytest.raises(ValueError, match="positions 2 to 3"):
         policy_value(deep, y[deep.index], scores[deep.index], k=1)

@@ -234,7 +234,8 @@ def test_empty_cells_are_no_rates_of_zero():
 def test_rates_of_zero_and_one(matrix, rank):
     matrix = np.array(matrix, dtype=float)
     log = as_table(matrix, 1_000_000)
-    result = factor_rank(log, matrix.ravel(), rows="relevance", random_state=0)
+    clicks = matrix.ravel() * 1_000_000  # rates of 0 and 1 alone may be numbers of clicks
+    result = factor_rank(log, clicks, rows="relevance", random_state=0)
     assert result.rank == rank
     assert_allclose(result.matrix, matrix, atol=2e-6)
 
@@ -389,7 +390,7 @@ def test_what_is_no_log():
     with pytest.raises(ValueError, match=r"0\.5 clicks at one bias factor; expected whole"):
         factor_rank(log.assign(impressions=1), np.full(len(log), 0.5))
     with pytest.raises(ValueError, match="1e\\+19 impressions at one bias factor; expected fewer"):
-        factor_rank(log.assign(impressions=1e19), np.arange(len(log)) % 2)
+        factor_rank(log.assign(impressions=1e19), np.arange(len(log)) % 2 * 1e19)
     many = np.arange(2_000)  # as many combinations, not their product
     names = {f"part_{place}": many for place in range(5)}
     X = pd.DataFrame({"qid": 0, "doc": many % 40, "position": many + 1, **names})

@@ -241,10 +241,11 @@ def test_faults_are_named():
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("source", ["column", CURVE])
-def test_rates_in_place_of_counts_are_warned_of(engine, source):
+def test_rates_and_numbers_of_clicks_give_one_table(engine, source):
     log = make_log()
-    rates = log.assign(impressions=4, click=log["click"] * 0.3)
+    counts = log.assign(impressions=4, click=log["click"] * 3)
     if isinstance(source, str):
-        rates["propensity"] = 0.5
-    with pytest.warns(ClickDataWarning, match="looks like a click rate"):
-        debiased_table(ENGINES[engine](rates), source)
+        counts["propensity"] = 0.5
+    rates = counts.assign(click=counts["click"] / 4)
+    tables = [in_memory(debiased_table(ENGINES[engine](each), source)) for each in (counts, rates)]
+    pd.testing.assert_frame_equal(*tables)

@@ -17,7 +17,7 @@ def test_a_handful_is_at_most_a_twentieth_of_the_clicks(n_rare, warned):
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        relevance_labels(X, [1.0, 1.0], propensity=[1.0, 0.001])
+        relevance_labels(X, X["impressions"], propensity=[1.0, 0.001])
     assert any(each.category is UnstableWeightsWarning for each in caught) == warned
 
 

@@ -372,8 +372,8 @@ def test_matrix_of_an_aggregated_log_is_that_of_the_raw_one(documents):
     expected = ClickMatrixUser.from_log(log, clicks).counts
     for frame in (X, pl.from_pandas(X)):
         pd.testing.assert_frame_equal(ClickMatrixUser.from_log(frame, "rate").counts, expected)
-    twice = ClickMatrixUser.from_log(log, clicks, sample_weight=np.full(len(log), 2.0))
-    np.testing.assert_allclose(twice.counts["impressions"], 2 * expected["impressions"])
+    equal = ClickMatrixUser.from_log(log, clicks, sample_weight=np.full(len(log), 2.0))
+    pd.testing.assert_frame_equal(equal.counts, expected)  # a common factor changes nothing
     # Rows without a grade, and rows that were not shown, count for nothing.
     blank = log.assign(relevance=np.where(log.index < 10, np.nan, log["relevance"]))
     hidden = log.assign(position=np.where(log.index < 10, np.nan, log["position"]))
