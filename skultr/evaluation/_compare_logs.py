@@ -333,8 +333,10 @@ class _Logs:
         frame = pd.concat(roles, keys=[0, 1], names=["log", None]).reset_index("log")
         rate = as_known_rates(frame.pop("click"))
         if "session" in frame:
+            is_known = frame["session"].notna()
             session, _ = encode(frame["session"].to_numpy(), "The role 'session'")
             frame["session"] = pair_codes(session, frame["log"].to_numpy(), 2)
+            frame["session"] = frame["session"].where(is_known)
         pages = LoggedPages(frame, rate, None, {}, "compare_logs")
         log = frame["log"].to_numpy()[pages.row]
         row = pages.row
