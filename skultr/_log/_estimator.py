@@ -24,7 +24,7 @@ from .._base._threads import few_threads
 from ..exceptions import saying_once
 from ._click_units import as_rates, impressions_of_counts
 from ._counted import counts_clicks, is_in_engine
-from ._faults import LOOKS_LIKE, all_at_once, tell
+from ._faults import DROP_CLICKS, DROP_ROWS, IDS, LOOKS_LIKE, all_at_once, tell
 from ._lost_roles import explain_roles_as_features, refuse_roles_as_features
 from ._reader import as_clicks, attempt, read
 from ._roles import (
@@ -374,7 +374,12 @@ def mending_code(X: Any, y: Any, mends: Iterable[tuple[str, str]]) -> str:
     if text:
         instead = "or make_pipeline(OnFeatures(TableVectorizer()), ranker), from skrub"
         lines.append(f"{DROP[polars].format(text)}  # {instead}")
-    return "\n".join([*lines, *(mend[polars] for mend in mends)])
+    for mend in mends:
+        role = next((role for role in IDS if DROP_ROWS[0].format(role) == mend[0]), None)
+        if role is not None and y is not None and click is None:
+            lines.append(DROP_CLICKS[polars].format(role))
+        lines.append(mend[polars])
+    return "\n".join(lines)
 
 
 # Frames that transformers return --------------------------------------------------------

@@ -33,6 +33,16 @@ ANY_NUMBER = "i" + FLOATS
 _WHOLE_UP_TO = {"e": 2.0**11, "f": 2.0**24, "dg": _LARGEST_CODE}
 #: What mends positions that count from 0.
 ADD_ONE = ('log["position"] += 1', 'log = log.with_columns(pl.col("position") + 1)')
+#: What drops the rows that lack a role; Polars knows NaN beside null.
+DROP_ROWS = (
+    "log = log.dropna(subset=[{0!r}])",
+    "log = log.fill_nan(None).drop_nulls([{0!r}])",
+)
+#: What drops the clicks of these rows before, where they are no column.
+DROP_CLICKS = (
+    "y = np.asarray(y)[log[{0!r}].notna()]",
+    "y = np.asarray(y)[log.fill_nan(None)[{0!r}].is_not_null()]",
+)
 #: So many clicked impressions and no other may be chance.
 _HANDFUL = 100
 
@@ -152,7 +162,7 @@ FAULTS = (
                 (
                     role,
                     "Fill it, or drop these rows.",
-                    (f"log = log.dropna(subset=[{role!r}])", f"log = log.drop_nulls([{role!r}])"),
+                    tuple(line.format(role) for line in DROP_ROWS),
                 )
                 for role in ("qid", "session", "doc")
             ),
