@@ -57,11 +57,12 @@ def aggregate_clicks(
         One row per document of each served list: a pandas, Polars (eager or lazy), PyArrow,
         DuckDB, Dask or PySpark frame with the clicks and the columns ``qid``, ``doc`` (integers
         or strings) and ``position`` (from 1; missing where the row is a candidate that was not
-        shown). Optional columns are ``session`` (the served list; see Notes for logs without), ``user`` (one per session), ``bias``, ``impressions`` (number of
-        impressions of the row) and ``doc_scope``, which is copied to the result. Columns without
-        a role are the features of the row, if there are no ``documents``: lists are then equal
-        only if their features are, so drop columns that differ in every session, such as times.
-        Outcomes (``outcome_...``) are left out, unless ``click`` names one.
+        shown). Optional columns are ``session`` (the served list; see Notes for logs without),
+        ``user`` (one per session), ``bias``, ``impressions`` (number of impressions of the row)
+        and ``doc_scope``, which is copied to the result. Columns without a role are the features
+        of the row, if there are no ``documents``: lists are then equal only if their features are,
+        so drop columns that differ in every session, such as times. Outcomes (``outcome_...``) are
+        left out, unless ``click`` names one.
     documents : eager frame, default=None
         Features of each ``doc``, and optionally ``production`` and ``relevance``, to join to the
         result. With a column ``qid`` the join is on both. Documents that are not in the log are

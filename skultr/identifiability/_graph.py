@@ -128,8 +128,9 @@ class IdentifiabilityGraph:
             one, else ``position``.
         click : str or array-like of shape (n_rows,), default="click"
             Name of the column of clicks, or clicks in memory, as the ``y`` of ``fit``: numbers
-            of clicks, or click rates, where rows have several ``impressions``. If X has no column ``click``, clicks are unknown: only
-            :meth:`weak_links` and the shares of clicks need them.
+            of clicks, or click rates, where rows have several ``impressions``. If X has no column
+            ``click``, clicks are unknown: only :meth:`weak_links` and the shares of clicks need
+            them.
 
         Returns
         -------
