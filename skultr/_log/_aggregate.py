@@ -57,12 +57,12 @@ def aggregate_clicks(
         One row per document of each served list: a pandas, Polars (eager or lazy), PyArrow,
         DuckDB, Dask or PySpark frame with the clicks and the columns ``qid``, ``doc`` (integers
         or strings) and ``position`` (from 1; missing where the row is a candidate that was not
-        shown). Optional columns are ``session`` (the served list; without it each query of each
-        user is one list), ``user`` (one per session), ``bias``, ``impressions`` (number of
-        impressions of the row) and ``doc_scope``, which is copied to the result. Columns without
-        a role are the features of the row, if there are no ``documents``: lists are then equal
-        only if their features are, so drop columns that differ in every session, such as times.
-        Outcomes (``outcome_...``) are left out, unless ``click`` names one.
+        shown). Optional columns are ``session`` (the served list; see Notes for logs without),
+        ``user`` (one per session), ``bias``, ``impressions`` (number of impressions of the row)
+        and ``doc_scope``, which is copied to the result. Columns without a role are the features
+        of the row, if there are no ``documents``: lists are then equal only if their features are,
+        so drop columns that differ in every session, such as times. Outcomes (``outcome_...``) are
+        left out, unless ``click`` names one.
     documents : eager frame, default=None
         Features of each ``doc``, and optionally ``production`` and ``relevance``, to join to the
         result. With a column ``qid`` the join is on both. Documents that are not in the log are
@@ -70,8 +70,8 @@ def aggregate_clicks(
         session to session must be in ``impressions``, all others need less memory here.
     click : str, default="click"
         Name of the column of clicks. Without a column ``impressions`` it holds values between 0
-        and 1 (larger ones are graded relevance and divided by their maximum); else the *number*
-        of clicks of each row, between 0 and ``impressions``.
+        and 1 (larger ones are graded relevance and divided by their maximum); else the number of
+        clicks of each row, at most its ``impressions``, or its click rate.
 
     Returns
     -------
@@ -97,6 +97,10 @@ def aggregate_clicks(
     same ``bias``, to the same ``user``) at the same positions are one list. Losses that are
     linear in the clicks given the list do not change. The result does not contain which clicks
     fell into the same session: click models of sequences (cascade, DBN, UBM) need the raw log.
+
+    *Without sessions* the rows of a query (of a user) are one list if they stand at distinct
+    positions and have as many impressions each: it was served so often. Otherwise its pages are
+    not known, as in a table by query, document and position, and each row is a list of its own.
 
     *Never-shown rows* (no position) are kept once per query (and user), in its first list, with
     their features and number of rows as ``impressions`` and click rate 0.

@@ -118,7 +118,7 @@ class ClickDataset(FramesOfLog):
         click : str, default="click"
             Name of the column of clicks. Without a column ``impressions`` it holds values between
             0 and 1 (larger ones are graded relevance and divided by their maximum); else the
-            *number* of clicks of each row, between 0 and ``impressions``.
+            number of clicks of each row, at most its ``impressions``, or its click rate.
         path : str or Path
             Folder to write, which must not exist yet.
 

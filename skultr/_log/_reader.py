@@ -402,7 +402,8 @@ class Rows:
         if "position" in self._values and "session" in reads:
             self._warn_about_torn_pages()
         self.has_pages = "session" in reads and self.has_places
-        if self.click is not None or self.has_places:
+        # Only what learns from the clicks reads propensities; others compare what was logged.
+        if "propensity" in reads and (self.click is not None or self.has_places):
             tell_units("rows", self)
 
     def _columns(self):

@@ -341,7 +341,7 @@ class _Logs:
         log = frame["log"].to_numpy()[pages.row]
         row = pages.row
         self._rows = row, log, pages.rows.query[row], pages.pair[row], pages.weight
-        self._page = pages.rows.list_[row] if pages.has_pages else np.arange(len(row))
+        self._page = pages.rows.choice[row] if pages.has_pages else np.arange(len(row))
         self._position_of_row = pages.slot_position[pages.slot]
         keys, cell = pages.shown_cells
         self._pair, slot = np.divmod(keys, len(pages.slot_query))

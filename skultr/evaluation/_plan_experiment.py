@@ -180,7 +180,7 @@ def plan_experiment(
     X : frame, array-like or sparse matrix of shape (n_rows, n_columns), or ClickDataset
         The log, raw or counted (``impressions``).
     y : array-like of shape (n_rows,) or str
-        Clicks or click rates, or the name of the column of X that holds them.
+        Clicks, numbers of clicks or click rates, or the name of the column of X that holds them.
     half_width : float
         Of the 95 % intervals: of examination relative to the first position, at every position,
         or of clicks per page.

@@ -130,7 +130,7 @@ def policy_value(
         The log, raw or counted (``impressions``), with the roles ``qid``, ``doc``, ``position``,
         and ``session`` if it is raw.
     y : array-like of shape (n_rows,) or str
-        Clicks or click rates, or the name of the column of X that holds them.
+        Clicks, numbers of clicks or click rates, or the name of the column of X that holds them.
     scores : fitted ranker, array-like of shape (n_rows,), or str
         The new ranking: a ranker, scores, or their column of X. Greater is better; the same in all
         rows of a document of a query. Equal scores are ordered by chance, in the same way in every

@@ -43,7 +43,8 @@ class IdentifiabilityGraph:
     impressions : array-like of shape (n_rows,), default=None
         Number of impressions of each row, at least 0 (0: never shown); by default 1.
     clicks : array-like of shape (n_rows,), default=None
-        Number of clicks of each row, between 0 and its impressions; None if unknown.
+        Number of clicks of each row, between 0 and its impressions, or its click rate; None if
+        unknown.
 
     Attributes
     ----------
@@ -126,10 +127,10 @@ class IdentifiabilityGraph:
             Columns whose values together are the bias factor; by default ``bias`` if there is
             one, else ``position``.
         click : str or array-like of shape (n_rows,), default="click"
-            Name of the column with the *number* of clicks, as in
-            :func:`~skultr.aggregate_clicks`; or clicks (click rates) in memory, as the ``y`` of
-            ``fit``. If X has no column ``click``, clicks are unknown: only
-            :meth:`weak_links` and the shares of clicks need them.
+            Name of the column of clicks, or clicks in memory, as the ``y`` of ``fit``: numbers
+            of clicks, or click rates, where rows have several ``impressions``. If X has no column
+            ``click``, clicks are unknown: only :meth:`weak_links` and the shares of clicks need
+            them.
 
         Returns
         -------

@@ -81,8 +81,8 @@ def debiased_table(
         a context that differs in every row needs the role instead.
     click : str, default="click"
         Name of the column of clicks. Without a column ``impressions`` it holds values between 0
-        and 1 (larger ones are graded relevance and divided by their maximum); else the *number*
-        of clicks of each row, between 0 and ``impressions``.
+        and 1 (larger ones are graded relevance and divided by their maximum); else the number of
+        clicks of each row, at most its ``impressions``, or its click rate.
     user_aware : bool, default=True
         Divide the click rate of a document by its mean propensity over the impressions of the
         query; otherwise each click by its own propensity.

@@ -75,9 +75,9 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             estimators that compare clicks and impressions of documents count them on disk,
             others read the rows into memory.
         y : array-like of shape (n_rows,)
-            Click (0 or 1), or click rate if a row counts several impressions; or the name of
-            the column of X that holds them. Of another outcome, as rankers take it, the column
-            ``click`` is read.
+            Click (0 or 1), or number of clicks or click rate if a row counts several
+            ``impressions``; or the name of the column of X that holds them. Of another outcome, as
+            rankers take it, the column ``click`` is read.
         sample_weight : array-like of shape (n_rows,), default=None
             Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
         qid, session, doc, position, bias, user, impressions : array-like of shape (n_rows,), \

@@ -83,10 +83,11 @@ def relevance_labels(
         (lazy Polars, DuckDB, Dask, PySpark) the engine adds up the rows of a document that have
         one position and propensity, and only these counts leave it.
     y : array-like of shape (n_rows,) or str
-        Click (0 or 1), or click rate if a row counts several impressions; or the name of the
-        column of X that holds them. A dataset has its own clicks. Another outcome, as rankers take
-        it (``"outcome_purchase"`` or a weighted sum), is divided by propensities of the column
-        ``click``: labels are its mean per examination, and ``outcome`` replaces ``clicks``.
+        Click (0 or 1), or number of clicks or click rate if a row counts several ``impressions``;
+        or the name of the column of X that holds them. A dataset has its own clicks. Another
+        outcome, as rankers take it (``"outcome_purchase"`` or a weighted sum), is divided by
+        propensities of the column ``click``: labels are its mean per examination, and ``outcome``
+        replaces ``clicks``.
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None

@@ -165,7 +165,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             of clicks as ``y``: the engine adds up clicks and impressions of documents and bias
             factors, and only these leave it.
         y : array-like of shape (n_rows,), str or dict of str to float
-            Click (0 or 1), or click rate if a row has several impressions. Values above 1 are
+            Click (0 or 1); where rows have several ``impressions``, the number of clicks (whole
+            numbers) or the click rate (fractions). Without ``impressions``, values above 1 are
             read as graded relevance and divided by their maximum. A string names the column of X
             that holds them, which is then not a feature. If X has other values in a column
             ``click``, ``y`` is another outcome: numbers of at least 0, such as those of

@@ -629,7 +629,6 @@ class ClickModelContract(EstimatorContract):
         for name, found in (
             ("column", self.fit(table.assign(impressions=counts), few)),
             ("keyword", self.fit(table, few, impressions=counts)),
-            ("sample_weight", self.fit(table, few, sample_weight=counts)),
         ):
             given = found.predict_click(self.log, self.clicks)
             told = f"sessions with impressions ({name}) are not repeated sessions"

@@ -191,7 +191,7 @@ def test_weight_decay_replaces_the_default_of_the_optimizer(optimizer):
     assert ranker.net_.optimizer_.param_groups[0]["weight_decay"] == 0.0
 
 
-@pytest.mark.filterwarnings("ignore:The log does not determine")
+@pytest.mark.filterwarnings("ignore:The log does not determine", "ignore:The position determines")
 @pytest.mark.parametrize(("n_lists", "size"), [(7, 4), (20, 4), (30, 6), (99, 8)])
 def test_a_step_has_more_lists_in_a_large_log_and_is_longer(n_lists, size, monkeypatch):
     for name, value in {"_STEPS": 5, "_LEAST_LISTS": 4, "_MOST_LISTS": 8}.items():

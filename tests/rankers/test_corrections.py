@@ -334,7 +334,7 @@ def test_small_effective_sample_is_noticed():
         ranker = IPSRanker(**settings).fit(rows, np.ones(60))
     assert ranker.effective_sample_size_ == pytest.approx(30 * 11**2 / 101)
     rows["impressions"] = 10.0  # 12 effective clicks per query
-    IPSRanker(**settings).fit(rows, np.ones(60))
+    IPSRanker(**settings).fit(rows, np.full(60, 10))
     # As an offset, propensities weigh nothing.
     offset = {"correction": "offset", "clip": None, "max_epochs": 1, "early_stopping": False}
     IPSRanker(propensity=[1.0, 0.1], **offset).fit(rows.drop(columns="impressions"), np.ones(60))
