@@ -512,7 +512,7 @@ def test_rows_that_were_not_shown_do_not_count(logs):
         (lambda X: X.drop(columns="doc"), "no column 'doc'"),
         (lambda X: X.drop(columns="position"), "no column 'position'"),
         (lambda X: X.drop(columns="click"), "no column 'click'"),
-        (lambda X: X.drop(columns="session"), "name each result page in a column 'session'"),
+        (lambda X: X.drop(columns="session"), "'session' is missing"),
         (lambda X: X.assign(qid=X["qid"].where(X["qid"] > 3)), "'qid' is missing"),
         (lambda X: X.assign(session=1), "at position 1"),
     ],
