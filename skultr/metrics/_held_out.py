@@ -25,6 +25,7 @@ from .._base._typing import (
     Table,
 )
 from .._log._aggregate import count_lists_of
+from .._log._click_units import as_known_rates
 from .._log._counted import counted
 from .._log._dataset import ClickDataset
 from .._log._faults import count_of
@@ -640,7 +641,11 @@ def matched_pairs_score(
     y_true, scores = flat_columns(y_true=y_true, y_score=y_score)
     refuse_where(np.isnan(scores), "y_score contains NaN", "expected a score in every row.")
     roles = {"qid": qid, "doc": doc, "position": position}
-    rows = read(np.empty((len(scores), 0)), y_true, sample_weight, roles, reads=roles)
+    if sample_weight is not None:  # impressions, with rates beside them
+        weight, _ = flat_columns(sample_weight=sample_weight, y_score=scores)
+        roles["impressions"] = weight
+        y_true = as_known_rates(np.where(weight == 0, 0.0, y_true))
+    rows = read(np.empty((len(scores), 0)), y_true, None, roles, reads=roles)
     table = _matched_pairs(rows, scores, min_impressions, level)
     if per_query:
         ids = pd.Index(rows.query_ids, name="qid", tupleize_cols=False)

@@ -435,7 +435,7 @@ def test_scorer_errors(log):
     with pytest.raises(ValueError, match=rf"y is missing in 1 of {len(X)} rows, first in row"):
         scorer(Shown(), X, missing)
     with pytest.raises(ValueError, match=r"of 1000 documents, first .* in document"):
-        scorer(Shown(), X, clicks, sample_weight=np.full(len(X), 0.3))
+        scorer(Shown(), X, clicks, sample_weight=np.where(X["qid"] == X["qid"].iloc[0], 1e-3, 1))
     with pytest.raises(ValueError, match="needs y"):
         scorer(Shown(), X)
     with pytest.raises(ValueError, match="missing in all"):
@@ -447,6 +447,6 @@ def test_scorer_errors(log):
     with pytest.raises(ValueError, match="ids in the column 'doc'"):
         scorer(Shown(), X.drop(columns="doc"), clicks)
     with pytest.raises(ValueError, match="whole numbers"):
-        scorer(Shown(), X, clicks, sample_weight=np.full(len(X), 0.3))
+        scorer(Shown(), X, clicks, sample_weight=np.where(X["qid"] == X["qid"].iloc[0], 1e-3, 1))
     with pytest.raises(ValueError, match="nothing"):
         CMIPScorer(arm="nothing")(Shown(), X, clicks)
