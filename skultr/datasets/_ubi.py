@@ -387,7 +387,7 @@ class UBIReport:
         ``action_name`` of events) and ``fate``: whether it was ``used``, and the number ``n`` of
         such records. Lines are those that hold no record.
     losses : DataFrame
-        One row per ``kind`` ("impression", "click", "outcome_…", "query") and ``action``: the
+        One row per ``kind`` ("impression", "click", ``"outcome_…"``, "query") and ``action``: the
         number ``n`` of records without repetitions and those of clients left out, how many of
         them were ``lost``, their ``share``, and the ``reasons`` in words.
     ordinal_base : dict of str to int
