@@ -306,7 +306,7 @@ _SAME: dict[str, tuple[Callable[[Any], NDArray[Any]], str, bool | None]] = {
     ),
     "check_keywords_win": (
         lambda own: own.refit(
-            own.log.assign(impressions=1 + 10 * (own.log["doc"] % 2)),
+            own.log.assign(impressions=1 + 10 * (np.arange(len(own.log)) % 2)),
             impressions=np.ones(len(own.log)),
         ),
         "a keyword does not win over the column of its name",
@@ -440,6 +440,9 @@ class RankerContract(ContractOfFit):
         busy = table.pop("impressions").to_numpy() * np.where(table["qid"] % 2, 50, 1)
         found, near = self.refit(table, rate, impressions=busy), 1e-3 * np.ptp(self.expected)
         assert not np.allclose(found, self.expected, atol=near), "impressions do not matter"
+        weighted = self.refit(table, rate, sample_weight=busy)
+        plain = self.refit(table, rate)
+        assert not np.allclose(weighted, plain, atol=near), "sample weights do not matter"
 
     def check_features_of_the_row(self) -> None:
         """Whether a document is in stock changes per page, and users click what is."""
