@@ -178,7 +178,7 @@ def test_search_through_the_dask_backend_of_joblib(world):
     expected = _search().fit(log, clicks)
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster),
         joblib.parallel_config(backend="dask"),

@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture(scope="package")
 def client():
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         distributed.LocalCluster(host="127.0.0.1", silence_logs=50, **options) as cluster,
         distributed.Client(cluster) as client,

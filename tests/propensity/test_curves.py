@@ -63,13 +63,14 @@ def test_cells_are_sums_over_rows():
     X["impressions"] = np.random.default_rng(1).integers(1, 5, len(X))
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
     cells, row_factor = read_cells(X, clicks, weight)
-    total = weight * X["impressions"]
+    mean = (weight * X["impressions"]).sum() / X["impressions"].sum()
+    total = weight / mean * X["impressions"]
     expected = (
         pd.DataFrame({"clicks": clicks * total, "weight": total})
         .groupby([X["doc"], X["position"]])
         .sum()
     )
-    np.testing.assert_allclose(_table(cells).to_numpy(), expected.to_numpy())
+    np.testing.assert_allclose(_table(cells).to_numpy(), expected.to_numpy(), rtol=1e-6)
     assert (cells.factors.bias[row_factor] == X["position"]).all()
 
 

@@ -192,8 +192,11 @@ def test_any_regressor_learns_the_labels():
     ranker = IPSRanker(propensity=curve, estimator=Ridge(alpha=1e-3), traffic_exponent=1.0)
     labels = ranker.fit(log, clicks).labels_.set_index("doc")
     features = log.drop_duplicates("doc").set_index("doc")[FEATURES].loc[labels.index]
+    # Impressions times the harmonic mean of the propensities: examinations.
+    inverse = log["position"].map(dict(enumerate(curve, start=1))).rdiv(1)
+    examinations = labels["impressions"] / inverse.groupby(log["doc"]).mean().loc[labels.index]
     by_hand = Ridge(alpha=1e-3).fit(
-        features.to_numpy(), labels["label"], sample_weight=labels["impressions"]
+        features.to_numpy(), labels["label"], sample_weight=examinations
     )
     np.testing.assert_allclose(
         ranker.predict(features), by_hand.predict(features.to_numpy()), rtol=1e-4
