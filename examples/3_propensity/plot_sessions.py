@@ -5,8 +5,9 @@ How many sessions until unbiased beats biased?
 **Claim.** User-aware IPS comes nearest to the skyline, from about 100 sessions per query on. The
 straightforward estimator (each click over its own user's propensity) has no bias either, but so
 much noise that it takes 100 sessions per query to come within .01 of IPS with one curve for all,
-which is biased; labels weigh by their examinations here. With 2 sessions per query **the clicks as they are beat everything that corrects
-them**: where noise dominates, less variance matters more than no bias.
+which is biased. Labels weigh by their examinations. With 2 sessions per query **the clicks as they
+are beat everything that corrects them**: where noise dominates, less variance matters more than no
+bias.
 
 **Limit.** A small simulated world with examination known exactly, and three runs: differences
 below 0.01 mean little. Where the curves cross depends on the learner and on the users, above all
