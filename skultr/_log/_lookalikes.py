@@ -508,16 +508,21 @@ class FeatureSample(NamedTuple):
 
 def rows_to_look_at(n_rows: int) -> Ints:
     """Some rows, spread over the log, in its order."""
-    return np.arange(0, n_rows, max(1, n_rows // _ROWS_OF_FEATURES))
+    return np.arange(0, n_rows, _step(n_rows))
+
+
+def _step(n_rows):
+    return max(1, n_rows // _ROWS_OF_FEATURES)
 
 
 def sample_features(X: Any, names: Sequence[Any], in_order: bool = True) -> FeatureSample:
     """Some rows of the features of X that are numbers, by name (by place in an array)."""
-    rows = rows_to_look_at(count_rows(X))
     if not is_frame(X):
+        rows = rows_to_look_at(count_rows(X))
         part = X.tocsr()[rows].toarray() if issparse(X) else np.asarray(X)[rows]
         return FeatureSample(dict(enumerate(part.astype(float).T)), {}, in_order)
-    part = nw.from_native(X, eager_only=True)[rows, :]
+    # Not by numbers of rows, by which old releases of pandas cannot take every byte order.
+    part = nw.from_native(X, eager_only=True).gather_every(_step(count_rows(X)))
     numbers = {
         name: values
         for place, name in enumerate(part.columns)
