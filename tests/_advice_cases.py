@@ -27,6 +27,8 @@ from skultr.rankers import (
     NaiveRanker,
 )
 
+from ._worlds import pages_by_chance
+
 N_PAGES, N_QUERIES, N_DOCS, N_SHOWN = 300, 30, 8, 5
 CURVE = [1.0, 0.5, 0.33, 0.25, 0.2]
 SHORT = {"max_epochs": 1, "random_state": 0}
@@ -34,23 +36,8 @@ SHORT = {"max_epochs": 1, "random_state": 0}
 
 def _log():
     """Pages of 30 queries in orders by chance, with clicks of a position-based model."""
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, N_QUERIES, N_DOCS))
-    query = np.repeat(rng.integers(N_QUERIES, size=N_PAGES), N_SHOWN)
-    order = np.argsort(rng.random((N_PAGES, N_DOCS)), axis=1)[:, :N_SHOWN].ravel()
-    position = np.tile(np.arange(1, N_SHOWN + 1), N_PAGES)
-    click = rng.random(len(query)) < 1 / (1 + np.exp(-b[query, order])) / position
-    return pd.DataFrame(
-        {
-            "qid": query,
-            "session": np.repeat(np.arange(N_PAGES), N_SHOWN),
-            "doc": order,
-            "position": position,
-            "a": a[query, order],
-            "b": b[query, order],
-            "click": click.astype(float),
-        }
-    )
+    log = pages_by_chance(np.random.default_rng(0), N_PAGES, n_queries=N_QUERIES, n_docs=N_DOCS)
+    return log.assign(click=log["click"].astype(float))
 
 
 LOG = _log()

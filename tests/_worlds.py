@@ -65,6 +65,26 @@ def random_lists(n_sessions=200, n_queries=3, n_documents=4, n_shown=3, seed=0):
     return log, rng.integers(0, 2, len(log)).astype(float)
 
 
+def pages_by_chance(rng, n_pages, *, n_queries=30, n_docs=8, n_shown=5):
+    """Pages of queries in an order by chance, with clicks of a position-based model."""
+    a, b = rng.normal(size=(2, n_queries, n_docs))
+    query = np.repeat(rng.integers(n_queries, size=n_pages), n_shown)
+    order = np.argsort(rng.random((n_pages, n_docs)), axis=1)[:, :n_shown].ravel()
+    position = np.tile(np.arange(1, n_shown + 1), n_pages)
+    click = rng.random(len(query)) < 1 / (1 + np.exp(-b[query, order])) / position
+    return pd.DataFrame(
+        {
+            "qid": query,
+            "session": np.repeat(np.arange(n_pages), n_shown),
+            "doc": order,
+            "position": position,
+            "a": a[query, order],
+            "b": b[query, order],
+            "click": click.astype(int),
+        }
+    )
+
+
 def lists_of_three(n_queries=40, seed=0):
     """Aggregated lists of three shown documents and a candidate, and their relevance."""
     rng = np.random.default_rng(seed)

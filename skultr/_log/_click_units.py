@@ -123,32 +123,49 @@ class PageFacts(NamedTuple):
         """The facts of a frame of Narwhals with ``click``, ``impressions`` and roles."""
         names = frame.collect_schema().names()
         frame = frame.filter(nw.col("impressions") > 0)
-        impressions, page = nw.col("impressions"), [n for n in ("qid", "session") if n in names]
         if "session" in names:
-            pages = frame.group_by(*page).agg(
-                nw.len().alias("n"), impressions.min().alias("low"), impressions.max().alias("top")
-            )
-            pages = pages.filter(nw.col("n") > 1)
-            even = (nw.col("low") == nw.col("top")).cast(nw.Int64).sum().alias("even")
-            return cls(*_row_of(pages.select(nw.len().alias("pages"), even)))
-        keys = [name for name in _KEYS if name in names]
-        if "doc" not in names:
-            return cls()
-        several = ((nw.col("click") == 1) & (impressions > 1)).cast(nw.Int64)
-        rows = frame.with_columns(several.alias("several")).group_by(*keys)
-        rows = rows.agg(
+            return cls._of_pages(frame, [name for name in ("qid", "session") if name in names])
+        if "doc" in names:
+            return cls._of_rows(frame, [name for name in _KEYS if name in names])
+        return cls()
+
+    @classmethod
+    def _of_pages(cls, frame, page):
+        """The facts of pages, which columns name."""
+        impressions = nw.col("impressions")
+        pages = frame.group_by(*page).agg(
+            nw.len().alias("n"),
+            impressions.min().alias("low"),
+            impressions.max().alias("top"),
+        )
+        several = pages.filter(nw.col("n") > 1)
+        is_even = nw.col("low") == nw.col("top")
+        sums = several.select(
+            nw.len().alias("pages"),
+            is_even.cast(nw.Int64).sum().alias("even"),
+        )
+        return cls(*_row_of(sums))
+
+    @classmethod
+    def _of_rows(cls, frame, keys):
+        """The facts of distinct rows, of documents at positions, where pages are not known."""
+        is_several = (nw.col("click") == 1) & (nw.col("impressions") > 1)
+        counted = frame.with_columns(is_several.cast(nw.Int64).alias("several"))
+        rows = counted.group_by(*keys).agg(
             nw.len().alias("n"),
             nw.col("click").sum().alias("n_clicked"),
             nw.col("several").max().alias("several"),
         )
-        n, n_clicked, was = nw.col("n"), nw.col("n_clicked"), nw.col("several") > 0
+        n = nw.col("n")
+        n_clicked = nw.col("n_clicked")
+        was_clicked = nw.col("several") > 0
         facts = {
-            "clicked": was,
-            "twins": was & (n > n_clicked),
+            "clicked": was_clicked,
+            "twins": was_clicked & (n > n_clicked),
             "recurring": (n_clicked > 1) | (n - n_clicked > 1),
         }
-        counts = (each.cast(nw.Int64).sum().alias(name) for name, each in facts.items())
-        return cls(0, 0, *_row_of(rows.select(*counts)))
+        sums = [fact.cast(nw.Int64).sum().alias(name) for name, fact in facts.items()]
+        return cls(0, 0, *_row_of(rows.select(*sums)))
 
     def joined(self, other: Self) -> Self:
         """The facts of two parts of a log, which share no query."""

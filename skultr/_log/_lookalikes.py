@@ -523,16 +523,21 @@ def sample_features(X: Any, names: Sequence[Any], in_order: bool = True) -> Feat
         return FeatureSample(dict(enumerate(part.astype(float).T)), {}, in_order)
     # Not by numbers of rows, by which old releases of pandas cannot take every byte order.
     part = nw.from_native(X, eager_only=True).gather_every(_step(count_rows(X)))
-    numbers = {
-        name: values
-        for place, name in enumerate(part.columns)
-        if (name in names or name in IDS) and (values := numbers_of(part[:, place])) is not None
-    }
-    return FeatureSample(
-        {name: values for name, values in numbers.items() if name in names},
-        {name: values for name, values in numbers.items() if name in IDS},
-        in_order,
-    )
+    features = _numbers_among(part, names)
+    ids = _numbers_among(part, IDS)
+    return FeatureSample(features, ids, in_order)
+
+
+def _numbers_among(frame, names):
+    """Those of the named columns of a frame of Narwhals that hold numbers."""
+    found = {}
+    for place, name in enumerate(frame.columns):
+        if name not in names:
+            continue
+        values = numbers_of(frame[:, place])
+        if values is not None:
+            found[name] = values
+    return found
 
 
 def features_that_name(sample: FeatureSample) -> Iterator[dict[str, Any]]:

@@ -562,39 +562,54 @@ class _Table:
     def report(self, source: str) -> LogReport:
         """The report of the log."""
         log = self._renamed()
+        errors, mends = [], []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            errors, mends = (
-                ([], [])
-                if self.missing
-                else errors_of(log, "click", {}, (*FIT_ROLES, "production"))
-            )
-        maybe = {
-            "position": self.places,
-            "click": self._free(lambda v: np.isin(v, (0, 1)).all() and np.ptp(v) > 0),
-        }
-        counted = ((self.query, {"qid"}), (self.page, {"qid"}), (self.doc, {"qid", "doc"}))
-        faults = [
-            f"No column looks like the role {role!r}, {_NEEDED[role]}. "
-            + "".join(f"It may be {name!r}. " for name in maybe.get(role, []))
-            + f"Give it: rename={{COLUMN: {role!r}}}, or --rename COLUMN={role}."
-            for role in self.missing
-        ]
-        faults += dict.fromkeys(map(str, errors))
-        faults += [message for unit, message in self.units if unit.is_error]
-        faults += ["Positions count from 0: add 1, as the code below does."] * self.starts_at_0
+            if not self.missing:
+                errors, mends = errors_of(log, "click", {}, (*FIT_ROLES, "production"))
+        warned = dict.fromkeys(str(warning.message) for warning in caught)
         return LogReport(
             source,
             self.rename,
             len(self.frame),
-            *(0 if needs & {*self.missing} else int(code.max()) + 1 for code, needs in counted),
+            self._count_of(self.query, "qid"),
+            self._count_of(self.page, "qid"),
+            self._count_of(self.doc, "qid", "doc"),
             self._columns(),
             self._by_position(log),
             self.outcomes,
-            faults,
-            [*self._remarks(log), *dict.fromkeys(str(warning.message) for warning in caught)],
+            self._faults(errors),
+            [*self._remarks(log), *warned],
             "" if self.missing else self._verdict(log),
             self._code(mends, source),
+        )
+
+    def _count_of(self, code, *needs):
+        """Number of codes; 0 where a role that they need is missing."""
+        if {*needs} & {*self.missing}:
+            return 0
+        return int(code.max()) + 1
+
+    def _faults(self, errors):
+        """What must be mended before a fit: roles that are missing, errors, wrong units."""
+        found = [self._missing_role(role) for role in self.missing]
+        found += dict.fromkeys(map(str, errors))
+        found += [message for unit, message in self.units if unit.is_error]
+        if self.starts_at_0:
+            found.append("Positions count from 0: add 1, as the code below does.")
+        return found
+
+    def _missing_role(self, role):
+        """The sentence about a role that no column looks like."""
+        maybe = []
+        if role == "position":
+            maybe = self.places
+        elif role == "click":
+            maybe = self._free(lambda values: np.isin(values, (0, 1)).all() and np.ptp(values) > 0)
+        guesses = "".join(f"It may be {name!r}. " for name in maybe)
+        return (
+            f"No column looks like the role {role!r}, {_NEEDED[role]}. {guesses}"
+            f"Give it: rename={{COLUMN: {role!r}}}, or --rename COLUMN={role}."
         )
 
     def _renamed(self):

@@ -283,29 +283,27 @@ def compare_logs(
 
 def _judged(rows, least, level, n_looks):
     """The table of a comparison; see LogComparison."""
-    share, way = (
-        rows["watched"].map({name: how[i] for name, how in _WATCHED.items()}) for i in (1, 2)
-    )
-    least = rows["watched"].map(least) * np.where(share, rows["old"], 1)
+    is_share = rows["watched"].map({name: how[1] for name, how in _WATCHED.items()})
+    way = rows["watched"].map({name: how[2] for name, how in _WATCHED.items()})
+    least = rows["watched"].map(least) * np.where(is_share, rows["old"], 1)
     known = (rows["n_queries"] >= _LEAST) & (rows["change"] + rows["error"]).notna()
-    freedom, error = np.maximum(rows["n_queries"], 2) - 1, rows["error"].where(known)
+    freedom = np.maximum(rows["n_queries"], 2) - 1
+    error = rows["error"].where(known)
     p_value = 2 * student.sf(rows["change"].abs() / np.maximum(error, _ROUNDING), freedom)
     p_adjusted = p_value.copy()
     p_adjusted[known] = np.minimum(n_looks * holm_adjusted(p_value[known]), 1)
     half = student.isf(level / n_looks / 2, freedom) * error
-    ends = (rows["change"] - half, rows["change"] + half)
-    is_log = rows["watched"] == "examination"
-    lower, upper = (np.where(is_log, np.expm1(end.where(is_log)), end) for end in ends)
-    size, most = (
-        np.select([way > 0, way < 0], [high, -low], np.maximum(high, -low))
-        for low, high in ((rows["new"] - rows["old"],) * 2, (lower, upper))
-    )
+    lower = _as_difference(rows["change"] - half, rows["watched"])
+    upper = _as_difference(rows["change"] + half, rows["watched"])
+    difference = rows["new"] - rows["old"]
+    size = _size_in(way, difference, difference)
+    most = _size_in(way, lower, upper)
     verdicts = {
         "alarm": (p_adjusted <= level) & (size >= least * (1 - _ROUNDING)),
         "no relevant change": most < least,
     }
     return rows[["watched", "at", "old", "new"]].assign(
-        difference=rows["new"] - rows["old"],
+        difference=difference,
         lower=lower,
         upper=upper,
         p_value=p_value,
@@ -313,6 +311,17 @@ def _judged(rows, least, level, n_looks):
         relevant=least,
         verdict=np.select([*verdicts.values()], [*verdicts], "cannot tell"),
     )
+
+
+def _as_difference(change, watched):
+    """A change as a difference; that of examination is one of logarithms."""
+    is_log = watched == "examination"
+    return np.where(is_log, np.expm1(change.where(is_log)), change)
+
+
+def _size_in(way, low, high):
+    """The largest change between two ends: upwards, downwards, or in both ways, as watched."""
+    return np.select([way > 0, way < 0], [high, -low], np.maximum(high, -low))
 
 
 def _in_words(row):

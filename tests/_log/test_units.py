@@ -16,6 +16,8 @@ from skultr.exceptions import AssumptionWarning, ClickDataWarning
 from skultr.metrics import RankingScorer
 from skultr.rankers import EnsembleRanker, LambdaMARTRanker, NaiveRanker
 
+from .._worlds import pages_by_chance
+
 N_PAGES, N_DOCS, N_SHOWN = 400, 8, 5
 STUDY = Path(__file__).parents[2] / "docs" / "studies" / "click_log.rst"
 
@@ -28,22 +30,7 @@ def rng():
 @pytest.fixture
 def log(rng):
     """Pages of 30 queries in an order by chance, with clicks of a position-based model."""
-    a, b = rng.normal(size=(2, 30, N_DOCS))
-    query = np.repeat(rng.integers(30, size=N_PAGES), N_SHOWN)
-    order = np.argsort(rng.random((N_PAGES, N_DOCS)), axis=1)[:, :N_SHOWN].ravel()
-    position = np.tile(np.arange(1, N_SHOWN + 1), N_PAGES)
-    click = rng.random(len(query)) < 1 / (1 + np.exp(-b[query, order])) / position
-    return pd.DataFrame(
-        {
-            "qid": query,
-            "session": np.repeat(np.arange(N_PAGES), N_SHOWN),
-            "doc": order,
-            "position": position,
-            "a": a[query, order],
-            "b": b[query, order],
-            "click": click.astype(int),
-        }
-    )
+    return pages_by_chance(rng, N_PAGES, n_docs=N_DOCS, n_shown=N_SHOWN)
 
 
 def ranker():
