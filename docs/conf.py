@@ -63,6 +63,7 @@ sphinx_gallery_conf = {
             "plot_examination_curve.py",
             "plot_what_breaks_a_correction.py",
             "plot_documents_are_pairs.py",
+            "plot_features_that_change.py",
             "plot_is_my_log_identifiable.py",
             "plot_quality_against_clicks.py",
             "plot_repairs_compared.py",

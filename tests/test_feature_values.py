@@ -279,6 +279,27 @@ def test_saved_models_keep_their_categories(log, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))
 
 
+def test_an_ensemble_of_trees_takes_what_its_members_take(log, tmp_path):
+    pytest.importorskip("skops")
+    X, y = as_category(log[0]), log[1]
+    X["feature_001"] = X["feature_001"].where(X["doc"] % 3 > 0)
+    trees = clone(TREES).set_params(propensity=None)
+    members = [("naive", clone(trees).set_params(debiasing="none")), ("debiased", trees)]
+    ranker = EnsembleRanker(members, random_state=0).fit(X, y)
+    for name, tree in ranker.named_estimators_.items():
+        decisions = tree.booster_.trees_to_dataframe()["decision_type"]
+        assert "==" in set(decisions.dropna()), name
+    as_text = X.assign(brand=X["brand"].astype(str))
+    np.testing.assert_array_equal(ranker.predict(as_text), ranker.predict(X))
+    save_model(ranker, tmp_path / "model.zip")
+    np.testing.assert_array_equal(load_model(tmp_path / "model.zip").predict(X), ranker.predict(X))
+    with pytest.raises(ValueError, match=r"split '?\w+'? by categories"):
+        export_model(ranker, "xgboost+json")
+    with_network = EnsembleRanker([*members, ("network", NaiveRanker())])
+    with pytest.raises(ValueError, match="'brand'"):
+        with_network.fit(X, y)
+
+
 def test_formats_of_engines_refuse_splits_by_categories(log):
     ranker = clone(TREES).fit(as_category(log[0]), log[1])
     with pytest.raises(ValueError, match=r"split '\w+' by categories"):

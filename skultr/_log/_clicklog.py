@@ -122,6 +122,8 @@ class ClickLog:
         Candidates of the queries, for models of which documents are shown.
     all_lists_differ : bool
         True if no two lists are equal but for users and clicks: there is nothing to merge.
+    categorical : tuple of int
+        Columns of the features that hold codes of categories, not numbers.
     """
 
     features: np.ndarray
@@ -142,6 +144,7 @@ class ClickLog:
     production: np.ndarray | None = None
     candidates: NeverShown = NOBODY
     all_lists_differ: bool = False
+    categorical: tuple[int, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -372,6 +375,27 @@ class ClickLog:
             weight=np.where(joined[self.query], self.weight, 1.0),
             all_lists_differ=False,
         )
+
+    def compared_groups(self) -> Ints:
+        """Code of the rows that each row is compared with, shape (n_rows,), rising from 0.
+
+        They are those of its query, where no document of the query changes. Where one does, they
+        are those of its page, as :meth:`comparable` has them: pages differ in their users and
+        their days, and what changes with these would be taken for what users click for.
+        """
+        log = self.comparable()
+        changes = np.zeros(len(log.query_ids), dtype=bool)
+        for part in log.chunks(whole_queries=True):
+            changes |= part.count_by_query(part.version) > part.count_by_query(part.doc)
+        query = log.query_of_list
+        begins = (np.diff(query, prepend=-1) != 0) | changes[query]
+        return (np.cumsum(begins) - 1)[log.list_]
+
+    def count_by_query(self, code: Ints) -> Ints:
+        """Number of distinct codes of the rows of each query, shape (n_queries,)."""
+        n_codes = int(code.max(initial=0)) + 1
+        pairs = np.unique(pair_codes(self.query, code, n_codes))
+        return np.bincount(pairs // n_codes, minlength=len(self.query_ids))
 
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""

@@ -367,9 +367,9 @@ class DebiasedClicks(NamedTuple):
 
 
 class DocumentLabels(NamedTuple):
-    """One label per document of a query, or per version of it."""
+    """One label per document of a query, or per version of it in a group of rows."""
 
-    query: np.ndarray  # (n_labels,)
+    query: np.ndarray  # (n_labels,), or the group
     doc: np.ndarray  # (n_labels,)
     label: np.ndarray  # (n_labels,)
     weight: np.ndarray  # (n_labels,)
@@ -385,7 +385,7 @@ def average_propensities(log):
     """
 
     def averages(part):
-        _, place = _pairs_of(part, part.version)
+        _, place = _pairs_of(part.query, part.version)
         mean = np.bincount(place, part.propensity * part.weight) / np.bincount(place, part.weight)
         return np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
 
@@ -445,30 +445,38 @@ def document_labels(log, divisors=None):
     log, if these are given.
     """
     parts = log.chunks(whole_queries=True)
-    return DocumentLabels(*_joined(_labels_of(part, part.doc, divisors) for part in parts))
+    found = (_labels_of(part, part.query, part.doc, divisors) for part in parts)
+    return DocumentLabels(*_joined(found))
 
 
-def _labels_of(log, code, divisors):
-    """Labels of a code of the rows, such as that of the document, within each query."""
-    (query, code), place = _pairs_of(log, code)
+def _labels_of(log, group, code, divisors):
+    """Labels of a code of the rows, such as that of the document, within each group of rows."""
+    (group, code), place = _pairs_of(group, code)
     impressions = np.bincount(place, log.weight)
     weight = impressions
     if divisors is not None:
         weight = impressions**2 / np.bincount(place, log.weight / divisors(log))
-    return query, code, np.bincount(place, log.clicks) / impressions, weight
+    return group, code, np.bincount(place, log.clicks) / impressions, weight
 
 
-def examples_of(log, divisors=None):
-    """Training rows of labels: the version of each, and the labels, one row per version.
+def examples_of(log, divisors=None, *, groups=None):
+    """Training rows of labels: the version of each, and the labels, one per version and group.
 
     A version has the label of its own impressions, because what changes between impressions may
     be what users click for. Labels are not drawn towards that of the document: what a feature
     does within a document would shrink, and what it does between documents would not.
+
+    ``groups`` are codes of the rows, in which no group is part of two queries; by default they are
+    those of the queries.
     """
-    parts = log.chunks(whole_queries=True)
-    found = (_labels_of(part, part.version, divisors) for part in parts)
-    query, version, label, weight = _joined(found)
-    return version, DocumentLabels(query, log.doc_of_version[version], label, weight)
+    groups = log.query if groups is None else groups
+    found, first = [], 0
+    for part in log.chunks(whole_queries=True):
+        rows = slice(first, first + part.n_rows)
+        found.append(_labels_of(part, groups[rows], part.version, divisors))
+        first += part.n_rows
+    group, version, label, weight = _joined(found)
+    return version, DocumentLabels(group, log.doc_of_version[version], label, weight)
 
 
 def _joined(parts):
@@ -492,10 +500,10 @@ def label_table(log, clicks):
     )
 
 
-def _pairs_of(log, code):
-    """Distinct pairs of query and a code of the rows, and the place of each row among them."""
+def _pairs_of(group, code):
+    """Distinct pairs of a group and a code of the rows, and the place of each row among them."""
     n_codes = int(code.max(initial=0)) + 1
-    key, place = np.unique(pair_codes(log.query, code, n_codes), return_inverse=True)
+    key, place = np.unique(pair_codes(group, code, n_codes), return_inverse=True)
     return np.divmod(key, n_codes), place
 
 

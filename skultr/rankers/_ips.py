@@ -41,6 +41,7 @@ from ._evidence import (
 from ._lambdamart import judges
 from ._learners import (
     booster_columns,
+    compares_documents,
     fit_learner,
     scores_of_learner,
     takes_columns,
@@ -134,8 +135,9 @@ class _WeightedRanker(LearnerRanker):
         return log.clicks
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
-        debiased = replace(log, clicks=self._weighted_clicks(log))
-        version, labels = examples_of(debiased.tempered(self.traffic_exponent), self._divided_by)
+        debiased = replace(log, clicks=self._weighted_clicks(log)).tempered(self.traffic_exponent)
+        groups = log.compared_groups() if compares_documents(self.estimator) else log.query
+        version, labels = examples_of(debiased, self._divided_by, groups=groups)
         return fit_learner(
             self.estimator,
             log.features[version],

@@ -242,7 +242,7 @@ def fit_learner(
     LightGBM estimator that is no step of a Pipeline.
     """
     estimator = seeded_clone(estimator, random_state)
-    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    last = _last_step(estimator)
     with its_own_threads(last), naming_large(features):
         if last is not estimator:
             features = _fit_transformers(estimator, features, labels)
@@ -254,6 +254,15 @@ def fit_learner(
             _check_regressor(last, objective)
             last.fit(features, labels, sample_weight=weight, **named)
     return estimator
+
+
+def compares_documents(estimator: Any) -> bool:
+    """True if an estimator learns from comparisons of the documents of a query."""
+    return isinstance(_last_step(estimator), LGBMRanker)
+
+
+def _last_step(estimator):
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
 @contextmanager
@@ -293,8 +302,8 @@ def booster_columns(ranker: Any) -> dict[str, Any]:
     that occur twice.
     """
     given, coded = getattr(ranker, "feature_names_in_", None), ranker._feature_categories
-    if given is None:
-        return {"feature_name": "auto"}
+    if given is None:  # the columns of a member of an ensemble have numbers
+        return {"feature_name": "auto", "categorical_feature": [*coded] or "auto"}
     names: dict[str, None] = {}
     taken = set(given)
     for name in given:

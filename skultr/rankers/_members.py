@@ -103,6 +103,13 @@ class HoldsMembers(BaseComposition):
         return self._any_member("_learns_from_never_shown")
 
     @property
+    def _takes(self) -> Takes:
+        """Categories, if all members take them."""
+        members = [ranker for _, ranker in self._members()]
+        taken = {getattr(ranker, "_takes", "numbers") for ranker in members}
+        return "numbers" if "numbers" in taken else "categories"
+
+    @property
     def _refuses_missing(self):
         """Why missing values are an error, if they are for a member."""
         for name, ranker in self._members():

@@ -626,6 +626,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             rows = [rows[0].of_outcome(y)]
         # Nothing else holds the rows, whose codes take more memory than the log.
         log = self._merged(sort_into_lists(rows.pop(), features, reuse=own, **settings))
+        coded = [place for place, name in enumerate(names) if name in self._feature_categories]
+        log = replace(log, categorical=tuple(coded))
         if clicked is not None:
             self._click_log = replace(clicked, features=log.features)
         return log
@@ -664,7 +666,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             skip_check_array=True,
         )
         if reset:
-            self._offsets, self._feature_categories = NO_OFFSETS, {}
+            self._offsets = NO_OFFSETS
         elif len(self._offsets.columns):
             raise ValueError(
                 f"Offsets were taken off {len(self._offsets.columns)} features of the first log, "
@@ -674,6 +676,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         users = self._tells_users_apart and "user" in dataset.roles
         pages = self._reads_clicks or reads_pages(getattr(self, "propensity", None))
         log = dataset.log(detailed=users or pages)
+        if reset:  # what the codes stand for is known to the ensemble that has read them
+            self._feature_categories = dict.fromkeys(log.categorical)
         if self._refuses_missing:
             for start in range(0, len(log.features), CHUNK):
                 part = log.features[start : start + CHUNK]

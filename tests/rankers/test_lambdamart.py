@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMRanker
 from scipy.special import expit
 from scipy.stats import spearmanr
 from sklearn.base import clone
@@ -13,7 +14,7 @@ from sklearn.linear_model import Ridge
 
 from skultr.exceptions import AssumptionWarning, ClickDataWarning, UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity
-from skultr.rankers import IPSRanker, LambdaMARTRanker
+from skultr.rankers import IPSRanker, LambdaMARTRanker, NaiveRanker
 
 from .._worlds import small_log
 
@@ -362,3 +363,35 @@ def test_what_changes_from_page_to_page_is_learned(kind, ranker):
     fitted = clone(ranker).fit(log, "click")
     found = spearmanr(fitted.predict(test), np.sign(effect) * test["changes"]).statistic
     assert found > 0.75
+
+
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        LambdaMARTRanker(debiasing="none", random_state=0),
+        NaiveRanker(estimator=LGBMRanker(num_leaves=4, n_jobs=1, verbosity=-1), random_state=0),
+    ],
+    ids=["trees", "estimator"],
+)
+def test_what_all_documents_of_a_page_share_is_not_learned(ranker):
+    # Regular customers click more, on whatever they see.
+    rng = np.random.default_rng(0)
+    n_pages, n_docs = 1_000, 5
+    regular = np.repeat(rng.normal(size=n_pages), n_docs)
+    suits = rng.normal(size=n_pages * n_docs)
+    log = pd.DataFrame(
+        {
+            "qid": np.repeat(rng.integers(10, size=n_pages), n_docs),
+            "session": np.repeat(np.arange(n_pages), n_docs),
+            "doc": np.tile(np.arange(n_docs), n_pages),
+            "position": np.tile(np.arange(1, n_docs + 1), n_pages),
+            "regular": regular,
+            "suits": suits,
+            "click": (rng.random(len(suits)) < expit(suits + 3 * regular - 1)).astype(int),
+        }
+    )
+    test = pd.DataFrame({"regular": rng.normal(size=500), "suits": rng.normal(size=500)})
+    score = clone(ranker).fit(log, "click").predict(test)
+    found = {name: abs(spearmanr(score, test[name]).statistic) for name in test}
+    assert found["suits"] > 0.8
+    assert found["regular"] < 0.3

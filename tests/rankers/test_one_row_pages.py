@@ -115,6 +115,24 @@ def test_rows_are_joined_only_where_pages_have_one_row():
     np.testing.assert_array_equal(same.weight, 1)
 
 
+def test_rows_are_compared_within_pages_where_a_document_changes():
+    frame = pd.DataFrame(
+        {
+            "qid": [0, 0, 0, 0, 1, 1, 1, 1, 2, 2],
+            "session": [0, 0, 1, 1, 2, 2, 3, 3, 4, 5],
+            "doc": [0, 1, 0, 1, 2, 3, 2, 3, 4, 4],
+            "position": [1, 2, 1, 2, 1, 2, 2, 1, 1, 1],
+        }
+    )
+    # Document 0 of query 0 changes, and so does that of query 2, whose pages have one row.
+    features = np.array([[1, 2, 3, 2, 4, 5, 4, 5, 6, 7]], dtype=np.float32).T
+    log = make_click_log(frame, features, np.ones(10))
+    groups = log.compared_groups()
+    np.testing.assert_array_equal(groups[log.query == 0], [0, 0, 1, 1])
+    assert set(groups[log.query == 1]) == {2}
+    assert set(groups[log.query == 2]) == {3}
+
+
 PAIRWISE = [
     (IPSRanker(loss="pairwise"), "loss='softmax'"),
     (NaiveRanker(loss="lambda"), "loss='softmax'"),
