@@ -177,7 +177,9 @@ def worlds(cell, settings, seed):
 
 def shop(cell, settings, seed):
     log, candidates, truth = make_shop(cell["shop"], cell["pages"], seed)
-    return _measured(log, candidates.drop(columns="session"), truth, rankers(seed), k=10)
+    told = LambdaMARTRanker(propensity=OF_SHOP, random_state=seed)
+    fitted = {**rankers(seed), "LambdaMART, true curve": told}
+    return _measured(log, candidates.drop(columns="session"), truth, fitted, k=10)
 
 
 def _measured(log, candidates, truth, fitted, k):

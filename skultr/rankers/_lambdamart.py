@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Documents with clicks per leaf of a tree, and the least and the largest number of leaves.
 _DOCUMENTS_PER_LEAF, _LEAVES = 2_500, (4, 31)
-#: Clicks by which the value of a category is shrunk, and its place in the order of categories. 10,
-#: 100, 300 and 1,000 were tried in simulated shops of 2,000 and 6,000 pages: 100 and 300 were best.
+#: Clicks by which the value of a category is shrunk, and its place in the order of categories. Of
+#: 10, 100, 300 and 1,000, 100 and 300 were best in simulated shops of 2,000 and 6,000 pages.
 _CATEGORY_CLICKS = 100.0
 
 
