@@ -193,7 +193,10 @@ class RowsOfDataset:
         if hasattr(estimator, "columns_read") or is_click_model(estimator):
             estimator.fit(self.dataset, None)  # a frozen one requires y
         else:
-            RowsOfLog(*self.dataset.to_frame(), None, {}).fit(estimator)
+            X, rate = self.dataset.to_frame()
+            # Read for the ranker; those of users would warn of it.
+            X = X.drop(columns="production", errors="ignore")
+            RowsOfLog(X, rate, None, {}).fit(estimator)
 
     def predict(self, estimator: Any) -> Floats:
         """Propensity of each row by a fitted estimator."""

@@ -173,7 +173,8 @@ def _fitted_elsewhere(ranker, log, others, features, query):
 
 def fit_member(ranker: Any, log: ClickLog) -> Any:
     """The ranker fitted to the log, with its propensities if it takes them."""
-    takes = ranker.get_params(deep=False).get("propensity", False) in (None, "column")
+    source = ranker.get_params(deep=False).get("propensity", False)
+    takes = source is None or isinstance(source, str)
     with warnings.catch_warnings():
         # Held-out clicks judge the members.
         warnings.simplefilter("ignore", UnstableWeightsWarning)

@@ -9,8 +9,10 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 
+from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
+from skultr.propensity import PowerLawPropensity
 from skultr.rankers import (
     EnsembleRanker,
     IPSRanker,
@@ -180,6 +182,30 @@ class ByWholeQuery(NaiveRanker):
 class OneNumber(NaiveRanker):
     def _score(self, features):
         return super()._score(features)[:1]
+
+
+@pytest.mark.parametrize(
+    "propensity",
+    [
+        None,
+        "column",
+        1 / np.arange(1.0, 11),
+        PowerLawPropensity(),
+        PBMModel(),
+        {"a": PowerLawPropensity(), "b": PowerLawPropensity(eta=0.5)},
+    ],
+    ids=["none", "column", "array", "estimator", "click model", "users"],
+)
+def test_a_member_brings_its_own_propensities(propensity):
+    _, log, clicks, _ = served_log(n_sessions=300)
+    log["user"] = np.where(log["session"] % 2, "a", "b")
+    own = LambdaMARTRanker(propensity=propensity, n_estimators=5)
+    naive = LambdaMARTRanker(debiasing="none", n_estimators=5)
+    ranker = EnsembleRanker([("naive", naive), ("own", own)], random_state=0).fit(log, clicks)
+    fitted = ranker.named_estimators_["own"]
+    is_estimated = isinstance(propensity, dict) or hasattr(propensity, "fit")
+    assert hasattr(fitted, "propensity_") == is_estimated
+    assert np.isfinite(ranker.weights_["weight"]).all()
 
 
 def test_members_have_their_own_hooks_and_checks():
