@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -16,8 +18,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import Floats, Ints
+from ..exceptions import is_meant
 from ._cells import Cells
 from ._clicklog import NOBODY, ClickLog, NeverShown
+from ._dataset_checks import check_file, check_manifest, check_values, read_batch
 from ._documents import id_columns
 from ._roles import LogOnDisk, open_frame, wrapped
 from ._segments import encode, offsets_from_counts, pair_codes, row_hashes
@@ -74,7 +78,7 @@ def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
     name = "detailed" if detailed and "detailed" in copies else "merged"
     n_rows, constants = copies[name]["n_rows"], copies[name]["constants"]
     rows, versions = manifest.load(f"{name}_rows"), manifest.load("versions")
-    types = dict.fromkeys(("version", "user", "position", "bias"), np.int32)
+    types = {**dict.fromkeys(("version", "user", "bias"), np.int32), "position": np.int64}
     columns = {
         key: np.broadcast_to(np.array(value, dtype=types.get(key, np.float64)), n_rows)
         for key, value in constants.items()
@@ -219,6 +223,10 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
+#: Files whose values were checked, with their manifests.
+_checked: set[tuple[Any, ...]] = set()
+
+
 class Manifest:
     """The tables of a folder: size, sum and types of each file, and facts about the log."""
 
@@ -229,35 +237,40 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """The manifest of a folder, whose files are all there and have their size."""
         path = folder / "meta.json"
-        if not path.exists():
-            if any(folder.glob("**/*.arrow")):
+        if not os.path.lexists(path):
+            if any(folder.glob("*.arrow")):
                 raise _damaged(folder, "meta.json is missing")
             raise FileNotFoundError(
                 f"There is no ClickDataset in {str(folder)!r}. Make it with "
                 "ClickDataset.from_parquet(log, path=...)."
             )
-        try:
-            found = json.loads(path.read_bytes())
+        with _damage_told(folder):
+            check_file(path)
+            if path.stat().st_size > SMALL:
+                raise ValueError("meta.json is too large for a manifest")
+            found = _json_in(path)
             version, sum_ = found["format"], found.pop("crc32", None)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _damaged(folder, "meta.json is no manifest") from error
         if version != FORMAT and sum_ in (None, _sum_of(found)):
             raise ValueError(
-                f"The dataset in {str(folder)!r} has format {version}; this version of skultr "
-                f"reads format {FORMAT}. Make it again from the log."
+                f"The dataset in {str(folder)!r} has format {version!r:.40}; this version of "
+                f"skultr reads format {FORMAT}. Make it again from the log."
             )
-        if sum_ != _sum_of(found):
-            raise _damaged(folder, "meta.json has another sum than it states")
-        for name, file in found["files"].items():
-            if not (folder / name).exists():
-                raise _damaged(folder, f"{name} is missing")
-            if (size := (folder / name).stat().st_size) != file["bytes"]:
-                raise _damaged(folder, f"{name} has {size:,} bytes in place of {file['bytes']:,}")
+        with _damage_told(folder):
+            if sum_ != _sum_of(found):
+                raise ValueError("meta.json has another sum than it states")
+            check_manifest(found)
+            for name, file in found["files"].items():
+                check_file(folder / name, file["bytes"])
         return cls(folder, found["facts"], found["files"])
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What ``meta.json`` holds, but for its own sum."""
+        return {"format": FORMAT, "facts": self.facts, "files": self.files}
 
     def write(self) -> None:
         """Write the manifest into its folder."""
-        found = {"format": FORMAT, "facts": self.facts, "files": self.files}
+        found = self.stated
         (self.folder / "meta.json").write_text(
             json.dumps({**found, "crc32": _sum_of(found)}, indent=1)
         )
@@ -265,10 +278,14 @@ class Manifest:
     def verify(self, most_bytes: float = np.inf) -> None:
         """Compare the sums of files of at most so many bytes."""
         for name, file in self.files.items():
-            if file["bytes"] <= most_bytes and _sum_of_file(self.folder / name) != file["crc32"]:
-                raise _damaged(
-                    self.folder, f"the bytes of {name} have another sum than when it was written"
-                )
+            if file["bytes"] > most_bytes:
+                continue
+            with _damage_told(self.folder):
+                check_file(self.folder / name, file["bytes"])
+                if _sum_of_file(self.folder / name) != file["crc32"]:
+                    raise ValueError(
+                        f"the bytes of {name} have another sum than when it was written"
+                    )
 
     def save(self, name: str, columns: Mapping[str, Any]) -> None:
         """Write arrays of one length as one batch; a matrix becomes a column of lists."""
@@ -288,8 +305,18 @@ class Manifest:
     def load(self, name: str) -> dict[str, NDArray[Any]]:
         """The columns of a table: numbers are mapped from the file, ids are in memory."""
         pa = import_pyarrow()
-        batch = pa.ipc.open_file(pa.memory_map(str(self.folder / f"{name}.arrow"))).get_batch(0)
-        return {key: _to_numpy(pa, batch.column(key)) for key in batch.schema.names}
+        path, stated = self.folder / f"{name}.arrow", self.files[f"{name}.arrow"]
+        with _damage_told(self.folder, f"{path.name}: "):
+            check_file(path, stated["bytes"])
+            batch = read_batch(pa, path, stated["rows"], stated["columns"])
+            columns = {key: _to_numpy(pa, batch.column(key)) for key in batch.schema.names}
+            # Once for each file and manifest: every fit and every fold loads the tables again.
+            file = path.stat()
+            key = (str(path), file.st_ino, file.st_size, file.st_mtime_ns, _sum_of(self.stated))
+            if key not in _checked:
+                check_values(name, columns, self.facts, self.files)
+                _checked.add(key)
+        return columns
 
 
 def _to_arrow(pa, values):
@@ -312,11 +339,34 @@ def _to_numpy(pa, column):
     return ids
 
 
+@contextmanager
+def _damage_told(folder: Path, where: str = "") -> Iterator[None]:
+    """Context in which whatever is wrong with the files is one error, in one sentence."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, MemoryError):
+        raise
+    except Exception as error:  # of JSON or Arrow
+        own = f"{where}{error}" if is_meant(error) else f"{where}{type(error).__name__}: {error}"
+        raise _damaged(folder, " ".join(own.split()).rstrip(".")) from error
+
+
 def _damaged(folder, what):
     return ValueError(
         f"The dataset in {str(folder)!r} is damaged or was copied in part: {what}. Copy the whole "
         "folder again, or make it again from the log."
     )
+
+
+def _json_in(path):
+    """The dict in a file of JSON."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError("meta.json is no manifest") from error
+    if not isinstance(found, dict) or "format" not in found:
+        raise ValueError("meta.json is no manifest")
+    return found
 
 
 def _sum_of(found):

@@ -16,6 +16,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
+from .._base._texts import visible_text
 from .._base._typing import AnyFrame, Frame
 from .._log._click_units import divided, impressions_of_counts
 from .._log._counted import collect, value_bits
@@ -168,7 +169,8 @@ class LogReport:
         return {title: part for title, part in parts.items() if len(part)}
 
     def __str__(self) -> str:
-        return "\n\n".join(f"{title}\n{_text(part)}" for title, part in self._parts().items())
+        text = "\n\n".join(f"{title}\n{_text(part)}" for title, part in self._parts().items())
+        return visible_text(text)
 
     __repr__ = __str__
 
@@ -275,6 +277,8 @@ def describe_log(
     try:
         frame = open_frame(_opened(log) if isinstance(log, str | Path) else log, "log")
         names = frame.collect_schema().names()
+        if frame.implementation.is_polars():
+            _refuse_unreadable(frame.collect_schema(), source)
         if {"event_attributes", "query_attributes"} & {*names}:
             raise ValueError(
                 f"{source} holds records of User Behavior Insights (UBI), not rows of result "
@@ -292,8 +296,10 @@ def describe_log(
             )
         qid = {role: name for name, role in rename.items()}.get("qid")
         frame, n_all = _in_memory(frame, qid or _first(names, "qid", lambda name: True))
-    except Exception as error:  # of whatever engine reads it
-        if isinstance(error, OSError | TypeError) or type(error) is ValueError:
+    except BaseException as error:  # of whatever engine reads it
+        # A panic of Polars is no Exception.
+        is_of_engine = isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        if isinstance(error, OSError | TypeError) or type(error) is ValueError or not is_of_engine:
             raise
         raise ValueError(f"{source} cannot be read: {error}") from error
     if not len(frame):
@@ -312,16 +318,38 @@ def _opened(path):
             f"{path} ends with {suffix!r}; expected .parquet, .csv, .ndjson or .jsonl. For UBI "
             "records of a search engine, use skultr ubi."
         )
+    if not Path(path).exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    if not Path(path).is_file():  # a pipe or a device may have no end
+        raise ValueError(f"{path} is no regular file; expected a file of a log.")
     try:
         import polars as pl
     except ImportError:
         readers = {".parquet": pd.read_parquet, ".csv": pd.read_csv}
         return readers.get(suffix, lambda path: pd.read_json(path, lines=True))(path)
-    if not Path(path).exists():
-        raise FileNotFoundError(f"There is no file {path}.")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"The name of the file {path} is no text in UTF-8; rename it.") from error
     # Types from all rows: prices may begin as whole numbers.
     options = {} if suffix == ".parquet" else {"infer_schema_length": None}
     return getattr(pl, f"scan_{suffix[1:].replace('jsonl', 'ndjson')}")(path, **options)
+
+
+def _refuse_unreadable(schema, source):
+    """Raise an error for columns that cannot get from Polars to arrays."""
+    if named := [name for name in schema if "\0" in name]:
+        raise ValueError(
+            f"{source} has a column with the name {named[0]!r:.80}, which holds the character "
+            "NUL: a file of text is probably in UTF-16; expected UTF-8. Convert it first, such as "
+            "with iconv -f UTF-16 -t UTF-8."
+        )
+    if wide := [name for name, dtype in schema.items() if dtype in (nw.Int128, nw.UInt128)]:
+        raise ValueError(
+            f"{source} has whole numbers beyond 2**63 in the column {wide[0]!r:.80}, of which "
+            "arrays would lose digits. If they are ids, write them as text, such as with a letter "
+            "before the digits; if they are quantities, as decimal numbers (1e27)."
+        )
 
 
 def _in_memory(frame, qid):
@@ -385,8 +413,9 @@ svg{display:block;width:100%;height:auto;max-width:40rem}
 
 
 def document(source: str, body: str, level: str) -> str:
-    """The text of an HTML file."""
-    return _DOCUMENT.substitute(source=escape(source), level=_COLOURS[level], body=body)
+    """The text of an HTML file, whose characters all encodings of Unicode have."""
+    text = _DOCUMENT.substitute(source=escape(source), level=_COLOURS[level], body=body)
+    return visible_text(text)
 
 
 def sections(parts: dict[str, str]) -> str:

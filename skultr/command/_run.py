@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from .._base._texts import VisibleStream
 from ..exceptions import is_meant
 from ._report import describe_log
 from ._seals import refuse_page, replace_page
@@ -14,7 +16,12 @@ from ._seals import refuse_page, replace_page
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if it did what was asked, 2 if the input cannot be used."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    # Names of columns, ids and files are a stranger's: no terminal obeys what stands in them.
+    with redirect_stdout(VisibleStream(sys.stdout)), redirect_stderr(VisibleStream(sys.stderr)):
+        return _run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _run(arguments):
     parser = argparse.ArgumentParser("skultr", description="Unbiased learning to rank.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     check = commands.add_parser(
