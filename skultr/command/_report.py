@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import warnings
 from collections.abc import Mapping
@@ -320,7 +321,7 @@ def _opened(path):
         )
     if not Path(path).exists():
         raise FileNotFoundError(f"There is no file {path}.")
-    if not Path(path).is_file():  # a pipe or a device may have no end
+    if not (Path(path).is_file() or Path(path).is_dir()):  # a pipe or a device may have no end
         raise ValueError(f"{path} is no regular file; expected a file of a log.")
     try:
         import polars as pl
@@ -333,7 +334,8 @@ def _opened(path):
         raise ValueError(f"The name of the file {path} is no text in UTF-8; rename it.") from error
     # Types from all rows: prices may begin as whole numbers.
     options = {} if suffix == ".parquet" else {"infer_schema_length": None}
-    return getattr(pl, f"scan_{suffix[1:].replace('jsonl', 'ndjson')}")(path, **options)
+    scan = getattr(pl, f"scan_{suffix[1:].replace('jsonl', 'ndjson')}")
+    return scan(glob.escape(str(path)), **options)  # a name is no pattern of several
 
 
 def _refuse_unreadable(schema, source):

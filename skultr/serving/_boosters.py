@@ -8,7 +8,7 @@ that LightGBM writes, line by line, and its trees hold together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from math import isfinite
 from typing import Any, TypeVar
@@ -51,6 +51,11 @@ _BY_NODE = {
 _BY_LEAF = {"leaf_value": "floats", "leaf_weight": "any", "leaf_count": "ints"}
 _OF_CATEGORIES = {"cat_boundaries", "cat_threshold"}
 _OF_LINEAR = {"leaf_const", "num_features", "leaf_features", "leaf_coeff"}
+#: Settings of how LightGBM predicts (without its check of the number of features, say), of files
+#: and of other machines; and the names of the number of threads, with more than machines have.
+_REFUSED = re.compile("pred|file|machine")
+_THREADS = {"num_threads", "num_thread", "nthread", "nthreads", "n_jobs"}
+_MOST_THREADS = 1_024
 _OF_TREE = {"num_leaves", "num_cat", "is_linear", "shrinkage", *_BY_NODE, *_BY_LEAF}
 
 
@@ -100,6 +105,40 @@ def check_booster(text: str) -> int:
     if at != len(trees):
         _refuse("tree_sizes", f"{at} bytes", f"{len(trees)}")
     return len(sizes)
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise a ValueError if settings of a learner could end the process that predicts.
+
+    LightGBM gets all settings in one text, ``name=value`` with blanks between, and trusts them.
+
+    Parameters
+    ----------
+    settings : dict of str to object
+        Parameters of a ranker, or of one of LightGBM's.
+    """
+    for name, value in settings.items():
+        if re.fullmatch(r"\w+", name) is None or _REFUSED.search(name.lower()):
+            _refuse("a learner", f"the setting {name!r:.80}", "settings of its training")
+        if any(map(re.compile(r"[\s=]").search, _texts_in(value))):
+            _refuse(name, f"{value!r:.80}", "text without blanks and =")
+        if name.lower() in _THREADS and not (value is None or _is_few(value)):
+            _refuse(name, f"{value!r:.80}", f"at most {_MOST_THREADS:,}")
+
+
+def _is_few(threads):
+    return type(threads) in (int, float) and abs(threads) <= _MOST_THREADS
+
+
+def _texts_in(value):
+    """The texts of a value, and of its parts."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts_in([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts_in(each)
 
 
 def _refuse(what, found, expected):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from lightgbm import Booster
+from lightgbm import Booster, LGBMModel
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
@@ -25,7 +25,7 @@ from .._base._writing import folder_beside, refuse_to_replace
 from .._log._estimator import SlimPickles
 from .._log._faults import IDS
 from ..exceptions import warn_user
-from ._boosters import read_booster
+from ._boosters import check_settings, read_booster
 from ._served_model import fitted_steps, optional
 
 _FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
@@ -498,11 +498,21 @@ class Decoder:
         state = {name: self.decode(part) for name, part in state.items()}
         if issubclass(cls, tuple):
             return cls(**state)
+        check_settings(_settings(cls, state))
         value = cls.__new__(cls)
         if hasattr(cls, "named_parameters"):
             import_module("torch").nn.Module.__init__(value)
         vars(value).update(state)
         return value
+
+
+def _settings(cls, state):
+    """What LightGBM gets of a learner's state; of others, the number of threads."""
+    if not issubclass(cls, LGBMModel):
+        given = state.get("lgbm_params") or {}
+        return {**given, **{name: state[name] for name in ("n_jobs",) if name in state}}
+    params = [*inspect.signature(cls).parameters, "_objective"]
+    return {**{name: state.get(name) for name in params}, **state.get("_other_params", {})}
 
 
 def _class_of(name, homes):

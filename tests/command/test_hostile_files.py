@@ -74,7 +74,7 @@ def test_control_characters_are_escaped_in_what_is_printed(where, name, tmp_path
 
 
 def test_words_of_all_scripts_stay_as_they_are(tmp_path, capsys):
-    names = ["größe", "価格", "قیمت", "🙂", "prix\u00a0net"]  # noqa: RUF001
+    names = ["größe", "価格", "قیمت", "🙂", "prix\u00a0net"]
     for name in names:
         (tmp_path / "a.csv").write_text(LOG.replace("price", name), encoding="utf-8")
         assert check(tmp_path / "a.csv") == 0
@@ -125,10 +125,16 @@ def test_digits_as_the_message_proposes_are_read(digits, tmp_path):
 def test_pipes_and_devices_are_no_logs(suffix, tmp_path, capsys):
     os.mkfifo(tmp_path / f"pipe.{suffix}")
     (tmp_path / f"device.{suffix}").symlink_to("/dev/zero")
-    (tmp_path / f"folder.{suffix}").mkdir()
-    for name in ("pipe", "device", "folder"):
+    for name in ("pipe", "device"):
         assert check(tmp_path / f"{name}.{suffix}") == 2
         assert "is no regular file" in capsys.readouterr().err
+
+
+def test_names_are_no_patterns(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(LOG)
+    (tmp_path / "[a].csv").write_text(LOG.replace("price", "stock"))
+    assert check(tmp_path / "[a].csv") == 0
+    assert "stock" in capsys.readouterr().out
 
 
 def test_files_whose_names_are_no_text_are_one_sentence(tmp_path, capsys):

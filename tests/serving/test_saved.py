@@ -1,5 +1,6 @@
 """Models on disk: what comes back, what is not in the file, and files that are not as written."""
 
+import copy
 import gc
 import io
 import json
@@ -866,6 +867,28 @@ def test_parts_of_scikit_learn_have_bounds(change, words, fitted, saved):
     _rewrite(saved, _skops(change))
     with pytest.raises(ValueError, match=words), few_bytes(64):
         load_model(saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_jobs", 10**6),
+        ("n_jobs", "many"),
+        ("lgbm_params", {"nthread": 10**6}),
+        ("lgbm_params", {"predict_disable_shape_check": True}),
+        ("lgbm_params", {"forcedsplits_filename": "/dev/zero"}),
+        ("lgbm_params", {"boosting": "gbdt num_threads=1000000"}),
+    ],
+)
+def test_settings_that_could_end_the_process_are_refused(
+    name, value, fitted, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("skultr.serving._saved._scores_zeros", lambda model: False)  # it predicts
+    ranker = copy.deepcopy(fitted("LambdaMARTRanker"))
+    vars(ranker)[name] = value
+    with pytest.raises(ValueError, match=r"has (the setting )?.*; expected "):
+        save_model(ranker, tmp_path / "model.zip")  # reads what it wrote
+    assert not [*tmp_path.iterdir()]
 
 
 def test_what_cannot_be_loaded_is_not_saved(tmp_path):
