@@ -457,7 +457,7 @@ case(
         bias=["position", "kind"],
         bias_features={
             (position, f"kind {number}"): [position, number]
-            for position in range(1, N_DOCS + 1)
+            for position in sorted({*MANY_KINDS["position"]})
             for number in range(300)
         },
     ),
