@@ -275,6 +275,13 @@ case(
     "it is read as counts, so that 1 is one click",
     lambda: fit(X.assign(impressions=1 + X["doc"] % 3), CLICKS),
     lambda: fit(X.assign(impressions=1 + X["doc"] % 3), CLICKS * (1 + X["doc"] % 3)),
+    lambda: fit(X.assign(impressions=1 + X["doc"] % 3), CLICKS / (1 + X["doc"] % 3)),
+)
+case(
+    ("it is read as click rates", "pass y / impressions"),
+    lambda: fit(X.assign(impressions=4), CLICKS),
+    lambda: fit(X.assign(impressions=4), CLICKS * 4),
+    lambda: fit(X.assign(impressions=4), CLICKS / 4),
 )
 case(
     ("Two rows of one list are at position", "name each result page in a column 'session'"),

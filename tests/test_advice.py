@@ -3,8 +3,8 @@
 Each case is what a message says, a log that raises it, and what it says to do, done: that must end
 in a fit (or in what the caller wanted), without the message, and without another error. Each row
 of the tables of faults and of units needs a case, and so does each message that prints code or a
-parameter in the folders that read logs and fit rankers. A new message needs one more line here, or
-one in ``NOT_FOLLOWED``, with the reason.
+parameter in the folders that read logs, fit rankers, and judge or serve them. A new message needs
+one more line here, or one in ``NOT_FOLLOWED``, with the reason.
 """
 
 import ast
@@ -23,7 +23,7 @@ from skultr._log import _faults
 from skultr._log._faults import FAULTS, Fault
 from skultr._log._units import UNITS
 
-from . import _advice_of_models  # noqa: F401 (adds its cases)
+from . import _advice_of_models, _advice_of_values  # noqa: F401 (add their cases)
 from ._advice_cases import CASES, CLICKS, USERS, fit
 
 PACKAGE = Path(skultr.__file__).parent
@@ -88,9 +88,22 @@ NOT_FOLLOWED = {
     "other differences are noise": "says what was done",
     "The scale of the common curve is used there": "says what was done",
     "clicks carry the information of": "tests/propensity/test_weights",
+    "The clicks do not separate the": "asks for a log with more impressions",
 }
-#: What reads logs and fits rankers.
-FOLDERS = ("_log", "_torch", "rankers", "click_models", "propensity", "preprocessing.py")
+#: What reads logs, fits rankers, and judges and serves them.
+FOLDERS = (
+    "_log",
+    "_torch",
+    "identifiability",
+    "propensity",
+    "metrics",
+    "model_selection.py",
+    "preprocessing.py",
+    "rankers",
+    "click_models",
+    "evaluation",
+    "serving",
+)
 #: Code, or a parameter.
 _CODE = re.compile(r"\b\w+=|\(\)|reset_index|rename\(|\w\(\w*\)")
 

@@ -21,8 +21,8 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 from skultr import ClickDataset, aggregate_clicks, describe_log
-from skultr.click_models import PBMModel
-from skultr.evaluation import compare_logs, policy_value
+from skultr.click_models import PBMModel, UBMModel
+from skultr.evaluation import compare_logs, interleaving_outcome, policy_value
 from skultr.exceptions import is_meant
 from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair
 from skultr.metrics import CMIPScorer, IPSScorer, ndcg_score
@@ -74,6 +74,13 @@ def _aggregated(log):
     return [len(rate), impressions @ rate, impressions.sum()]
 
 
+def _of_teams(log):
+    """The log as an interleaving of two rankers, where it is a frame of pandas."""
+    if not isinstance(log, pd.DataFrame):
+        return log
+    return log.assign(team=np.where(np.arange(len(log)) % 2, "a", "b"))
+
+
 def _report(log):
     report = describe_log(log)
     return [report.n_rows, report.n_queries, report.n_pages, *report.clicks["click rate"]]
@@ -93,6 +100,7 @@ DOORS = {
     "score of y": lambda log, _: FITTED.score(CLEAN, log["click"]),
     "predict_click": lambda log, _: MODEL.predict_click(log, "click").shape,
     "describe_log": lambda log, _: _report(log),
+    "fit of UBM": lambda log, _: UBMModel(max_iter=5).fit(log, "click").examination_.shape,
     "relevance_labels": lambda log, _: relevance_labels(log, "click", propensity=EXAMINATION)[
         "label"
     ].sum(),
@@ -109,6 +117,7 @@ DOORS = {
     "compare_logs with another": lambda log, _: compare_logs(CLEAN, log).table["old"][:3],
     "policy_value": lambda log, _: policy_value(log, "click", "f0")[0],
     "ndcg_score": lambda log, _: ndcg_score(log["click"], log["f0"], qid=log["qid"]),
+    "interleaving_outcome": lambda log, _: interleaving_outcome(_of_teams(log), "click")[:1],
     "QueryKFold": lambda log, _: [len(test) for _, test in QueryKFold(3).split(log)],
     "OnFeatures": lambda log, _: np.asarray(OnFeatures(StandardScaler()).fit_transform(log)["f1"]),
 }
@@ -237,6 +246,7 @@ OTHER = {
     "features of 1e30": _with(lambda each: each * 1e30, *FEATURES),
     "features of 1e300": _with(lambda each: each * 1e300, "f0"),
     "features of 1e-300": _with(lambda each: each * 1e-300, "f0"),
+    "production of 1e308": lambda: CLEAN.assign(production=1e308 * CLEAN["f0"].clip(-1, 1)),
     "impressions of 1e300": lambda: CLEAN.assign(impressions=1e300),
     "click rates of 1e-300": _with(lambda each: each * 1e-300, "click"),
     "users as lists": lambda: CLEAN.assign(user=[[1]] * len(CLEAN)),

@@ -2,7 +2,8 @@
 
 Every door asks here, for logs in memory, in engines and on disk. Beside ``impressions``, whole
 numbers are numbers of clicks, and fractions are click rates. Where y is 0 and 1 alone both are
-possible, and :func:`clicked_in_all` tells them apart.
+possible, :meth:`PageFacts.in_all` tells them apart, and where much depends on it, a warning says
+how y was read and what to pass for either meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._typing import Bools, Floats, Ints
-from ._faults import COUNTS_OR_RATES, NEITHER_COUNT_NOR_RATE, Columns, check
+from ._faults import COUNTS_OR_RATES, NEITHER_COUNT_NOR_RATE, RATES_OR_COUNTS, Columns, check
 from ._roles import read_role
 from ._segments import encode, pair_codes, rank_in_segment
 
@@ -50,6 +51,9 @@ _CONDITIONS: Mapping[str, Callable[[Any], Any]] = {
     "above": lambda c: (c.impressions > 0) & (c.click > c.impressions),
     "unclear": lambda c: (c.click == 1) & (c.impressions > 1),
 }
+#: So many times the clicks, read as rates, in rows of several impressions: less is as close as
+#: the clicks of half the impressions.
+_MUCH = 2
 
 
 class ClickFacts(NamedTuple):
@@ -62,13 +66,15 @@ class ClickFacts(NamedTuple):
     split: float  # rows where the impressions are no whole number
     above: float  # rows with more clicks than impressions
     unclear: float  # rows of several impressions where y is 1
+    in_unclear: float  # impressions of these rows
 
     @classmethod
     def of(cls, click: Floats, impressions: Floats) -> Self:
         """The facts of arrays without missing values."""
         columns = Columns({"click": click, "impressions": impressions})
         counts = (np.count_nonzero(condition(columns)) for condition in _CONDITIONS.values())
-        return cls(click.max(initial=0.0), impressions.max(initial=0.0), *counts)
+        in_unclear = impressions[_CONDITIONS["unclear"](columns)].sum()
+        return cls(click.max(initial=0.0), impressions.max(initial=0.0), *counts, in_unclear)
 
     @staticmethod
     def expressions(columns: Columns) -> list[nw.Expr]:
@@ -81,6 +87,11 @@ class ClickFacts(NamedTuple):
                 each.fill_null(False).cast(nw.Int64).sum().alias(name)
                 for name, each in conditions.items()
             ),
+            nw.when(conditions["unclear"].fill_null(False))
+            .then(columns.impressions.cast(nw.Float64))
+            .otherwise(nw.lit(0.0))
+            .sum()
+            .alias("in_unclear"),
         ]
 
     def joined(self, other: Self) -> Self:
@@ -99,11 +110,15 @@ def are_counts(facts: ClickFacts, in_all: Callable[[], bool], called: str | None
         if facts.broken and not facts.split:
             NEITHER_COUNT_NOR_RATE.report(int(facts.broken), float(facts.largest), None, called)
         return True
-    # More clicks than impressions are not possible.
-    if facts.fractions or facts.above or not facts.unclear or in_all():
+    # More clicks than impressions are not possible, and clicks of impressions that were weighted
+    # would be fractions, too.
+    if facts.fractions or facts.above or facts.split or not facts.unclear:
         return False
-    COUNTS_OR_RATES.report(int(facts.unclear), float(facts.impressions), None, called)
-    return True
+    is_rate = in_all()
+    if not is_rate or facts.in_unclear > _MUCH * facts.unclear:
+        unclear = RATES_OR_COUNTS if is_rate else COUNTS_OR_RATES
+        unclear.report(int(facts.unclear), float(facts.impressions), None, called)
+    return not is_rate
 
 
 class PageFacts(NamedTuple):
@@ -123,11 +138,10 @@ class PageFacts(NamedTuple):
         """The facts of a frame of Narwhals with ``click``, ``impressions`` and roles."""
         names = frame.collect_schema().names()
         frame = frame.filter(nw.col("impressions") > 0)
-        if "session" in names:
-            return cls._of_pages(frame, [name for name in ("qid", "session") if name in names])
-        if "doc" in names:
-            return cls._of_rows(frame, [name for name in _KEYS if name in names])
-        return cls()
+        page = [name for name in ("qid", "session") if name in names]
+        row = [name for name in _KEYS if name in names]
+        pages = cls._of_pages(frame, page) if "session" in names else cls()
+        return pages.joined(cls._of_rows(frame, row) if "doc" in names else cls())
 
     @classmethod
     def _of_pages(cls, frame, page):
@@ -148,7 +162,7 @@ class PageFacts(NamedTuple):
 
     @classmethod
     def _of_rows(cls, frame, keys):
-        """The facts of distinct rows, of documents at positions, where pages are not known."""
+        """The facts of distinct rows, of documents at positions, on whatever page they are."""
         is_several = (nw.col("click") == 1) & (nw.col("impressions") > 1)
         counted = frame.with_columns(is_several.cast(nw.Int64).alias("several"))
         rows = counted.group_by(*keys).agg(
@@ -171,16 +185,19 @@ class PageFacts(NamedTuple):
         """The facts of two parts of a log, which share no query."""
         return type(self)(*map(sum, zip(self, other, strict=True)))
 
-    def in_all(self, *, has_pages: bool) -> bool:
+    def in_all(self) -> bool:
         """True if y = 1 says that a row was clicked in all of its impressions.
 
-        A page with one number of impressions was served so often, and its clicks were the same
-        each time. Without pages, a table that was counted by the click as well has most rows that
-        were clicked a second time, without a click.
+        A table that was counted by the click as well has most rows that were clicked a second
+        time, without a click. Its pages have one number of impressions each: they were served so
+        often, and their clicks were the same each time. Without pages of several rows (each row
+        may have a session of its own), no row recurs in it.
         """
-        if has_pages:
-            return 2 * self.even >= self.pages
-        return 0 < self.clicked <= 2 * self.twins and not self.recurring
+        has_twins = 0 < self.clicked <= 2 * self.twins
+        if not self.pages:
+            return has_twins and not self.recurring
+        # Where documents have no ids, rows of other pages are not known.
+        return 2 * self.even >= self.pages and (has_twins or not self.clicked)
 
 
 def _row_of(frame):
@@ -231,7 +248,7 @@ def _told_apart(X, y, roles, called):
         known = {role: values for role, values in known.items() if values is not None}
         frame = pd.DataFrame({**known, "click": y, "impressions": impressions})
         facts = PageFacts.of(nw.from_native(frame, eager_only=True))
-        return facts.in_all(has_pages="session" in known)
+        return facts.in_all()
 
     if not are_counts(ClickFacts.of(y, impressions), in_all, called):
         return True, None

@@ -199,15 +199,21 @@ class EngineLog:
         return count
 
 
-def counts_clicks(X: Any, click: str) -> bool:
-    """Whether the column of clicks of a log without faults holds numbers of clicks of several
-    impressions."""
+def unit_of_several(X: Any, click: str) -> str | None:
+    """What the column of clicks of a log without faults holds, "clicks" or "click rates"; None if
+    no row stands for several impressions."""
     frame = nw.from_native(X)
     schema = frame.collect_schema()
-    columns = {"click": nw.col(click).cast(nw.Float64).fill_nan(None)}
-    if "impressions" in schema:
-        columns["impressions"] = _column("impressions", schema["impressions"])
-    return _are_counts(frame, columns, schema, repr(click))
+    if "impressions" not in schema:
+        return None
+    columns = {
+        "click": nw.col(click).cast(nw.Float64).fill_nan(None),
+        "impressions": _column("impressions", schema["impressions"]),
+    }
+    if _are_counts(frame, columns, schema, repr(click)):
+        return "clicks"
+    largest = collect(frame.select(columns["impressions"].max())).item()
+    return "click rates" if (largest or 0) > 1 else None
 
 
 def require_columns(schema: nw.Schema, names: Iterable[str]) -> None:
@@ -293,7 +299,7 @@ def _are_counts(frame, columns, schema, called):
         rows = frame.select(
             *roles, columns["click"].alias("click"), columns["impressions"].alias("impressions")
         )
-        return PageFacts.of(rows).in_all(has_pages="session" in schema)
+        return PageFacts.of(rows).in_all()
 
     return are_counts(ClickFacts(*facts), in_all, called)
 

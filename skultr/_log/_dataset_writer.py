@@ -173,7 +173,7 @@ class _SpreadRows:
             table = _table_of(path)
             names = [n for n in table.column_names if n != "features"]
             facts = facts.joined(PageFacts.of(nw.from_native(table.select(names))))
-        return facts.in_all(has_pages="session" in self.roles)
+        return facts.in_all()
 
     def read(self, path: Path) -> tuple[ClickLog, Ints]:
         """The log of a file, which is deleted, and the number of its rows by query."""

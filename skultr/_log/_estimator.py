@@ -22,8 +22,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._base._progress import working
 from .._base._threads import few_threads
 from ..exceptions import saying_once
-from ._click_units import as_rates, impressions_of_counts
-from ._counted import counts_clicks, is_in_engine
+from ._click_units import as_rates, impressions_of_counts, is_counted
+from ._counted import is_in_engine, unit_of_several
 from ._faults import DROP_CLICKS, DROP_ROWS, IDS, LOOKS_LIKE, all_at_once, tell
 from ._lost_roles import explain_roles_as_features, refuse_roles_as_features
 from ._reader import as_clicks, attempt, read
@@ -218,9 +218,10 @@ class ReadsLogs:
         if "click" in self.roles_ and _names_outcome(y):
             self.roles_["click"] = "click"
         clicks = "click" if self.roles_.get("click") == "click" else y
-        if clicks is not None and _counts_clicks(X, clicks, given):
+        unit = None if clicks is None else _unit_of_several(X, clicks, given)
+        if unit is not None:
             name = clicks if isinstance(clicks, str) else "y"
-            self.roles_[name] = f"{self.roles_.get(name, 'y')} {OF_SEVERAL}"
+            self.roles_[name] = f"{self.roles_.get(name, 'y')} ({unit} of several impressions)"
         if _is_in_memory(X):
             _warn_of_unread(X, y, self.roles_, given)
 
@@ -293,21 +294,23 @@ def _names_outcome(y):
     return any(str(name).startswith(OUTCOME) for name in names)
 
 
-#: What ``roles_`` says of a column of clicks that are counted over the impressions of each row.
-OF_SEVERAL = "(clicks of several impressions)"
-
-
-def _counts_clicks(X, y, given):
-    """Whether y holds numbers of clicks of several impressions, which was checked before."""
+def _unit_of_several(X, y, given):
+    """What y holds where a row stands for several impressions, as ``roles_`` says it, or None; its
+    values were checked before."""
     if isinstance(X, LogOnDisk) or isinstance(y, Mapping):
-        return False
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if is_in_engine(X):
-            return counts_clicks(X, y)
+            return unit_of_several(X, y)
+        impressions = read_role(X, "impressions", given.get("impressions"))
+        if not is_counted(impressions):
+            return None
         named = isinstance(y, str)
         clicks = as_clicks(X, read_column(X, y) if named else y)
-        return impressions_of_counts(X, clicks, given, repr(y) if named else None) is not None
+        if impressions_of_counts(X, clicks, given, repr(y) if named else None) is not None:
+            return "clicks"
+        return "click rates" if clicks.max(initial=0.0) <= 1 else None  # or grades
 
 
 def _clicks(X, y, given):

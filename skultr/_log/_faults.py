@@ -22,6 +22,8 @@ from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, war
 IDS = ("qid", "session", "doc", "user")
 #: From here on floats cannot represent every whole number.
 _LARGEST_CODE = 2.0**53
+#: Larger weights and scores overflow on the way: in single precision, or squared and added up.
+_LARGEST_NUMBER = 1e30
 #: Rows of one list without query ids above which these were lost: retrieval stops at 1,000
 #: candidates per query (TREC's depth), and this is twice as many.
 LONGEST_PAGE = 2_000
@@ -237,9 +239,10 @@ FAULTS = (
         Fault(
             (weight,),
             ValueError,
-            "{column} must be finite and at least 0: found {value} in {rows}, {where}.",
+            "{column} must be finite and at least 0, and at most 1e30: found {value} in {rows}, "
+            "{where}.",
             lambda c, weight=weight: (
-                c.missing(weight) | ~((c[weight] >= 0) & (c[weight] < np.inf))
+                c.missing(weight) | ~((c[weight] >= 0) & (c[weight] <= _LARGEST_NUMBER))
             ),
         )
         for weight in ("impressions", "sample_weight")
@@ -310,10 +313,14 @@ FAULTS = (
     Fault(
         ("production",),
         ValueError,
-        "production must be a finite score, higher is better: found {value} in {rows}, {where}. "
-        "Give the score of the ranker that served the list in every row, drop the column, or "
-        "rename it if it is a feature.",
-        lambda c: c.missing("production") | (c.production == np.inf) | (c.production == -np.inf),
+        "production must be a finite score, higher is better, from -1e30 to 1e30: found {value} "
+        "in {rows}, {where}. Give the score of the ranker that served the list in every row, drop "
+        "the column, or rename it if it is a feature.",
+        lambda c: (
+            c.missing("production")
+            | (c.production > _LARGEST_NUMBER)
+            | (c.production < -_LARGEST_NUMBER)
+        ),
     ),
     Fault(
         ("click", "served"),
@@ -388,7 +395,15 @@ COUNTS_OR_RATES = Fault(
     ClickDataWarning,
     "{column} is 0 or 1 in all rows, and 1 in {rows} of several impressions (up to {value}): it "
     "is read as counts, so that 1 is one click in the impressions of its row. If such rows were "
-    "clicked in all of their impressions, pass y * impressions.",
+    "clicked in all of their impressions, pass y * impressions; if they were clicked once, "
+    "y / impressions says so.",
+)
+RATES_OR_COUNTS = Fault(
+    ("n_clicks", "impressions"),
+    ClickDataWarning,
+    "{column} is 0 or 1 in all rows, and 1 in {rows} of several impressions (up to {value}): it "
+    "is read as click rates, so that such rows were clicked in all of their impressions. If they "
+    "were, y * impressions says so; if they were clicked once, pass y / impressions.",
 )
 ONE_ROW_PER_POSITION = Fault(
     ("position",),

@@ -52,6 +52,7 @@ from ._segments import (
     as_array,
     encode,
     equal_columns,
+    equal_keys,
     equal_rows,
     offsets_from_sorted,
     pair_codes,
@@ -539,14 +540,28 @@ class Rows:
 
     def _lists_without_sessions(self):
         """Each query is one list, unless its rows were counted over several pages."""
-        if "position" not in self._values or not is_counted(self._values.get("impressions")):
+        impressions = self._values.get("impressions")
+        if "position" not in self._values or impressions is None:
             return self.query
         group = self.query
         if "user" in self._values:
             user, ids = self.user
             group, _, _ = pairs_of_codes(group, user, len(ids))
+        # Rows of one impression were counted, too, if none of them recurs.
+        if not is_counted(impressions) and self._has_rows_twice(group):
+            return self.query
         rows = group, self.position, self.impressions, self.served
         return narrow_codes(lists_of_counted(*rows))
+
+    def _has_rows_twice(self, group):
+        """Whether a document was shown twice at one place to one group, as in a log of pages."""
+        rows = np.flatnonzero(self.served)
+        doc = self.documents(rows=rows).code
+        keys = [group[rows], self.position[rows], doc]
+        if "bias" in self._values:
+            keys.append(self._values["bias"][rows])
+        _, first = equal_keys(keys)
+        return len(first) < len(rows)
 
     @property
     def choice(self) -> Ints:

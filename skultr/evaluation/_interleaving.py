@@ -23,6 +23,7 @@ from .._log._segments import (
     as_array,
     as_index_values,
     encode,
+    naming_ids,
     offsets_from_sorted,
     pad,
     rank_in_segment,
@@ -482,6 +483,9 @@ def _read(X, y, cluster):
             "not say which clicks were of one session."
         )
     served = pd.DataFrame({role: as_index_values(values) for role, values in roles.items()})
+    for role in ("qid", "session"):
+        with naming_ids(f"The role {role!r}", served[role]):
+            served[role] = pd.factorize(served[role])[0]
     session = served.groupby(["qid", "session"], sort=False).ngroup().to_numpy()
     if pd.DataFrame({"session": session, "position": roles["position"]}).duplicated().any():
         raise ValueError(

@@ -272,16 +272,98 @@ def test_the_advice_for_rows_that_were_clicked_in_all_impressions_works():
     assert read_as(y * impressions, impressions) == [500, 0]
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"session": [1, 1, 2, 2]},  # pages were served so often, with these clicks
-        {"doc": [1, 1, 2, 2], "position": [1, 1, 2, 2]},  # counted by the click as well
-    ],
-)
-def test_pages_and_rows_counted_by_their_clicks_hold_rates(columns):
-    impressions = [5, 5, 3, 3] if "session" in columns else [5, 2, 3, 3]
-    assert read_as([1, 0, 1, 0], impressions, **columns) == [5, 0, 3, 0]
+#: Rows that were counted by the click as well: without pages, on pages, and on pages of documents
+#: without ids.
+BY_CLICK = {
+    "rows": {"doc": [1, 1, 2, 2], "position": [1, 1, 2, 2], "impressions": [5, 2, 3, 3]},
+    "sessions of one row": {
+        "session": [1, 2, 3, 4],
+        "doc": [1, 1, 2, 2],
+        "position": [1, 1, 2, 2],
+        "impressions": [5, 2, 3, 3],
+    },
+    "pages": {"session": [1, 2, 2, 1], "doc": [1, 1, 2, 2], "impressions": [5, 3, 3, 5]},
+    "pages without ids": {"session": [1, 1, 2, 2], "impressions": [5, 5, 3, 3], "doc": None},
+}
+
+
+@pytest.mark.parametrize("form", BY_CLICK)
+def test_pages_and_rows_counted_by_their_clicks_hold_rates(form):
+    columns = BY_CLICK[form]
+    X = pd.DataFrame({"qid": 0, **columns}).dropna(axis=1)
+    with pytest.warns(ClickDataWarning, match=r"read as click rates.*y \* impressions"):
+        rates = as_rates(X, np.array([1.0, 0, 1, 0]), {})
+    assert rates.tolist() == [1, 0, 1, 0]
+    counts = rates * X["impressions"].to_numpy()
+    assert as_rates(X, counts, {}).tolist() == [1, 0, 1, 0]  # and says nothing
+    once = np.asarray(rates) / X["impressions"].to_numpy()
+    assert as_rates(X, once, {}).tolist() == once.tolist()
+
+
+#: Clicks that are rare, in a table of rows with sessions that tell nothing of the click.
+SPARSE = {
+    "a session per row": {"session": [1, 2, 3, 4], "doc": [1, 2, 3, 4]},
+    "a session per query": {"session": [1, 1, 2, 2], "doc": [1, 2, 3, 4]},
+    "a session per query and day": {"session": [1, 1, 2, 2], "doc": [1, 2, 1, 2]},
+}
+
+
+@pytest.mark.parametrize("form", SPARSE)
+def test_rare_clicks_of_a_table_with_sessions_are_counts(form):
+    y = [1, 0, 1, 0]
+    with pytest.warns(ClickDataWarning, match=r"read as counts.*y / impressions"):
+        assert read_as(y, [30, 30, 40, 40], **SPARSE[form]) == y
+
+
+def test_two_readings_that_hardly_differ_are_not_worth_a_warning():
+    pages = {"session": [1, 1, 2, 2], "doc": [1, 2, 1, 2]}
+    assert read_as([1, 0, 0, 1], [2, 2, 1, 1], **pages) == [2, 0, 0, 1]
+
+
+@pytest.mark.parametrize("engine", ["pandas", "polars", "duckdb"])
+def test_rates_of_0_and_1_are_told_apart_in_engines(engine):
+    patterns = PAGES.merge(
+        PAGES.groupby("session")["click"].agg(tuple).rename("pattern"), on="session"
+    )
+    patterns["shown"] = patterns["session"].map(PAGES.groupby("session")["doc"].agg(tuple))
+    first = patterns.groupby(["qid", "shown", "pattern"])["session"].transform("min")
+    folded = PAGES.assign(impressions=4)[PAGES["session"] == first]
+    with pytest.warns(ClickDataWarning, match="is read as click rates"):
+        X, rate = aggregate_clicks(ENGINES[engine](folded))
+    clicks = (rate * np.asarray(X["impressions"])).sum()
+    assert clicks == pytest.approx(4 * folded["click"].sum())
+
+
+@pytest.mark.parametrize("door", ["fit", "polars", "duckdb", "dataset"])
+def test_a_counted_table_of_one_impression_per_row_fits(door, tmp_path):
+    once = COUNTS.assign(impressions=1, click=(COUNTS["click"] > 1).astype(int))
+    fits = {
+        "fit": lambda: NaiveRanker(max_epochs=1).fit(once, "click"),
+        "polars": lambda: aggregate_clicks(pl.from_pandas(once).lazy()),
+        "duckdb": lambda: aggregate_clicks(duckdb.from_df(once)),
+        "dataset": lambda: NaiveRanker(max_epochs=1).fit(
+            ClickDataset.from_parquet(once, path=tmp_path / "log")
+        ),
+    }
+    fits[door]()
+
+
+def test_rows_of_pages_need_sessions_whatever_their_impressions():
+    log = PAGES.drop(columns="session").assign(impressions=1)
+    with pytest.raises(ValueError, match="aggregate_clicks"):
+        NaiveRanker().fit(log, "click")
+    NaiveRanker(max_epochs=1).fit(*aggregate_clicks(log))
+
+
+@pytest.mark.parametrize("least", [0.5, 1.5])
+def test_clicks_of_0_and_1_beside_fractions_are_no_counts(least):
+    assert read_as([1, 0], [least, 2 + least]) == [least, 0]
+    log = pd.concat([PAGES, PAGES.assign(session=PAGES["session"] + 1000)], ignore_index=True)
+    log["impressions"] = least + log["doc"] % 3
+    with pytest.raises(ValueError, match=r"holds fractions.*rename\(columns="):
+        NaiveRanker().fit(log, "click")
+    feature = log.rename(columns={"impressions": "impressions_feature"})
+    NaiveRanker(max_epochs=1).fit(feature, "click")
 
 
 def test_more_clicks_than_impressions_are_not_possible():
@@ -352,7 +434,11 @@ def test_roles_say_that_clicks_are_counted(engine):
     told = {}
     for form, log in FORMS.items():
         told[form] = PBMModel().fit(ENGINES[engine](log), "click").roles_["click"]
-    assert told == {"rows": "y", "counts": "y (clicks of several impressions)", "rates": "y"}
+    assert told == {
+        "rows": "y",
+        "counts": "y (clicks of several impressions)",
+        "rates": "y (click rates of several impressions)",
+    }
 
 
 def test_roles_say_that_an_array_of_clicks_is_counted():

@@ -204,7 +204,8 @@ def test_rates_and_numbers_of_clicks_give_the_same(tmp_path):
 
 def test_pages_with_one_number_of_impressions_hold_rates(tmp_path):
     log = a_log().assign(impressions=4)
-    found = ClickDataset.from_parquet(log, path=tmp_path / "pages").log()
+    with pytest.warns(ClickDataWarning, match="is read as click rates"):
+        found = ClickDataset.from_parquet(log, path=tmp_path / "pages").log()
     assert_equal_logs(found, in_memory(log))
     assert found.clicks.sum() == 4 * log["click"].sum()
 

@@ -452,7 +452,7 @@ def test_balanced_takes_two_and_parameters_are_checked():
         (lambda log: log.assign(team="s=0.2.1 t=0.8"), "one Interleaver"),
         (lambda log: log.assign(team=["s#1 t#2", "", "s# t#1"] * 10), "one Interleaver"),
         (lambda log: pd.concat([log, log]), "make their ids differ"),
-        (lambda log: log.assign(impressions=2), "aggregated"),
+        (lambda log: log.assign(impressions=2, click=2), "aggregated"),
         (lambda log: log.assign(click=0.5), "0 or 1"),
     ],
 )
