@@ -75,10 +75,17 @@ def _aggregated(log):
 
 
 def _of_teams(log):
-    """The log as an interleaving of two rankers, where it is a frame of pandas."""
-    if not isinstance(log, pd.DataFrame):
-        return log
-    return log.assign(team=np.where(np.arange(len(log)) % 2, "a", "b"))
+    """The outcome of the log as an interleaving of two rankers, where it is a frame."""
+    is_known = isinstance(log, pd.DataFrame | pl.DataFrame | pa.Table)
+    team = ["ab"[row % 2] for row in range(len(log))] if is_known else None
+    if isinstance(log, pd.DataFrame):
+        log = log.assign(team=team)
+    elif isinstance(log, pl.DataFrame):
+        log = log.with_columns(team=pl.Series(team))
+    elif isinstance(log, pa.Table):
+        log = log.append_column("team", pa.array(team))
+    pairs = interleaving_outcome(log, "click").pairs
+    return pairs.select_dtypes("number").to_numpy()
 
 
 def _report(log):
@@ -117,7 +124,7 @@ DOORS = {
     "compare_logs with another": lambda log, _: compare_logs(CLEAN, log).table["old"][:3],
     "policy_value": lambda log, _: policy_value(log, "click", "f0")[0],
     "ndcg_score": lambda log, _: ndcg_score(log["click"], log["f0"], qid=log["qid"]),
-    "interleaving_outcome": lambda log, _: interleaving_outcome(_of_teams(log), "click")[:1],
+    "interleaving_outcome": lambda log, _: _of_teams(log),
     "QueryKFold": lambda log, _: [len(test) for _, test in QueryKFold(3).split(log)],
     "OnFeatures": lambda log, _: np.asarray(OnFeatures(StandardScaler()).fit_transform(log)["f1"]),
 }
