@@ -132,9 +132,9 @@ case(
 )
 case(
     ("early_stopping needs validation queries", "max_epochs="),
+    lambda: NaiveRanker(early_stopping=True, **SHORT).fit(FEW, "click"),
     lambda: NaiveRanker(**SHORT).fit(FEW, "click"),
-    lambda: NaiveRanker(early_stopping=False, **SHORT).fit(FEW, "click"),
-    lambda: NaiveRanker(**SHORT).fit(LOG, "click"),
+    lambda: NaiveRanker(early_stopping=True, **SHORT).fit(LOG, "click"),
 )
 LARGE = LOG.assign(a=LOG["a"] * 1e30, b=LOG["b"] * 1e30)
 case(
@@ -146,8 +146,8 @@ case(
 )
 case(
     "takes no validation with these parameters",
-    lambda: NaiveRanker(early_stopping=False).fit(LOG, "click", validation=LOG),
-    lambda: NaiveRanker(early_stopping=True, **SHORT).fit(LOG, "click", validation=LOG),
+    lambda: LambdaMARTRanker(n_estimators=2).fit(LOG, "click", validation=LOG),
+    lambda: NaiveRanker(**SHORT).fit(LOG, "click", validation=LOG),
 )
 case(
     ("score needs graded relevance, and y is None", "such as ClickLikelihoodScorer()"),

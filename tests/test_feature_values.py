@@ -194,12 +194,13 @@ def test_a_dataset_holds_missing_values(log, tmp_path):
 def test_offsets_of_a_feature_that_is_missing_at_times(log):
     X, y = numbers(log)
     late = X.assign(feature_000=1.7e9 + 100 * X["feature_000"].rank())
-    ranker = NaiveRanker(max_epochs=2, random_state=0).fit(late, y)
+    settings = {"max_epochs": 2, "learning_rate": 0.001, "random_state": 0}
+    ranker = NaiveRanker(**settings).fit(late, y)
     assert ranker._offsets.columns.tolist() == [0]
     low = late["feature_000"].min()
     shifted = late.assign(feature_000=late["feature_000"] - low)
     assert np.ptp(ranker.predict(late)) > 0
-    near = NaiveRanker(max_epochs=2, random_state=0).fit(shifted, y)
+    near = NaiveRanker(**settings).fit(shifted, y)
     np.testing.assert_allclose(near.predict(shifted), ranker.predict(late), atol=0.05)
 
 

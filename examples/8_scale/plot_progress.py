@@ -2,13 +2,14 @@
 How long a fit takes, and where it stops
 ========================================
 
-**Claim.** A network is trained for as many epochs as it needs: training stops ten epochs after the
-loss of held-out queries was lowest, and the weights of that epoch are kept. Where the number of
-steps is known, as in a bootstrap, each line of :func:`~skultr.show_progress` has the time left.
+**Claim.** A network is trained for a number of epochs that its number of queries decides. With
+``early_stopping=True`` it stops ten epochs after the loss of held-out queries was lowest, and the
+weights of that epoch are kept. Where the number of steps is known, as in a bootstrap, each line of
+:func:`~skultr.show_progress` has the time left.
 
-**Limit.** The time left assumes that each step takes as long as those before. Resamples stop at
-different epochs, and a busy machine slows down, so it is an estimate. Seconds depend on your
-machine. A single fit has no time left, because nobody knows its last epoch in advance.
+**Limit.** The time left assumes that each step takes as long as those before. A busy machine slows
+down, so it is an estimate. Seconds depend on your machine. A single fit has no time left, because
+nobody knows in advance where it stops early.
 """
 
 # %%
@@ -41,7 +42,8 @@ log["device"] = np.random.default_rng(0).integers(2, size=len(log))
 # -------------
 #
 # ``history_`` has one row per epoch, and is there after every fit.
-ranker = NaiveRanker(random_state=0).fit(log.drop(columns="device"), clicks)
+ranker = NaiveRanker(early_stopping=True, random_state=0)
+ranker.fit(log.drop(columns="device"), clicks)
 losses = ranker.history_
 best = losses["valid_loss"].idxmin()
 print(losses.loc[[1, best, ranker.n_iter_]].round(3))
@@ -111,8 +113,8 @@ plt.show()
 # %%
 # The claim, checked
 # ------------------
-assert ranker.n_iter_ == min(best + ranker.n_iter_no_change, ranker.max_epochs)
-assert losses["train_loss"].iloc[-1] < losses["train_loss"].loc[best]
+assert ranker.n_iter_ == min(best + ranker.n_iter_no_change, ranker.net_.max_epochs)
+assert losses["train_loss"].loc[best:].min() < losses["train_loss"].loc[best]
 assert len(left) > 1
 late = left[left[0] > total / 2]
 assert (late[1] - (total - late[0])).abs().max() < max(0.5 * total, 3)

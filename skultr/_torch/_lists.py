@@ -131,6 +131,17 @@ class ListDataset(Dataset):
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def n_queries(self) -> int:
+        """Number of queries with a list."""
+        return len(np.unique(self._query))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, before they are scaled if every batch is scaled."""
+        given = self.features
+        return (given.features if isinstance(given, ScaledRows) else given).shape[1]
+
     def __getitem__(self, index: int) -> tuple[ListBatch, torch.Tensor]:
         return self.__getitems__([index])
 

@@ -63,6 +63,19 @@ _PREDICT_ROWS = 65_536
 _MOST_SCALED = 1 << 28
 #: With ``batch_size="auto"``: steps of an epoch, and the least and most lists of a step.
 _STEPS, _LEAST_LISTS, _MOST_LISTS = 50, 64, 256
+#: With ``max_epochs="auto"``: steps of a training on 300 queries. They grow with the square root
+#: of the number of queries: ``benchmarks/studies/training_length.py`` compares other lengths.
+_STEPS_OF_300_QUERIES = 200
+#: Where queries per feature are fewer, steps are fewer in the same proportion: what a network then
+#: learns last is noise.
+_QUERIES_PER_FEATURE = 3
+#: With ``max_epochs="auto"`` and early stopping.
+_MOST_EPOCHS = 100
+#: With ``weight_decay="auto"``: the sum of step sizes over a training, times the decay. Weights
+#: that no gradient pulls fall to exp(-0.6), 55 %, however many queries there are.
+_WHOLE_DECAY = 0.6
+#: Power of the number of a step, which is its weight in the mean of the weights after each step.
+_POWER = 2
 #: Settings of skorch that say how many lists a step has, or how long it is.
 _OF_STEPS = {"batch_size", "iterator_train__batch_size", "lr", "optimizer__lr"}
 #: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
@@ -93,14 +106,14 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     """
 
     hidden_layer_sizes: Sequence[int] = (64, 32)
-    learning_rate: float = 0.002
-    max_epochs: int = 100
+    learning_rate: float = 0.003
+    max_epochs: int | Literal["auto"] = "auto"
     batch_size: int | Literal["auto"] = "auto"
-    weight_decay: float = 0.0
+    weight_decay: float | Literal["auto"] = "auto"
     dropout: float = 0.0
     normalization: str | None = None
-    optimizer: str | type[torch.optim.Optimizer] = "adam"
-    early_stopping: bool = True
+    optimizer: str | type[torch.optim.Optimizer] = "adamw"
+    early_stopping: bool = False
     validation_fraction: float = 0.1
     n_iter_no_change: int = 10
     traffic_exponent: float = 0.5
@@ -116,20 +129,20 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     #: Shift and scale of the outputs of the network that make them scores, or logits of scores.
     _units = 0.0, 1.0
     _gives_probabilities = False
+    #: Whether the network is the mean of those after each step.
+    _averages_weights = True
 
     #: Log for early stopping that ``fit`` was given, while it runs.
     _validation = None
     #: Module that ``partial_fit`` continues, while it runs.
     _earlier = None
 
-    #: Parameters that hold the sizes of hidden layers.
-
     _parameter_constraints = {
         "hidden_layer_sizes": ["array-like"],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "max_epochs": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "normalization": [StrOptions({"layer", "batch"}), None],
         "optimizer": [StrOptions(set(OPTIMIZERS)), type],
@@ -307,7 +320,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):
         """Train ``module`` on batches of any kind; sets the same attributes as :meth:`_train`."""
         net = self._make_net(
-            len(dataset), module, criterion, validation, task, list(param_groups), list(callbacks)
+            dataset, module, criterion, validation, task, list(param_groups), list(callbacks)
         )
         # A data set of documents rather than lists has no lengths.
         lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
@@ -327,16 +340,36 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             np.clip(n_lists / _STEPS, _LEAST_LISTS, _MOST_LISTS) if is_auto else self.batch_size
         )
 
-    def _make_net(self, n_lists, module, criterion, validation, task, param_groups, callbacks):
+    def _epochs(self, dataset, batch_size, validation):
+        """Passes over the lists of a training, at most."""
+        if self.max_epochs != "auto":
+            return self.max_epochs
+        if validation is not None:
+            return _MOST_EPOCHS
+        n_steps, n_queries = _n_steps(dataset.n_queries), dataset.n_queries
+        n_steps *= min(1.0, n_queries / (_QUERIES_PER_FEATURE * max(dataset.n_features, 1)))
+        return max(1, round(n_steps / -(-len(dataset) // batch_size)))
+
+    def _decay(self, dataset, optimizer, learning_rate):
+        """The penalty on squared weights."""
+        if self.weight_decay != "auto":
+            return self.weight_decay
+        if optimizer is not AdamW:
+            return 0.0
+        return _WHOLE_DECAY / (_n_steps(dataset.n_queries) * learning_rate)
+
+    def _make_net(self, dataset, module, criterion, validation, task, param_groups, callbacks):
         stop = _Patience(patience=self.n_iter_no_change, load_best=True, sink=noop)
         callbacks = [
+            # The first, because the others read the weights at the end of an epoch.
+            *[("average", AverageWeights())] * self._averages_weights,
             ("epochs", _Epochs(self, task)),
             *callbacks,
             ("clip", ClipGradients(_MAX_GRADIENT_NORM)),
             *[("early_stopping", stop)] * (validation is not None),
         ]
         given = self.net_params or {}
-        batch_size = self._lists_per_step(n_lists)
+        batch_size = self._lists_per_step(len(dataset))
         # A step of more lists is longer, unless the user says what a step is.
         is_own = self.batch_size != "auto" or _OF_STEPS & given.keys()
         factor = 1.0 if is_own else (batch_size / _LEAST_LISTS) ** 0.5
@@ -348,7 +381,9 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         )
         optimizer = given.get("optimizer", OPTIMIZERS.get(self.optimizer, self.optimizer))
         # Some optimizers, such as LBFGS, have no decay; others decay unless they get 0.
-        decays = self.weight_decay or any(
+        learning_rate = self.learning_rate * factor
+        decay = self._decay(dataset, optimizer, learning_rate)
+        decays = decay or any(
             each.name == "weight_decay" or each.kind is each.VAR_KEYWORD
             for each in inspect.signature(optimizer).parameters.values()
         )
@@ -356,13 +391,17 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             "criterion": criterion,
             "optimizer": optimizer,
             **({"optimizer__fused": True} if is_fused else {}),
-            "lr": self.learning_rate * factor,
-            "max_epochs": self.max_epochs,
+            "lr": learning_rate,
+            "max_epochs": self._epochs(dataset, batch_size, validation),
             "batch_size": batch_size,
-            **({"optimizer__weight_decay": self.weight_decay} if decays else {}),
+            **({"optimizer__weight_decay": decay} if decays else {}),
             "optimizer__param_groups": [
-                (name, group | ({"lr": group["lr"] * factor} if "lr" in group else {}))
-                for name, group in param_groups
+                *[
+                    (name, group | ({"lr": group["lr"] * factor} if "lr" in group else {}))
+                    for name, group in param_groups
+                ],
+                # A click rate of 1 % needs a bias of -5.
+                *[("*bias*", {"weight_decay": 0.0})] * bool(decay),
             ],
             "iterator_train__shuffle": True,
             **_iterators(given),
@@ -423,7 +462,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             warn_user(
                 f"early_stopping needs validation queries, but the log has {len(queries)} "
                 f"{'query' if len(queries) == 1 else 'queries'} to learn from: training runs for "
-                f"max_epochs={self.max_epochs}. Give more queries, or set early_stopping=False.",
+                f"max_epochs={self.max_epochs!r}. Give more queries, or set early_stopping=False.",
                 ClickDataWarning,
             )
             return held_out
@@ -463,6 +502,69 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
                 output = network(torch.from_numpy(rows).to(self.device, dtype))
                 parts.append(output.double().cpu().numpy().reshape(len(rows), -1))
         return np.concatenate(parts[1:] or parts)
+
+
+def _n_steps(n_queries):
+    """Steps of a training, at which few queries support no more, and many need no fewer."""
+    return _STEPS_OF_300_QUERIES * (n_queries / 300) ** 0.5
+
+
+class AverageWeights(Callback):
+    r"""The weights that are validated and kept are a mean of those after each step.
+
+    Step s has a weight in proportion to :math:`s^2`, so that the mean forgets the start at any
+    length of training: :math:`\bar w_t = \bar w_{t-1} + \frac{3}{t + 2} (w_t - \bar w_{t-1})`
+    (Shamir & Zhang 2013). Single weights have the noise of the last batches. The training itself
+    continues from the weights after the last step.
+    """
+
+    def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
+        """Begin with no step."""
+        self.n_steps_, self.after_step_ = 0, None
+
+    def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
+        """Continue from the weights after the last step."""
+        if self.after_step_ is not None:
+            _copy_into(self.weights_, self.after_step_)
+            self.after_step_ = None
+
+    def on_batch_begin(self, net: NeuralNet, training: bool = False, **kwargs: Any) -> None:
+        """Put the mean into the network before it is validated."""
+        if not training:
+            self._put_mean()
+
+    def on_batch_end(self, net: NeuralNet, training: bool = False, **kwargs: Any) -> None:
+        """Update the mean."""
+        if not training:
+            return
+        if self.n_steps_ == 0:
+            module = net.module_
+            self.weights_ = [weight.detach() for weight in module.parameters()]
+            # Moments of batches, of which those of integer type count steps.
+            self.weights_ += [each for each in module.buffers() if each.is_floating_point()]
+            self.mean_ = [weight.clone() for weight in self.weights_]
+        self.n_steps_ += 1
+        share = (_POWER + 1) / (self.n_steps_ + _POWER)
+        for mean, weight in zip(self.mean_, self.weights_, strict=True):
+            mean.lerp_(weight, share)
+
+    def on_epoch_end(self, net: NeuralNet, **kwargs: Any) -> None:
+        """Put the mean into the network, for whoever reads it after the epoch."""
+        self._put_mean()
+
+    def on_train_end(self, net: NeuralNet, **kwargs: Any) -> None:
+        """Free the copies; the network holds the mean."""
+        self.weights_ = self.mean_ = self.after_step_ = None
+
+    def _put_mean(self):
+        if self.after_step_ is None and self.n_steps_:
+            self.after_step_ = [weight.clone() for weight in self.weights_]
+            _copy_into(self.weights_, self.mean_)
+
+
+def _copy_into(weights, values):
+    for weight, value in zip(weights, values, strict=True):
+        weight.copy_(value)
 
 
 class _Patience(EarlyStopping):

@@ -21,7 +21,13 @@ SHARED_PARAMETERS = {
         "Number of units of each hidden layer (ELU); ``()`` is a linear model.",
     ),
     "learning_rate": ("float", "Step size of the optimizer."),
-    "max_epochs": ("int", "Passes over the training lists, at most."),
+    "max_epochs": (
+        'int or "auto"',
+        'Passes over the training lists. "auto" gives 200 steps for 300 queries, and a number '
+        "that grows with the square root of the number of queries; it is smaller in proportion "
+        "where there are fewer than three queries per feature. With early stopping, 100 passes at "
+        "most.",
+    ),
     "batch_size": (
         'int or "auto"',
         'Number of distinct lists (not rows) per step. "auto" is a 50th of the lists trained on, '
@@ -29,8 +35,10 @@ SHARED_PARAMETERS = {
         "number over 64.",
     ),
     "weight_decay": (
-        "float",
-        'The optimizer\'s penalty on squared weights; decoupled with ``"adamw"``.',
+        'float or "auto"',
+        'The optimizer\'s penalty on squared weights, not on biases; decoupled with ``"adamw"``. '
+        '"auto" is, with ``optimizer="adamw"``, the decay with which weights that no gradient '
+        'pulls fall to 55 % within the steps of ``max_epochs="auto"``; 0 with others.',
     ),
     "dropout": ("float", "Probability of dropping a hidden unit in training."),
     "normalization": (
@@ -41,9 +49,19 @@ SHARED_PARAMETERS = {
         '{"adam", "adagrad", "adamw"} or a class of torch.optim',
         "What turns gradients into steps.",
     ),
-    "early_stopping": ("bool", "Hold out queries, and stop when their loss no longer falls."),
-    "validation_fraction": ("float", "Share of the queries held out, at least one query."),
-    "n_iter_no_change": ("int", "Number of epochs without improvement before stopping."),
+    "early_stopping": (
+        "bool",
+        "Hold out queries, and stop when their loss no longer falls. With a few hundred queries "
+        "the result then depends on which are held out.",
+    ),
+    "validation_fraction": (
+        "float",
+        "With ``early_stopping``: share of the queries held out, at least one query.",
+    ),
+    "n_iter_no_change": (
+        "int",
+        "With early stopping: number of epochs without improvement before stopping.",
+    ),
     "traffic_exponent": (
         "float",
         "A query weighs as much as its number of impressions to this power, from 0 to 1.",
@@ -85,7 +103,11 @@ SHARED_ATTRIBUTES = {
         "(with its ``standard_error``) and ``network``, and the ``combined`` one, that of "
         "``examination_``. :meth:`skultr.plotting.ExaminationDisplay.from_comparison` draws it.",
     ),
-    "network_": ("torch.nn.Sequential", "Scaling of the features, then the scoring network."),
+    "network_": (
+        "torch.nn.Sequential",
+        "Scaling of the features, then the scoring network: the mean of the networks after each "
+        "step of the training, the later the more.",
+    ),
     "net_": (
         "skorch.NeuralNet",
         "The net that trained ``network_``; pickles leave it out.",

@@ -39,6 +39,10 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     embedding_learning_rate: float = 0.01
     learning_rate: float = 0.01
     batch_size: int | Literal["auto"] = 256
+    # Held-out sessions of the same documents tell when a table of vectors has learned enough.
+    early_stopping: bool = True
+    max_epochs: int | Literal["auto"] = 100
+    weight_decay: float | Literal["auto"] = 0.0
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
@@ -74,6 +78,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
             self._remember_documents(log, prior, **self._parameters_of(vectors))
 
     _learns_more_by = None
+    _averages_weights = False
 
     @property
     def _needs_features(self):

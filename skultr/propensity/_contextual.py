@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -151,6 +152,12 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     context: str | int | Sequence[str] | Sequence[int] | None = None
     n_bootstrap: int = 0
     traffic_exponent: float = 1.0
+    # Contexts have many clicks and few features: held-out documents tell well when a curve is
+    # learned, and a penalty would make all contexts alike.
+    learning_rate: float = 0.002
+    max_epochs: int | Literal["auto"] = 100
+    weight_decay: float | Literal["auto"] = 0.0
+    early_stopping: bool = True
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,

@@ -84,7 +84,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             if not (is_known or self.examination == "table"):
                 # Only the last training is the ranker that callbacks watch.
                 network = self._fit_network(clicks, None)
-                stopped = self.n_iter_ < self.net_.max_epochs
+                stopped = self.max_epochs == "auto" or self.n_iter_ < self.net_.max_epochs
             curve = final_curve(clicks, table, network, is_converged=stopped)
             curve = self._fit_with_curve(log, clicks, task, curve)
             self.examination_ = curve.table

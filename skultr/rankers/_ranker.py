@@ -191,9 +191,9 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             by impression. Rows to predict may leave them out as well, as long as they name
             documents of this frame: it stays in memory, and pickles leave it out.
         validation : (X, y), frame or ClickDataset, default=None
-            A log for early stopping, such as that of a later day, in place of the queries that
-            ``validation_fraction`` holds out. Its clicks stop the training and choose between
-            corrections, and nothing is learned from them. Roles are columns of X, and ``y`` may
+            A log for early stopping, such as that of a later day. Its clicks stop the training
+            (also with ``early_stopping=False``) and choose between corrections, and nothing is
+            learned from them. Roles are columns of X, and ``y`` may
             be the name of one; of a frame alone it is the column ``click``. Only for rankers that
             train a network on lists of clicks. A Pipeline transforms it only if
             ``transform_input=["validation"]``, which takes a frame or a dataset.
@@ -266,7 +266,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         """Learn from a further click log, such as that of a new day.
 
         A network continues from its weights and its learned examination, with a new optimizer,
-        for ``max_epochs`` epochs at most. The scaling of the features, propensities, the chosen
+        for ``max_epochs`` epochs. The scaling of the features, propensities, the chosen
         correction, and examination from documents that moved remain those of the first log.
         Attributes that describe a log describe the new one, but ``examination_`` counts
         impressions and clicks of all logs where the ranker learns examination.
@@ -478,7 +478,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     @property
     def _validates(self) -> bool:
         """True if the training can be stopped by the clicks of a log for validation."""
-        return self._learns_more_by == "network" and self.early_stopping
+        return self._learns_more_by == "network"
 
     def _propensities(self, rows: RowsOfLog | RowsOfDataset, *, fit: bool) -> Floats | None:
         """Propensity of each row of the first log (``fit``) or of a further one; None without.
@@ -566,7 +566,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         if not self._validates:
             raise TypeError(
                 f"{type(self).__name__} takes no validation with these parameters: only networks "
-                "that are trained on lists of clicks with early_stopping=True stop by its clicks."
+                "that are trained on lists of clicks stop by its clicks."
             )
         X, y = log_and_clicks(validation, "validation")
         if self._click_log is not None:

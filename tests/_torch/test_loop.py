@@ -87,7 +87,8 @@ class Listener(Callback):
 def test_callbacks_are_told_of_every_batch():
     _, log, clicks, _ = top_k_log(n_queries=30, n_sessions=400)
     listener = Listener()
-    ranker = NaiveRanker(**SETTINGS, net_params={"callbacks": [("listener", listener)]})
+    net_params = {"callbacks": [("listener", listener)]}
+    ranker = NaiveRanker(**SETTINGS, early_stopping=True, net_params=net_params)
     ranker.fit(log, clicks)
     told = listener.told
     history = ranker.net_.history
@@ -211,12 +212,12 @@ def test_a_step_has_more_lists_in_a_large_log_and_is_longer(n_lists, size, monke
         return net.batch_size, sorted({group["lr"] for group in net.optimizer_.param_groups})
 
     found, rates = steps(RegressionEMRanker(**settings))
-    assert (found, rates) == (size, pytest.approx([0.002 * (size / 4) ** 0.5]))
+    assert (found, rates) == (size, pytest.approx([0.003 * (size / 4) ** 0.5]))
     found, rates = steps(TwoTowerRanker(**settings, examination="network"))
-    assert (found, rates) == (size, pytest.approx([r * (size / 4) ** 0.5 for r in (0.002, 0.05)]))
-    assert steps(NaiveRanker(**settings, batch_size=3)) == (3, [0.002])
-    assert steps(NaiveRanker(**settings, batch_size=np.int64(3))) == (3, [0.002])
-    assert steps(NaiveRanker(**settings, net_params={"batch_size": 3})) == (3, [0.002])
+    assert (found, rates) == (size, pytest.approx([r * (size / 4) ** 0.5 for r in (0.003, 0.05)]))
+    assert steps(NaiveRanker(**settings, batch_size=3)) == (3, [0.003])
+    assert steps(NaiveRanker(**settings, batch_size=np.int64(3))) == (3, [0.003])
+    assert steps(NaiveRanker(**settings, net_params={"batch_size": 3})) == (3, [0.003])
     own = TwoTowerRanker(**settings, examination="network", net_params={"lr": 0.1})
     assert steps(own) == (size, [0.05, 0.1])
 

@@ -46,7 +46,7 @@ def test_what_is_special_to_a_class_stands_with_the_first_of_its_group():
 
         Other Parameters
         ----------------
-        max_epochs, batch_size
+        n_iter_no_change, batch_size
             Twice as many
             as usual.
         device
@@ -56,10 +56,10 @@ def test_what_is_special_to_a_class_stands_with_the_first_of_its_group():
         net_ : skorch.NeuralNet
         """
 
-        max_epochs = 7
+        n_iter_no_change = 7
 
     lines = inspect.getdoc(Special).splitlines()
-    start = lines.index("max_epochs : int, default=7")
+    start = lines.index("n_iter_no_change : int, default=7")
     assert lines[start + 2 : start + 5] == [
         "    Twice as many",
         "    as usual.",

@@ -46,7 +46,7 @@ def _table_ranker(**params):
     """A network that is a table of documents."""
     settings = {
         "hidden_layer_sizes": (), "scale_features": False, "learning_rate": 0.05,
-        "max_epochs": 150, "batch_size": 4096, "early_stopping": False, "random_state": 0,
+        "max_epochs": 150, "batch_size": 4096, "weight_decay": 0.0, "random_state": 0,
     }  # fmt: skip
     return AffineRanker(**{**settings, **params})
 

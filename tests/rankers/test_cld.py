@@ -115,7 +115,8 @@ def test_networks_reach_the_maximum_of_newtons_method():
     newton = CLDRanker(**settings).fit(log, clicks)
     by_gradient = CLDRanker(
         module=lambda n_features: torch.nn.Linear(n_features, 1),
-        early_stopping=False,
+        weight_decay=0.0,
+        net_params={"callbacks__average": None},
         max_epochs=400,
         learning_rate=0.01,
         **settings,

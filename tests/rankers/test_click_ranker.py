@@ -241,7 +241,11 @@ def test_network_learns_the_probabilities_of_clicks(ranker, examination):
     else:
         rate, curve = expit(score) * np.exp(bias), np.exp([0, -1.2, -2.4])
     ranker = clone(ranker).set_params(
-        hidden_layer_sizes=(), learning_rate=0.05, scale_features=False, examination=examination
+        hidden_layer_sizes=(),
+        learning_rate=0.05,
+        weight_decay=0.0,
+        scale_features=False,
+        examination=examination,
     )
     ranker.fit(log, rate)
     error = np.abs(ranker.predict_click(log) - rate)

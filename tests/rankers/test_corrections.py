@@ -289,10 +289,10 @@ def test_networks_of_several_outputs_are_judged():
 
 
 UNASKED = [
-    AffineRanker(max_epochs=20),
-    VectorizationRanker(n_networks=1, max_epochs=20),
-    TwoTowerRanker(link="additive", max_epochs=20),
-    DLARanker(examination="network", max_epochs=20),
+    AffineRanker(max_epochs=20, early_stopping=True),
+    VectorizationRanker(n_networks=1, max_epochs=20, early_stopping=True),
+    TwoTowerRanker(link="additive", max_epochs=20, early_stopping=True),
+    DLARanker(examination="network", max_epochs=20, early_stopping=True),
 ]
 
 
@@ -311,7 +311,8 @@ def test_rankers_that_correct_in_any_case_warn_where_clicks_do_not_confirm_it(ra
 @pytest.mark.filterwarnings("error:Held-out clicks do not confirm")
 def test_clicks_confirm_a_correction_without_a_word():
     log, clicks = _log(12_000, n_queries=240, production=False)
-    ranker = DLARanker(examination="network", max_epochs=20, random_state=0).fit(log, clicks)
+    settings = {"examination": "network", "max_epochs": 20, "early_stopping": True}
+    ranker = DLARanker(**settings, random_state=0).fit(log, clicks)
     assert not hasattr(ranker, "_stopped_by")
 
 
@@ -319,7 +320,7 @@ def test_clicks_confirm_a_correction_without_a_word():
 @pytest.mark.filterwarnings("error:Held-out clicks do not confirm")
 def test_few_held_out_queries_confirm_nothing_and_warn_of_nothing():
     log, clicks = _log(500, n_queries=60)  # six are held out
-    AffineRanker(max_epochs=2, random_state=0).fit(
+    AffineRanker(max_epochs=2, early_stopping=True, random_state=0).fit(
         log, np.random.default_rng(0).permutation(clicks)
     )
 

@@ -261,7 +261,8 @@ def test_sparse_is_dense():
 # ------------------------------------------------------------------------------ training
 def test_learning_curves_and_early_stopping():
     log, clicks = random_lists(n_queries=20, n_sessions=400)
-    ranker = NaiveRanker(max_epochs=200, n_iter_no_change=2, random_state=0).fit(log, clicks)
+    stopping = {"early_stopping": True, "n_iter_no_change": 2}
+    ranker = NaiveRanker(**stopping, max_epochs=200, random_state=0).fit(log, clicks)
     assert list(ranker.history_.columns) == ["train_loss", "valid_loss"]
     assert ranker.n_iter_ == len(ranker.history_) < 200
     # The best epoch is restored: the end is two epochs later.
@@ -274,7 +275,7 @@ def test_learning_curves_and_early_stopping():
 def test_early_stopping_without_validation_queries_says_so():
     log, clicks = random_lists(n_queries=1)
     with pytest.warns(ClickDataWarning, match="the log has 1 query"):
-        NaiveRanker(max_epochs=2, random_state=0).fit(log, clicks)
+        NaiveRanker(early_stopping=True, max_epochs=2, random_state=0).fit(log, clicks)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +378,7 @@ def test_one_clicked_query_among_three(seed):
     log, clicks = random_lists()
     clicks = np.where(log["qid"] == 0, clicks, 0.0)
     with pytest.warns(ClickDataWarning, match="1 query to learn from"):
-        NaiveRanker(max_epochs=2, random_state=seed).fit(log, clicks)
+        NaiveRanker(early_stopping=True, max_epochs=2, random_state=seed).fit(log, clicks)
 
 
 def test_interrupt_reaches_the_user():

@@ -46,7 +46,7 @@ def test_only_networks_that_take_a_log_for_validation_are_told_of_it():
         NaiveRanker().fit(log, clicks, eval_set=[(log, clicks)])
     NaiveRanker(max_epochs=1).fit(log, clicks, validation=(log, clicks))
     with pytest.raises(TypeError, match="leave it out"):
-        NaiveRanker(early_stopping=False).fit(log, clicks, eval_set=[(log, clicks)])
+        LambdaMARTRanker().fit(log, clicks, eval_set=[(log, clicks)])
 
 
 def test_calls_with_too_few_or_too_many_arguments():

@@ -35,7 +35,7 @@ def test_training_finds_the_optimum_of_the_log(ranker):
     log, rate, score = _world(getattr(ranker, "link", "product"))
     ranker = clone(ranker).set_params(
         hidden_layer_sizes=(), scale_features=False, learning_rate=0.02, max_epochs=100,
-        early_stopping=False,
+        weight_decay=0.0,
     )  # fmt: skip
     ranker.fit(log, rate)
     np.testing.assert_allclose(ranker.examination_["examination"], CURVE, atol=0.02)
@@ -49,7 +49,7 @@ def test_training_finds_the_optimum_of_the_log(ranker):
 @RANKERS
 def test_learning_curves_are_those_of_the_clicks(ranker):
     log, rate, _ = _world(getattr(ranker, "link", "product"))
-    ranker = clone(ranker).set_params(max_epochs=8).fit(log, rate)
+    ranker = clone(ranker).set_params(max_epochs=8, early_stopping=True).fit(log, rate)
     assert ranker.history_.columns.tolist() == ["train_loss", "valid_loss"]
     assert ranker.history_["train_loss"].iloc[-1] < ranker.history_["train_loss"].iloc[0]
     assert ranker.history_["valid_loss"].iloc[-1] < ranker.history_["valid_loss"].iloc[0]
@@ -69,7 +69,7 @@ def test_another_seed_gives_another_ranker(ranker):
 def test_lists_without_a_click_count(ranker):
     """A listwise loss ignores them; here they say how rarely a document is clicked."""
     log, rate, _ = _world(getattr(ranker, "link", "product"))
-    seldom = clone(ranker).set_params(max_epochs=30, early_stopping=False)
+    seldom = clone(ranker).set_params(max_epochs=30)
     rare = np.where(log["session"] % 2, 0.0, rate)
     often = clone(seldom).fit(log, rate).predict_click(log).mean()
     assert seldom.fit(log, rare).predict_click(log).mean() < 0.7 * often

@@ -80,7 +80,7 @@ def test_no_query_is_held_out(logs):
     training, validation = logs
     one = brief(NaiveRanker(), max_epochs=1)
     stopped = clone(one).fit(*training, validation=validation)
-    all_queries = one.set_params(early_stopping=False).fit(*training)
+    all_queries = one.fit(*training)
     for found, expected in zip(
         stopped.network_.parameters(), all_queries.network_.parameters(), strict=True
     ):
@@ -123,7 +123,6 @@ def test_validation_that_cannot_be_used_is_refused(logs):
         AffineRanker(),
         PRSRanker(propensity=CURVE),
         DLARanker(relevance="embedding"),
-        NaiveRanker(early_stopping=False),
     ):
         with pytest.raises(TypeError, match="takes no validation with these parameters"):
             clone(ranker).fit(*training, validation=(X, y))

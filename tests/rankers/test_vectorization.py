@@ -817,7 +817,7 @@ def test_probability_link_learns_clicks_under_trust_bias():
         observation_learning_rate=0.05,
         max_epochs=250,
         batch_size=60,
-        early_stopping=False,
+        weight_decay=0.0,
         random_state=0,
     )
     ranker.fit(log, chance)  # the expected clicks: what is left is error of the model
