@@ -139,16 +139,19 @@ def replaced(name, make):
 def far_offsets(folder):
     """Offsets of ids, beyond the file: where they are in the file, since Arrow writes no such."""
     path, ids = folder / "queries.arrow", columns_of(folder, "queries")["id"]
-    assert ids.type == pa.large_string()
-    offsets = np.frombuffer(ids.buffers()[1], np.int64)[: len(ids) + 1]
-    path.write_bytes(
-        path.read_bytes().replace(offsets.tobytes(), (offsets + (offsets > 0) * 2**40).tobytes())
-    )
+    offsets = np.frombuffer(ids.buffers()[1], _type_of_offsets(ids))[: len(ids) + 1]
+    far = offsets + (offsets > 0) * offsets.dtype.type(2**30)
+    path.write_bytes(path.read_bytes().replace(offsets.tobytes(), far.tobytes()))
     restate(folder)
 
 
+def _type_of_offsets(texts):
+    """pandas writes one or the other, by its release."""
+    return np.int64 if pa.types.is_large_string(texts.type) else np.int32
+
+
 def no_utf8(array):
-    ends = np.arange(len(array) + 1, dtype=np.int64)
+    ends = np.arange(len(array) + 1, dtype=_type_of_offsets(array))
     buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"\xff" * len(array))]
     return pa.Array.from_buffers(array.type, len(array), buffers)
 
