@@ -4,14 +4,14 @@ What vectors learn
 
 **Claim.** With two dimensions the grades lie in order along the base vectors, and the arrows show
 why a scalar fails: the first positions order documents along another direction than the deep ones.
-Ranked along the embedding of a single position, the same documents reach an nDCG@10 between 0.37
-and 0.69 with TianGong's clicks; ranked along the base vectors they reach 0.69, without anyone
+Ranked along the embedding of a single position, the same documents reach an nDCG@10 between 0.21
+and 0.70 with TianGong's clicks; ranked along the base vectors they reach 0.69, without anyone
 having chosen a position.
 
-**Limit.** The base vector is safe rather than best: with trust bias, positions 2 to 6 are up to
-0.012 better than the base vectors (0.70), and no position is far off. The paper found the base
-vectors at the top throughout. Grades overlap widely, since features tell only part of relevance.
-One log of each kind, held-out queries of one generated data set.
+**Limit.** The base vector is safe rather than best: with trust bias, position 5 is 0.005 better
+than the base vectors (0.75), and only the first position is far off (0.57). The paper found the
+base vectors at the top throughout. Grades overlap widely, since features tell only part of
+relevance. One log of each kind, held-out queries of one generated data set.
 """
 
 # %%
@@ -118,12 +118,12 @@ plt.show()
 # ------------------
 #
 # Base vectors are level with the best position under TianGong's clicks, where positions differ
-# widely, and near it under trust bias, where they hardly do.
+# widely, and near it under trust bias, where only the first differs.
 positions, base = table.drop("base vectors"), table.loc["base vectors"]
 assert base["TianGong-ST"] > positions["TianGong-ST"].max() - 0.02
 assert positions["TianGong-ST"].min() < base["TianGong-ST"] - 0.15
 assert base["trust bias"] > positions["trust bias"].max() - 0.03
-assert positions["trust bias"].min() > base["trust bias"] - 0.06
+assert positions["trust bias"].drop("position 1").min() > base["trust bias"] - 0.06
 
 # %%
 # .. [1] M. Chen, C. Liu, Z. Liu and J. Sun (2022). Scalar is not enough: vectorization-based

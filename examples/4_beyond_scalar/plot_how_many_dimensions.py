@@ -2,14 +2,13 @@
 How many dimensions?
 ====================
 
-**Claim.** One dimension is too few in both worlds; with TianGong's clicks it fails outright. From
-two on, more dimensions cost little, and validation on 300 annotated queries picks a number that is
-about as good as any. With TianGong's clicks it is ahead of DLA by .03 to .04; under trust bias it
-is level with it or up to .015 ahead.
+**Claim.** One dimension is too few in both worlds; with TianGong's clicks it fails outright, and
+so do two in one of two runs. From three on, more dimensions cost little, and validation on 300
+annotated queries picks a number that is about as good as any. With TianGong's clicks it is ahead
+of DLA by .04 to .06; under trust bias it is level with it or up to .015 ahead.
 
-**Limit.** Which number is best does not show at this size: from two dimensions on, runs differ by
-more than dimensions do. That two are best under trust bias, as the paper has it, is seen in one of
-two runs. With ``link="logit"`` one dimension cannot even express plain position bias: it is no
+**Limit.** Which number is best does not show at this size: from three dimensions on, runs differ
+by more than dimensions do. That two are best under trust bias, as the paper has it, is not seen. With ``link="logit"`` one dimension cannot even express plain position bias: it is no
 scalar model, see :class:`~skultr.VectorizationRanker`.
 """
 

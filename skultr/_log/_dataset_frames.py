@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from .._base._typing import Floats, Ints
 from ..exceptions import is_meant
 from ._cells import Cells
+from ._click_units import as_known_rates
 from ._clicklog import NOBODY, ClickLog, NeverShown
 from ._dataset_checks import check_file, check_manifest, check_values, read_batch
 from ._documents import id_columns
@@ -59,7 +60,7 @@ class FramesOfLog(LogOnDisk):
         rest[rest.columns.intersection(["position", "bias"])] = np.nan
         order = np.argsort(np.append(X["session"], rest["session"]), kind="stable")
         X = pd.concat([X, rest]).iloc[order].reset_index(drop=True)
-        return X, np.append(rate, none)[order]
+        return X, as_known_rates(np.append(rate, none)[order])
 
     def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
         """Clicks and impressions of each document, as a log of one row per cell."""
@@ -133,7 +134,7 @@ def rows_of(
     given = {"impressions": log.weight, "propensity": log.propensity, "production": log.production}
     columns |= {name: values for name, values in given.items() if values is not None}
     features = pd.DataFrame(log.features[log.version], columns=list(names), copy=False)
-    return pd.concat([pd.DataFrame(columns), features], axis=1), log.click_rate
+    return pd.concat([pd.DataFrame(columns), features], axis=1), as_known_rates(log.click_rate)
 
 
 def _candidates_of_lists(log):

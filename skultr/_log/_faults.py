@@ -22,8 +22,10 @@ from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, war
 IDS = ("qid", "session", "doc", "user")
 #: From here on floats cannot represent every whole number.
 _LARGEST_CODE = 2.0**53
-#: Larger weights and scores overflow on the way: in single precision, or squared and added up.
-_LARGEST_NUMBER = 1e30
+#: Larger weights overflow on the way: in single precision, or squared and added up.
+_LARGEST_WEIGHT = 1e30
+#: Scores up to this, which also stands for a missing one, are numbers in single precision.
+_LARGEST_SCORE = float(np.finfo(np.float32).max)
 #: Rows of one list without query ids above which these were lost: retrieval stops at 1,000
 #: candidates per query (TREC's depth), and this is twice as many.
 LONGEST_PAGE = 2_000
@@ -242,7 +244,7 @@ FAULTS = (
             "{column} must be finite and at least 0, and at most 1e30: found {value} in {rows}, "
             "{where}.",
             lambda c, weight=weight: (
-                c.missing(weight) | ~((c[weight] >= 0) & (c[weight] <= _LARGEST_NUMBER))
+                c.missing(weight) | ~((c[weight] >= 0) & (c[weight] <= _LARGEST_WEIGHT))
             ),
         )
         for weight in ("impressions", "sample_weight")
@@ -313,13 +315,13 @@ FAULTS = (
     Fault(
         ("production",),
         ValueError,
-        "production must be a finite score, higher is better, from -1e30 to 1e30: found {value} "
-        "in {rows}, {where}. Give the score of the ranker that served the list in every row, drop "
-        "the column, or rename it if it is a feature.",
+        "production must be a finite score, higher is better, in single precision (up to 3.4e38): "
+        "found {value} in {rows}, {where}. Give the score of the ranker that served the list in "
+        "every row, drop the column, or rename it if it is a feature.",
         lambda c: (
             c.missing("production")
-            | (c.production > _LARGEST_NUMBER)
-            | (c.production < -_LARGEST_NUMBER)
+            | (c.production > _LARGEST_SCORE)
+            | (c.production < -_LARGEST_SCORE)
         ),
     ),
     Fault(

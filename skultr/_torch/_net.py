@@ -69,6 +69,9 @@ _STEPS_OF_300_QUERIES = 200
 #: Where queries per feature are fewer, steps are fewer in the same proportion: what a network then
 #: learns last is noise.
 _QUERIES_PER_FEATURE = 3
+#: With fewer queries than these, steps are those of 300: on 5 to 40 made queries that cost nothing
+#: on others, and what a log of one query shows is to be learned by heart.
+_FEW_QUERIES = 50
 #: With ``max_epochs="auto"`` and early stopping.
 _MOST_EPOCHS = 100
 #: With ``weight_decay="auto"``: the sum of step sizes over a training, times the decay. Weights
@@ -131,6 +134,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     _gives_probabilities = False
     #: Whether the network is the mean of those after each step.
     _averages_weights = True
+    #: Steps of a training with ``max_epochs="auto"``, relative to those of a network of relevance.
+    _length = 1
 
     #: Log for early stopping that ``fit`` was given, while it runs.
     _validation = None
@@ -346,8 +351,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             return self.max_epochs
         if validation is not None:
             return _MOST_EPOCHS
-        n_steps, n_queries = _n_steps(dataset.n_queries), dataset.n_queries
-        n_steps *= min(1.0, n_queries / (_QUERIES_PER_FEATURE * max(dataset.n_features, 1)))
+        n_steps = self._length * _n_steps(dataset.n_queries)
+        if dataset.n_queries >= _FEW_QUERIES:
+            supported = dataset.n_queries / (_QUERIES_PER_FEATURE * max(dataset.n_features, 1))
+            n_steps *= min(1.0, supported)
         return max(1, round(n_steps / -(-len(dataset) // batch_size)))
 
     def _decay(self, dataset, optimizer, learning_rate):
@@ -506,6 +513,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
 def _n_steps(n_queries):
     """Steps of a training, at which few queries support no more, and many need no fewer."""
+    if n_queries < _FEW_QUERIES:
+        return _STEPS_OF_300_QUERIES
     return _STEPS_OF_300_QUERIES * (n_queries / 300) ** 0.5
 
 

@@ -196,6 +196,8 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         chance = self._click_chance(relevance, codes)
         return np.where(codes >= 0, chance, 0.0)
 
+    #: Trust and relevance learn from each other. In six logs 2.5 was better than 1 and 5.
+    _length = 2.5
     _refuses_outcomes = "learns from the clicks alone how far users trust a position"
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:

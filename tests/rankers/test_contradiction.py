@@ -59,7 +59,7 @@ def test_wrong_curve_warns_and_shows_the_right_one(world):
     np.testing.assert_allclose(curves["told"], WRONG)
     # Without moved documents the scores of a misled ranker give the direction only.
     away = np.abs(np.log(curves["implied"] / RIGHT)).iloc[1:5]
-    assert away.max() < (0.8 if fixed else 0.3)
+    assert away.max() < (0.9 if fixed else 0.3)
 
 
 def test_right_curve_is_silent(world):

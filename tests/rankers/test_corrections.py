@@ -158,7 +158,7 @@ def test_many_clicks_are_divided():
     log, clicks = _log(1_500, n_queries=20)
     log = log.assign(impressions=200.0)
     ranker = IPSRanker(propensity=CURVE, clip=None, max_epochs=1, random_state=0)
-    assert ranker.fit(log, clicks).correction_ == "divide"
+    assert ranker.fit(log, 200.0 * clicks).correction_ == "divide"
 
 
 @pytest.mark.parametrize(

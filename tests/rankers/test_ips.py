@@ -346,7 +346,7 @@ def test_traffic_does_not_drown_the_rare_queries():
     score = {
         exponent: np.corrcoef(
             NaiveRanker(traffic_exponent=exponent, max_epochs=30, random_state=0)
-            .fit(log, clicks)
+            .fit(log, clicks * log["impressions"])
             .predict(rest),
             signal[~head],
         )[0, 1]

@@ -104,7 +104,7 @@ def test_factor_that_was_never_clicked_stays_finite(ranker):
 def test_scale_of_impressions_does_not_matter(ranker):
     log, clicks = random_lists()
     few, many = (
-        clone(ranker).set_params(max_epochs=2).fit(log.assign(impressions=n), clicks)
+        clone(ranker).set_params(max_epochs=2).fit(log.assign(impressions=n), n * clicks)
         for n in (1, 4096)
     )
     np.testing.assert_allclose(few.predict_click(log), many.predict_click(log), atol=1e-4)
