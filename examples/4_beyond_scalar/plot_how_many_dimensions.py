@@ -8,8 +8,9 @@ annotated queries picks a number that is about as good as any. With TianGong's c
 of DLA by .04 to .06; under trust bias it is level with it or up to .015 ahead.
 
 **Limit.** Which number is best does not show at this size: from three dimensions on, runs differ
-by more than dimensions do. That two are best under trust bias, as the paper has it, is not seen. With ``link="logit"`` one dimension cannot even express plain position bias: it is no
-scalar model, see :class:`~skultr.VectorizationRanker`.
+by more than dimensions do. That two are best under trust bias, as the paper has it, is not seen.
+With ``link="logit"`` one dimension cannot even express plain position bias: it is no scalar model,
+see :class:`~skultr.VectorizationRanker`.
 """
 
 # %%
