@@ -25,8 +25,9 @@ SHARED_PARAMETERS = {
         'int or "auto"',
         'Passes over the training lists. "auto" gives 200 steps for 300 queries, and a number '
         "that grows with the square root of the number of queries; it is smaller in proportion "
-        "where there are fewer than three queries per feature, and 200 with fewer than 50 queries. "
-        "Vectors take five times, trust 2.5 times as many. With early stopping, 100 passes at most.",
+        "where there are fewer than three queries per feature, and 200 with fewer than 50 "
+        "queries. Vectors take five times, trust 2.5 times as many. With early stopping, 100 "
+        "passes at most.",
     ),
     "batch_size": (
         'int or "auto"',
