@@ -210,10 +210,12 @@ def unit_of_several(X: Any, click: str) -> str | None:
         "click": nw.col(click).cast(nw.Float64).fill_nan(None),
         "impressions": _column("impressions", schema["impressions"]),
     }
-    if _are_counts(frame, columns, schema, repr(click)):
+    facts = _facts_of(frame, columns)
+    if facts is None:
+        return None
+    if are_counts(facts, _asks_pages(frame, columns, schema), repr(click)):
         return "clicks"
-    largest = collect(frame.select(columns["impressions"].max())).item()
-    return "click rates" if (largest or 0) > 1 else None
+    return "click rates" if facts.impressions > 1 else None
 
 
 def require_columns(schema: nw.Schema, names: Iterable[str]) -> None:
@@ -283,8 +285,14 @@ def _column(name, dtype):
 
 def _are_counts(frame, columns, schema, called):
     """Whether the column ``click`` of a log holds numbers of clicks of several impressions."""
-    if "impressions" not in schema:
+    facts = _facts_of(frame, columns) if "impressions" in schema else None
+    if facts is None:
         return False
+    return are_counts(facts, _asks_pages(frame, columns, schema), called)
+
+
+def _facts_of(frame, columns):
+    """What clicks and impressions are like, in one pass; None without rows, or with wrong ones."""
     known = Columns(columns, nw.Expr.is_null)
     facts = ClickFacts.expressions(known)
     valid = (known.click >= 0) & (known.impressions >= 0)
@@ -292,7 +300,12 @@ def _are_counts(frame, columns, schema, called):
     wrong = (~valid.fill_null(False)).cast(nw.Int64).sum().alias("wrong")
     wrong, *facts = collect(frame.select(wrong, *facts)).row(0)
     if wrong is None or wrong:  # faults of the rows are told of them
-        return False
+        return None
+    return ClickFacts(*facts)
+
+
+def _asks_pages(frame, columns, schema):
+    """A function that asks the pages of a log whether 1 is a click in all impressions."""
 
     def in_all():
         roles = [name for name in (*IDS, *CODES) if name in schema]
@@ -301,7 +314,7 @@ def _are_counts(frame, columns, schema, called):
         )
         return PageFacts.of(rows).in_all()
 
-    return are_counts(ClickFacts(*facts), in_all, called)
+    return in_all
 
 
 def _check_rows(frame, columns, schema, called, more):

@@ -72,37 +72,45 @@ class FramesOfLog(LogOnDisk):
         return places_of(self.log(detailed="user" in self.roles), self.roles)[0]
 
 
+#: Types of columns that are one number in all rows; those of others are floats.
+_CONSTANT_TYPES = {"version": np.int32, "user": np.int32, "bias": np.int32, "position": np.int64}
+
+
 def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
     """The log of a folder, mapped from its files; ``detailed`` if lists with other clicks or users
     stay apart."""
     copies = manifest.facts["copies"]
     name = "detailed" if detailed and "detailed" in copies else "merged"
-    n_rows, constants = copies[name]["n_rows"], copies[name]["constants"]
-    rows, versions = manifest.load(f"{name}_rows"), manifest.load("versions")
-    types = {**dict.fromkeys(("version", "user", "bias"), np.int32), "position": np.int64}
-    columns = {
-        key: np.broadcast_to(np.array(value, dtype=types.get(key, np.float64)), n_rows)
-        for key, value in constants.items()
-    }
-    columns = {"propensity": None, "production": None, **columns, **rows}
-    n_versions, queries = len(versions["doc"]), manifest.load("queries")
-    rest = manifest.load("candidates") if "candidates.arrow" in manifest.files else {}
-    features = versions.get("features", np.empty((n_versions, 0), dtype=np.float32))
+    rows = {"propensity": None, "production": None}
+    rows |= _constant_columns(copies[name])
+    rows |= manifest.load(f"{name}_rows")
+    versions = manifest.load("versions")
+    no_features = np.empty((len(versions["doc"]), 0), dtype=np.float32)
+    queries = manifest.load("queries")
+    query = np.arange(len(queries["id"]), dtype=np.int32)
+    has_candidates = "candidates.arrow" in manifest.files
     return ClickLog(
-        **columns,
-        features=features,
+        **rows,
+        features=versions.get("features", no_features),
         doc_of_version=versions["doc"],
         offsets=offsets_from_counts(manifest.load(f"{name}_lists")["n_rows"]),
-        query_of_list=np.repeat(
-            np.arange(len(queries["id"]), dtype=np.int32), queries[f"{name}_lists"]
-        ),
+        query_of_list=np.repeat(query, queries[f"{name}_lists"]),
         query_ids=queries["id"],
         bias_values=manifest.load("factors")["bias"],
         user_ids=manifest.load("users")["id"],
         doc_ids=load_doc_ids(manifest),
-        candidates=NeverShown(**rest) if rest else NOBODY,
+        candidates=NeverShown(**manifest.load("candidates")) if has_candidates else NOBODY,
         all_lists_differ=name == "merged",
     )
+
+
+def _constant_columns(copy):
+    """The columns of a copy that are one number in all rows, without memory."""
+    columns = {}
+    for name, value in copy["constants"].items():
+        number = np.array(value, dtype=_CONSTANT_TYPES.get(name, np.float64))
+        columns[name] = np.broadcast_to(number, copy["n_rows"])
+    return columns
 
 
 def load_doc_ids(manifest: Manifest) -> pd.Index | None:

@@ -366,50 +366,17 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         return _WHOLE_DECAY / (_n_steps(dataset.n_queries) * learning_rate)
 
     def _make_net(self, dataset, module, criterion, validation, task, param_groups, callbacks):
-        stop = _Patience(patience=self.n_iter_no_change, load_best=True, sink=noop)
-        callbacks = [
-            # The first, because the others read the weights at the end of an epoch.
-            *[("average", AverageWeights())] * self._averages_weights,
-            ("epochs", _Epochs(self, task)),
-            *callbacks,
-            ("clip", ClipGradients(_MAX_GRADIENT_NORM)),
-            *[("early_stopping", stop)] * (validation is not None),
-        ]
-        given = self.net_params or {}
+        """The net of skorch that trains a module; ``net_params`` have the last word."""
+        given = dict(self.net_params or {})
+        callbacks = self._callbacks(
+            task, callbacks, validation, given.pop("callbacks", None) or []
+        )
         batch_size = self._lists_per_step(len(dataset))
-        # A step of more lists is longer, unless the user says what a step is.
-        is_own = self.batch_size != "auto" or _OF_STEPS & given.keys()
-        factor = 1.0 if is_own else (batch_size / _LEAST_LISTS) ** 0.5
-        # All parameters take their step in one call, unless net_params forbid it.
-        is_fused = (
-            self.optimizer in _FUSED
-            and torch.device(self.device).type in ("cpu", "cuda")
-            and not {"optimizer", "optimizer__foreach", "optimizer__differentiable"} & given.keys()
-        )
-        optimizer = given.get("optimizer", OPTIMIZERS.get(self.optimizer, self.optimizer))
-        # Some optimizers, such as LBFGS, have no decay; others decay unless they get 0.
-        learning_rate = self.learning_rate * factor
-        decay = self._decay(dataset, optimizer, learning_rate)
-        decays = decay or any(
-            each.name == "weight_decay" or each.kind is each.VAR_KEYWORD
-            for each in inspect.signature(optimizer).parameters.values()
-        )
         settings = {
             "criterion": criterion,
-            "optimizer": optimizer,
-            **({"optimizer__fused": True} if is_fused else {}),
-            "lr": learning_rate,
+            **self._optimizer_settings(dataset, batch_size, param_groups),
             "max_epochs": self._epochs(dataset, batch_size, validation),
             "batch_size": batch_size,
-            **({"optimizer__weight_decay": decay} if decays else {}),
-            "optimizer__param_groups": [
-                *[
-                    (name, group | ({"lr": group["lr"] * factor} if "lr" in group else {}))
-                    for name, group in param_groups
-                ],
-                # A click rate of 1 % needs a bias of -5.
-                *[("*bias*", {"weight_decay": 0.0})] * bool(decay),
-            ],
             "iterator_train__shuffle": True,
             **_iterators(given),
             "train_split": None if validation is None else predefined_split(validation),
@@ -417,16 +384,64 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             "verbose": self.verbose,
             **given,
         }
-        added = settings.pop("callbacks", None) or []
+        return ListNet(module, callbacks=callbacks, **settings)
+
+    def _callbacks(self, task, own, validation, added):
+        """Callbacks of a training, those of this class before those that a user ``added``."""
         if isinstance(added, str):
             raise ValueError(
                 f"net_params['callbacks'] is {added!r}; expected a list of skorch callbacks, "
                 "which are used in addition to those of the training."
             )
-        callbacks += [
-            pair if isinstance(pair, tuple) else (type(pair).__name__, pair) for pair in added
-        ]
-        return ListNet(module, callbacks=callbacks, **settings)
+        callbacks = []
+        if self._averages_weights:
+            # The first, because the others read the weights at the end of an epoch.
+            callbacks.append(("average", AverageWeights()))
+        callbacks += [("epochs", _Epochs(self, task)), *own]
+        callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
+        if validation is not None:
+            stop = _Patience(patience=self.n_iter_no_change, load_best=True, sink=noop)
+            callbacks.append(("early_stopping", stop))
+        for each in added:
+            callbacks.append(each if isinstance(each, tuple) else (type(each).__name__, each))
+        return callbacks
+
+    def _optimizer_settings(self, dataset, batch_size, param_groups):
+        """The optimizer, its step size and its decay, as skorch takes them."""
+        given = self.net_params or {}
+        # A step of more lists is longer, unless the user says what a step is.
+        is_own = self.batch_size != "auto" or _OF_STEPS & given.keys()
+        factor = 1.0 if is_own else (batch_size / _LEAST_LISTS) ** 0.5
+        learning_rate = self.learning_rate * factor
+        optimizer = given.get("optimizer", OPTIMIZERS.get(self.optimizer, self.optimizer))
+        decay = self._decay(dataset, optimizer, learning_rate)
+        groups = []
+        for name, group in param_groups:
+            scaled = {"lr": group["lr"] * factor} if "lr" in group else {}
+            groups.append((name, group | scaled))
+        if decay:
+            # A click rate of 1 % needs a bias of -5.
+            groups.append(("*bias*", {"weight_decay": 0.0}))
+        settings = {
+            "optimizer": optimizer,
+            "lr": learning_rate,
+            "optimizer__param_groups": groups,
+        }
+        if self._is_fused():
+            settings["optimizer__fused"] = True
+        # Some optimizers, such as LBFGS, have no decay; others decay unless they get 0.
+        if decay or _has_decay(optimizer):
+            settings["optimizer__weight_decay"] = decay
+        return settings
+
+    def _is_fused(self):
+        """Whether all parameters take their step in one call: unless net_params forbid it."""
+        forbidden = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
+        return (
+            self.optimizer in _FUSED
+            and torch.device(self.device).type in ("cpu", "cuda")
+            and not forbidden & {*(self.net_params or {})}
+        )
 
     def _scaled_in_place(self, log):
         """The log with scaled features in the memory of its own, if that may be written to.
@@ -509,6 +524,12 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
                 output = network(torch.from_numpy(rows).to(self.device, dtype))
                 parts.append(output.double().cpu().numpy().reshape(len(rows), -1))
         return np.concatenate(parts[1:] or parts)
+
+
+def _has_decay(optimizer):
+    """Whether an optimizer takes the parameter ``weight_decay``."""
+    parameters = inspect.signature(optimizer).parameters.values()
+    return any(each.name == "weight_decay" or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 def _n_steps(n_queries):

@@ -17,7 +17,7 @@ from .._base._typing import ArrayLike, Column, Estimator, Floats, RandomState, T
 from .._log import _faults
 from .._log._cells import examination_table
 from .._log._roles import read_role
-from .._log._segments import encode, pair_codes, rank_in_segment
+from .._log._segments import encode, rank_in_segment
 from .._models._table_curve import table_curve
 from ..exceptions import (
     ClickDataWarning,
@@ -534,9 +534,8 @@ def shown_depth(log: ClickLog) -> int:
 
     It is at least the number of rows of the longest page.
     """
-    key = np.unique(pair_codes(log.query, log.doc, log.n_docs))
-    n_shown = np.bincount(key // log.n_docs)
-    impressions = np.bincount(log.query, log.weight)
+    n_shown = log.count_by_query(log.doc)
+    impressions = log.by_query(log.weight)
     order = np.argsort(n_shown, kind="stable")
     share = np.cumsum(impressions[order]) / impressions.sum()
     median = n_shown[order][np.searchsorted(share, 0.5)]

@@ -280,8 +280,7 @@ class LambdaMARTRanker(PropensityRanker):
         settings, losses, callbacks, held_out = self._settings(random), {}, [], {}
         documents = self._documents(log)
         settings["num_leaves"] = self._leaves(documents.n_clicked)
-        rows = np.clip(_LEAST_CATEGORY * documents.rows_per_click, *_CATEGORY_ROWS)
-        settings = {"cat_smooth": float(rows), "min_data_per_group": round(rows), **settings}
+        settings = {**_of_categories(documents.rows_per_click), **settings}
         rows = self._held_out(documents, random)
         train = documents.take(~rows)
         if rows.any():
@@ -438,6 +437,12 @@ def judges() -> tuple[LambdaMARTRanker, LambdaMARTRanker]:
         LambdaMARTRanker(debiasing=way, num_leaves=4, clip=BOUND) for way in ("none", "user-aware")
     )
     return naive, debiased
+
+
+def _of_categories(rows_per_click):
+    """Settings of LightGBM that say how many rows tell categories apart."""
+    rows = np.clip(_LEAST_CATEGORY * rows_per_click, *_CATEGORY_ROWS)
+    return {"cat_smooth": float(rows), "min_data_per_group": round(rows)}
 
 
 def _derivatives(loss, scores, data):

@@ -193,10 +193,10 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         validation : (X, y), frame or ClickDataset, default=None
             A log for early stopping, such as that of a later day. Its clicks stop the training
             (also with ``early_stopping=False``) and choose between corrections, and nothing is
-            learned from them. Roles are columns of X, and ``y`` may
-            be the name of one; of a frame alone it is the column ``click``. Only for rankers that
-            train a network on lists of clicks. A Pipeline transforms it only if
-            ``transform_input=["validation"]``, which takes a frame or a dataset.
+            learned from them. Roles are columns of X, and ``y`` may be the name of one; of a
+            frame alone it is the column ``click``. Only for rankers that train a network on lists
+            of clicks. A Pipeline transforms it only if ``transform_input=["validation"]``, which
+            takes a frame or a dataset.
 
         Returns
         -------
@@ -629,7 +629,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         coded = [place for place, name in enumerate(names) if name in self._feature_categories]
         log = replace(log, categorical=tuple(coded))
         if clicked is not None:
-            self._click_log = replace(clicked, features=log.features)
+            known = {"features": log.features, "categorical": log.categorical}
+            self._click_log = replace(clicked, **known)
         return log
 
     def _merged(self, log):

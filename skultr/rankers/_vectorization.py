@@ -267,8 +267,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         "base": [StrOptions({"embedding", "factor"})],
         "bounded_base": ["boolean"],
     }
-    #: Vectors and the network learn from each other: behind TianGong's clicks and trust bias nDCG
-    #: rises up to five times as many steps.
+    #: Vectors and the network learn from each other, which takes longer: with TianGong's clicks
+    #: and with trust bias nDCG still rises at five times the steps.
     _length = 5
     #: Number of epochs (at most half of ``max_epochs``) in which only the network is trained,
     #: unless ``frozen_steps`` says how long. The observation embeddings stay at their start, where
