@@ -152,10 +152,10 @@ left.set(xlabel="price of the day", ylabel="score, in its standard deviations")
 left.legend(frameon=False, fontsize="small")
 for place, method in enumerate(FITS):
     values = table.loc[method]
-    right.barh(place, values.mean(), color=colors[method])
-    right.plot(values, [place] * len(values), "k.", ms=4)
+    right.plot(values, [place] * len(values), ".", color=colors[method], alpha=0.6)
+    right.plot(values.mean(), place, "o", ms=10, color=colors[method])
 right.set(
-    xlim=(0.85, 1.0), yticks=range(len(FITS)), yticklabels=FITS, xlabel="nDCG@10 on another day"
+    xlim=(0.9, 1.0), yticks=range(len(FITS)), yticklabels=FITS, xlabel="nDCG@10 on another day"
 )
 right.invert_yaxis()
 for axes in (left, right):
