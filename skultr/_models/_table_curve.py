@@ -28,8 +28,6 @@ from ._solve import (
 )
 from ._tabular import TabularFit, fit_cells
 
-#: A log examination with this standard error or less counts as known.
-_PRECISE = 0.25
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
 #: A network's curve is not trusted beyond this standard deviation of log examination.
@@ -101,16 +99,6 @@ class TableCurve:
     def is_connected(self) -> bool:
         """True if clicked documents connect all factors that have clicks."""
         return len(np.unique(self.component[self.fit.cells.clicks_of_factors > 0])) <= 1
-
-    @property
-    def is_precise(self) -> bool:
-        """True if no standard error of log examination exceeds 0.25, relative to the factor with
-        the most clicks: features then add nothing. False for more than 1,500 factors."""
-        # The error if the other factors were known is smaller, and takes less time.
-        if not (self.is_connected and self.fit.own_error().max() <= _PRECISE):
-            return False
-        reference = int(np.argmax(self.fit.cells.clicks_of_factors))
-        return bool(self.fit.standard_error(reference).max() <= _PRECISE)
 
     def rough_error(self, reference: int) -> Floats:
         """Standard error of log examination relative to one factor; beyond 1,500 factors, as if

@@ -3,7 +3,7 @@ examination from the same clicks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from .._log._cells import loss_scale
 from .._models._solve import GroupedLogit, maximise
 from .._models._tabular import fit_factors
 from ._lists import CLICK_ONLY, LOSSES, ListLoss, ScaledLoss, list_log_softmax, log_exposure
+from ._net import NeuralEstimator
 from ._networks import ListScores
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
     from ._lists import ListBatch, ListDataset
-    from ._net import NeuralEstimator
 
 
 #: Bound on log weights, so that no weight overflows.
@@ -67,6 +67,23 @@ def fit_dual(
     relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
     start = module.examination.detach().double().cpu().numpy()
     return choice.likeliest_examination(relevance, part.bias, start - start.mean())
+
+
+class DualLearner(NeuralEstimator):
+    """What trains the network beside which examination is learned, and is then thrown away."""
+
+    _length = 0.5
+
+    @classmethod
+    def like(cls, ranker: Any) -> DualLearner:
+        """With the settings of a ranker; those of a network if it is none."""
+        settings = {}
+        if isinstance(ranker, NeuralEstimator) and getattr(ranker, "estimator", None) is None:
+            settings = {field.name: getattr(ranker, field.name) for field in fields(cls)}
+        # Callbacks report the training of the ranker.
+        return cls(
+            **{**settings, "random_state": ranker.random_state, "verbose": 0, "net_params": None}
+        )
 
 
 def fit_towers(
@@ -232,12 +249,17 @@ class ListTarget:
     examination: Floats | None = None  # (n_rows,), an offset; None: clicks are divided by it
     loss: str = "softmax"
     validation: ListTarget | None = None
+    naive_weight: float = 0.0  # share of the loss without the offset
 
     def on(self, log: ClickLog, traffic_exponent: float) -> ClickLog:
         """The log with tempered traffic, the clicks of the target, and its examination.
 
-        For a listwise loss, pages of one row are joined, and weights are exposures.
+        For a listwise loss, pages of one row are joined, and weights are exposures. With a
+        ``naive_weight``, each list occurs twice: with the offset, and without it.
         """
+        if self.naive_weight:
+            twice = log.take_lists(np.tile(np.arange(log.n_lists), 2))
+            return self._of_both().on(twice, traffic_exponent)
         factor = log.traffic_factors(traffic_exponent)
         given = replace(log, clicks=self.clicks, propensity=self.examination)
         clicks = given.by_chunk(lambda part: part.clicks * factor[part.query], np.float32)
@@ -250,6 +272,15 @@ class ListTarget:
             return weight if part.propensity is None else weight * part.propensity
 
         return replace(log, weight=given.by_chunk(weights, np.float32))
+
+    def _of_both(self):
+        """What lists that occur twice are fitted to."""
+        corrected = (1 - self.naive_weight) * self.clicks
+        naive = self.naive_weight * self.clicks
+        return ListTarget(
+            np.concatenate([corrected, naive]),
+            np.concatenate([self.examination, np.ones_like(self.examination)]),
+        )
 
 
 def fit_listwise(

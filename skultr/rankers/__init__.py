@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._affine import AffineRanker as AffineRanker
     from ._cld import CLDRanker as CLDRanker
+    from ._distilled import DistilledRanker as DistilledRanker
     from ._dual_learning import DLARanker as DLARanker
     from ._dual_learning import RegressionEMRanker as RegressionEMRanker
     from ._dual_learning import TwoTowerRanker as TwoTowerRanker
@@ -14,10 +15,9 @@ if TYPE_CHECKING:
     from ._ips import NaiveRanker as NaiveRanker
     from ._ips import UserAwareIPSRanker as UserAwareIPSRanker
     from ._lambdamart import LambdaMARTRanker as LambdaMARTRanker
-    from ._members import DistilledRanker as DistilledRanker
-    from ._members import RankAggRanker as RankAggRanker
     from ._pair_debias import PairDebiasRanker as PairDebiasRanker
     from ._pair_debias import PRSRanker as PRSRanker
+    from ._rank_agg import RankAggRanker as RankAggRanker
     from ._vectorization import VectorizationRanker as VectorizationRanker
 else:
     from .._base._lazy import lazy_names
@@ -28,13 +28,14 @@ else:
         {
             "_affine": ("AffineRanker",),
             "_cld": ("CLDRanker",),
+            "_distilled": ("DistilledRanker",),
             "_dual_learning": ("DLARanker", "RegressionEMRanker", "TwoTowerRanker"),
             "_ensemble": ("EnsembleRanker",),
             "_heckman": ("HeckmanRanker",),
             "_ips": ("IPSRanker", "NaiveRanker", "UserAwareIPSRanker"),
             "_lambdamart": ("LambdaMARTRanker",),
-            "_members": ("DistilledRanker", "RankAggRanker"),
             "_pair_debias": ("PRSRanker", "PairDebiasRanker"),
+            "_rank_agg": ("RankAggRanker",),
             "_vectorization": ("VectorizationRanker",),
         },
     )

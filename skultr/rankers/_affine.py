@@ -28,7 +28,6 @@ from .._torch._lists import ListLoss, ScaledLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..identifiability._graph import warn_unless_identifiable
-from ._ips import warn_unless_confirmed
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -210,7 +209,6 @@ class AffineRanker(NeuralEstimator, BaseRanker):
             self._remember_trust(log)
             if ranks_apart:
                 self._fit_ranking(training, task)
-        warn_unless_confirmed(self, log)
 
     @property
     def _gives_probabilities(self):

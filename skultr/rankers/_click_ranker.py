@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from numbers import Real
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -12,27 +13,19 @@ from scipy.special import expit, log_expit, logit
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from .._base._sklearn import StrOptions, safe_indexing
+from .._base._sklearn import Interval, StrOptions, safe_indexing
 from .._base._typing import Column, Floats, Table
 from .._log._cells import examination_table, factor_codes, factor_table
 from .._log._documents import KnownDocuments
 from .._log._roles import read_role
 from .._log._segments import TINY
-from .._models._table_curve import TableCurve, table_curve
 from .._models._tabular import LearnsRelevance, fit_factors
 from .._torch._joint import fit_affine, fit_listwise, fit_towers
 from .._torch._net import NeuralEstimator
-from .._torch._networks import ScaledFeatures
-from ..exceptions import AssumptionWarning, NotIdentifiableError, python_value, warn_user
+from ..exceptions import python_value
 from ..identifiability._graph import warn_unless_identifiable
-from ._evidence import confirmation
-from ._ips import (
-    AS_THEY_ARE,
-    best_correction,
-    has_many_clicks,
-    judges_for,
-    warn_unless_confirmed,
-)
+from ..propensity._known_curve import learned_curve
+from ._correction import Correction
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -50,17 +43,22 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     examination: Literal["auto", "table", "network"] = "auto"
     examination_start: Literal["random", "ones"] | ArrayLike = "random"
+    clip: float | None = 0.1
+    naive_weight: float = 0.0
 
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         **LearnsRelevance._parameter_constraints,
         "examination": [StrOptions({"auto", "table", "network"})],
         "examination_start": [StrOptions({"random", "ones"}), "array-like"],
+        "clip": [Interval(Real, 0, 1, closed="right"), None],
+        "naive_weight": [Interval(Real, 0, 1, closed="both")],
     }
     _gives_probabilities = True
-    #: Correction of the training that was the last, with its examination; None if the network
-    #: learned examination too.
-    _correction, _log_examination = None, None
+    #: Correction of the last training, and the curve that it is by; None where the network learned
+    #: examination too.
+    _correction = None
+    _curve = None
     _learns_examination = True
     #: Step size of the examination logits of a network; None: regression-EM.
     _examination_learning_rate = None
@@ -77,19 +75,24 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             clicks = replace(self._click_log, features=log.features)
         if not self._refits_with(clicks):
             self._fit_network(clicks, task)
-            warn_unless_confirmed(self, clicks)
-        else:
-            table, network, stopped = table_curve(clicks), None, False
-            is_known = self.examination == "auto" and table.is_precise
-            if not (is_known or self.examination == "table"):
-                # Only the last training is the ranker that callbacks watch.
-                network = self._fit_network(clicks, None)
-                stopped = self.max_epochs == "auto" or self.n_iter_ < self.net_.max_epochs
-            curve = final_curve(clicks, table, network, is_converged=stopped)
-            curve = self._fit_with_curve(log, clicks, task, curve)
-            self.examination_ = curve.table
-            if curve.comparison is not None:
-                self.examination_comparison_ = curve.comparison
+            return
+        self._curve = learned_curve(
+            clicks,
+            lambda: self._network_examination(clicks),
+            source=self.examination,
+            is_converged=self._has_converged,
+        )
+        self._fit_with_curve(log, task)
+        self.examination_ = self._curve.table
+        if self._curve.comparison is not None:
+            self.examination_comparison_ = self._curve.comparison
+
+    def _network_examination(self, log):
+        """Log examination by a first training; only the last one is what callbacks watch."""
+        return self._fit_network(log, None)
+
+    def _has_converged(self):
+        return self.max_epochs == "auto" or self.n_iter_ < self.net_.max_epochs
 
     def predict(self, X: Table, *, qid: Column | None = None, doc: Column | None = None) -> Floats:
         """Relevance scores, comparable within one query; higher is more relevant.
@@ -186,48 +189,28 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         fixed = self.examination != "network" or self._click_log is not None
         return fixed and log.clicks.any()
 
-    def _fit_with_curve(self, log, clicks, task, curve):
-        """Train a network listwise on the final curve; sets all that predictions need.
-
-        Where no documents moved, held-out clicks correct the curve first, unless they are many: a
-        network then explains more of them than the judges do. Returns the curve used.
-        """
-        known = judged = replace(log, propensity=np.exp(curve.log_examination)[log.bias])
-        if isinstance(log.features, ScaledFeatures):  # to judges they are features like others
-            judged = replace(known, features=np.asarray(log.features).round(_DIGITS))
-        random = check_random_state(self.random_state)
-        is_learned = not curve.moved.is_connected
-        is_rough = is_learned and not has_many_clicks(known)
-        found = confirmation(
-            judged, judges_for(self, log), random, clicks=self._click_log, assumed=is_rough
-        )
-        is_refused = found.refuses('examination="network"', is_learned=is_learned)
-        if is_rough and found.table is not None and not is_refused:
-            again = final_curve(clicks, curve.moved, found.log_examination, is_converged=False)
-            table = again.comparison.assign(network=curve.comparison["network"])
-            curve = again._replace(comparison=table)
-            known = replace(log, propensity=np.exp(curve.log_examination)[log.bias])
-        self._correction = AS_THEY_ARE if is_refused else best_correction(known, found)
+    def _fit_with_curve(self, log, task):
+        """Train a network listwise on the curve; sets all that predictions need."""
+        known = replace(log, propensity=self._curve.propensity(log))
+        if self._correction is None:
+            least = None if self.clip is None else self.clip * float(known.propensity.max())
+            self._correction = Correction.of(
+                known, form="auto", least=least, naive_weight=self.naive_weight
+            )
         if self._validation is not None:
-            row_examination = np.exp(curve.log_examination)[self._validation.bias]
-            self._validation = replace(self._validation, propensity=row_examination)
+            examination = self._curve.propensity(self._validation)
+            self._validation = replace(self._validation, propensity=examination)
         with self._seeded():
             fit_listwise(self, log, task, self._correction.target(known, self._validation))
-        self._log_examination = curve.log_examination
         self._calibrate(log)
         self._fit_factors_again(log)
-        return curve
 
     def _fit_more(self, log, task):
         before, logits = self.examination_, self._factor_logits
         if self._correction is None:
             self._fit_network(log, task)
         else:
-            known = replace(log, propensity=np.exp(self._log_examination)[log.bias])
-            with self._seeded():
-                fit_listwise(self, log, task, self._correction.target(known))
-            self._calibrate(log)
-            self._fit_factors_again(log)
+            self._fit_with_curve(log, task)
         # A bias factor that the new log does not show keeps what is known of it.
         self._factor_logits = np.where(np.isnan(self._factor_logits), logits, self._factor_logits)
         table = self.examination_
@@ -241,7 +224,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         log = log.sample()
         self._units = fit_affine(
             self._outputs(self.network_, log.features)[:, 0][log.version],
-            np.exp(self._log_examination)[log.bias],
+            self._curve.propensity(log),
             log.clicks,
             log.weight,
         )
@@ -346,94 +329,3 @@ def _check_start(start, factors):
             f"examination_start must hold probabilities above 0 and at most 1, got {start}."
         )
     return start
-
-
-#: A difference of two curves is worth a warning if chance explains it with this probability at
-#: most, and if log examination differs by this much on average over the clicks.
-_RARE, _RELEVANT = 1e-3, np.log(1.15)
-#: Digits of log examination that are kept.
-_DIGITS = 5
-
-
-class FinalCurve(NamedTuple):
-    """Examination by bias factor, and where it comes from."""
-
-    log_examination: Floats  # (n_factors,)
-    table: pd.DataFrame
-    comparison: pd.DataFrame | None
-    moved: TableCurve  # what documents that moved say
-
-
-def final_curve(
-    log: ClickLog, table: TableCurve, network: Floats | None, *, is_converged: bool = True
-) -> FinalCurve:
-    """Examination by comparisons within documents, and by a network where the log has none."""
-    if network is None:
-        if not table.is_connected:
-            raise NotIdentifiableError(
-                "examination='table', but no clicked document connects all "
-                f"{len(log.bias_values)} bias factors: they fall into "
-                f"{len(np.unique(table.component))} components, which no document compares. "
-                "Serve some documents at several positions, as IdentifiabilityRepair plans it, or "
-                "use examination='auto', which uses the network there."
-            )
-        found = np.round(table.log_examination - table.log_examination.max(), _DIGITS)
-        result = examination_table(log, np.exp(found)[log.bias], table.fit.standard_error(0))
-        return FinalCurve(found, result, None, table)
-    combined = table.combined(network)
-    if is_converged and combined.p_value < _RARE:
-        _warn_if_confounded(log, table, network)
-    known = np.isfinite(network)
-    found = combined.log_examination - combined.log_examination[known].max()
-    # The last digits depend on the order of the rows, and would change the training.
-    found = np.round(found, _DIGITS)
-    shown = np.where(known, found, np.nan)
-    # The network learned from the clicks of the table: its agreement with it is no evidence.
-    # Its errors are at least those of counting, relative to the first factor.
-    clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
-    variance = 1 / np.maximum(clicks, 0.5)
-    counting = np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
-    error = np.maximum(combined.standard_error, counting)
-    result = examination_table(log, np.exp(shown)[log.bias], error)
-    on_one_scale = table.component == table.component[0]
-    comparison = pd.DataFrame(
-        {
-            "table": np.where(on_one_scale, _relative(table.log_examination), np.nan),
-            "standard_error": table.fit.standard_error(0),
-            "network": _relative(network),
-            "combined": _relative(shown),
-        },
-        index=result.index,
-    )
-    return FinalCurve(found, result, comparison, table)
-
-
-def _relative(log_examination):
-    """Examination relative to the first known factor."""
-    known = log_examination[np.isfinite(log_examination)]
-    return np.exp(log_examination - known[0])
-
-
-def _warn_if_confounded(log, table: TableCurve, network):
-    clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
-    clicks = np.where(np.isfinite(network), clicks, 0.0)
-    gap = np.where(clicks > 0, network - table.log_examination, 0.0)
-    total = np.maximum(np.bincount(table.component, clicks), 1e-12)
-    gap -= (np.bincount(table.component, clicks * gap) / total)[table.component]
-    spread = np.sqrt((clicks @ gap**2) / clicks.sum())
-    if spread < _RELEVANT:
-        return
-    least, most = np.argmin(np.where(clicks > 0, gap, 0)), np.argmax(np.where(clicks > 0, gap, 0))
-    names = log.bias_values
-    ratios = [np.exp(curve[least] - curve[most]) for curve in (table.log_examination, network)]
-    warn_user(
-        "The production ranker used signals that the features lack: examination by the network "
-        f"differs from examination by documents that moved by {np.expm1(spread):.0%} on average, "
-        f"more than by chance. Bias factor {names[least]:g} is examined {ratios[0]:.2g} times as "
-        f"often as {names[most]:g} according to the documents that moved, and {ratios[1]:.2g} "
-        "times according to the network. The ranker uses the former where documents moved, and "
-        "the network elsewhere. Both are in examination_comparison_; see ExaminationDisplay. The "
-        "same happens if examination depends on more than the bias factor (such as clicks above): "
-        "then add what it depends on to the role 'bias'.",
-        AssumptionWarning,
-    )

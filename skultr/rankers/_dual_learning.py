@@ -127,7 +127,7 @@ class DLARanker(ClickRanker):
         log = log.sample()
         score = self._outputs(self.network_, log.features)[log.version]
         choice = GroupedLogit.of_log(log)
-        weight = choice.best_weights(score, self._log_examination[log.bias])[0]
+        weight = choice.best_weights(score, np.log(self._curve.propensity(log)))[0]
         self._units = 0.0, max(float(weight), 0.01)
 
     def _fit_factors_again(self, log):

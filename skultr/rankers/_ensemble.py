@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -12,38 +12,19 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base._sklearn import Interval, seeded_clone
+from .._base._sklearn import Interval, StrOptions, seeded_clone
 from .._base._typing import ArrayLike, Column, Estimator, Floats, RandomState, Table
 from .._log import _faults
 from .._log._cells import examination_table
 from .._log._roles import read_role
 from .._log._segments import encode, rank_in_segment
-from .._models._table_curve import table_curve
-from ..exceptions import (
-    ClickDataWarning,
-    NotIdentifiableWarning,
-    warn_user,
-)
-from ..propensity._source import (
-    PROPENSITY_CONSTRAINT,
-)
-from ._evidence import (
-    BOUND,
-    LEARNED_CURVE,
-    LEAST_QUERIES,
-    HeldOut,
-    candidates_of,
-    confirmation,
-    cross_fitted,
-    parts_of_queries,
-    scores_of,
-    standardized,
-    typical_spread,
-)
-from ._ips import IPSRanker
-from ._lambdamart import LambdaMARTRanker, judges
-from ._members import DistinctCandidates, HoldsMembers, fit_members
+from .._models._free_effects import FreeEffects
+from ..exceptions import ClickDataWarning, warn_user
+from ..propensity._source import PROPENSITY_CONSTRAINT
+from ._candidates import DistinctCandidates, candidates_of, standardized, typical_spread
+from ._members import HoldsMembers, fit_members, scores_of
 from ._propensity_ranker import TakesPropensities
+from ._weights import LEAST_QUERIES, cross_fitted, likeliest_weights, parts_of_queries
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -53,18 +34,9 @@ if TYPE_CHECKING:
 #: Name of the member that is the role; and the relative spread, in a query, up to which its
 #: scores count as constant: they are in float64, those of members in float32.
 _PRODUCTION, _EXACT = "production", 1e-12
-#: Least propensity that the shared curve gives to a row.
-_LEAST_PROPENSITY = 1e-4
-#: Standard errors of log examination, in the mean over clicks: with a larger one the curve is not
-#: known, and with one up to the second number features add nothing to it.
-_LARGEST_ERROR, _PRECISE = 0.5, 0.1
 #: Weight of production before the clicks are seen; where they then confirm no mixture; and at
 #: most, as it may have learned labels of the queries of the log, and is then worse on others.
 _SHARE_OF_PRODUCTION, _UNCONFIRMED, _MOST = 0.5, 0.75, 0.9
-#: Standard deviation of a weight as a share of its mean, before the clicks are seen.
-_SPREAD = 0.5
-#: Least mean of the sum of weights: logits for one standard deviation of scores.
-_LEAST_SCALE = 1e-3
 #: Queries with more candidates than this multiple of the documents shown are only reranked: the
 #: first where production has half of the weight, the second always.
 _MANY, _ALWAYS = 3, 5
@@ -220,14 +192,14 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     True
     """
 
-    estimators: list[tuple[str, Any]] | None = None
+    estimators: list[tuple[str, Any]] | Literal["trees"] | None = None
     propensity: ArrayLike | Estimator | None = None
     cv: int = 2
     n_jobs: int | None = None
     random_state: RandomState = None
 
     _parameter_constraints = {
-        "estimators": [list, None],
+        "estimators": [list, StrOptions({"trees"}), None],
         "propensity": PROPENSITY_CONSTRAINT,
         "cv": [Interval(Integral, 2, None, closed="left")],
         "n_jobs": [Integral, None],
@@ -235,7 +207,6 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     }
     __metadata_request__predict = {"qid": True, "production": True}
     _reads_production = True
-    _learns_examination = True
 
     @property
     def _reads_users(self):
@@ -362,34 +333,34 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             )
 
     @property
-    def _uses_propensities(self):
-        return self.propensity is not None
+    def _tells_users_apart(self):
+        return self._reads_users or self.propensity is not None  # which may be of users
 
-    def _members(self, clip=BOUND):
-        if self.estimators is None:
-            return [
-                ("naive", LambdaMARTRanker(debiasing="none", num_leaves=7)),
-                ("network", IPSRanker(correction="offset", clip=clip)),
-                ("trees", LambdaMARTRanker(debiasing="user-aware", num_leaves=7, clip=clip)),
-            ]
+    def _members(self):
+        if self.estimators is None or isinstance(self.estimators, str):
+            return _DEFAULTS[self.estimators]()
         return self.estimators
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
-        is_told = log.propensity is not None
-        # A stream of its own: whether the curve is tested changes no other seed.
-        apart = check_random_state(random.randint(2**31 - 1))
-        log, found = self._with_curve(log, self._click_log or log, apart)
+        self._set_examination(self._click_log or log, log.propensity)
         members = [
             (name, seeded_clone(ranker, random.randint(2**31 - 1)))
-            for name, ranker in self._members(found.least(log.propensity))
+            for name, ranker in self._members()
         ]
         part = parts_of_queries(log, self.cv, random)
         self._fit_weights(log, members, part)
         self.depth_ = shown_depth(log)
+        is_told = not self._curve_is_learned
         self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told)
         self._names = [name for name, _ in members]
         self._remember_scales(log, part)
+
+    def _set_examination(self, clicks, propensity):
+        if self._curve is None:
+            self.examination_ = examination_table(clicks, propensity)
+        else:
+            self.examination_ = self._curve.table
 
     @property
     def _refuses_outcomes(self):
@@ -397,25 +368,6 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         if own:
             return f"has members that learn examination from what they are fitted to: {own}"
         return None
-
-    def _with_curve(self, log, clicks, random):
-        """The log with a propensity in each row, and what held-out clicks say of them."""
-        error, is_told = 0.0, log.propensity is not None
-        if not is_told:
-            table = table_curve(clicks)
-            error = _mean_error(table, clicks)
-            log = _with_examination(log, table.log_examination)
-        if error > _PRECISE:
-            start = replace(log, propensity=1 / log.position)
-            found = confirmation(start, judges(), random, clicks=self._click_log, assumed=True)
-            log = _with_examination(log, table.combined(found.log_examination).log_examination)
-        else:
-            found = confirmation(log, judges(), random, clicks=self._click_log)
-        self.evidence_ = found.evidence
-        if error > _LARGEST_ERROR:
-            self._warn_about_curve(clicks)
-        self.examination_ = examination_table(clicks, log.propensity)
-        return log, found
 
     def _fit_weights(self, log, members, part):
         """Set the weights of the members."""
@@ -439,9 +391,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             if log.production is not None:
                 served, query, place = _production_of(log)
                 scores = np.column_stack([scores, standardized(served, query, _EXACT)[place]])
-            held_out = HeldOut(log, scores)
+            held_out = FreeEffects(log, scores)
             losses = [each.sum() for each in held_out.losses()]
-            weights, error = _likeliest_weights(held_out, *priors)
+            weights, error = likeliest_weights(held_out, *priors)
             if log.production is not None and weights[-1] > _MOST:
                 back = (weights[-1] - _MOST) / (weights[-1] - _SHARE_OF_PRODUCTION)
                 weights, error = weights + back * (priors[0] - weights), (1 - back) * error
@@ -469,64 +421,25 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         # One block in memory, which every request reads.
         self.weights_ = self.weights_.assign(center=center, scale=scale).copy()
 
-    def _warn_about_curve(self, log):
-        if self.evidence_ >= LEARNED_CURVE:
-            return
-        found = (
-            "too few clicks to test"
-            if np.isnan(self.evidence_)
-            else f"z-score {self.evidence_:.1f}, expected at least {LEARNED_CURVE:g}"
-        )
-        warn_user(
-            f"The log does not determine the examination of its {len(log.bias_values)} bias "
-            "factors, because too few documents were shown under several of them, and held-out "
-            f"clicks do not confirm a correction ({found}). They determine the weight of the "
-            "debiased members. Pass known propensities, or vary the order of results "
-            "(skultr.identifiability.IdentifiabilityGraph shows where).",
-            NotIdentifiableWarning,
-        )
+
+def _networks_and_trees():
+    from ._ips import IPSRanker
+
+    naive, trees = _trees()
+    return [naive, ("network", IPSRanker(correction="offset")), trees]
 
 
-def _with_examination(log, curve):
-    curve = np.clip(np.exp(curve - curve.max()), _LEAST_PROPENSITY, 1.0)
-    return replace(log, propensity=curve[log.bias])
+def _trees():
+    from ._lambdamart import LambdaMARTRanker
+
+    return [
+        ("naive", LambdaMARTRanker(debiasing="none", num_leaves=7)),
+        ("trees", LambdaMARTRanker(num_leaves=7)),
+    ]
 
 
-def _mean_error(table, log):
-    """Standard error of log examination by comparisons within documents, where the clicks are."""
-    clicks = np.bincount(log.bias, log.clicks, len(log.bias_values))
-    if not table.is_connected or not clicks.any():
-        return np.inf
-    error = table.fit.standard_error(int(np.argmax(clicks)))
-    return float(np.average(error[clicks > 0], weights=clicks[clicks > 0]))
-
-
-def _likeliest_weights(
-    held_out: HeldOut, share: Floats, unconfirmed: Floats
-) -> tuple[Floats, Floats]:
-    """Weights that sum to 1 and their standard errors over queries, each (n_members,).
-
-    The most likely ones given a normal prior around ``share``, in units of the factor with which
-    this mixture fits best, so that few clicks leave the mixture as it is. Where this factor is 0,
-    ``unconfirmed`` takes the place of ``share``.
-    """
-    scores, choice = held_out.scores, held_out.choice
-    scale = float(held_out.mix(scores @ share[:, None])[2][0])
-    if scale < _LEAST_SCALE:
-        scale, share = _LEAST_SCALE, unconfirmed
-    strength = (_SPREAD * scale * share) ** -2
-    logits, _, weights = held_out.mix(scores, scale * share, strength)
-    total, used = weights.sum(), np.flatnonzero(weights > 0)
-    shares = choice.shares(logits)
-    expected = choice.expected(shares)
-    columns = np.column_stack([held_out.within(scores[:, m], shares) for m in used])
-    surplus = choice.clicks - expected
-    gradient = np.column_stack([held_out.by_query(surplus * each) for each in columns.T])
-    hessian = columns.T @ (expected[:, None] * columns) + np.diag(strength[used])
-    # Of weights that sum to 1, by the delta method.
-    to_share = np.eye(len(weights))[:, used] / total - weights[:, None] / total**2
-    influence = gradient @ np.linalg.inv(hessian) @ to_share.T
-    return weights / total, np.where(weights > 0, np.linalg.norm(influence, axis=0), np.nan)
+#: What a word for ``estimators`` stands for.
+_DEFAULTS = {None: _networks_and_trees, "trees": _trees}
 
 
 def shown_depth(log: ClickLog) -> int:

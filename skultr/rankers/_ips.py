@@ -1,110 +1,29 @@
-"""Rankers fitted to weighted clicks: as they are, or divided by propensities; and the ways to
-correct clicks that a fit compares."""
+"""Rankers fitted to weighted clicks: as they are, or divided by propensities."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils import check_random_state
-
-from .._base._sklearn import HasMethods, StrOptions, seeded_clone
-from .._base._typing import Estimator, Floats
+from .._base._sklearn import Interval, StrOptions
+from .._base._typing import Floats
 from .._log._estimator import NotPickled
 from .._torch._joint import ListTarget, fit_listwise
 from .._torch._lists import LOSSES
-from .._torch._net import NeuralEstimator
-from ..exceptions import ClickDataWarning, warn_user
-from ..propensity._source import (
-    debias_clicks,
-    examples_of,
-    label_table,
-    warn_about_weights,
-)
-from ._evidence import (
-    BOUND,
-    KNOWN_CURVE,
-    LEARNED_CURVE,
-    LEAST_QUERIES,
-    Confirmation,
-    HeldOut,
-    candidates_of,
-    evidence_of,
-    fit_member,
-    scores_of,
-    standardized,
-)
-from ._lambdamart import judges
-from ._learners import (
-    booster_columns,
-    compares_documents,
-    fit_learner,
-    scores_of_learner,
-    takes_columns,
-    takes_missing,
-)
+from ..propensity._source import debias_clicks, examples_of, label_table, warn_about_weights
+from ._correction import Correction, mixed_clicks
+from ._learner_ranker import LearnerRanker
+from ._learners import booster_columns, compares_documents, fit_learner
 from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages
-from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
-    from .._log._roles import Takes
 
 
 #: Losses that compare the rows of a page.
 _PAIRWISE = ("pairwise", "lambda")
-#: With an effective sample of so many clicks per query with clicks, variance is no reason against
-#: division.
-_MANY_CLICKS = 100
-#: Trees need more documents than this to judge for a network.
-_MANY_DOCUMENTS = 2_000
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LearnerRanker(NeuralEstimator, BaseRanker):
-    """Base class of rankers whose learner is a network, or any ``estimator``.
-
-    Subclasses write ``_fit_network(log, task)`` and ``_fit_estimator(log, seed)``, which returns
-    the fitted clone of ``estimator``.
-    """
-
-    estimator: Estimator | None = None
-
-    _parameter_constraints = {
-        **NeuralEstimator._parameter_constraints,
-        "estimator": [HasMethods(["fit", "predict"]), None],
-    }
-
-    def _fit(self, log: ClickLog, task: FitTask) -> None:
-        if self.estimator is None:
-            self._fit_network(log, task)
-        else:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self.estimator_ = self._fit_estimator(log, seed)
-
-    @property
-    def _takes(self) -> Takes:
-        return "categories" if takes_columns(self.estimator) else "numbers"
-
-    @property
-    def _refuses_missing(self) -> str | None:
-        return (
-            super()._refuses_missing if self.estimator is None else takes_missing(self.estimator)
-        )
-
-    @property
-    def _learns_more_by(self) -> Literal["network"] | None:
-        return "network" if self.estimator is None else None
-
-    def _score(self, features: NDArray[np.float32]) -> Floats:
-        if not hasattr(self, "estimator_"):
-            return super()._score(features)
-        return scores_of_learner(self.estimator_, features)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -309,7 +228,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     """
 
     correction: Literal["auto", "divide", "offset"] = "auto"
-    clip: float | Literal["auto"] | None = "auto"
+    clip: float | None = 0.1
+    naive_weight: float = 0.0
     normalize: bool = False
 
     labels_ = NotPickled("a label for each document of the log")
@@ -319,56 +239,51 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         **_WeightedRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
         "correction": [StrOptions({"auto", "divide", "offset"})],
-        "clip": [*PropensityRanker._parameter_constraints["clip"], StrOptions({"auto"})],
+        "naive_weight": [Interval(Real, 0, 1, closed="both")],
         "normalize": ["boolean"],
     }
-
-    def _correction(self, log: ClickLog) -> tuple[ClickLog, Correction]:
-        """The log with the propensities of the correction, and this."""
-        if self._earlier is not None:
-            return log, Correction(self.correction_, self.clip_)
-        if self.estimator is not None or self.loss != "softmax":
-            if self.correction == "offset":
-                raise ValueError(
-                    "correction='offset' is a loss of the network with loss='softmax', got "
-                    f"loss={self.loss!r} and estimator={self.estimator!r}. Use "
-                    "correction='divide'; or, for trees, LambdaMARTRanker."
-                )
-            return log, Correction("divide", None if self.clip == "auto" else self.clip)
-        form, clip = self.correction, self.clip
-        if clip == "auto":
-            random = check_random_state(self.random_state)
-            log, found = self._confirmed(log, random, judges_for(self, log))
-            if found is None:
-                return log, AS_THEY_ARE
-            best = best_correction(log, found)
-            return log, best if form == "auto" else Correction(form, found.least(log.propensity))
-        if form == "auto":
-            form = "divide" if has_many_clicks(log) else "offset"
-        return log, Correction(form, clip)
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         if self.loss != "softmax":
             super()._fit_network(log, task)
             return
-        log, correction = self._correction(log)
-        self._remember(log, correction)
+        correction = self._correction(log)
+        self._labelled(log)
         with self._seeded():
             fit_listwise(self, log, task, correction.target(log, self._validation))
 
     def _weighted_clicks(self, log: ClickLog) -> Floats:
-        return self._remember(*self._correction(log))
+        self._correction(log)
+        return mixed_clicks(log.clicks, self._labelled(log), self.naive_weight)
 
     def _validation_clicks(self, log: ClickLog) -> Floats:
-        return debias_clicks(log, clip=self.clip_, normalize=self.normalize).clicks
+        divided = debias_clicks(log, clip=self.clip_, normalize=self.normalize).clicks
+        return mixed_clicks(log.clicks, divided, self.naive_weight)
 
-    def _remember(self, log, correction):
-        """Set what the correction does to the clicks, and return the debiased ones."""
-        self.correction_, self.clip_ = correction.form, correction.clip
+    def _correction(self, log: ClickLog) -> Correction:
+        """What the clicks of a log are corrected by; sets the form that was used."""
+        form = self.correction
+        if self.estimator is not None or self.loss != "softmax":
+            if form == "offset":
+                raise ValueError(
+                    "correction='offset' is a loss of the network with loss='softmax', got "
+                    f"loss={self.loss!r} and estimator={self.estimator!r}. Use "
+                    "correction='divide'; or, for trees, LambdaMARTRanker."
+                )
+            form = "divide"
+        elif self._earlier is not None:
+            form = self.correction_
+        correction = Correction.of(
+            log, form=form, least=self.clip_, naive_weight=self.naive_weight
+        )
+        self.correction_ = correction.form
+        return correction
+
+    def _labelled(self, log: ClickLog) -> Floats:
+        """The debiased clicks of each row; sets what describes them."""
         if self.correction_ == "divide":
             warn_about_weights(log, clip=self.clip_)
-        debiased = debias_clicks(log, clip=self.clip_, normalize=self.normalize)
-        clicks = self._describe(log, debiased)
+        clicks = self._describe(log, debias_clicks(log, clip=self.clip_, normalize=self.normalize))
         self.labels_ = label_table(log, clicks)
         return clicks
 
@@ -509,94 +424,3 @@ class UserAwareIPSRanker(IPSRanker):
     """
 
     _averages = True
-
-
-def judges_for(ranker: NeuralEstimator, log: ClickLog) -> tuple[BaseRanker, BaseRanker]:
-    """A naive and a debiased ranker for held-out clicks to compare, before a network is trained.
-
-    Networks like that of the ranker if documents are few, and else trees, which take less time.
-    """
-    if log.n_versions > _MANY_DOCUMENTS:
-        return judges()
-    settings = {name: getattr(ranker, name) for name in NeuralEstimator._parameter_constraints}
-    settings |= {"random_state": None, "verbose": 0, "net_params": None}  # callbacks report once
-    return NaiveRanker(**settings), IPSRanker(correction="offset", clip=BOUND, **settings)
-
-
-def warn_unless_confirmed(
-    ranker: NeuralEstimator, log: ClickLog, score: Callable[..., Floats] | None = None
-) -> None:
-    """Warn if the clicks that stopped a training do not confirm a ranker against a naive one.
-
-    For rankers that correct clicks in any case. ``score`` is a function of features and query
-    codes; by default rows are scored one by one. The queries are those of the last training:
-    where a fit trains several networks, the others learned from them, and the test errs towards
-    confirmation.
-    """
-    held_out, random = ranker._stopped_by, check_random_state(ranker.random_state)
-    log = log.sample()
-    clicked = log.by_query(log.clicks) > 0
-    if held_out is None or np.count_nonzero(held_out & clicked) < LEAST_QUERIES:
-        return
-    rest, part = (log.part_of(np.flatnonzero(queries)) for queries in (~held_out, held_out))
-    naive = seeded_clone(judges_for(ranker, log)[0], random.randint(2**31 - 1))
-    if isinstance(naive, NaiveRanker):
-        naive.set_params(module=None)  # which may have more outputs than one score
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the ranker has warned of the log
-        fit_member(naive, replace(rest, features=np.asarray(rest.features)))
-    candidates, place = candidates_of(part)
-    query, version = np.divmod(candidates, part.n_versions)
-    features = part.features[version]
-    own = ranker._score(features) if score is None else score(features, query)
-    scores = scores_of(naive, np.asarray(features), query), own
-    columns = np.column_stack([standardized(each, query)[place] for each in scores])
-    flat = np.ones(part.n_rows)  # free effects take the place of any curve
-    plain, corrected = HeldOut(replace(part, propensity=flat), columns).losses()
-    evidence = evidence_of(plain - corrected, plain.sum())
-    if evidence < KNOWN_CURVE:
-        warn_user(
-            f"Held-out clicks do not confirm {type(ranker).__name__}: the z-score for better "
-            "predictions of clicks at the same position than those of a naive ranker is "
-            f"{evidence:.2f}, expected at least {KNOWN_CURVE:.2f}. It may rank worse than "
-            "NaiveRanker: compare both, or use EnsembleRanker, whose weights held-out clicks "
-            "choose. Log more sessions, or vary the order of results.",
-            ClickDataWarning,
-        )
-
-
-def best_correction(log: ClickLog, found: Confirmation) -> Correction:
-    """The correction by propensities that held-out clicks confirm, or are too few to refuse.
-
-    Division alone gives all documents the same importance, and behind strong production rankers
-    it is also what loses most: it needs firm evidence and many clicks.
-    """
-    is_divided = found.evidence >= LEARNED_CURVE and has_many_clicks(log)
-    return Correction("divide" if is_divided else "offset", found.least(log.propensity))
-
-
-def has_many_clicks(log: ClickLog) -> bool:
-    """True if clicks divided by the propensities of the log are many for each query."""
-    n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
-    return debias_clicks(log).effective_sample_size >= _MANY_CLICKS * n_queries
-
-
-@dataclass(frozen=True)
-class Correction:
-    """A form of the loss, and a lower bound on the propensities."""
-
-    form: Literal["divide", "offset"]
-    clip: float | None
-
-    def target(self, log: ClickLog, validation: ClickLog | None = None) -> ListTarget:
-        """What a network is fitted to, and stopped by if there is a log for validation."""
-        least = self.clip or 0.0
-        stopping = None if validation is None else self.target(validation)
-        if self.form == "offset":
-            return ListTarget(log.clicks, np.maximum(log.propensity, least), validation=stopping)
-        clicks = log.by_chunk(lambda part: part.clicks / np.maximum(part.propensity, least))
-        return ListTarget(clicks, validation=stopping)
-
-
-#: The correction that leaves the clicks as they are.
-AS_THEY_ARE = Correction("divide", 1.0)

@@ -23,7 +23,6 @@ from .._log._reader import first_rows
 from .._log._segments import TINY, pair_codes
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import examples_of
-from ._evidence import BOUND, UNTESTED
 from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
 from ._propensity_ranker import PropensityRanker
 
@@ -214,8 +213,9 @@ class LambdaMARTRanker(PropensityRanker):
     (1000,)
     """
 
-    clip: float | Literal["auto"] | None = "auto"
-    debiasing: Literal["auto", "user-aware", "ips", "none"] = "auto"
+    clip: float | None = 0.1
+    debiasing: Literal["user-aware", "ips", "none"] = "user-aware"
+    naive_weight: float = 0.0
     loss: Literal["softmax", "lambda"] = "softmax"
     n_estimators: int = 300
     learning_rate: float = 0.05
@@ -233,8 +233,8 @@ class LambdaMARTRanker(PropensityRanker):
 
     _parameter_constraints = {
         **PropensityRanker._parameter_constraints,
-        "clip": [*PropensityRanker._parameter_constraints["clip"], StrOptions({"auto"})],
-        "debiasing": [StrOptions({"auto", "user-aware", "ips", "none"})],
+        "debiasing": [StrOptions({"user-aware", "ips", "none"})],
+        "naive_weight": [Interval(Real, 0, 1, closed="both")],
         "loss": [StrOptions({"softmax", "lambda"})],
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -259,24 +259,22 @@ class LambdaMARTRanker(PropensityRanker):
 
     _refuses_missing = None
     _takes = "categories"
-    _anyway = 'debiasing="user-aware"'
 
     @property
     def _uses_propensities(self):
         return self.debiasing != "none"
 
     @property
+    def _copies(self):
+        """How often each document is a training row."""
+        return 2 if self._uses_propensities and 0 < self.naive_weight < 1 else 1
+
+    @property
     def _averages(self):
-        return self.debiasing in ("auto", "user-aware")
+        return self.debiasing == "user-aware"
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
-        self.debiasing_, found = self.debiasing, UNTESTED
-        if self.debiasing == "auto":
-            log, found = self._confirmed(log, random, judges())
-            self.debiasing_ = "none" if found is None else "user-aware"
-        if self.debiasing_ != "none":
-            self.clip_ = found.least(log.propensity) if self.clip == "auto" else self.clip
         settings, losses, callbacks, held_out = self._settings(random), {}, [], {}
         documents = self._documents(log)
         settings["num_leaves"] = self._leaves(documents.n_clicked)
@@ -308,7 +306,7 @@ class LambdaMARTRanker(PropensityRanker):
         own = {
             "seed": int(random.randint(2**31 - 1)),
             "learning_rate": self.learning_rate,
-            "min_data_in_leaf": self.min_child_samples,
+            "min_data_in_leaf": self.min_child_samples * self._copies,
             "lambda_l2": self.reg_lambda,
             "num_threads": threads_of(self.n_jobs),
             # The same trees in every run; otherwise LightGBM picks the faster of two algorithms.
@@ -340,9 +338,17 @@ class LambdaMARTRanker(PropensityRanker):
 
     def _documents(self, log):
         """One row per group of compared rows and shown version: its label and examinations."""
-        divisors = None
-        if self.debiasing_ != "none":
-            log, divisors = replace(log, clicks=self._debiased_clicks(log)), self._divisors
+        naive = self.naive_weight if self._uses_propensities else 1.0
+        parts = []
+        if naive < 1:
+            debiased = replace(log, clicks=self._debiased_clicks(log))
+            parts.append(self._part(debiased, self._divisors, 1 - naive))
+        if naive > 0:
+            parts.append(self._part(log, None, naive))
+        return _Documents.joined(parts)
+
+    def _part(self, log, divisors, share):
+        """The documents with one kind of label, whose loss is a share of the whole."""
         groups = log.compared_groups()
         tempered = log.tempered(self.traffic_exponent)
         version, labels = examples_of(tempered, divisors, groups=groups)
@@ -355,7 +361,7 @@ class LambdaMARTRanker(PropensityRanker):
             query_of_group[group],
             group,
             labels.label[order],
-            labels.weight[order],
+            share * labels.weight[order],
             booster_columns(self),
         )
 
@@ -391,6 +397,20 @@ class _Documents:
     label: Floats
     weight: Floats
     columns: dict[str, Any]
+
+    @classmethod
+    def joined(cls, parts: list[_Documents]) -> _Documents:
+        """Documents with several kinds of labels; a group compares those of one kind."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        n_groups = int(first.group.max(initial=-1)) + 1
+        group = [part.group + place * n_groups for place, part in enumerate(parts)]
+        columns = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("version", "query", "label", "weight")
+        }
+        return replace(first, group=np.concatenate(group), **columns)
 
     @property
     def rows_per_click(self) -> float:
@@ -429,14 +449,6 @@ def _in_our_words() -> Iterator[None]:
             "after queries were held out: nothing can be learned. Expected a feature that differs "
             "in at least 3 documents. Add features or queries, or set early_stopping=False."
         ) from error
-
-
-def judges() -> tuple[LambdaMARTRanker, LambdaMARTRanker]:
-    """Small naive and debiased trees, which take little time, for held-out clicks to compare."""
-    naive, debiased = (
-        LambdaMARTRanker(debiasing=way, num_leaves=4, clip=BOUND) for way in ("none", "user-aware")
-    )
-    return naive, debiased
 
 
 def _of_categories(rows_per_click):

@@ -18,7 +18,7 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..identifiability._graph import warn_unless_identifiable
 from ..propensity._source import examples_of
-from ._ips import LearnerRanker
+from ._learner_ranker import LearnerRanker
 from ._learners import PairObjective, booster_columns, fit_learner
 from ._propensity_ranker import PropensityRanker, warn_about_one_row_pages
 from ._ranker import BaseRanker

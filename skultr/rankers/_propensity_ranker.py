@@ -1,5 +1,5 @@
-"""The base class of rankers that need the examination probability of every row, and what they warn
-of: clicks that contradict given propensities, pages of one row."""
+"""The base classes of rankers that need the examination probability of every row, and what they
+warn of: clicks that contradict given propensities, pages of one row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2
 from sklearn.frozen import FrozenEstimator
 
 from .._base._sklearn import Interval
@@ -19,9 +18,15 @@ from .._base._typing import ArrayLike, Estimator, Floats
 from .._log._cells import examination_table
 from .._log._estimator import NotPickled, if_fitted
 from .._log._roles import is_frame, without_columns
-from .._models._table_curve import table_curve, table_of_cells
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
+from ..identifiability._graph import warn_unless_identifiable
 from ..propensity._curves import PowerLawPropensity
+from ..propensity._known_curve import (
+    dual_examination,
+    implied_examination,
+    learned_curve,
+    told_curve,
+)
 from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
     RowsOfDataset,
@@ -34,16 +39,10 @@ from ..propensity._source import (
     require_positive,
     warn_about_weights,
 )
-from ._evidence import Confirmation, HeldOut, confirmation
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-
-
-#: A curve is taken from the log if it has so many clicks per bias factor, and if this is the
-#: root mean square, over the clicks, of the standard errors of log examination.
-_LEAST_CLICKS, _LARGEST_ERROR = 10, 0.4
 
 
 class TakesPropensities(BaseRanker):
@@ -53,6 +52,10 @@ class TakesPropensities(BaseRanker):
 
     #: True if propensities are read at all.
     _uses_propensities = True
+    #: True if no propensities were given, so that they are learned from the clicks.
+    _curve_is_learned = False
+    #: The curve that was learned from the first log.
+    _curve = None
 
     @property
     def _tells_users_apart(self) -> bool:
@@ -64,6 +67,11 @@ class TakesPropensities(BaseRanker):
             X = without_columns(nw.from_native(X, eager_only=True), read).to_native()
         return super()._read_features(X, reset=reset)
 
+    @property
+    def _learns_examination(self) -> bool:
+        """True while propensities are learned from the clicks of the log."""
+        return self._curve_is_learned
+
     def _propensities(self, rows: RowsOfLog | RowsOfDataset, *, fit: bool) -> Floats | None:
         if not self._uses_propensities:
             return None
@@ -71,15 +79,45 @@ class TakesPropensities(BaseRanker):
         fitted = None if fit else if_fitted(self, "propensity_")
         if fitted is not None:
             return rows.predict(fitted)
-        found, estimator = propensities(
-            self.propensity,
-            rows,
-            default=(lambda: _curve_of(rows.cells)) if fit else _no_propensity,
-            random_state=self.random_state,
-        )
+        is_learned = self.propensity is None and rows.column is None
+        if fit:
+            self._curve_is_learned = is_learned
+        elif is_learned != self._curve_is_learned:
+            self._refuse_other_source(is_learned)
+        if is_learned:
+            return None
+        found, estimator = propensities(self.propensity, rows, random_state=self.random_state)
         if estimator is not None:
             self.propensity_ = estimator
         return found
+
+    def _refuse_other_source(self, is_learned):
+        first, other = ("has", "has not") if is_learned else ("has not", "has")
+        mend = "Add the column to it" if is_learned else "Drop the column"
+        raise ValueError(
+            f"The first log {first} the role 'propensity', and this log {other}. {mend}, or pass "
+            "propensity=."
+        )
+
+    def _with_examination(self, log: ClickLog) -> ClickLog:
+        self._learn_curve(log)
+        return self._with_propensities(log)
+
+    def _learn_curve(self, log):
+        """Set the curve of the first log, if it has to be learned."""
+        if self._curve_is_learned and self._curve is None:
+            clicks = log
+            if self._click_log is not None:
+                clicks = replace(self._click_log, features=log.features)
+            warn_unless_identifiable(clicks, network=True)
+            self._curve = learned_curve(clicks, lambda: dual_examination(clicks, self))
+            if self._curve.comparison is not None:
+                self.examination_comparison_ = self._curve.comparison
+
+    def _with_propensities(self, log: ClickLog) -> ClickLog:
+        if self._curve is None:
+            return log
+        return replace(log, propensity=self._curve.propensity(log))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -93,8 +131,8 @@ class PropensityRanker(TakesPropensities):
     _told = None
     #: True if rows of a document have the mean of their propensities.
     _averages = False
-    #: Parameter with which held-out clicks are not asked.
-    _anyway = "clip=0.1"
+    #: The bound on propensities; None without.
+    clip_ = None
 
     _parameter_constraints = {
         "propensity": PROPENSITY_CONSTRAINT,
@@ -120,68 +158,53 @@ class PropensityRanker(TakesPropensities):
             _warn_about_contradiction(self.examination_comparison_, log_ratio)
 
     def _fold(self, log: ClickLog) -> ClickLog:
+        return super()._fold(log if self._uses_propensities else log.without_propensity())
+
+    def _with_examination(self, log: ClickLog) -> ClickLog:
         if not self._uses_propensities:
-            log = log.without_propensity()
-        elif log.propensity is not None:
-            if "_told" not in vars(self):  # the first log that is read, not that for validation
-                self._told = told_curve(log)
-            if self._averages:
-                # Lists of different users then have equal propensities, and can be merged.
-                log = average_propensities(log)
-            require_positive(log)
-        return super()._fold(log)
+            return log
+        self._learn_curve(log)
+        known = super()._with_propensities(log)
+        if self._curve is None and "_told" not in vars(self):
+            self._told = told_curve(known)
+        self._set_examination(known)
+        known = self._averaged(known)
+        if self.clip is not None and "clip_" not in vars(self):
+            # Propensities are known up to a factor.
+            self.clip_ = self.clip * float(known.propensity.max(initial=0.0))
+        return known
 
-    def _confirmed(
-        self, log: ClickLog, random: np.random.RandomState, judges: tuple[Any, Any]
-    ) -> tuple[ClickLog, Confirmation | None]:
-        """The log with the propensities that a correction takes, and what confirms it; None if
-        clicks refuse it.
+    def _with_propensities(self, log: ClickLog) -> ClickLog:
+        return self._averaged(super()._with_propensities(log)) if self._uses_propensities else log
 
-        Propensities that are no more than an assumption give way to those that held-out clicks
-        ask for.
-        """
-        assumed = self.propensity is None and isinstance(
-            getattr(self, "propensity_", None), PowerLawPropensity
-        )
-        found = confirmation(log, judges, random, clicks=self._click_log, assumed=assumed)
-        if found.table is not None:
-            self.choice_ = found.table
-        if found.refuses(self._anyway, is_learned=assumed):
-            return log, None
-        if assumed:
-            self._told = None
-            curve = np.exp(found.log_examination - found.log_examination.max())
-            log = replace(log, propensity=curve[log.bias])
-        return log, found
+    def _set_examination(self, log):
+        self.examination_ = examination_table(log, log.propensity)
+        if self._curve is not None and len(self._curve.table) == len(self.examination_):
+            error = self._curve.table["standard_error"]
+            self.examination_.insert(1, "standard_error", error)
+
+    def _averaged(self, log):
+        """The log with propensities that clicks can be divided by."""
+        if self._averages:
+            # Lists of different users then have equal propensities, and can be merged.
+            log = super()._fold(average_propensities(log))
+        require_positive(log)
+        return log
 
     def _divisors(self, log: ClickLog) -> Floats:
         """Propensity that the clicks of each row are divided by."""
-        return np.maximum(log.propensity, self._bound or 0.0)
-
-    @property
-    def _bound(self) -> float | None:
-        """Lower bound on propensities, which held-out clicks may have chosen."""
-        return getattr(self, "clip_", self.clip)
+        return np.maximum(log.propensity, self.clip_ or 0.0)
 
     def _debiased_clicks(self, log: ClickLog) -> Floats:
         """Clicks over propensities, one number per row; sets the diagnostics of the weights."""
-        if not hasattr(self, "choice_"):  # held-out clicks know better
-            warn_about_weights(log, clip=self._bound)
-        return self._describe(log, debias_clicks(log, clip=self._bound))
+        warn_about_weights(log, clip=self.clip_)
+        return self._describe(log, debias_clicks(log, clip=self.clip_))
 
     def _describe(self, log, debiased):
         """The debiased clicks, of which the diagnostics are set."""
-        self.examination_ = examination_table(log, log.propensity)
         self.effective_sample_size_ = debiased.effective_sample_size
         self.largest_weight_ = debiased.largest_weight
         self.clipped_share_ = debiased.clipped_share
-        clip, most = self._bound, log.propensity.max()
-        if self.clipped_share_ == 1 and clip < 1 and log.propensity.min() < most:
-            warn_user(
-                f"clip={clip:g} is above all propensities, which are at most {most:.2g}: no click "
-                "is corrected. Divide the propensities by the largest, or lower clip.",
-                ClickDataWarning,
-            )
         return debiased.clicks
 
 
@@ -200,116 +223,6 @@ def _warn_about_contradiction(curves, log_ratio):
         "positions.",
         AssumptionWarning,
     )
-
-
-def _no_propensity():
-    raise ValueError(
-        "The first log has the role 'propensity', and this log has not. Add the column "
-        "'propensity' to it, or pass propensity=."
-    )
-
-
-def _curve_of(cells):
-    """Estimator of the curve where documents that moved determine it; else an assumed one."""
-    if _is_determined(cells):
-        from ..propensity._learned import RegressionEMPropensity  # imports torch
-
-        return RegressionEMPropensity(relevance="embedding")
-    warn_user(
-        "No propensities given, and too few clicked documents were shown at several positions to "
-        "estimate them: examination is assumed to fall as 1 / position. Pass propensity=, or add "
-        "the column 'propensity'.",
-        AssumptionWarning,
-    )
-    return PowerLawPropensity(eta=1.0)
-
-
-def _is_determined(cells):
-    """True if comparisons within documents fix the curve more firmly than an assumption does."""
-    clicks = cells.clicks_of_factors
-    if np.count_nonzero(clicks) < 2 or clicks.sum() < _LEAST_CLICKS * np.count_nonzero(clicks):
-        return False
-    table = table_of_cells(cells)
-    if not table.is_connected:
-        return False
-    error = np.where(clicks > 0, table.rough_error(int(clicks.argmax())), 0.0)
-    return bool((clicks @ error**2) < _LARGEST_ERROR**2 * clicks.sum())
-
-
-#: The curves differ if twice the gain of the log-likelihood per bias factor exceeds this; 1 is
-#: expected where the curve is right and the scores are, more as scores are estimated.
-_LEAST_GAIN = 5.0
-#: Probability that a comparison within documents is a false alarm.
-_RARE = 1e-3
-#: Differences of log examination below this, on average over the clicks, do little harm.
-_RELEVANT = np.log(1.25)
-#: Queries are left out so that no more rows than this are read.
-_MAX_ROWS = 400_000
-
-
-def told_curve(log: ClickLog) -> Floats | None:
-    """Propensity of each bias factor, shape (n_factors,).
-
-    None if rows of one factor differ, or if one is never examined: it has no ratio to others.
-    """
-    curve = np.ones(len(log.bias_values))
-    for part in log.chunks():
-        curve[part.bias] = part.propensity
-    is_curve = curve.all() and all(
-        np.allclose(curve[part.bias], part.propensity, rtol=1e-6) for part in log.chunks()
-    )
-    return curve if is_curve else None
-
-
-def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> tuple[Floats, bool]:
-    """Log examination that the clicks ask for, relative to what was told, NaN if it is unknown;
-    and whether that contradicts what was told.
-
-    Where the same documents were clicked at several positions they tell, without a model.
-    Elsewhere it is the most likely examination given the scores, whose scale is free.
-    """
-    told = np.log(told)
-    table = table_curve(log)
-    if table.is_connected:
-        return _by_documents(log, table, told)
-    return _by_scores(log, scores, told)
-
-
-def _by_documents(log, table, told):
-    clicks = np.bincount(log.bias, log.clicks, minlength=len(told))
-    gap = _centered(table.log_examination - told, clicks)
-    surplus = gap @ (table.information @ gap)
-    n_compared = np.count_nonzero(clicks) - 1
-    is_rare = bool(chi2.sf(surplus, max(n_compared, 1)) < _RARE)
-    return gap, is_rare and _matters(gap, clicks)
-
-
-def _by_scores(log, scores, told):
-    log = log.sample(_MAX_ROWS)
-    known = HeldOut(replace(log, propensity=np.exp(told)[log.bias]), scores[log.version][:, None])
-    choice, log_examination = known.choice, known.log_examination
-    if not len(choice.rows):
-        return np.full(len(told), np.nan), False
-    free, ratio, _ = known.mix(known.scores)
-    fixed = known.scores @ choice.best_weights(known.scores, log_examination) + log_examination
-    gain = choice.n_clicks * (choice.loss(fixed) - choice.loss(free))
-    factor = log.bias[choice.rows]
-    clicks = np.bincount(factor, choice.clicks, minlength=len(told))
-    ratio[np.bincount(factor, minlength=len(told)) == 0] = np.nan
-    ratio = _centered(ratio, clicks)
-    n_free = max(np.count_nonzero(clicks) - 1, 1)
-    return ratio, 2 * gain > _LEAST_GAIN * n_free and _matters(ratio, clicks)
-
-
-def _centered(values, clicks):
-    known = np.isfinite(values) & (clicks > 0)
-    return values - np.average(values[known], weights=clicks[known]) if known.any() else values
-
-
-def _matters(gap, clicks):
-    known = np.isfinite(gap)
-    spread = np.sqrt((clicks[known] @ gap[known] ** 2) / clicks[known].sum())
-    return bool(spread > _RELEVANT)
 
 
 def warn_about_one_row_pages(log: ClickLog, subject: str, instead: str) -> None:

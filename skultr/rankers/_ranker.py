@@ -114,6 +114,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     _learns_more_by: Literal["network", "counts"] | None = None
     #: Why ``y`` must be the clicks; None if it may be another outcome.
     _refuses_outcomes: str | None = None
+    #: The log for early stopping, while ``fit`` runs.
+    _validation = None
     #: The rows of the log with clicks where ``y`` is another outcome, while ``fit`` runs.
     _click_log = None
 
@@ -232,6 +234,9 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             self._validation = self._read_validation(validation, log)
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        log = self._with_examination(log)
+        if self._validation is not None:
+            self._validation = self._with_propensities(self._validation)
         self._fit(log, FitTask(context, X, y))
         if self._learns_more_by == "counts" and self._click_log is None:
             self._kept = Kept(counts_of(log), is_pickled=False)
@@ -328,12 +333,13 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         if self._learns_more_by == "counts":
             self._fit_counts(log, task, is_first)
         elif is_first:
+            log = self._with_examination(log)
             self._fit(log, task)
             self._check_against(log)
         else:
             if self._learns_examination:
                 log = with_bias_values(log, self.examination_.index.to_numpy())
-            self._train_on_more(log, task)
+            self._train_on_more(self._with_examination(log), task)
         for name in ("_click_log", "_stopped_by"):
             vars(self).pop(name, None)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
@@ -485,6 +491,17 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
         A hook for subclasses that need the role ``propensity``.
         """
+
+    def _with_examination(self, log: ClickLog) -> ClickLog:
+        """The log to learn from with the propensities that the ranker needs.
+
+        A hook for subclasses that learn them from its clicks.
+        """
+        return log
+
+    def _with_propensities(self, log: ClickLog) -> ClickLog:
+        """Another log with the propensities that are known from the first; a hook as well."""
+        return log
 
     def _check_features(self, log: ClickLog, X: Any) -> None:
         """An error if no feature differs between documents, but in the part of a member."""

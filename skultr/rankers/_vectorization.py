@@ -31,8 +31,7 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import Linear, ListScores, SideBySide
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._graph import warn_unless_identifiable
-from ._ips import warn_unless_confirmed
-from ._members import DistinctCandidates
+from ._candidates import DistinctCandidates
 from ._ranker import BaseRanker
 from ._vectorization_base import (
     correction_by_labels,
@@ -519,7 +518,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             self.student_network_ = None
             if self.student is not None:
                 self._fit_students(log, task)
-        warn_unless_confirmed(self, log, self._scores_of)
 
     def _attributes_so_far(self, module):
         """Attributes for predicting in the middle of training, for scikit-learn's callbacks."""

@@ -1,0 +1,242 @@
+"""What a log tells of examination: where documents moved, where none did, and whether it
+contradicts a curve that was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import chi2
+
+from .._base._typing import Floats
+from .._log._cells import examination_table
+from .._models._free_effects import FreeEffects
+from .._models._table_curve import TableCurve, table_curve
+from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+
+
+#: Documents that moved determine examination if this is the root mean square, over the clicks, of
+#: the standard errors of log examination: what a network learns then adds nothing.
+KNOWN = 0.25
+#: Two curves differ if chance explains the difference with this probability at most, ...
+_RARE = 1e-3
+#: ... and if log examination differs by this much on average over the clicks: less does little
+#: harm.
+_RELEVANT = np.log(1.2)
+#: Digits of log examination that are kept: the last ones depend on the order of the rows, and
+#: would change a training.
+_DIGITS = 5
+#: Least examination that a learned curve gives to a bias factor.
+_LEAST = 1e-4
+
+
+class LearnedCurve(NamedTuple):
+    """Examination by bias factor, and where it comes from."""
+
+    log_examination: Floats  # (n_factors,)
+    table: pd.DataFrame  # that of ``examination_``
+    comparison: pd.DataFrame | None  # with a network's; None where documents that moved suffice
+
+    def propensity(self, log: ClickLog) -> Floats:
+        """Propensity of each row of a log with the same bias factors, at most 1."""
+        return np.maximum(np.exp(self.log_examination), _LEAST)[log.bias]
+
+
+def learned_curve(
+    log: ClickLog,
+    network: Callable[[], Floats],
+    *,
+    source: Literal["auto", "table"] = "auto",
+    is_converged: Callable[[], bool] = lambda: True,
+) -> LearnedCurve:
+    """Examination by comparisons within documents, and by a network where the log has none.
+
+    ``network`` trains one and returns log examination, shape (n_factors,). It is not called where
+    documents that moved determine the curve. Where a network did not converge, a difference of
+    both curves says nothing.
+    """
+    # What changes between two versions may be why a document moved, and why it was clicked.
+    log = replace(log, doc_of_version=np.arange(log.n_versions), doc_ids=None)
+    table = table_curve(log)
+    if source == "table":
+        _require_connected(log, table)
+    elif not is_known(table):
+        return _combined(log, table, network(), is_converged())
+    log_examination = _rounded(table.log_examination, table.log_examination.max())
+    error = table.fit.standard_error(0)
+    result = examination_table(log, np.exp(log_examination)[log.bias], error)
+    return LearnedCurve(log_examination, result, None)
+
+
+def dual_examination(log: ClickLog, like: Any) -> Floats:
+    """Log examination that dual learning finds, by a network with the settings of a ranker.
+
+    A ranker without a network gets the default one. Shape (n_factors,).
+    """
+    from .._torch._joint import DualLearner, fit_dual  # imports torch
+
+    return fit_dual(DualLearner.like(like), log)
+
+
+def is_known(table: TableCurve) -> bool:
+    """True if documents that moved determine the examination of all factors with clicks."""
+    clicks = table.fit.cells.clicks_of_factors
+    if not (table.is_connected and clicks.any()):
+        return False
+    error = np.where(clicks > 0, table.rough_error(int(clicks.argmax())), 0.0)
+    return bool(clicks @ error**2 <= KNOWN**2 * clicks.sum())
+
+
+def _require_connected(log, table):
+    if not table.is_connected:
+        raise NotIdentifiableError(
+            "examination='table', but no clicked document connects all "
+            f"{len(log.bias_values)} bias factors: they fall into "
+            f"{len(np.unique(table.component))} components, which no document compares. "
+            "Serve some documents at several positions, as IdentifiabilityRepair plans it, or "
+            "use examination='auto', which uses the network there."
+        )
+
+
+def _rounded(log_examination, largest):
+    return np.round(log_examination - largest, _DIGITS)
+
+
+def _combined(log, table, network, is_converged):
+    """The curve of the table where it is precise, and that of the network elsewhere."""
+    combined = table.combined(network)
+    if is_converged and combined.p_value < _RARE:
+        _warn_if_confounded(log, table, network)
+    known = np.isfinite(network)
+    found = _rounded(combined.log_examination, combined.log_examination[known].max())
+    shown = np.where(known, found, np.nan)
+    # The network learned from the clicks of the table: its agreement with it is no evidence.
+    # Its errors are at least those of counting, relative to the first factor.
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
+    variance = 1 / np.maximum(clicks, 0.5)
+    counting = np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
+    error = np.maximum(combined.standard_error, counting)
+    result = examination_table(log, np.exp(shown)[log.bias], error)
+    on_one_scale = table.component == table.component[0]
+    comparison = pd.DataFrame(
+        {
+            "table": np.where(on_one_scale, _relative(table.log_examination), np.nan),
+            "standard_error": table.fit.standard_error(0),
+            "network": _relative(network),
+            "combined": _relative(shown),
+        },
+        index=result.index,
+    )
+    return LearnedCurve(found, result, comparison)
+
+
+def _relative(log_examination):
+    """Examination relative to the first known factor."""
+    known = log_examination[np.isfinite(log_examination)]
+    return np.exp(log_examination - known[0])
+
+
+def _warn_if_confounded(log, table: TableCurve, network):
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
+    clicks = np.where(np.isfinite(network), clicks, 0.0)
+    gap = np.where(clicks > 0, network - table.log_examination, 0.0)
+    total = np.maximum(np.bincount(table.component, clicks), 1e-12)
+    gap -= (np.bincount(table.component, clicks * gap) / total)[table.component]
+    spread = np.sqrt((clicks @ gap**2) / clicks.sum())
+    if spread < _RELEVANT:
+        return
+    least, most = np.argmin(np.where(clicks > 0, gap, 0)), np.argmax(np.where(clicks > 0, gap, 0))
+    names = log.bias_values
+    ratios = [np.exp(curve[least] - curve[most]) for curve in (table.log_examination, network)]
+    warn_user(
+        "The production ranker used signals that the features lack: examination by the network "
+        f"differs from examination by documents that moved by {np.expm1(spread):.0%} on average, "
+        f"more than by chance. Bias factor {names[least]:g} is examined {ratios[0]:.2g} times as "
+        f"often as {names[most]:g} according to the documents that moved, and {ratios[1]:.2g} "
+        "times according to the network. The ranker uses the former where documents moved, and "
+        "the network elsewhere. Both are in examination_comparison_; see ExaminationDisplay. The "
+        "same happens if examination depends on more than the bias factor (such as clicks above): "
+        "then add what it depends on to the role 'bias'.",
+        AssumptionWarning,
+    )
+
+
+# Against a curve that was given ---------------
+#: The curves differ if twice the gain of the log-likelihood per bias factor exceeds this; 1 is
+#: expected where the curve is right and the scores are, more as scores are estimated.
+_LEAST_GAIN = 5.0
+#: Queries are left out so that no more rows than this are read.
+_MAX_ROWS = 400_000
+
+
+def told_curve(log: ClickLog) -> Floats | None:
+    """Propensity of each bias factor, shape (n_factors,).
+
+    None if rows of one factor differ, or if one is never examined: it has no ratio to others.
+    """
+    curve = np.ones(len(log.bias_values))
+    for part in log.chunks():
+        curve[part.bias] = part.propensity
+    is_curve = curve.all() and all(
+        np.allclose(curve[part.bias], part.propensity, rtol=1e-6) for part in log.chunks()
+    )
+    return curve if is_curve else None
+
+
+def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> tuple[Floats, bool]:
+    """Log examination that the clicks ask for, relative to what was told, NaN if it is unknown;
+    and whether that contradicts what was told.
+
+    Where the same documents were clicked at several positions they tell, without a model.
+    Elsewhere it is the most likely examination given the scores, whose scale is free.
+    """
+    told = np.log(told)
+    table = table_curve(log)
+    if table.is_connected:
+        return _by_documents(log, table, told)
+    return _by_scores(log, scores, told)
+
+
+def _by_documents(log, table, told):
+    clicks = np.bincount(log.bias, log.clicks, minlength=len(told))
+    gap = _centered(table.log_examination - told, clicks)
+    surplus = gap @ (table.information @ gap)
+    n_compared = np.count_nonzero(clicks) - 1
+    is_rare = bool(chi2.sf(surplus, max(n_compared, 1)) < _RARE)
+    return gap, is_rare and _matters(gap, clicks)
+
+
+def _by_scores(log, scores, told):
+    log = log.sample(_MAX_ROWS)
+    known = FreeEffects(
+        replace(log, propensity=np.exp(told)[log.bias]), scores[log.version][:, None]
+    )
+    choice, log_examination = known.choice, known.log_examination
+    if not len(choice.rows):
+        return np.full(len(told), np.nan), False
+    free, ratio, _ = known.mix(known.scores)
+    fixed = known.scores @ choice.best_weights(known.scores, log_examination) + log_examination
+    gain = choice.n_clicks * (choice.loss(fixed) - choice.loss(free))
+    factor = log.bias[choice.rows]
+    clicks = np.bincount(factor, choice.clicks, minlength=len(told))
+    ratio[np.bincount(factor, minlength=len(told)) == 0] = np.nan
+    ratio = _centered(ratio, clicks)
+    n_free = max(np.count_nonzero(clicks) - 1, 1)
+    return ratio, 2 * gain > _LEAST_GAIN * n_free and _matters(ratio, clicks)
+
+
+def _centered(values, clicks):
+    known = np.isfinite(values) & (clicks > 0)
+    return values - np.average(values[known], weights=clicks[known]) if known.any() else values
+
+
+def _matters(gap, clicks):
+    known = np.isfinite(gap)
+    spread = np.sqrt((clicks[known] @ gap[known] ** 2) / clicks[known].sum())
+    return bool(spread > _RELEVANT)

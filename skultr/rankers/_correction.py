@@ -1,0 +1,81 @@
+"""How clicks are corrected by propensities: the form of the loss, bound and naive share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from .._base._typing import Floats
+from .._torch._joint import ListTarget
+from ..propensity._source import debias_clicks
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+
+
+#: With an effective sample of so many clicks per query with clicks, variance is no reason against
+#: division.
+MANY_CLICKS = 100
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A form of the loss, the least propensity, and the share of the loss that is naive."""
+
+    form: Literal["divide", "offset"]
+    least: float | None
+    naive_weight: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        log: ClickLog,
+        *,
+        form: Literal["auto", "divide", "offset"],
+        least: float | None,
+        naive_weight: float,
+    ) -> Correction:
+        """The correction of a log by its propensities; these choose an "auto" form."""
+        if form == "auto":
+            form = "divide" if has_many_clicks(log) else "offset"
+        return cls(form, least, naive_weight)
+
+    def weighted(self, log: ClickLog) -> Floats:
+        """Clicks of each row, divided by propensities but for the naive share.
+
+        Their sum lies between that of the clicks (all naive) and that of the divided ones.
+        """
+        divided = debias_clicks(log, clip=self.least).clicks
+        return mixed_clicks(log.clicks, divided, self.naive_weight)
+
+    def target(self, log: ClickLog, validation: ClickLog | None = None) -> ListTarget:
+        """What a network is fitted to, and stopped by if there is a log for validation."""
+        stopping = None if validation is None else self.target(validation)
+        if self.naive_weight == 1:
+            return ListTarget(log.clicks, validation=stopping)
+        if self.form == "divide":
+            return ListTarget(self.weighted(log), validation=stopping)
+        examination = np.maximum(log.propensity, self.least or 0.0)
+        return ListTarget(
+            log.clicks, examination, validation=stopping, naive_weight=self.naive_weight
+        )
+
+
+def mixed_clicks(clicks: Floats, divided: Floats, naive_weight: float) -> Floats:
+    """Clicks per row of which a share is as they are, and the rest divided by propensities.
+
+    Both parts have the same sum, so that the share is one of the loss.
+    """
+    if not naive_weight:
+        return divided
+    mean_weight = divided.sum() / max(clicks.sum(), 1e-30)
+    mixed = (1 - naive_weight) * divided / mean_weight + naive_weight * clicks
+    return mixed * mean_weight ** (1 - naive_weight)
+
+
+def has_many_clicks(log: ClickLog) -> bool:
+    """True if clicks divided by the propensities of the log are many for each query."""
+    n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
+    return debias_clicks(log).effective_sample_size >= MANY_CLICKS * n_queries

@@ -1,0 +1,110 @@
+"""Weights of the members of an ensemble, by clicks of queries that they were not fitted to."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.parallel import Parallel, delayed
+
+from .._base._sklearn import silent_clone
+from .._base._typing import Floats, Ints
+from .._log._segments import mix
+from .._models._free_effects import FreeEffects
+from ._candidates import candidates_of, standardized
+from ._members import fit_member, scores_of
+
+if TYPE_CHECKING:
+    from .._log._clicklog import ClickLog
+
+
+#: The clicks of fewer queries say nothing of members.
+LEAST_QUERIES = 10
+#: Standard deviation of a weight as a share of its mean, before the clicks are seen.
+_SPREAD = 0.5
+#: Least mean of the sum of weights: logits for one standard deviation of scores.
+_LEAST_SCALE = 1e-3
+
+
+def cross_fitted(
+    log: ClickLog, rankers: Sequence[Any], part: Ints, n_jobs: int | None = None
+) -> NDArray[np.float64]:  # (n_rows, n_rankers)
+    """Scores of the rows by rankers that were fitted to the other parts of the queries.
+
+    They are standardised over the candidates of each query.
+    """
+    candidates, place = candidates_of(log)
+    query, version = np.divmod(candidates, log.n_versions)
+    work = [(m, k) for m in range(len(rankers)) for k in range(part.max() + 1)]
+    found = Parallel(n_jobs=n_jobs)(
+        delayed(_fitted_elsewhere)(
+            rankers[m], log, np.flatnonzero(part != k), log.features[version[here]], query[here]
+        )
+        for m, k in work
+        for here in [part[query] == k]
+    )
+    scores = np.zeros((len(query), len(rankers)))
+    for (m, k), values in zip(work, found, strict=True):
+        scores[part[query] == k, m] = values
+    return np.column_stack([standardized(column, query) for column in scores.T])[place]
+
+
+def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState) -> Ints | None:
+    """Part of each query, with as many queries with clicks in each; None if these are few."""
+    clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
+    if clicked.sum() < max(LEAST_QUERIES, n_parts):
+        return None
+    # A sum over clicks and impressions by position, so that parts depend neither on ids nor on
+    # which equal pages were merged.
+    content = np.zeros(len(clicked), dtype=np.uint64)
+    for rows in log.chunks():
+        place = mix(rows.position.astype(np.uint64))
+        counts = [each.astype(np.uint64) for each in (rows.clicks, rows.weight)]
+        np.add.at(content, rows.query, place * counts[0] + mix(place) * counts[1])
+    seed = np.uint64(random.randint(2**31 - 1))
+    part, order = np.empty(len(clicked), dtype=int), np.lexsort([mix(content ^ seed), ~clicked])
+    part[order] = np.arange(len(order)) % n_parts
+    return part
+
+
+def likeliest_weights(
+    held_out: FreeEffects, share: Floats, unconfirmed: Floats
+) -> tuple[Floats, Floats]:
+    """Weights that sum to 1 and their standard errors over queries, each (n_members,).
+
+    The most likely ones given a normal prior around ``share``, in units of the factor with which
+    this mixture fits best, so that few clicks leave the mixture as it is. Where this factor is 0,
+    ``unconfirmed`` takes the place of ``share``.
+    """
+    scores, choice = held_out.scores, held_out.choice
+    scale = float(held_out.mix(scores @ share[:, None])[2][0])
+    if scale < _LEAST_SCALE:
+        scale, share = _LEAST_SCALE, unconfirmed
+    strength = (_SPREAD * scale * share) ** -2
+    logits, _, weights = held_out.mix(scores, scale * share, strength)
+    total, used = weights.sum(), np.flatnonzero(weights > 0)
+    shares = choice.shares(logits)
+    expected = choice.expected(shares)
+    columns = np.column_stack([held_out.within(scores[:, m], shares) for m in used])
+    surplus = choice.clicks - expected
+    gradient = np.column_stack([held_out.by_query(surplus * each) for each in columns.T])
+    hessian = columns.T @ (expected[:, None] * columns) + np.diag(strength[used])
+    # Of weights that sum to 1, by the delta method.
+    to_share = np.eye(len(weights))[:, used] / total - weights[:, None] / total**2
+    influence = gradient @ np.linalg.inv(hessian) @ to_share.T
+    return weights / total, np.where(weights > 0, np.linalg.norm(influence, axis=0), np.nan)
+
+
+def _fitted_elsewhere(ranker, log, others, features, query):
+    ranker = silent_clone(ranker)
+    patience = ranker.get_params(deep=False).get("n_iter_no_change")
+    if isinstance(patience, Integral) and patience > 1:
+        # Epochs or trees beyond the best one are half of the time, and are thrown away.
+        ranker.set_params(n_iter_no_change=(int(patience) + 1) // 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to the whole log warns
+        return scores_of(fit_member(ranker, log.part_of(others)), features, query)
