@@ -2,7 +2,8 @@
 
 Claim: a ranker trained on clicks as they are learns the old ranking. Dividing clicks by the
 chance that a position is examined (IPS), or learning that chance along with relevance (dual
-learning), recovers relevance from the same clicks.
+learning), recovers relevance from the same clicks. The ensemble weighs a naive ranker, corrected
+ones and the production ranker by clicks of other queries.
 
 Limit: the clicks here come from position-based users. Real ones also trust the order, compare
 results, and leave. Try your own documents: ``python quickstart.py --data my_letor_file.txt``.
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from skultr import DLARanker, aggregate_clicks
+from skultr import DLARanker, EnsembleRanker, aggregate_clicks
 from skultr.datasets import load_letor, make_ltr
 from skultr.evaluation import compare_rankers
 from skultr.exceptions import NotIdentifiableWarning
@@ -38,12 +39,13 @@ COLORS = {
     "naive": "#d1495b",
     "IPS": "#2e86ab",
     "DLA": "#1b998b",
+    "ensemble": "#8338ec",
     "skyline": "#3d3d3d",
 }
 
 
 def run(documents, n_sessions, seed, *, verbose=False, **simulation):
-    """Simulate clicks, train four rankers, evaluate on held-out queries.
+    """Simulate clicks, train five rankers, evaluate on held-out queries.
 
     ``verbose`` prints what the log determines; further keywords go to ``simulate_clicks``.
 
@@ -72,7 +74,9 @@ def run(documents, n_sessions, seed, *, verbose=False, **simulation):
         random_state=seed,
         **simulation,
     )
-    log, click_rate = aggregate_clicks(impressions.assign(click=clicks), train)
+    train, test = train.assign(production=shown_by), test.assign(production=old)
+    served, click_rate = aggregate_clicks(impressions.assign(click=clicks), train)
+    log = served.drop(columns="production")  # only the ensemble reads it
     if verbose:
         print(verdict(log, click_rate))
 
@@ -82,6 +86,7 @@ def run(documents, n_sessions, seed, *, verbose=False, **simulation):
         "naive": NaiveRanker(random_state=seed).fit(log, click_rate),
         "IPS": IPSRanker(propensity=truth.examination, random_state=seed).fit(log, click_rate),
         "DLA": DLARanker(random_state=seed).fit(log, click_rate),
+        "ensemble": EnsembleRanker(random_state=seed).fit(served, click_rate),
         "skyline": NaiveRanker(random_state=seed).fit(log, relevance),
     }
     scores = {"production": old}
@@ -137,7 +142,7 @@ def report(found, agreement, examination):
     gap = value["skyline"] - value["naive"]
     if gap > 0.01:
         share = ", ".join(f"{name} {(value[name] - value['naive']) / gap:.0%}"
-                          for name in ("IPS", "DLA"))  # fmt: skip
+                          for name in ("IPS", "DLA", "ensemble"))  # fmt: skip
         print(f"\nClicks taken at face value cost {gap:.3f} nDCG@10. Recovered of it: {share}.")
     else:
         print(

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .metrics import CMIPScorer as CMIPScorer
     from .rankers import CLDRanker as CLDRanker
     from .rankers import DLARanker as DLARanker
+    from .rankers import EnsembleRanker as EnsembleRanker
     from .rankers import UserAwareIPSRanker as UserAwareIPSRanker
     from .rankers import VectorizationRanker as VectorizationRanker
 else:
@@ -61,7 +62,13 @@ else:
             "command._report": ("describe_log",),
             "identifiability": ("IdentifiabilityRepair",),
             "metrics": ("CMIPScorer",),
-            "rankers": ("CLDRanker", "DLARanker", "UserAwareIPSRanker", "VectorizationRanker"),
+            "rankers": (
+                "CLDRanker",
+                "DLARanker",
+                "EnsembleRanker",
+                "UserAwareIPSRanker",
+                "VectorizationRanker",
+            ),
         },
         submodules=(
             "click_models",

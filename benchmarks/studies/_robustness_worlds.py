@@ -219,6 +219,12 @@ class World:
         length = np.bincount(self.impressions["session"])
         return features[row], self.clicks, length, self.impressions["position"].to_numpy() - 1
 
+    def shown_first(self, scores):
+        """The scores of the ten documents that production puts first; the others behind these."""
+        place = pd.Series(self.served).groupby(self.test["qid"].to_numpy()).rank(ascending=False)
+        scores = np.asarray(scores, dtype=float)
+        return np.where(place <= 10, scores, scores.min() - place)
+
     def ndcg(self, scores):
         """nDCG@10 of scores of the test documents, by query that has a relevant one."""
         relevance, query = self._relevance

@@ -36,6 +36,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import xgboost
+from sklearn.base import clone
 
 from skultr import exceptions, rankers
 
@@ -44,19 +45,26 @@ from ._robustness_worlds import FILES, Cell, World, cells, documents_of, other_c
 
 ROUNDS = 100
 RANKERS = {
-    "naive": "NaiveRanker",
-    "ensemble": "EnsembleRanker",
-    "IPS": "IPSRanker",
-    "user-aware": "UserAwareIPSRanker",
-    "DLA": "DLARanker",
-    "regression-EM": "RegressionEMRanker",
-    "two towers": "TwoTowerRanker",
-    "pair-debias": "PairDebiasRanker",
-    "affine": "AffineRanker",
-    "vectorization": "VectorizationRanker",
-    "CLD": "CLDRanker",
-    "LambdaMART": "LambdaMARTRanker",
+    "naive": rankers.NaiveRanker(),
+    "naive trees": rankers.LambdaMARTRanker(naive_weight=1.0),
+    "ensemble": rankers.EnsembleRanker(),
+    "ensemble, no production": rankers.EnsembleRanker(),
+    "ensemble of trees": rankers.EnsembleRanker("trees"),
+    "IPS": rankers.IPSRanker(),
+    "half IPS": rankers.IPSRanker(naive_weight=0.5),
+    "user-aware": rankers.UserAwareIPSRanker(),
+    "DLA": rankers.DLARanker(),
+    "regression-EM": rankers.RegressionEMRanker(),
+    "two towers": rankers.TwoTowerRanker(),
+    "pair-debias": rankers.PairDebiasRanker(),
+    "affine": rankers.AffineRanker(),
+    "vectorization": rankers.VectorizationRanker(),
+    "CLD": rankers.CLDRanker(),
+    "LambdaMART": rankers.LambdaMARTRanker(),
+    "half LambdaMART": rankers.LambdaMARTRanker(naive_weight=0.5),
 }
+#: Those that read the score of the ranker that served.
+READ_PRODUCTION = ("ensemble", "ensemble of trees")
 PEERS = ("LightGBM", "LightGBM, position", "XGBoost, unbiased", "COEC")
 METHODS = ("production", "random", *RANKERS, *PEERS)
 #: Rankers that learn from documents that were never shown.
@@ -73,11 +81,10 @@ BELOW, NOT_BELOW = "#d1495b", "#2e86ab"
 # Methods: functions from a world and a seed to scores of the test documents
 # --------------------------------------------------------------------------------------
 def methods():
-    """Name -> method; rankers that the package does not have are left out."""
+    """Name -> method."""
     found = {"production": lambda world, seed: world.served, "random": _random}
     for name, ranker in RANKERS.items():
-        if hasattr(rankers, ranker):
-            found[name] = _fit_ranker(getattr(rankers, ranker), name in READ_CANDIDATES)
+        found[name] = _fit_ranker(ranker, name in READ_CANDIDATES, name in READ_PRODUCTION)
     return found | {
         "LightGBM": lambda world, seed: _fit_lightgbm(world, seed),
         "LightGBM, position": lambda world, seed: _fit_lightgbm(world, seed, debias=True),
@@ -90,10 +97,15 @@ def _random(world, seed):
     return np.random.default_rng(seed).random(len(world.test))
 
 
-def _fit_ranker(ranker, candidates):
+def _fit_ranker(ranker, candidates, production):
     def fit(world, seed):
         log, rate = world.lists_and_candidates() if candidates else world.lists
-        return ranker(random_state=seed).fit(log, rate).predict(world.test)
+        test = world.test
+        if not production:
+            log = log.drop(columns="production")
+            test = test.drop(columns="production")
+        fitted = clone(ranker).set_params(random_state=seed).fit(log, rate)
+        return fitted.predict(test)
 
     return fit
 
@@ -176,12 +188,17 @@ def fits(cell, settings, seed):
     world = World(cell, seed, *documents_of(cell.documents, seed, DATA, settings.letor))
     references = {}
     for name, method in methods().items():
-        row, start = {"method": name, "ndcg": None, "error": ""}, time.process_time()
+        row, start = (
+            {"method": name, "ndcg": None, "shown": None, "error": ""},
+            time.process_time(),
+        )
         with warnings.catch_warnings(record=True) as raised:
             warnings.simplefilter("always")
             try:
-                ndcg = world.ndcg(method(world, seed))
+                scores = method(world, seed)
+                ndcg = world.ndcg(scores)
                 row["ndcg"] = ndcg.mean()
+                row["shown"] = world.ndcg(world.shown_first(scores)).mean()
                 if name in REFERENCES:
                     references[name] = ndcg
                 for other, known in references.items():
@@ -199,13 +216,18 @@ def compare(rows, keys=CELL):
     """One row per cell and method, with margins to the best, to naive and to production."""
     rows = rows[rows["ndcg"].notna()]
     table = rows.groupby([*keys, "method"], sort=False).agg(
-        ndcg=("ndcg", "mean"), silent=("silent", "any"), seconds=("CPU seconds", "mean")
+        ndcg=("ndcg", "mean"),
+        shown=("shown", "mean"),
+        silent=("silent", "any"),
+        seconds=("CPU seconds", "mean"),
     )
     wide = table["ndcg"].unstack("method")
     of_cell = table.index.droplevel("method")
     for name in REFERENCES:
         reference = wide.get(name, pd.Series(np.nan, wide.index))
         table[f"over {name}"] = table["ndcg"] - reference.loc[of_cell].to_numpy()
+        shown = table["shown"].unstack("method").get(name, pd.Series(np.nan, wide.index))
+        table[f"shown over {name}"] = table["shown"] - shown.loc[of_cell].to_numpy()
     table["regret"] = wide.max(axis=1).loc[of_cell].to_numpy() - table["ndcg"]
     return table
 
@@ -220,6 +242,8 @@ def per_method(rows):
             "nDCG@10": of["ndcg"].mean(),
             "regret": of["regret"].mean(),
             "worst to naive": of["over naive"].min(),
+            "shown over naive": of["shown over naive"].mean(),
+            "worst shown": of["shown over naive"].min(),
             "worst to production": of["over production"].min(),
             "below naive": (of["over naive"] < -MARGIN).mean(),
             "below production": (of["over production"] < -MARGIN).mean(),
@@ -289,6 +313,7 @@ def draw_cells(rows, table):
 STUDY = Study("fits", fits, chosen, quick_runs=3, full_runs=3)
 OTHERS = Study("others", fits, others, quick_runs=2, full_runs=4)
 SHARES = ("below naive", "below production", "harm", "silent harm", "warned")
+SHOWN = ("shown over naive", "worst shown")
 WORST = ("worst to naive", "worst to production")
 PAGE = Page(
     "studies/robustness",
@@ -299,7 +324,7 @@ PAGE = Page(
             "Over all cells",
             STUDY,
             ("method",),
-            ("cells", "nDCG@10", "regret", *WORST, *SHARES, "seconds"),
+            ("cells", "nDCG@10", "regret", *WORST, *SHOWN, *SHARES, "seconds"),
             keep=per_method,
         ),
         Exhibit(

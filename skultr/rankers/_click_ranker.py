@@ -55,6 +55,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         "naive_weight": [Interval(Real, 0, 1, closed="both")],
     }
     _gives_probabilities = True
+    _corrects = True
     #: Correction of the last training, and the curve that it is by; None where the network learned
     #: examination too.
     _correction = None

@@ -46,56 +46,55 @@ _MANY, _ALWAYS = 3, 5
 class EnsembleRanker(HoldsMembers, TakesPropensities):
     r"""Weighted mean of a naive ranker, debiased rankers and your production ranker.
 
-    The recommended first choice; held-out clicks choose the weights. A debiased ranker is best
-    where its assumptions hold and clicks are many, a naive one where clicks are few, and the
-    production ranker may be better than both. In 40 simulated settings the mean had a higher
-    nDCG@10 than either on average, but was more than 0.005 below the better one in 5 of
-    them (:ref:`never_worse`).
+    The recommended first choice. Other rankers correct clicks always; whether that pays is decided
+    here, by what served the log. A debiased ranker is best where its assumptions hold and clicks
+    are many, a naive one where clicks are few, and the production ranker may be better than both
+    (:ref:`never_worse`).
 
     A score is :math:`\sum_m w_m z_m(x)`. Here :math:`z_m` is the score of member :math:`m` less
     its mean over the documents of the log, over the median of its standard deviations within the
-    queries of the log. It is a function of one document, which ``export_model`` can write. The
-    weights are chosen in two steps (:ref:`ensemble_ranker`).
+    queries of the log. It is a function of one document, which ``export_model`` can write.
 
-    1. *One examination curve for all.* It comes from documents shown at several positions. If
-       there are too few, small trees are fitted to one half of the queries with the curve 1/k,
-       and the curve is estimated from the clicks of the other half, given the scores of these
-       trees. Known propensities are used as they are.
-    2. *Cross-fitting.* Each member is fitted to a part of the queries and scores the others,
-       whose clicks have the likelihood :math:`\prod_i \mathrm{softmax}(\sum_m w_m z_m + h_b)_i^
-       {c_i}`. The effects :math:`h_b` of the bias factors are free parameters, so that errors of
-       the curve do not change the weights. The weights, :math:`w \ge 0`, maximise the posterior
-       under a normal prior. Its mean is half for production and equal parts of the rest for the
-       others, times the factor with which this mixture fits best; each standard deviation is half
-       of the mean, so that few clicks change little. If this factor is 0, because clicks confirm
-       no mixture, production has three quarters. If production gets more than 0.9, all weights
-       move towards the prior until it has 0.9. Then all members are fitted to the log.
+    If the log has the role ``production``, held-out clicks choose the weights. Each member is
+    fitted to a part of the queries and scores the others, whose clicks have the likelihood
+    :math:`\prod_i \mathrm{softmax}(\sum_m w_m z_m + h_b)_i^{c_i}`. The effects :math:`h_b` of
+    the bias factors are free parameters, so that errors of a curve do not change the weights. The
+    weights, :math:`w \ge 0`, maximise the posterior under a normal prior. Its mean is half for
+    production and equal parts of the rest for the others, times the factor with which this mixture
+    fits best; each standard deviation is half of the mean, so that few clicks change little. If
+    this factor is 0, because clicks confirm no mixture, production has three quarters. If
+    production gets more than 0.9, all weights move towards the prior until it has 0.9. Then all
+    members are fitted to the log (:ref:`ensemble_ranker`).
+
+    Without this role all members weigh alike. Clicks then cannot tell a member that found
+    relevance from one that found what production selects.
 
     Parameters
     ----------
-    estimators : list of (str, ranker), default=None
-        Members by name. The default is
+    estimators : list of (str, ranker), "trees" or None, default=None
+        Members by name. A clone of each is fitted. The default is
 
-        - ``"naive"``: ``LambdaMARTRanker(debiasing="none", num_leaves=7)``,
-        - ``"network"``: ``IPSRanker(correction="offset", clip=clip)`` on the shared curve,
-        - ``"trees"``: ``LambdaMARTRanker(debiasing="user-aware", num_leaves=7, clip=clip)`` on it.
+        - ``"naive"``: ``LambdaMARTRanker(naive_weight=1.0, num_leaves=7)``,
+        - ``"network"``: ``IPSRanker(correction="offset")``,
+        - ``"trees"``: ``LambdaMARTRanker(num_leaves=7)``.
 
-        ``clip`` is a tenth of the largest propensity, or None as with ``clip="auto"`` in
-        :class:`IPSRanker`.
+        "trees" leaves out the network: the ensemble takes what trees take, categories and missing
+        values, and ``export_model`` writes it as one forest.
 
         If the log has the role ``production``, the score of the production ranker is one more
-        member of this name. A clone of each is fitted. Members whose parameter ``propensity``
-        is None or "column" get the shared curve. Members get the features as an array, so that
-        their propensities cannot read columns by name, and must be able to score documents of
-        other queries.
+        member of this name. Members whose parameter ``propensity`` is None or "column" get the
+        shared curve; others bring their own. Members get the features as an array, so that their
+        propensities cannot read columns by name, and must be able to score documents of other
+        queries.
     propensity : "column", array-like of shape (n_positions,), estimator, or None, default=None
         The shared curve, if it is known: the role ``propensity``, examination probabilities by
         position, or an estimator of :mod:`skultr.propensity`. None takes the role if the log has
-        it, and otherwise estimates the curve as above.
+        it. Without it the curve is learned once for all members: from documents that moved, and
+        by dual learning where they do not determine it.
     cv : int, default=2
-        Number of parts of the queries for cross-fitting, where members stop after half of their
+        Number of parts of the queries for cross-fitting, where trees stop after half of their
         ``n_iter_no_change``. With 2, a fit takes up to twice as long as that of its members,
-        with 5 five times.
+        with 5 five times. Not used without the role ``production``.
     n_jobs : int, default=None
         Number of processes for cross-fitting; None means 1, and -1 all cores.
     random_state : int, RandomState instance or None, default=None
@@ -108,26 +107,27 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         By member (index ``member``): ``weight``, which sums to 1; its ``standard_error`` over
         queries, NaN where the weight is 0 or not estimated; ``loss``, the cross-fitted loss
         of the member alone in nats per click, after rescaling its scores to fit best, with free
-        effects of bias factors; ``center``, the mean of its scores over the documents of the log,
-        each once in its query; and ``scale``, the median of their standard deviations within
-        queries, infinite if it scores all alike.
+        effects of bias factors, NaN without production; ``center``, the mean of its scores over
+        the documents of the log, each once in its query; and ``scale``, the median of their
+        standard deviations within queries, infinite if it scores all alike.
     estimators_ : list of rankers
         The clones, fitted to the whole log. Their ids of queries and documents are running
         numbers.
     named_estimators_ : Bunch
         The same by name.
     examination_ : DataFrame
-        The shared curve: mean ``examination`` of each bias factor (index ``bias``), relative to
-        that of the first factor, with ``impressions`` and ``clicks``.
+        The shared curve: ``examination`` of each bias factor (index ``bias``), relative to that
+        of the first factor, with ``impressions`` and ``clicks``; where it was learned, also the
+        ``standard_error`` of its logarithm. Of given propensities it is the mean over
+        impressions.
+    examination_comparison_ : DataFrame
+        Only where dual learning was needed for the shared curve: what documents that moved say
+        (``table``), the ``network`` and both ``combined``, by bias factor.
     propensity_ : estimator
         The fitted clone, if ``propensity`` is an estimator. Pickles leave out curves of users.
     depth_ : int
         Number of documents that the log showed per query: the median over impressions, and at
         least a page.
-    evidence_ : float
-        z-score of the test that debiased trees predict held-out clicks among documents shown at
-        the same position better than naive trees; NaN if there are too few clicks to test, and
-        infinite if all are examined alike.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only from frames with text column names.
@@ -135,8 +135,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     Warns
     -----
     NotIdentifiableWarning
-        If the log does not determine examination, and held-out clicks do not confirm a correction
-        by two standard errors.
+        If the shared curve is learned and no document links some bias factors.
     AssumptionWarning
         If clicks contradict the given propensities.
     ClickDataWarning
@@ -370,36 +369,42 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         return None
 
     def _fit_weights(self, log, members, part):
-        """Set the weights of the members."""
-        names, equal = [name for name, _ in members], np.full(len(members), 1 / len(members))
-        priors = equal, equal
+        """Set the weights of the members: equal ones, or those that held-out clicks choose."""
+        names = [name for name, _ in members]
+        weights = np.full(len(members), 1 / len(members))
+        error, losses = np.nan, np.nan
         if log.production is not None:
             names.append(_PRODUCTION)
-            priors = tuple(
-                np.append(equal * (1 - each), each)
-                for each in (_SHARE_OF_PRODUCTION, _UNCONFIRMED)
-            )
-        weights, error, losses = priors[0], np.nan, np.nan
-        if part is None:
-            warn_user(
-                f"Fewer than {max(LEAST_QUERIES, self.cv)} queries have clicks, too few to learn "
-                "the weights of the members: they are those of the prior. Log more queries.",
-                ClickDataWarning,
-            )
-        else:
-            scores = cross_fitted(log, [ranker for _, ranker in members], part, self.n_jobs)
-            if log.production is not None:
-                served, query, place = _production_of(log)
-                scores = np.column_stack([scores, standardized(served, query, _EXACT)[place]])
-            held_out = FreeEffects(log, scores)
-            losses = [each.sum() for each in held_out.losses()]
-            weights, error = likeliest_weights(held_out, *priors)
-            if log.production is not None and weights[-1] > _MOST:
-                back = (weights[-1] - _MOST) / (weights[-1] - _SHARE_OF_PRODUCTION)
-                weights, error = weights + back * (priors[0] - weights), (1 - back) * error
+            prior = _with_production(weights, _SHARE_OF_PRODUCTION)
+            unconfirmed = _with_production(weights, _UNCONFIRMED)
+            if part is None:
+                weights = prior
+                self._warn_of_few_queries()
+            else:
+                held_out = self._held_out(log, [ranker for _, ranker in members], part)
+                losses = [each.sum() for each in held_out.losses()]
+                weights, error = likeliest_weights(held_out, prior, unconfirmed)
+                if weights[-1] > _MOST:
+                    back = (weights[-1] - _MOST) / (weights[-1] - prior[-1])
+                    weights = weights + back * (prior - weights)
+                    error = (1 - back) * error
         self.weights_ = pd.DataFrame(
             {"weight": weights, "standard_error": error, "loss": losses},
             index=pd.Index(names, name="member"),
+        )
+
+    def _held_out(self, log, rankers, part):
+        """Clicks given scores of production, and of members that were fitted to other queries."""
+        scores = cross_fitted(log, rankers, part, self.n_jobs)
+        served, query, place = _production_of(log)
+        served = standardized(served, query, _EXACT)[place]
+        return FreeEffects(log, np.column_stack([scores, served]))
+
+    def _warn_of_few_queries(self):
+        warn_user(
+            f"Fewer than {max(LEAST_QUERIES, self.cv)} queries have clicks, too few to learn "
+            "the weights of the members: they are those of the prior. Log more queries.",
+            ClickDataWarning,
         )
 
     def _remember_scales(self, log, part):
@@ -433,13 +438,18 @@ def _trees():
     from ._lambdamart import LambdaMARTRanker
 
     return [
-        ("naive", LambdaMARTRanker(debiasing="none", num_leaves=7)),
+        ("naive", LambdaMARTRanker(naive_weight=1.0, num_leaves=7)),
         ("trees", LambdaMARTRanker(num_leaves=7)),
     ]
 
 
 #: What a word for ``estimators`` stands for.
 _DEFAULTS = {None: _networks_and_trees, "trees": _trees}
+
+
+def _with_production(weights, share):
+    """Weights of members and production, of which production has a share."""
+    return np.append(weights * (1 - share), share)
 
 
 def shown_depth(log: ClickLog) -> int:

@@ -129,6 +129,11 @@ class PropensityRanker(TakesPropensities):
 
     #: Curve that the log was read with, if propensities are those of bias factors.
     _told = None
+
+    @property
+    def _corrects(self):
+        return self._uses_propensities
+
     #: True if rows of a document have the mean of their propensities.
     _averages = False
     #: The bound on propensities; None without.

@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 
 #: Rows of a log, of whole queries but for the last, that tell whether a ranker orders documents.
 _ROWS_TO_SCORE = 20_000
+#: With fewer clicks per query with clicks, a correction often loses more than it wins.
+FEW_CLICKS = 10
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
@@ -101,6 +103,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     #: True if the score of the ranker that served is read.
     _reads_production = False
+    #: True if clicks are corrected for what users examine.
+    _corrects = False
 
     #: True if lists with clicks on different rows must not be merged.
     _reads_clicks = False
@@ -230,6 +234,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         }
         log, X, y = self._read(X, y, sample_weight, roles, reset=True)
         self._check_features(log, X)
+        self._tell_limits(log, X)
         if validation is not None:
             self._validation = self._read_validation(validation, log)
         context = self._init_callback_context(max_subtasks=None)
@@ -508,6 +513,29 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         if self._needs_features and log.n_rows > 1 and not was_read(X):
             names = getattr(self, "feature_names_in_", range(self.n_features_in_))
             tell_units("documents", log.features.T, names)
+
+    def _tell_limits(self, log: ClickLog, X: Any) -> None:
+        """Warn if a correction of clicks may lose more than it wins, and say what weighs it."""
+        if was_read(X) or not self._corrects:
+            return
+        name = type(self).__name__
+        if not self._reads_production and _has_production(X):
+            warn_user(
+                f"The log has the score of the production ranker, which {name} does not read: "
+                "nothing weighs its correction against what was served. EnsembleRanker weighs. To "
+                f"fit {name} alone, drop the column: X.drop(columns='production').",
+                ClickDataWarning,
+            )
+        n_clicks = log.clicks.sum()
+        n_queries = np.count_nonzero(log.by_query(log.clicks))
+        if 0 < n_clicks < FEW_CLICKS * n_queries:
+            warn_user(
+                f"The log has {n_clicks / n_queries:.1f} clicks per query with clicks; expected "
+                f"at least {FEW_CLICKS}. With fewer, {name} may rank worse than NaiveRanker: a "
+                "correction gives the clicks at the bottom of a page more weight, and few of them "
+                "decide. Log more sessions, or use EnsembleRanker, which weighs both.",
+                ClickDataWarning,
+            )
 
     def _check_order(self, log: ClickLog, X: Any) -> None:
         """Warn if what was fitted gives all documents of nearly all queries one score."""
@@ -792,6 +820,10 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 MissingRoleWarning,
             )
         return np.zeros(n_rows, dtype=int)
+
+
+def _has_production(X):
+    return "production" in (role_columns(X) if is_frame(X) else getattr(X, "roles", ()))
 
 
 def fit_to_log(ranker: Any, log: ClickLog) -> Any:
