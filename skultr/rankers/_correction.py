@@ -10,14 +10,10 @@ import numpy as np
 from .._base._typing import Floats
 from .._torch._joint import ListTarget
 from ..propensity._source import debias_clicks
+from ._thresholds import MANY_CLICKS
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-
-
-#: With an effective sample of so many clicks per query with clicks, variance is no reason against
-#: division.
-MANY_CLICKS = 100
 
 
 @dataclass(frozen=True)
@@ -78,4 +74,4 @@ def mixed_clicks(clicks: Floats, divided: Floats, naive_weight: float) -> Floats
 def has_many_clicks(log: ClickLog) -> bool:
     """True if clicks divided by the propensities of the log are many for each query."""
     n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
-    return debias_clicks(log).effective_sample_size >= MANY_CLICKS * n_queries
+    return debias_clicks(log).effective_sample_size >= MANY_CLICKS.value * n_queries

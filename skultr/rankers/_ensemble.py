@@ -24,7 +24,8 @@ from ..propensity._source import PROPENSITY_CONSTRAINT
 from ._candidates import DistinctCandidates, candidates_of, standardized, typical_spread
 from ._members import HoldsMembers, fit_members, scores_of
 from ._propensity_ranker import TakesPropensities
-from ._weights import LEAST_QUERIES, cross_fitted, likeliest_weights, parts_of_queries
+from ._thresholds import LEAST_QUERIES, MANY_CANDIDATES, MOST, SHARE_OF_PRODUCTION, UNCONFIRMED
+from ._weights import cross_fitted, likeliest_weights, parts_of_queries
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -34,12 +35,6 @@ if TYPE_CHECKING:
 #: Name of the member that is the role; and the relative spread, in a query, up to which its
 #: scores count as constant: they are in float64, those of members in float32.
 _PRODUCTION, _EXACT = "production", 1e-12
-#: Weight of production before the clicks are seen; where they then confirm no mixture; and at
-#: most, as it may have learned labels of the queries of the log, and is then worse on others.
-_SHARE_OF_PRODUCTION, _UNCONFIRMED, _MOST = 0.5, 0.75, 0.9
-#: Queries with more candidates than this multiple of the documents shown are only reranked: the
-#: first where production has half of the weight, the second always.
-_MANY, _ALWAYS = 3, 5
 
 
 @dataclass(eq=False, repr=False)
@@ -148,9 +143,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     Notes
     -----
     *Candidates that were never shown.* Clicks do not measure how good the members are there. If
-    a query has more than five times as many candidates as the log showed per query (``depth_``),
-    or more than three times as many and production has half of the weight, ``predict`` ranks the
-    first ``depth_`` by the production ranker anew, and the others follow in its order. Without
+    a query has more than four times as many candidates as the log showed per query (``depth_``),
+    ``predict`` ranks the first ``depth_`` by the production ranker anew, and the others follow in
+    its order. Without
     its score, rank only those that it would show. An exported model does not do this: let the
     engine rescore the first ``depth_``.
 
@@ -292,8 +287,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
             _faults.check({_PRODUCTION: served})
             served = candidates.mean(served)
             parts[:, -1] = factors[-1] * (served - center[-1])
-            many = (_MANY if weight[-1] >= 0.5 else _ALWAYS) * self.depth_
-            _put_in_front(parts, served, query, candidates, self.depth_, many)
+            _put_in_front(parts, served, query, candidates, self.depth_)
         return parts
 
     def _factors(self):
@@ -314,7 +308,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     def _check_without_production(self, n_candidates):
         weight = self.weights_.loc[_PRODUCTION, "weight"]
-        if weight or n_candidates > _ALWAYS * self.depth_:
+        if weight or n_candidates > MANY_CANDIDATES.value * self.depth_:
             many = f"selects which of {n_candidates} candidates are ranked anew"
             why = f"has the weight {weight:.2f}" if weight else many
             raise ValueError(
@@ -375,8 +369,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         error, losses = np.nan, np.nan
         if log.production is not None:
             names.append(_PRODUCTION)
-            prior = _with_production(weights, _SHARE_OF_PRODUCTION)
-            unconfirmed = _with_production(weights, _UNCONFIRMED)
+            prior = _with_production(weights, SHARE_OF_PRODUCTION.value)
+            unconfirmed = _with_production(weights, UNCONFIRMED.value)
             if part is None:
                 weights = prior
                 self._warn_of_few_queries()
@@ -384,8 +378,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
                 held_out = self._held_out(log, [ranker for _, ranker in members], part)
                 losses = [each.sum() for each in held_out.losses()]
                 weights, error = likeliest_weights(held_out, prior, unconfirmed)
-                if weights[-1] > _MOST:
-                    back = (weights[-1] - _MOST) / (weights[-1] - prior[-1])
+                if weights[-1] > MOST.value:
+                    back = (weights[-1] - MOST.value) / (weights[-1] - prior[-1])
                     weights = weights + back * (prior - weights)
                     error = (1 - back) * error
         self.weights_ = pd.DataFrame(
@@ -401,9 +395,10 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         return FreeEffects(log, np.column_stack([scores, served]))
 
     def _warn_of_few_queries(self):
+        least = max(LEAST_QUERIES.value, self.cv)
         warn_user(
-            f"Fewer than {max(LEAST_QUERIES, self.cv)} queries have clicks, too few to learn "
-            "the weights of the members: they are those of the prior. Log more queries.",
+            f"Fewer than {least:g} queries have clicks, too few to learn the weights of the "
+            "members: they are those of the prior. Log more queries.",
             ClickDataWarning,
         )
 
@@ -472,13 +467,14 @@ def _production_of(log):
     return served, candidates // log.n_versions, place
 
 
-def _put_in_front(parts, served, query, candidates, depth, many):
-    """Put the first ``depth`` by production in front, where a query has more than ``many``.
+def _put_in_front(parts, served, query, candidates, depth):
+    """Put the first ``depth`` by production in front, where a query has many candidates.
 
     Most of the others were never shown, and no click says how good a model is for them: they
     follow in the order of production.
     """
     once = query[candidates.first]
+    many = MANY_CANDIDATES.value * depth
     if np.bincount(once).max(initial=0) <= many:
         return
     place = rank_in_segment(once, served[candidates.first])

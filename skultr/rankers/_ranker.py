@@ -63,6 +63,7 @@ from .._log._units import tell_units
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import as_numbers, ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog, reads_pages
+from ._thresholds import FEW_CLICKS
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -71,8 +72,6 @@ if TYPE_CHECKING:
 
 #: Rows of a log, of whole queries but for the last, that tell whether a ranker orders documents.
 _ROWS_TO_SCORE = 20_000
-#: With fewer clicks per query with clicks, a correction often loses more than it wins.
-FEW_CLICKS = 10
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
@@ -528,12 +527,12 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             )
         n_clicks = log.clicks.sum()
         n_queries = np.count_nonzero(log.by_query(log.clicks))
-        if 0 < n_clicks < FEW_CLICKS * n_queries:
+        if 0 < n_clicks < FEW_CLICKS.value * n_queries:
             warn_user(
                 f"The log has {n_clicks / n_queries:.1f} clicks per query with clicks; expected "
-                f"at least {FEW_CLICKS}. With fewer, {name} may rank worse than NaiveRanker: a "
-                "correction gives the clicks at the bottom of a page more weight, and few of them "
-                "decide. Log more sessions, or use EnsembleRanker, which weighs both.",
+                f"at least {FEW_CLICKS.value:g}. With fewer, {name} may rank worse than "
+                "NaiveRanker: a correction gives the clicks at the bottom of a page more weight, "
+                "and few of them decide. Log more sessions, or use EnsembleRanker, which weighs both.",
                 ClickDataWarning,
             )
 

@@ -17,13 +17,12 @@ from .._log._segments import mix
 from .._models._free_effects import FreeEffects
 from ._candidates import candidates_of, standardized
 from ._members import fit_member, scores_of
+from ._thresholds import LEAST_QUERIES
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: The clicks of fewer queries say nothing of members.
-LEAST_QUERIES = 10
 #: Standard deviation of a weight as a share of its mean, before the clicks are seen.
 _SPREAD = 0.5
 #: Least mean of the sum of weights: logits for one standard deviation of scores.
@@ -56,7 +55,7 @@ def cross_fitted(
 def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState) -> Ints | None:
     """Part of each query, with as many queries with clicks in each; None if these are few."""
     clicked = np.bincount(log.query, log.clicks, len(log.query_ids)) > 0
-    if clicked.sum() < max(LEAST_QUERIES, n_parts):
+    if clicked.sum() < max(LEAST_QUERIES.value, n_parts):
         return None
     # A sum over clicks and impressions by position, so that parts depend neither on ids nor on
     # which equal pages were merged.

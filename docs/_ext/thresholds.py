@@ -1,0 +1,28 @@
+"""Directive ``thresholds FOLDER``: the numbers of a folder that decide something about data."""
+
+from importlib import import_module
+
+from paper_results import list_row, parsed
+from sphinx.util.docutils import SphinxDirective
+
+HEADER = ["Value", "It is", "Why", "Study"]
+
+
+class Thresholds(SphinxDirective):
+    """``.. thresholds:: rankers``: the table of ``skultr/rankers/_thresholds.py``."""
+
+    required_arguments = 1
+
+    def run(self):
+        table = import_module(f"skultr.{self.arguments[0]}._thresholds").THRESHOLDS
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 8 40 40 12", ""]
+        lines += list_row(HEADER)
+        for each in table.values():
+            lines += list_row([f"{each.value:g}", each.decides, each.reason, each.study])
+        return parsed(self, lines)
+
+
+def setup(app):
+    """Register it."""
+    app.add_directive("thresholds", Thresholds)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,64 @@
+"""Numbers that decide something about a user's data: the only ones of this folder.
+
+The documentation prints this table (section "Thresholds" of the studies of rankers).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Threshold(NamedTuple):
+    """A number, what it decides, why it is what it is, and the study that measured it."""
+
+    value: float
+    decides: str
+    reason: str
+    study: str
+
+
+MANY_CLICKS = Threshold(
+    100,
+    "effective clicks per query from which correction='auto' divides",
+    "variance is then no reason against division, which does without an offset",
+    "robustness",
+)
+FEW_CLICKS = Threshold(
+    10,
+    "clicks per query below which a ranker that corrects warns",
+    "most losses against the naive ranker on logs that connect are below it",
+    "names",
+)
+LEAST_QUERIES = Threshold(
+    10,
+    "queries with clicks from which clicks weigh the members of an ensemble",
+    "a standard error over fewer queries is a guess",
+    "robustness",
+)
+SHARE_OF_PRODUCTION = Threshold(
+    0.5,
+    "weight of production before clicks are seen",
+    "a third to a half differed by .002 of nDCG@10",
+    "robustness",
+)
+UNCONFIRMED = Threshold(
+    0.75,
+    "weight of production where clicks confirm no mixture",
+    "the other weights would be guesses",
+    "robustness",
+)
+MOST = Threshold(
+    0.9,
+    "largest weight of production",
+    "it may have learned labels of the queries of the log, and is then worse on others",
+    "robustness",
+)
+MANY_CANDIDATES = Threshold(
+    4,
+    "candidates per document shown from which only the first by production are ranked anew",
+    "most of what a ranker loses, it loses on documents that nobody saw",
+    "robustness",
+)
+
+#: All of them, by name.
+THRESHOLDS = {name: each for name, each in globals().items() if isinstance(each, Threshold)}
