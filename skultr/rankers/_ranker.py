@@ -532,7 +532,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 f"The log has {n_clicks / n_queries:.1f} clicks per query with clicks; expected "
                 f"at least {FEW_CLICKS.value:g}. With fewer, {name} may rank worse than "
                 "NaiveRanker: a correction gives the clicks at the bottom of a page more weight, "
-                "and few of them decide. Log more sessions, or use EnsembleRanker, which weighs both.",
+                "and few of them decide. Log more sessions, or use EnsembleRanker, which weighs "
+                "both.",
                 ClickDataWarning,
             )
 
