@@ -179,8 +179,8 @@ def _of_function(function):
     closed = [cell.cell_contents for cell in function.__closure__ or ()]
     content = [_of_code(code), _described(closed), _described(function.__defaults__)]
     content.append(_described(function.__kwdefaults__))
-    # Without its module, which is another one where a script is imported.
-    return f"function {function.__qualname__}, checksum {_checksum(content)}"
+    # Where it is defined does not matter: a script has another module when it is imported.
+    return f"function {function.__name__}, checksum {_checksum(content)}"
 
 
 def _of_code(code):

@@ -198,7 +198,7 @@ def _draw(comparison, table, baseline, ax):
     from ..plotting import method_colors
 
     colors = method_colors(comparison.cells_["method"].unique())
-    table = table.sort_values("difference").reset_index(drop=True)
+    table = table.sort_values("difference", na_position="first").reset_index(drop=True)
     if ax is None:
         ax = _new_axes(len(table))
     marks = {"ndcg": (_APART, "all candidates"), "ndcg_shown": (-_APART, "shown by production")}
@@ -218,12 +218,14 @@ def _draw(comparison, table, baseline, ax):
         fill = "black" if value == "ndcg" else "white"
         ax.plot([], [], "o", color="black", mfc=fill, label=label)
     ax.axvline(0, color="black", lw=0.8)
-    ax.set_yticks(range(len(table)), table["method"])
+    failed = table["difference"].isna().map({True: " (failed)", False: ""})
+    ax.set_yticks(range(len(table)), table["method"] + failed)
     ax.set_ylim(-0.6, len(table) - 0.4)
     n_logs = len(comparison.cells_[list(LOG)].drop_duplicates())
     ax.set_xlabel(f"nDCG@{comparison.k} minus that of {baseline}, paired over {n_logs} logs")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, loc="best")
+    # Above the axes, where no interval can lie under it.
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
     return ax
 
 
