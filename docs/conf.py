@@ -93,6 +93,7 @@ sphinx_gallery_conf = {
             "plot_what_cmip_sees.py",
             "plot_metrics_in_and_out.py",
             "plot_choosing_offline.py",
+            "plot_comparing_methods.py",
             "plot_queries_stay_whole.py",
             "plot_real_logs_perplexity.py",
             "plot_ubi_sample.py",

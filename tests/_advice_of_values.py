@@ -2,6 +2,7 @@
 
 import atexit
 import warnings
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -10,7 +11,8 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
 from skultr.click_models import PBMModel
-from skultr.evaluation import compare_rankers, plan_experiment, policy_value
+from skultr.datasets import make_ltr
+from skultr.evaluation import compare_rankers, plan_experiment, policy_value, run_comparison
 from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair, factor_rank
 from skultr.metrics import (
     ClickLikelihoodScorer,
@@ -28,6 +30,7 @@ from skultr.propensity import RegressionEMPropensity, relevance_labels
 from skultr.rankers import (
     DistilledRanker,
     LambdaMARTRanker,
+    NaiveRanker,
     TwoTowerRanker,
 )
 from skultr.serving import export_judgments, export_model, read_judgments, save_model
@@ -549,4 +552,47 @@ case(
     lambda: factor_rank(
         X, CLICKS, rows=pd.qcut(X["b"], 4, labels=False).to_numpy(), n_resamples=19
     ),
+)
+
+
+# Simulated comparisons ----------------------------------------------------------------------
+def compared(name="up", file="comparison.jsonl", estimator=None, **settings):
+    ranker = NaiveRanker(estimator=estimator or Ridge())
+    path = f"{FOLDER.name}/{file}"
+    documents = make_ltr(20, n_features=3, random_state=0)
+    settings = {"n_sessions": 50, "seeds": 1} | settings
+    return run_comparison(documents, {name: ranker}, path=path, **settings)
+
+
+def compared_with_other_settings(**change):
+    compared()
+    return compared(**change)
+
+
+def compared_in_a_file_of_something_else():
+    Path(FOLDER.name, "mine.csv").write_text("seed,ndcg\n")
+    return compared(file="mine.csv")
+
+
+case(
+    ("holds a comparison with other settings", "can join under a new name"),
+    lambda: compared_with_other_settings(estimator=Ridge(alpha=2.0)),
+    lambda: compared_with_other_settings(estimator=Ridge(alpha=2.0), file="another.jsonl"),
+    lambda: compared_with_other_settings(),
+    lambda: compared_with_other_settings(estimator=Ridge(alpha=2.0), name="another"),
+)
+case(
+    ("is a file that run_comparison did not write", "Pass the path of a new file"),
+    compared_in_a_file_of_something_else,
+    lambda: compared(file="new.jsonl"),
+)
+case(
+    ("baseline=", "is no method; expected one of"),
+    lambda: compared().table("naive"),
+    lambda: compared().table("up"),
+)
+case(
+    ("by=", "is not among", "each at most once"),
+    lambda: compared().table(by=["user", "user"]),
+    lambda: compared().table(by=["user"]),
 )

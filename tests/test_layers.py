@@ -23,7 +23,8 @@ ORDER = [
     {"propensity"},
     {"metrics", "model_selection", "preprocessing"},
     {"rankers"},
-    {"click_models", "plotting", "evaluation", "serving"},
+    {"click_models", "plotting"},
+    {"evaluation", "serving"},
     {"testing", "command"},
     {"__main__"},
 ]
@@ -66,7 +67,7 @@ def test_the_house_has_few_rooms_and_arrows():
     arrows = {(_folder(name), _folder(imported)) for name in NAMES for imported in _imports(name)}
     arrows = {(here, there) for here, there in arrows if here != there}
     assert len(RANK) <= 22
-    assert len(arrows) <= 90
+    assert len(arrows) <= 92
 
 
 def test_no_cycle_of_files():

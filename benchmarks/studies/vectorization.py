@@ -15,9 +15,11 @@ import time
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from skultr import DLARanker, VectorizationRanker, aggregate_clicks
 from skultr.datasets import make_ltr
+from skultr.evaluation import run_comparison
 from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
 from skultr.rankers import AffineRanker, NaiveRanker, PairDebiasRanker, RegressionEMRanker
@@ -45,6 +47,8 @@ JUDGED_USERS = USERS | {"answers": answered_user}
 #: Labelled documents, five of a query.
 N_LABELLED, PER_QUERY = (20, 50, 100), 5
 CUTS = (1, 3, 5, 10)
+#: The size of the full world.
+MANY = {"n_train": 5_000, "n_sessions": 1_000_000}
 RATES = [{"learning_rate": rate} for rate in (0.0005, 0.001, 0.002, 0.004, 0.008)]
 DIMENSIONS = [{"n_components": d} for d in (1, 2, 3, 4, 5)]
 #: The published forms of rankers that learn examination, without the refit of the default.
@@ -62,8 +66,8 @@ METHODS = {
 }
 
 
-def make_world(cell, settings, seed, n_train=5_000, n_sessions=1_000_000):
-    """The log, its documents, and held-out documents for validation and test."""
+def split(settings, seed, n_train):
+    """Documents of the log, of validation and of the test."""
     n_train = settings.queries or n_train
     if settings.letor is None:
         documents = make_ltr(n_queries=n_train + 1_500, random_state=seed)
@@ -72,6 +76,12 @@ def make_world(cell, settings, seed, n_train=5_000, n_sessions=1_000_000):
         n_train = int(0.7 * documents["qid"].nunique())
     train, rest = train_test_queries(documents, train_size=n_train, random_state=seed)
     valid, test = train_test_queries(rest, train_size=1 / 3, random_state=seed)
+    return train, valid, test
+
+
+def make_world(cell, settings, seed, n_train, n_sessions):
+    """The log, its documents, and held-out documents for validation and test."""
+    train, valid, test = split(settings, seed, n_train)
     log, clicks, _ = simulate_clicks(
         train,
         user=JUDGED_USERS[cell["user"]](),
@@ -84,10 +94,10 @@ def make_world(cell, settings, seed, n_train=5_000, n_sessions=1_000_000):
     return X, rate, train.reset_index(drop=True), valid, test
 
 
-def _small(cell, settings, seed):
-    """The world of few queries, with 200 sessions each."""
+def _few(settings):
+    """The size of the world of few queries, with 200 sessions each."""
     n_train = settings.queries or 1_200
-    return make_world(cell, settings, seed, n_train, 200 * n_train)
+    return {"n_train": n_train, "n_sessions": 200 * n_train}
 
 
 def ndcg(ranker, documents, k=10):
@@ -95,17 +105,28 @@ def ndcg(ranker, documents, k=10):
     return ndcg_score(documents["relevance"], scores, qid=documents["qid"], k=k)
 
 
-def skyline(train, seed):
-    """A network of the same kind that is taught by the labels of the training queries."""
-    gain = np.expm1(np.log(2) * train["relevance"].to_numpy()) / 15
-    place = train.groupby("qid").cumcount() + 1
-    return NaiveRanker(random_state=seed).fit(train.assign(position=place), gain)
+class Skyline(BaseEstimator):
+    """A network of the same kind that is taught by the labels of the documents, not by clicks."""
+
+    def __init__(self, documents, random_state=None):
+        self.documents = documents
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        gain = np.expm1(np.log(2) * self.documents["relevance"].to_numpy()) / 15
+        place = self.documents.groupby("qid").cumcount() + 1
+        labelled = self.documents.assign(position=place)
+        self.ranker_ = NaiveRanker(random_state=self.random_state).fit(labelled, gain)
+        return self
+
+    def predict(self, X):
+        return self.ranker_.predict(X)
 
 
 def compared(cell, settings, seed):
     """nDCG of each method with the best of its settings."""
-    X, rate, train, valid, test = make_world(cell, settings, seed)
-    best = {"labels": skyline(train, seed)}
+    X, rate, train, valid, test = make_world(cell, settings, seed, **MANY)
+    best = {"labels": Skyline(train, seed).fit(X, rate)}
     for method, (ranker, tried) in METHODS.items():
         fitted = [ranker(**setting, random_state=seed).fit(X, rate) for setting in tried]
         best[method] = max(fitted, key=lambda each: ndcg(each, valid))
@@ -113,13 +134,24 @@ def compared(cell, settings, seed):
         yield {"method": method, **{f"nDCG@{k}": ndcg(ranker, test, k) for k in CUTS}}
 
 
-def _fitted(rankers, world, seed):
-    """nDCG@10 of rankers with given settings."""
-    X, rate, train, _, test = world
-    for method, ranker in rankers.items():
-        fitted = ranker.set_params(random_state=seed).fit(X, rate)
-        yield {"method": method, "nDCG@10": ndcg(fitted, test)}
-    yield {"method": "labels", "nDCG@10": ndcg(skyline(train, seed), test)}
+def _fitted(rankers, cell, settings, seed, *, n_train, n_sessions, log=None):
+    """nDCG@10 of rankers with given settings, on the log of a seed (by default their own)."""
+    log = seed if log is None else log
+    train, _, test = split(settings, log, n_train)
+    rankers = rankers | {"labels": Skyline(train)}
+    found = run_comparison(
+        (train, test),
+        {name: ranker.set_params(random_state=seed) for name, ranker in rankers.items()},
+        users={cell["user"]: JUDGED_USERS[cell["user"]]()},
+        seeds=[log],
+        n_sessions=settings.sessions or n_sessions,
+        noise=0.0,
+        aggregate=True,
+    )
+    for row in found.cells_.itertuples():
+        if row.error:
+            raise RuntimeError(f"{row.method}: {row.error}")
+        yield {"method": row.method, "nDCG@10": row.ndcg, "shown nDCG@10": row.ndcg_shown}
 
 
 def student(cell, settings, seed):
@@ -136,12 +168,12 @@ def student(cell, settings, seed):
         "its student alone": VectorizationRanker(student="only"),
         "link=probability": VectorizationRanker(link="probability"),
     }
-    return _fitted(rankers, _small(cell, settings, seed), seed)
+    return _fitted(rankers, cell, settings, seed, **_few(settings))
 
 
 def judged(cell, settings, seed):
     """What a few labelled documents of other queries add, mean of ten draws of documents."""
-    X, rate, _, valid, test = _small(cell, settings, seed)
+    X, rate, _, valid, test = make_world(cell, settings, seed, **_few(settings))
     queries = valid["qid"].unique()
     for name, kept in (("default", {}), ("two stages", TWO_STAGES)):
         ranker = VectorizationRanker(n_components=3, **kept, random_state=seed).fit(X, rate)
@@ -187,12 +219,12 @@ def repeats(cell, settings, seed):
     """How far the same log gives the same quality, with other initial weights."""
     rankers = {f"n_networks={n}": VectorizationRanker(n_networks=n) for n in (1, 3, 5)}
     rankers["weight_decay=0.003"] = VectorizationRanker(weight_decay=0.003)
-    return _fitted(rankers, _small(cell, settings, cell["log"]), seed)
+    return _fitted(rankers, cell, settings, seed, **_few(settings), log=cell["log"])
 
 
 def dims(cell, settings, seed):
     rankers = {f"d={d}": VectorizationRanker(n_components=d, **TWO_STAGES) for d in range(1, 6)}
-    return _fitted(rankers, make_world(cell, settings, seed), seed)
+    return _fitted(rankers, cell, settings, seed, **MANY)
 
 
 def starts(cell, settings, seed):
@@ -204,12 +236,12 @@ def starts(cell, settings, seed):
         rankers[f"rate={rate}"] = VectorizationRanker(observation_learning_rate=rate, **TWO_STAGES)
     published = {"optimizer": "adagrad", "learning_rate": 0.05, "observation_learning_rate": 0.05}
     rankers["adagrad 0.05, as published"] = VectorizationRanker(**published, **TWO_STAGES)
-    return _fitted(rankers, make_world(cell, settings, seed), seed)
+    return _fitted(rankers, cell, settings, seed, **MANY)
 
 
 def lists(cell, settings, seed):
     """Documents of other queries beside the candidates: what they cost the candidates."""
-    X, rate, _, _, test = make_world(cell, settings, seed)
+    X, rate, _, _, test = make_world(cell, settings, seed, **MANY)
     test = test.reset_index(drop=True)
     strange = test.sample(len(test), random_state=seed).assign(qid=test["qid"].to_numpy())
     both = pd.concat([test, strange], ignore_index=True)
@@ -224,7 +256,7 @@ def lists(cell, settings, seed):
 
 def speed(cell, settings, seed):
     """Rows per second in training without reading, and seconds to score the training queries."""
-    X, rate, train, _, _ = make_world(cell, settings, seed)
+    X, rate, train, _, _ = make_world(cell, settings, seed, **MANY)
     quick = {"early_stopping": False, "random_state": 0}
     rankers = {
         "DLA": DLARanker(**PUBLISHED, **quick),
@@ -259,6 +291,8 @@ def _seconds_of_fit(ranker, X, rate, epochs):
 
 OVER = {"over": {"user": USERS}, "by": ("method",), "level": None}
 NDCG = ("nDCG@10",)
+#: Of all candidates, and of those that production shows.
+BOTH = (*NDCG, "shown nDCG@10")
 COMPARED = Study("compared", compared, grid(user=USERS))
 PAGE = Page(
     "studies/vectorization",
@@ -278,7 +312,7 @@ PAGE = Page(
             )
             for user in USERS
         ),
-        measured(student, "The three stages beside peers with their defaults", NDCG, **OVER),
+        measured(student, "The three stages beside peers with their defaults", BOTH, **OVER),
         measured(
             judged,
             "A few labelled documents",
@@ -297,14 +331,14 @@ PAGE = Page(
         measured(
             repeats,
             "The same log with other initial weights",
-            NDCG,
+            BOTH,
             over={"user": USERS, "log": (0, 1)},
             by=("method",),
             runs=6,
             level=None,
         ),
-        measured(dims, "By the number of dimensions", NDCG, **OVER),
-        measured(starts, "By how training starts", NDCG, **OVER, runs=3),
+        measured(dims, "By the number of dimensions", BOTH, **OVER),
+        measured(starts, "By how training starts", BOTH, **OVER, runs=3),
         measured(
             lists,
             "More candidates than were shown",

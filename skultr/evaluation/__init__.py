@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from ._compare import compare_rankers as compare_rankers
     from ._compare_logs import LogComparison as LogComparison
     from ._compare_logs import compare_logs as compare_logs
+    from ._comparison_table import ComparisonTable as ComparisonTable
     from ._interleaving import Interleaver as Interleaver
     from ._interleaving import InterleavingOutcome as InterleavingOutcome
     from ._interleaving import interleaving_outcome as interleaving_outcome
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ._policy_value import PolicyValueScorer as PolicyValueScorer
     from ._policy_value import policy_difference as policy_difference
     from ._policy_value import policy_value as policy_value
+    from ._run_comparison import run_comparison as run_comparison
 else:
     from .._base._lazy import lazy_names
 
@@ -25,6 +27,7 @@ else:
         {
             "_compare": ("RankerComparison", "compare_rankers"),
             "_compare_logs": ("LogComparison", "compare_logs"),
+            "_comparison_table": ("ComparisonTable",),
             "_interleaving": ("Interleaver", "InterleavingOutcome", "interleaving_outcome"),
             "_plan_experiment": ("ExperimentPlan", "plan_experiment"),
             "_policy_value": (
@@ -33,5 +36,6 @@ else:
                 "policy_difference",
                 "policy_value",
             ),
+            "_run_comparison": ("run_comparison",),
         },
     )

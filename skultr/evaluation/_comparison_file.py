@@ -1,0 +1,228 @@
+"""The file of a comparison: its settings, and a line for each finished cell."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+
+from ._comparison_table import CELL
+
+#: Settings that have names of their own: others may join later, those of one name must agree.
+_NAMED = ("rankers", "users", "production")
+#: Differences that a message tells.
+_MOST_TOLD = 5
+#: Digits of a checksum: one in 10**14 others has the same.
+_DIGITS = 12
+
+
+class ComparisonFile:
+    """Lines of JSON: the settings of each call that brought new ones, and each finished cell.
+
+    Without a path there is no file, and nothing is kept.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self.path = None if path is None else Path(path)
+
+    def open(self, settings: Mapping[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """Finished cells by their key; an error if they are of other settings."""
+        if self.path is None:
+            return {}
+        # A file of other software stays as it is.
+        lines = list(self._lines())
+        known: dict[str, Any] = {}
+        for line in lines:
+            known = _united(known, line.get("settings", {}))
+        asked = _described_settings(settings)
+        self._refuse_other(known, asked)
+        if _united(known, asked) != known:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._append({"settings": asked})
+        cells = [line["cell"] for line in lines if "cell" in line]
+        return {tuple(cell[name] for name in CELL): cell for cell in cells}
+
+    def add(self, cell: Mapping[str, Any]) -> None:
+        """Write a finished cell."""
+        if self.path is not None:
+            self._append({"cell": cell})
+
+    def _append(self, line):
+        # One write of a file that is open for appending: lines of several processes stay whole.
+        # The line break comes first as well, because a process may have died within its line.
+        data = "\n" + json.dumps(line) + "\n"
+        with open(self.path, "ab", buffering=0) as file:
+            file.write(data.encode())
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        """Lines that are whole; an error if there is anything, but no settings."""
+        if not self.path.exists():
+            return
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        found = [line for line in map(_parsed, text.splitlines()) if line]
+        if text.strip() and not any("settings" in line for line in found):
+            raise ValueError(
+                f"path={str(self.path)!r} is a file that run_comparison did not write; expected "
+                "none, or one of an earlier call. Pass the path of a new file."
+            )
+        yield from found
+
+    def _refuse_other(self, known, asked):
+        found = _differences(known, asked) if known else []
+        if found:
+            told = "\n  ".join(found[:_MOST_TOLD])
+            more = f"\n  and {len(found) - _MOST_TOLD} more" if found[_MOST_TOLD:] else ""
+            raise ValueError(
+                f"path={str(self.path)!r} holds a comparison with other settings:\n"
+                f"  {told}{more}\n"
+                "Pass another path, or the settings of the file. A ranker, user or production "
+                "ranker with other parameters can join under a new name."
+            )
+
+
+def _parsed(line):
+    """A line as a dict; an empty one where it is not whole."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) and {*found} <= {"settings", "cell"} else {}
+
+
+# Settings -----------------------------------------------------------------------------
+def _described_settings(settings):
+    described = {name: _described(value) for name, value in settings.items()}
+    return described | {"release of skultr": version("skultr")}
+
+
+def _united(known, more):
+    """Settings of both, where they agree."""
+    named = {name: {**known.get(name, {}), **more.get(name, {})} for name in _NAMED}
+    return {**known, **more, **{name: value for name, value in named.items() if value}}
+
+
+def _differences(known, asked):
+    """Sentences about what differs."""
+    found = []
+    for part in dict.fromkeys([*known, *asked]):
+        if part not in _NAMED:
+            found += _differing(part, known.get(part), asked.get(part))
+            continue
+        for name in known.get(part, {}).keys() & asked.get(part, {}).keys():
+            found += _differing(f"{part}[{name!r}]", known[part][name], asked[part][name])
+    return found
+
+
+def _differing(what, known, asked):
+    if isinstance(known, dict) and isinstance(asked, dict):
+        names = dict.fromkeys([*known, *asked])
+        parts = [_differing(f"{what}.{name}", known.get(name), asked.get(name)) for name in names]
+        return [sentence for part in parts for sentence in part]
+    if known == asked:
+        return []
+    return [f"{what} is {_told(known)} in the file, and {_told(asked)} in this call"]
+
+
+def _told(value):
+    if value is None:
+        return "not there"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _described(value: Any) -> Any:
+    """What decides how a value acts, as text, lists of texts and dicts of texts.
+
+    The same in every process: no addresses, no order of a set.
+    """
+    for is_kind, describe in _KINDS:
+        if is_kind(value):
+            return describe(value)
+    return f"{_name_of(type(value))} {joblib.hash(value)}"
+
+
+def _name_of(item):
+    return f"{item.__module__}.{item.__qualname__}"
+
+
+def _checksum(described):
+    text = json.dumps(described, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _of_frame(frame):
+    rows = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    content = [list(map(str, frame.columns)), joblib.hash(rows)]
+    return f"frame of shape {frame.shape}, checksum {_checksum(content)}"
+
+
+def _of_array(values):
+    values = np.asarray(values)
+    content = joblib.hash(values.tolist() if values.dtype == object else values)
+    return f"array of shape {values.shape}, checksum {content[:_DIGITS]}"
+
+
+def _of_function(function):
+    code = getattr(function, "__code__", None)
+    if code is None:  # of a compiled module
+        return _name_of(function) if hasattr(function, "__qualname__") else repr(function)
+    closed = [cell.cell_contents for cell in function.__closure__ or ()]
+    content = [_of_code(code), _described(closed), _described(function.__defaults__)]
+    content.append(_described(function.__kwdefaults__))
+    # Where it is defined does not matter: a script has another module when it is imported.
+    return f"function {function.__name__}, checksum {_checksum(content)}"
+
+
+def _of_code(code):
+    consts = [_of_code(c) if isinstance(c, CodeType) else _described(c) for c in code.co_consts]
+    return [code.co_code.hex(), list(code.co_names), consts]
+
+
+def _of_object(value):
+    """The class and the parameters of an estimator, a user or a policy."""
+    if hasattr(value, "get_params"):
+        params = value.get_params(deep=False)
+        fitted = any(name.endswith("_") and not name.startswith("_") for name in vars(value))
+        # A frozen estimator is part of the method with all that it has learned.
+        params |= {"what it has learned": joblib.hash(value)} if fitted else {}
+    else:
+        params = vars(value)
+    described = {name: _described(param) for name, param in sorted(params.items())}
+    return {"class": _name_of(type(value)), **described}
+
+
+def _is(*types):
+    return lambda value: isinstance(value, types)
+
+
+#: Whether a value is of a kind, and how that is described; the first that is counts.
+_KINDS = (
+    (_is(bool, int, float, str, bytes, type(None)), repr),
+    (_is(np.generic), lambda value: repr(value.item())),
+    (_is(pd.DataFrame), _of_frame),
+    (_is(np.ndarray, pd.Series, pd.Index), _of_array),
+    (_is(Mapping), lambda value: {str(name): _described(each) for name, each in value.items()}),
+    (_is(list, tuple), lambda value: list(map(_described, value))),
+    (_is(set, frozenset), lambda value: sorted(map(str, map(_described, value)))),
+    (_is(type), _name_of),
+    (
+        _is(partial),
+        lambda value: _described([value.func, value.args, value.keywords]),
+    ),
+    (
+        inspect.ismethod,
+        lambda value: _described([value.__func__, value.__self__]),
+    ),
+    (inspect.isroutine, _of_function),
+    (lambda value: hasattr(value, "__dict__"), _of_object),
+)
