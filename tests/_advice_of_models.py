@@ -437,9 +437,9 @@ case(
 )
 RARE = np.array([1.0, 1.0, 1.0, 1.0, 1e-4])
 case(
-    ("so that the estimate depends on them", "Set clip=, for example to 0.05"),
+    ("so that the estimate depends on them", "Set clip=0.3"),
     lambda: relevance_labels(FEW_LAST, "click", propensity=RARE, user_aware=False),
-    lambda: relevance_labels(FEW_LAST, "click", propensity=RARE, user_aware=False, clip=0.05),
+    lambda: relevance_labels(FEW_LAST, "click", propensity=RARE, user_aware=False, clip=0.3),
 )
 case(
     ("cannot learn from pairs of documents", "Leave estimator=None for a network"),

@@ -125,8 +125,7 @@ SHARED_ATTRIBUTES = {
     ),
     "propensity_": (
         "estimator",
-        "The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves "
-        "of users.",
+        "The fitted clone, if ``propensity`` is an estimator. Pickles leave out curves of users.",
     ),
     "largest_weight_": ("float", "Largest weight of a click, divided by the mean weight."),
     "clipped_share_": ("float", "Share of the clicks whose propensity was below ``clip``."),
@@ -150,10 +149,22 @@ early_stopping, validation_fraction, n_iter_no_change""",
     Where examination comes from, for a network. "network" estimates it from what the relevance
     network leaves unexplained (the published method). If the production ranker used signals
     that the features lack, this curve is too steep, and more clicks make it worse. "table"
-    compares the clicks of the same documents at several positions, without features; the log
-    must connect all bias factors. "auto" uses the table where documents moved and the network
-    elsewhere, weighted by their precision; it is the table alone if no standard error of its log
-    examination exceeds 0.25. With "table" and "auto" the network is then""",
+    compares the clicks of the same documents, with the same features, at several positions; the
+    log must connect all bias factors. "auto" uses the table where documents moved and the network
+    elsewhere, weighted by their precision; it is the table alone if the standard errors of its
+    log examination are at most 0.25 (root mean square over the clicks). With "table" and "auto"
+    the network is then""",
+    "correction": """clip : float in (0, 1] or None, default=0.1
+    Lower bound on propensities, relative to the largest one, because they are known up to a
+    factor. Smaller ones are replaced by it, so that no click weighs more than ``1 / clip`` times
+    as much as another. This reduces the variance, and adds bias in favour of the order that was
+    served. None is no bound.
+naive_weight : float in [0, 1], default=0
+    Share of the loss that takes clicks as they are: with 1 they are not corrected, as in
+    :class:`NaiveRanker`. A search may choose it by held-out clicks.""",
+    "source": """None uses the role if there is one. Without it the curve is learned from the log:
+it is that of documents which moved, with the same features, where these are enough; else that of
+dual learning, as in :class:`DLARanker`.""",
     "confounding": """Raises
 ------
 NotIdentifiableError
@@ -167,16 +178,16 @@ AssumptionWarning
     If the production ranker used signals that the features lack: examination by the network
     differs from that by documents that moved, by more than chance and by 15 % on average. Not
     tested where the table alone is used.""",
-    "refits": r"""Notes
+    "refits": r"""See Also
+--------
+EnsembleRanker : Decides by held-out clicks how much a correction weighs; this ranker always
+    corrects.
+
+Notes
 -----
-The last training has examination as an offset, raised to a tenth of the largest unless held-out
-clicks confirm the correction without this bound by two standard errors:
+The last training has examination :math:`o`, at least ``clip`` times the largest, as an offset:
 :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. From an effective sample of 100 clicks
-per query on, clicks are divided by it instead, if held-out clicks confirm the correction by two
-standard errors. Where no document moved and this sample is smaller, the examination that held-out
-clicks ask for takes the place of the network's.
-There is no correction, with a warning, if they do not confirm it, as in :class:`IPSRanker`: by
-one standard error if documents that moved determine examination, and by two if the network does.
+per query on, variance matters less, and clicks are divided by it instead.
 
 Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
 are compared across pages, with the logarithm of their impressions as a further offset.""",
@@ -186,19 +197,16 @@ estimator : estimator, default=None
     Learner to use instead of a network: a LightGBM ranker, or any regressor whose ``fit``
     takes ``sample_weight``. See :ref:`learners`.""",
     "corrections": """examination_comparison_ : DataFrame
-    Only for propensities that were not estimated from this log: by bias factor, the given
-    curve (column ``told``) and the one ``implied`` by the clicks, relative to the first factor.
-    The latter comes from documents that moved or, without any, from the fitted scores.
+    For propensities that were not estimated from this log: by bias factor, the given curve
+    (column ``told``) and the one ``implied`` by the clicks, relative to the first factor. The
+    latter comes from documents that moved or, without any, from the fitted scores. Where dual
+    learning was needed to learn the curve: those of ``table`` (with its ``standard_error``) and
+    ``network``, and the ``combined`` one.
 propensity_
 correction_ : {"divide", "offset"}
     The form that was used.
 clip_ : float or None
-    The bound that was used; 1 (no correction) if held-out clicks did not confirm it.
-choice_ : DataFrame indexed by ``correction``
-    Comparison on held-out clicks, if there was one, of "naive", "corrected", and "unbounded": the
-    correction without a lower bound on propensities, if some are below it. ``loss`` per click in
-    nats, its ``excess`` over the smallest, and the ``standard_error`` of its difference from
-    "naive" (see Notes).""",
+    The bound that was used: ``clip`` times the largest propensity.""",
 }
 
 _SECTION = r"{}\n-+\n(?P<groups>.*?)\n(?:\n|$)"

@@ -523,8 +523,8 @@ def warn_about_weights(log, *, clip=None, queries=True):
         warn_user(
             f"After weighting, {n_clicks:,.0f} clicks carry the information of {sample:,.0f} "
             f"({sample / n_queries:.1f} per query with clicks; below {_SMALL_SAMPLE:.0f}, the "
-            "result may be worse than without a correction). Collect more clicks, set clip=0.1 "
-            "or more, or use IPSRanker with its defaults correction='auto' and clip='auto'.",
+            "result may be worse than without a correction). Collect more clicks; set clip=0.3; "
+            "or use IPSRanker(correction='offset').",
             UnstableWeightsWarning,
         )
 
@@ -540,7 +540,7 @@ def _warn_about_few_clicks(clicks, weight):
     warn_user(
         f"The heaviest {few:.0f} of {n_clicks:.0f} clicks carry half of the weight (smallest "
         f"propensity: {1 / weight[order[0]]:.2g}), so that the estimate depends on them. Set "
-        "clip=, for example to 0.05, or check the propensities of rarely examined positions.",
+        "clip=0.3, or check the propensities of rarely examined positions.",
         UnstableWeightsWarning,
     )
     return True

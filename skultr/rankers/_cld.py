@@ -107,8 +107,8 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         Notes for what they are, and for their nDCG.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities, as in :class:`IPSRanker`.
-    clip : float in (0, 1], default=None
-        Lower bound: smaller propensities are replaced by it.
+    clip : float in (0, 1] or None, default=None
+        Lower bound on propensities, relative to the largest one: smaller ones are replaced by it.
     hidden_layer_sizes : sequence of int, default=(64, 32)
         Hidden layers of the relevance model; empty for a linear one. The selection model is
         linear: a network learns what was shown in the training queries by heart, and less about
@@ -172,8 +172,7 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``), as in :class:`IPSRanker`.
     examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log: the given curve (``told``)
-        and the one ``implied`` by the clicks, as in :class:`IPSRanker`.
+        Curves that were compared, as in :class:`IPSRanker`.
     propensity_
     effective_sample_size_, largest_weight_, clipped_share_ : float
         Diagnostics of the weights of clicks, as in :class:`IPSRanker`.
@@ -193,12 +192,13 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
     Warns
     -----
     AssumptionWarning
-        If propensities are assumed, or if the clicks contradict them.
+        If the clicks contradict the propensities.
     ClickDataWarning
         If every candidate was shown: only position bias is removed.
     NotIdentifiableWarning
-        If ``gamma="estimate"`` and the log does not determine it: the interval reaches 0.98 or
-        -0.98, or is wider than 1.
+        If the propensities have to be learned, and no clicked document connects some bias
+        factors. If ``gamma="estimate"`` and the log does not determine it: the interval reaches
+        0.98 or -0.98, or is wider than 1.
 
     Notes
     -----

@@ -65,6 +65,7 @@ class DLARanker(ClickRanker):
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
         In Chen et al. (2024), "ones" is DLA_I and "random" is DLA_R.
+    {correction}
 
     {network}
     device, random_state, verbose
@@ -200,6 +201,7 @@ class RegressionEMRanker(ClickRanker):
         ``random_state``, 1 for all bias factors, or one value above 0 and at most 1 for each, in
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
+    {correction}
 
     {network}
         Early stopping by the cross-entropy of the clicks of held-out queries.
@@ -279,6 +281,7 @@ class TwoTowerRanker(ClickRanker):
         ``random_state``, 1 for all bias factors, or one value above 0 and at most 1 for each, in
         the order of ``examination_``. If the log determines relevance, the start does not
         matter; if not, it decides the scale of each component of bias factors.
+    {correction}
 
     {network}
         Early stopping by the cross-entropy of the clicks of held-out queries.

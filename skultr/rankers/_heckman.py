@@ -66,8 +66,8 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         :class:`RankAggRanker` combines it with a ranker that removes position bias.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities, as in :class:`IPSRanker`; used with ``debias``.
-    clip : float in (0, 1], default=None
-        Lower bound: smaller propensities are replaced by it.
+    clip : float in (0, 1] or None, default=None
+        Lower bound on propensities, relative to the largest one: smaller ones are replaced by it.
     alpha : float, default=0.001
         Penalty on squared coefficients, relative to the mean loss per row.
     traffic_exponent : float in [0, 1], default=0.5
@@ -105,11 +105,10 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``); with ``debias``.
     examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log: the given curve (``told``)
-        and the one ``implied`` by the clicks, as in :class:`IPSRanker`; with ``debias``.
+        Curves that were compared, as in :class:`IPSRanker`; with ``debias``.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None); with
-        ``debias``. Pickles leave out curves of users.
+        The fitted clone, if ``propensity`` is an estimator; with ``debias``. Pickles leave out
+        curves of users.
     effective_sample_size_, largest_weight_, clipped_share_ : float
         Diagnostics of the weights of clicks, as in :class:`IPSRanker`; with ``debias``.
     network_ : torch.nn.Sequential
@@ -124,7 +123,7 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     Warns
     -----
     AssumptionWarning
-        If propensities are assumed, or if the clicks contradict them; with ``debias``.
+        If the clicks contradict the propensities; with ``debias``.
     ClickDataWarning
         If every candidate was shown: there is then no selection to correct.
     ConvergenceWarning

@@ -126,25 +126,15 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         Source of the examination probabilities: the role ``propensity`` of each row; one number
         per position, from position 1; or an estimator, which is cloned, fitted to the log and
         asked to ``predict`` one probability per row (``FrozenEstimator`` keeps a fitted one as it
-        is). None uses the role if there is one. Without it the curve comes from the log where
-        documents moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all
-        users). Else it is ``PowerLawPropensity(eta=1.0)``, with a warning; where ``clip`` is
-        "auto", held-out clicks then correct it (see Notes).
+        is).
+        {source}
     correction : {"auto", "divide", "offset"}, default="auto"
         "divide" gives a click the weight 1 over its propensity, as published. "offset" adds the
         logarithm of the propensity to the score before the softmax, so that no click weighs more
         than another; its optimum is the same, and its variance is smaller (see Notes). "auto" is
-        "divide" from an effective sample of 100 clicks per query on, if held-out clicks confirm
-        the correction by two standard errors or ``clip`` is given (see Notes), and for another
-        ``loss`` or an ``estimator``; else it is "offset".
-    clip : float in (0, 1], "auto" or None, default="auto"
-        Lower bound: smaller propensities are replaced by it, so that no click weighs more than
-        ``1 / clip``. This reduces the variance, and adds bias in favour of the old ranking. "auto"
-        tests on the clicks of held-out queries whether the correction helps. If not, it is 1,
-        which means no correction, with a warning; else it is a tenth of the largest propensity,
-        because these are known up to a factor. It is None where held-out clicks confirm the
-        correction without a bound by two standard errors, and do not find it worse than the
-        bounded one by one. With another ``loss``, or with ``estimator``, it is None.
+        "divide" from an effective sample of 100 clicks per query on, and for another ``loss`` or
+        an ``estimator``; else it is "offset".
+    {correction}
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
@@ -157,8 +147,9 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     ----------
     examination_ : DataFrame
         Propensity used for each bias factor (index ``bias``): ``examination``, relative to that
-        of the first factor, with ``impressions`` and ``clicks``. If the propensity varies within
-        a factor, it is the mean over impressions.
+        of the first factor, with ``impressions`` and ``clicks``; where it was learned, also the
+        ``standard_error`` of its logarithm. If the propensity varies within a factor, it is the
+        mean over impressions.
     labels_ : DataFrame
         Label of each document: ``qid``, ``doc`` (a running number if the log has no such
         column), ``clicks``, ``impressions`` and ``label``, the debiased clicks per impression.
@@ -173,6 +164,8 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     See Also
     --------
     UserAwareIPSRanker : Averages the propensities of a query's users, which has less variance.
+    EnsembleRanker : Decides by held-out clicks how much a correction weighs; this ranker always
+        corrects.
 
     Notes
     -----
@@ -187,14 +180,7 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     likelihood of where the clicks of a list fell. Expected clicks :math:`o_i r_i` have their
     optimum at :math:`e^s \propto r`, which is also that of the clicks over propensities.
 
-    *Whether a correction helps.* Small trees (or, for up to 2,000 documents, networks like this
-    one) are fitted to the clicks of half of the queries, as they are and corrected, and score the
-    other half, whose clicks have the likelihood :math:`\mathrm{softmax}(w s + h_k)`. The effects
-    :math:`h_k` of the bias factors are free, so that a wrong curve has no effect on what the
-    scores explain. The corrected scores must be better by one standard error over queries, or
-    by two if the curve was assumed. An assumed curve is a start: :math:`h_k`, given the first
-    corrected scores, takes its place. With fewer than 10 queries with clicks nothing is compared,
-    and the correction is used. If all propensities are equal, the ranker is :class:`NaiveRanker`.
+    If all propensities are equal, the ranker is :class:`NaiveRanker`.
 
     Where most clicks of a query fell on pages of one row, as in feeds and bandit logs, its rows
     are compared across pages, with the logarithm of their impressions as a further offset.
@@ -205,10 +191,12 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         If clicks are divided and a few of them carry half of the weight, or less than 70 % of them
         and fewer than five per query with clicks are left as effective sample.
     AssumptionWarning
-        If propensities are assumed, or if the clicks contradict them.
+        If the clicks contradict the propensities. Where they are learned, if those of documents
+        that moved differ from those of dual learning, as in :class:`DLARanker`.
+    NotIdentifiableWarning
+        If the curve has to be learned, and no clicked document connects some bias factors.
     ClickDataWarning
-        If held-out clicks do not confirm the correction; and with ``loss="pairwise"`` or
-        ``"lambda"``, if most clicks fell on pages of one row.
+        With ``loss="pairwise"`` or ``"lambda"``, if most clicks fell on pages of one row.
 
     References
     ----------
@@ -316,15 +304,13 @@ class UserAwareIPSRanker(IPSRanker):
         row; an estimator with one curve per user, such as ``RegressionEMPropensity(user="user")``,
         which is cloned, fitted to the log and asked to ``predict``; one number per position; a
         click model; or a dict with an estimator or click model for each user (see Notes).
-        None uses the role if there is one. Without it the curve comes from the log where documents
-        moved (``RegressionEMPropensity(relevance="embedding")``, one curve for all users), and
-        else is ``PowerLawPropensity(eta=1.0)``, with a warning that it is an assumption.
+        {source}
+        It is one curve for all users.
     correction : {"auto", "divide", "offset"}, default="auto"
         Whether mean propensities divide clicks, as published, or are an offset of the scores, as
-        in :class:`IPSRanker`. "auto" decides by held-out clicks.
-    clip : float in (0, 1], "auto" or None, default="auto"
-        Lower bound: smaller mean propensities are replaced by it. This reduces the variance, and
-        adds bias. "auto" tests on held-out clicks, as in :class:`IPSRanker`.
+        in :class:`IPSRanker`; "auto" divides from 100 clicks per query on.
+    {correction}
+        Both concern mean propensities.
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS).
     {learner}
@@ -348,7 +334,8 @@ class UserAwareIPSRanker(IPSRanker):
         Pickles leave it out.
     examination_ : DataFrame
         Mean propensity used for each bias factor (index ``bias``): ``examination``, relative to
-        that of the first factor, with ``impressions`` and ``clicks``.
+        that of the first factor, with ``impressions`` and ``clicks``; where it was learned, also
+        the ``standard_error`` of its logarithm.
     {corrections}
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision as those of ``labels_``: (Σ w)² /
@@ -356,15 +343,24 @@ class UserAwareIPSRanker(IPSRanker):
     largest_weight_, clipped_share_, estimator_, network_, net_, history_, n_iter_
     n_features_in_, feature_names_in_
 
+    See Also
+    --------
+    IPSRanker : Divides each click by the propensity of its own user.
+    EnsembleRanker : Decides by held-out clicks how much a correction weighs; this ranker always
+        corrects.
+
     Warns
     -----
     UnstableWeightsWarning
         If clicks are divided and a few of them carry half of the weight, or less than 70 % of them
         and fewer than five per query with clicks are left as effective sample.
     AssumptionWarning
-        If propensities are assumed, or if the clicks contradict them.
+        If the clicks contradict the propensities. Where they are learned, if those of documents
+        that moved differ from those of dual learning, as in :class:`DLARanker`.
+    NotIdentifiableWarning
+        If the curve has to be learned, and no clicked document connects some bias factors.
     ClickDataWarning
-        If held-out clicks do not confirm the correction.
+        With ``loss="pairwise"`` or ``"lambda"``, if most clicks fell on pages of one row.
 
     Raises
     ------

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._base._progress import Steps
+from .._base._shared_text import with_shared_text
 from .._base._sklearn import Interval, StrOptions
 from .._base._threads import threads_of
 from .._base._typing import Floats, Ints, RandomState
 from .._log._reader import first_rows
 from .._log._segments import TINY, pair_codes
+from .._torch._shared_parameters import SHARED_PASSAGES
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import examples_of
 from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
@@ -40,6 +42,7 @@ _DOCUMENTS_PER_LEAF, _LEAVES = 2_500, (4, 31)
 _LEAST_CATEGORY, _CATEGORY_ROWS = 15, (10.0, 100.0)
 
 
+@with_shared_text(**SHARED_PASSAGES)
 @dataclass(kw_only=True, eq=False, repr=False)
 class LambdaMARTRanker(PropensityRanker):
     r"""Gradient-boosted trees of LightGBM that rank documents, trained on debiased clicks.
@@ -60,21 +63,14 @@ class LambdaMARTRanker(PropensityRanker):
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities: the role ``propensity`` of each row; one number
         per position, from position 1; or an estimator, which is cloned, fitted to the log and
-        asked to ``predict`` one probability per row. None uses the role if there is one. Without
-        it the curve comes from the log where documents moved
-        (``RegressionEMPropensity(relevance="embedding")``, one curve for all users). Else it is
-        ``PowerLawPropensity(eta=1.0)``, with a warning; with ``debiasing="auto"`` held-out clicks
-        then correct it, as in :class:`IPSRanker`.
-    clip : float in (0, 1], "auto" or None, default="auto"
-        Lower bound: smaller propensities are replaced by it. This reduces the variance, and adds
-        bias. "auto" is a tenth of the largest propensity; or None, if ``debiasing`` is "auto" and
-        held-out clicks confirm the correction without a bound, as in :class:`IPSRanker`.
-    debiasing : {"auto", "user-aware", "ips", "none"}, default="auto"
+        asked to ``predict`` one probability per row.
+        {source}
+    {correction}
+    debiasing : {"user-aware", "ips", "none"}, default="user-aware"
         ``"user-aware"`` divides the clicks of a document by its mean propensity in the query,
         over users and positions, as :class:`UserAwareIPSRanker` does. ``"ips"`` divides each
         click by the propensity of its own row; the variance is the same or larger. ``"none"``
-        does not correct the clicks. ``"auto"`` is "user-aware" if the clicks of held-out queries
-        confirm it (see the Notes of :class:`IPSRanker`), and else "none", with a warning.
+        does not correct the clicks.
     loss : {"softmax", "lambda"}, default="softmax"
         Listwise, the likelihood of which documents of a query were clicked; or pairwise, where a
         pair is weighted by the change of DCG when it is exchanged. See Notes.
@@ -112,12 +108,8 @@ class LambdaMARTRanker(PropensityRanker):
 
     Attributes
     ----------
-    debiasing_ : {"user-aware", "ips", "none"}
-        The correction that was used.
     clip_ : float or None
-        The bound that was used, if clicks are corrected.
-    choice_ : DataFrame
-        Losses of held-out clicks, if the correction was tested, as in :class:`IPSRanker`.
+        The bound that was used: ``clip`` times the largest propensity, if clicks are corrected.
     num_leaves_ : int
         Maximum number of leaves per tree that was used.
     booster_ : lightgbm.Booster
@@ -133,13 +125,14 @@ class LambdaMARTRanker(PropensityRanker):
         Share of each feature in the total gain of all splits.
     examination_ : DataFrame
         Only if propensities are used: mean propensity of each bias factor (index ``bias``),
-        ``examination``, relative to that of the first factor, with ``impressions`` and ``clicks``.
+        ``examination``, relative to that of the first factor, with ``impressions`` and ``clicks``;
+        where it was learned, also the ``standard_error`` of its logarithm.
     examination_comparison_ : DataFrame
-        Only for propensities that were not estimated from this log: the given curve (``told``)
-        and the one ``implied`` by the clicks, as in :class:`IPSRanker`.
+        For propensities that were not estimated from this log: the given curve (``told``) and the
+        one ``implied`` by the clicks. Where dual learning was needed to learn the curve: those of
+        ``table`` and ``network``, and the ``combined`` one; as in :class:`IPSRanker`.
     propensity_ : estimator
-        The fitted clone, if ``propensity`` is an estimator (or None). Pickles leave out curves of
-        users.
+        The fitted clone, if ``propensity`` is an estimator. Pickles leave out curves of users.
     effective_sample_size_ : float
         Number of equally weighted clicks with the same precision: (Σ w)² / Σ w².
     largest_weight_ : float
@@ -153,16 +146,20 @@ class LambdaMARTRanker(PropensityRanker):
     Warns
     -----
     AssumptionWarning
-        If propensities are assumed, or if the clicks contradict them.
+        If the clicks contradict the propensities. Where they are learned, if those of documents
+        that moved differ from those of dual learning, as in :class:`DLARanker`.
+    NotIdentifiableWarning
+        If the curve has to be learned, and no clicked document connects some bias factors.
     UnstableWeightsWarning
         If a few clicks carry half of the weight.
     ClickDataWarning
-        If held-out clicks do not confirm the correction, or if there are too few queries to hold
-        any out.
+        If there are too few queries to hold any out.
 
     See Also
     --------
     IPSRanker, UserAwareIPSRanker : Networks, or any ``estimator``, on the same labels.
+    EnsembleRanker : Decides by held-out clicks how much a correction weighs; this ranker always
+        corrects.
 
     Notes
     -----

@@ -326,8 +326,8 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     ----------
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities, as in :class:`IPSRanker`.
-    clip : float in (0, 1], default=None
-        Lower bound: smaller propensities are replaced by it.
+    clip : float in (0, 1] or None, default=None
+        Lower bound on propensities, relative to the largest one: smaller ones are replaced by it.
     estimator : LightGBM ranker, default=None
         Learner to use instead of a network; the loss above replaces its objective.
 

@@ -197,11 +197,11 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             documents of this frame: it stays in memory, and pickles leave it out.
         validation : (X, y), frame or ClickDataset, default=None
             A log for early stopping, such as that of a later day. Its clicks stop the training
-            (also with ``early_stopping=False``) and choose between corrections, and nothing is
-            learned from them. Roles are columns of X, and ``y`` may be the name of one; of a
-            frame alone it is the column ``click``. Only for rankers that train a network on lists
-            of clicks. A Pipeline transforms it only if ``transform_input=["validation"]``, which
-            takes a frame or a dataset.
+            (also with ``early_stopping=False``), and nothing is learned from them. Roles are
+            columns of X, and ``y`` may be the name of one; of a frame alone it is the column
+            ``click``. Only for rankers that train a network on lists of clicks. A Pipeline
+            transforms it only if ``transform_input=["validation"]``, which takes a frame or a
+            dataset.
 
         Returns
         -------
