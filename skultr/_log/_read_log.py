@@ -22,7 +22,9 @@ class ReadLog(FramesOfLog):
     The ids of its documents are the codes of the log.
     """
 
-    def __init__(self, log: ClickLog) -> None:
+    def __init__(self, log: ClickLog, *, checks: bool = True) -> None:
+        #: Whether what is fitted compares its propensities with the clicks.
+        self.checks = checks
         features = log.features
         if isinstance(features, np.ndarray):
             features = features.view()

@@ -345,7 +345,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         self._fit_weights(log, members, part)
         self.depth_ = shown_depth(log)
         is_told = not self._curve_is_learned
-        self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told)
+        self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told=is_told)
         self._names = [name for name, _ in members]
         self._remember_scales(log, part)
 

@@ -12,7 +12,7 @@ from sklearn.utils import Bunch
 from .._base._progress import progress
 from .._base._sklearn import BaseComposition
 from .._base._typing import Floats, Ints
-from ..exceptions import AssumptionWarning, UnstableWeightsWarning, warn_user
+from ..exceptions import UnstableWeightsWarning, warn_user
 from ..propensity._source import columns_of_source
 from ._ranker import BaseRanker, fit_to_log
 
@@ -111,14 +111,16 @@ class HoldsMembers(BaseComposition):
         return any(getattr(ranker, flag, False) for _, ranker in self._members())
 
 
-def fit_members(rankers: Iterable[Any], log: ClickLog, is_told: bool) -> list[Any]:
-    """The rankers fitted to the log; what several warn of is said once."""
+def fit_members(rankers: Iterable[Any], log: ClickLog, *, is_told: bool) -> list[Any]:
+    """The rankers fitted to the log; what several warn of is said once.
+
+    They compare propensities with the clicks where these were told.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if not is_told:
-            text = "The clicks contradict the propensities"
-            warnings.filterwarnings("ignore", text, AssumptionWarning)
-        fitted = [fit_member(ranker, log) for ranker in progress(rankers, "member")]
+        fitted = [
+            fit_member(ranker, log, checks=is_told) for ranker in progress(rankers, "member")
+        ]
     said = {}
     for each in caught:
         text = str(each.message)
@@ -128,14 +130,15 @@ def fit_members(rankers: Iterable[Any], log: ClickLog, is_told: bool) -> list[An
     return fitted
 
 
-def fit_member(ranker: Any, log: ClickLog) -> Any:
+def fit_member(ranker: Any, log: ClickLog, *, checks: bool = False) -> Any:
     """The ranker fitted to the log, with its propensities if it takes them."""
     source = ranker.get_params(deep=False).get("propensity", False)
     takes = source is None or isinstance(source, str)
     with warnings.catch_warnings():
         # Held-out clicks judge the members.
         warnings.simplefilter("ignore", UnstableWeightsWarning)
-        return fit_to_log(ranker, log if takes else log.without_propensity())
+        log = log if takes else log.without_propensity()
+        return fit_to_log(ranker, log, checks=checks)
 
 
 def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:

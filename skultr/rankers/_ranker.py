@@ -246,7 +246,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             self._kept = Kept(counts_of(log), is_pickled=False)
         for name in ("_validation", "_click_log", "_stopped_by"):
             vars(self).pop(name, None)
-        self._check_against(log)
+        if not was_read(X) or X.checks:
+            self._check_against(log)
         self._check_order(log, X)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
@@ -826,9 +827,12 @@ def _has_production(X):
     return "production" in (role_columns(X) if is_frame(X) else getattr(X, "roles", ()))
 
 
-def fit_to_log(ranker: Any, log: ClickLog) -> Any:
-    """The ranker, fitted to a log that was read already; its ids are the codes of the log."""
-    read_log = ReadLog(log)
+def fit_to_log(ranker: Any, log: ClickLog, *, checks: bool = True) -> Any:
+    """The ranker, fitted to a log that was read already; its ids are the codes of the log.
+
+    Without ``checks`` it does not compare its propensities with the clicks.
+    """
+    read_log = ReadLog(log, checks=checks)
     if isinstance(ranker, BaseRanker):
         return ranker.fit(read_log)
     features, rate, roles = read_log.to_arrays()

@@ -99,11 +99,18 @@ def likeliest_weights(
 
 
 def _fitted_elsewhere(ranker, log, others, features, query):
-    ranker = silent_clone(ranker)
-    patience = ranker.get_params(deep=False).get("n_iter_no_change")
-    if isinstance(patience, Integral) and patience > 1:
-        # Epochs or trees beyond the best one are half of the time, and are thrown away.
-        ranker.set_params(n_iter_no_change=(int(patience) + 1) // 2)
+    ranker = _halved(silent_clone(ranker))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to the whole log warns
         return scores_of(fit_member(ranker, log.part_of(others)), features, query)
+
+
+def _halved(ranker):
+    """A ranker that trains half as long: its scores are compared, and are then thrown away."""
+    patience = ranker.get_params(deep=False).get("n_iter_no_change")
+    if isinstance(patience, Integral) and patience > 1:
+        # Trees beyond the best one are half of the time.
+        ranker.set_params(n_iter_no_change=(int(patience) + 1) // 2)
+    if hasattr(ranker, "_length"):
+        ranker._length = ranker._length / 2
+    return ranker
