@@ -125,7 +125,9 @@ def test_the_same_cell_is_the_same_log():
     assert not first.equals(world_of(LOG, 1).log)
 
 
-@pytest.mark.parametrize("name", ["naive", "ensemble, production", "LightGBM, position"])
+@pytest.mark.parametrize(
+    "name", ["naive", "ensemble, production", "LightGBM, position", "skyline, network"]
+)
 def test_a_tiny_fit_has_its_row(name):
     (row,) = names(LOG._asdict() | {"ranker": name}, Settings(tiny=True), 0)
     assert row["error"] == ""
