@@ -82,7 +82,7 @@ PRODUCTION = {
     "medium": Strength(0.15),
     "strong": Strength(1.0, units=200),
     "memorised": Strength(1.0, units=200, memory=2.0),
-    "hidden signal": Strength(0.15, hidden=1.0),
+    "hidden signal": Strength(0.15, hidden=0.3),
 }
 #: A model of fewer queries may have learned from no relevant document.
 LEAST_QUERIES = 4

@@ -3,9 +3,10 @@
 36 logs (24 more behind weak production: ``--only other``) of a simulator in NumPy alone
 (`_numpy_worlds`): documents x production rankers x orders x users x sizes of log, balanced by
 pairs of levels. Rankers have default parameters and ``random_state=0``. Only ``ensemble,
-production`` reads the role ``production``; ``user-aware`` is fitted where there are two devices.
-LightGBM with ``position`` learns from sessions, and from `LIGHTGBM_SESSIONS` of them at most; the
-others learn from all of them, counted by list. ``skyline`` are trees that know the labels.
+production`` reads the role ``production``; where there are two devices, all see the role ``user``
+and ``user-aware`` is fitted. LightGBM with ``position`` learns from sessions, and from
+`LIGHTGBM_SESSIONS` of them at most; the others learn from all of them, counted by list. The
+skylines know the labels of the log: trees, and the naive network.
 
 A row is a fit: nDCG@10 on queries that are not in the log, over ``all`` candidates and over the
 ``shown`` ones, which production would have put on its page. What is judged is a margin over
@@ -45,7 +46,8 @@ RANKERS = {
     "ensemble": "EnsembleRanker",
     "ensemble, production": "EnsembleRanker",
 }
-PEERS = ("LightGBM, position", "production", "skyline")
+SKYLINES = ("skyline, trees", "skyline, network")
+PEERS = ("LightGBM, position", "production", *SKYLINES)
 METHODS = (*RANKERS, *PEERS)
 #: What is judged against naive as a single ranker of skultr's is none of these.
 NOT_SINGLE = ("naive", "ensemble", "ensemble, production", *PEERS)
@@ -56,6 +58,7 @@ TELLING = (
     "AssumptionWarning",
     "UnstableWeightsWarning",
 )
+#: Of a warning: enough to tell which one it is.
 WORDS = 8
 #: A margin over naive beyond which a user would notice.
 HARM = 0.03
@@ -63,6 +66,8 @@ LOG = list(Cell._fields)
 #: It knows no impressions; more sessions than that take minutes.
 LIGHTGBM_SESSIONS = 20_000
 ROUNDS = 100
+#: A grade is a rate of as many clicks: so it may lie between 0 and 1, and has no noise.
+LABEL_IMPRESSIONS = 1_000
 DATA = os.environ.get("SKULTR_DATA", "no folder")
 
 
@@ -149,8 +154,10 @@ def scores_of(name, world, tiny=False):
     """Scores of the test documents by a method that has learned from the log."""
     if name == "production":
         return world.test["production"].to_numpy()
-    if name == "skyline":
+    if name == "skyline, trees":
         return tree_scores(world.train, world.test)
+    if name == "skyline, network":
+        return _taught(world)
     if name == "LightGBM, position":
         return _lightgbm(world)
     return _ranker(name, world, tiny)
@@ -166,8 +173,25 @@ def _ranker(name, world, tiny):
     return ranker.fit(log, "click").predict(candidates)
 
 
+def _taught(world):
+    """The naive network, which learns grades where it learns rates of clicks from the log."""
+    features = _features(world.train)
+    labelled = world.train[["qid", "doc", *features]].assign(
+        session=world.train["qid"],
+        position=world.train.groupby("qid").cumcount() + 1,
+        impressions=LABEL_IMPRESSIONS,
+    )
+    ranker = rankers.NaiveRanker(random_state=0)
+    ranker.fit(labelled, world.train["relevance"] / world.train["relevance"].max())
+    return ranker.predict(world.test[["qid", *features]])
+
+
+def _features(documents):
+    return [name for name in documents if name.startswith("feature_")]
+
+
 def _lightgbm(world):
-    features = [name for name in world.train if name.startswith("feature_")]
+    features = _features(world.train)
     sessions = slice(LIGHTGBM_SESSIONS)
     shown = world.shown[sessions]
     clicks = world.clicks[sessions]
