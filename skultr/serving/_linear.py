@@ -18,9 +18,9 @@ from .._base._typing import Floats
 from .._torch._net import NeuralEstimator
 from .._torch._networks import MAX_DEVIATION, Dropout, Linear, ScaleFeatures, SideBySide
 from ..rankers._click_ranker import ClickRanker
+from ..rankers._distilled import DistilledRanker
 from ..rankers._heckman import HeckmanRanker
-from ..rankers._ips import LearnerRanker
-from ..rankers._members import DistilledRanker
+from ..rankers._learner_ranker import LearnerRanker
 from ..rankers._ranker import BaseRanker
 from ..rankers._vectorization import VectorizationRanker
 from ._served_model import ServedModel, optional, terms_of
