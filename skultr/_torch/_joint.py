@@ -258,7 +258,9 @@ class ListTarget:
         ``naive_weight``, each list occurs twice: with the offset, and without it.
         """
         if self.naive_weight:
-            twice = log.take_lists(np.tile(np.arange(log.n_lists), 2))
+            # Joined before: the two kinds are never compared.
+            joined = replace(log.comparable(), weight=log.weight)
+            twice = joined.take_lists(np.tile(np.arange(joined.n_lists), 2))
             return self._of_both().on(twice, traffic_exponent)
         factor = log.traffic_factors(traffic_exponent)
         given = replace(log, clicks=self.clicks, propensity=self.examination)

@@ -15,7 +15,7 @@ from .._base._typing import Floats
 from .._log._cells import examination_table
 from .._models._free_effects import FreeEffects
 from .._models._table_curve import TableCurve, table_curve
-from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
+from ..exceptions import AssumptionWarning, ClickDataWarning, NotIdentifiableError, warn_user
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -52,7 +52,7 @@ def learned_curve(
     log: ClickLog,
     network: Callable[[], Floats],
     *,
-    source: Literal["auto", "table"] = "auto",
+    source: Literal["auto", "table", "network"] = "auto",
     is_converged: Callable[[], bool] = lambda: True,
 ) -> LearnedCurve:
     """Examination by comparisons within documents, and by a network where the log has none.
@@ -66,7 +66,7 @@ def learned_curve(
     table = table_curve(log)
     if source == "table":
         _require_connected(log, table)
-    elif not is_known(table):
+    elif source == "network" or not is_known(table):
         return _combined(log, table, network(), is_converged())
     log_examination = _rounded(table.log_examination, table.log_examination.max())
     error = table.fit.standard_error(0)
@@ -81,7 +81,29 @@ def dual_examination(log: ClickLog, like: Any) -> Floats:
     """
     from .._torch._joint import DualLearner, fit_dual  # imports torch
 
-    return fit_dual(DualLearner.like(like), log)
+    log_examination = fit_dual(DualLearner.like(like), log)
+    warn_about_unknown(log, log_examination)
+    return log_examination
+
+
+def warn_about_unknown(log: ClickLog, log_examination: Floats) -> None:
+    """Warn of bias factors without examination, unless there are no clicks: reading warned then."""
+    unknown = log.bias_values[np.isnan(log_examination)]
+    if not 0 < len(unknown) < len(log_examination):
+        return
+    warn_user(
+        f"{len(unknown)} bias factor{' occurs' if len(unknown) == 1 else 's occur'} in no "
+        f"list with a click, such as {unknown[:3].tolist()}: the log does not determine "
+        "their examination, which is NaN in examination_.",
+        ClickDataWarning,
+    )
+
+
+def with_counts_of(examination: pd.DataFrame, clicks: ClickLog) -> pd.DataFrame:
+    """A table of examination, with impressions and clicks of a further log added."""
+    further = examination_table(clicks, np.ones(len(clicks.clicks)))
+    counts = examination[["impressions", "clicks"]] + further[["impressions", "clicks"]]
+    return examination.assign(**counts)
 
 
 def is_known(table: TableCurve) -> bool:

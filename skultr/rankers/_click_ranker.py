@@ -24,7 +24,7 @@ from .._torch._joint import fit_affine, fit_listwise, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import python_value
 from ..identifiability._graph import warn_unless_identifiable
-from ..propensity._known_curve import learned_curve
+from ..propensity._known_curve import learned_curve, with_counts_of
 from ._correction import Correction
 from ._ranker import BaseRanker
 
@@ -214,11 +214,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             self._fit_with_curve(log, task)
         # A bias factor that the new log does not show keeps what is known of it.
         self._factor_logits = np.where(np.isnan(self._factor_logits), logits, self._factor_logits)
-        table = self.examination_
         if self._correction is None:
-            before = before.assign(examination=table["examination"].fillna(before["examination"]))
-        counts = before[["impressions", "clicks"]] + table[["impressions", "clicks"]]
-        self.examination_ = before.assign(**counts)
+            learned = self.examination_["examination"].fillna(before["examination"])
+            before = before.assign(examination=learned)
+        self.examination_ = with_counts_of(before, self._click_log or log)
 
     def _calibrate(self, log):
         """Set shift and scale so that relevance times examination is the chance of a click."""

@@ -64,9 +64,9 @@ def mixed_clicks(clicks: Floats, divided: Floats, naive_weight: float) -> Floats
 
     Both parts have the same sum, so that the share is one of the loss.
     """
-    if not naive_weight:
+    if not naive_weight or not clicks.any():
         return divided
-    mean_weight = divided.sum() / max(clicks.sum(), 1e-30)
+    mean_weight = divided.sum() / clicks.sum()
     mixed = (1 - naive_weight) * divided / mean_weight + naive_weight * clicks
     return mixed * mean_weight ** (1 - naive_weight)
 

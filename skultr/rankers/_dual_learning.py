@@ -14,7 +14,7 @@ from .._log._cells import examination_table
 from .._models._solve import GroupedLogit
 from .._models._tabular import fit_factors
 from .._torch._joint import fit_dual
-from ..exceptions import ClickDataWarning, warn_user
+from ..propensity._known_curve import warn_about_unknown
 from ._click_ranker import ClickRanker
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ class DLARanker(ClickRanker):
 
     def _fit_network(self, log: ClickLog, task: FitTask | None) -> Floats:
         logits = fit_dual(self, log, task)
-        self._warn_about_unknown(log.bias_values[np.isnan(logits)])
+        if self._earlier is None:
+            warn_about_unknown(log, logits)
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
         self._fit_factors_again(log)
         return logits
@@ -149,17 +150,6 @@ class DLARanker(ClickRanker):
         if self.relevance == "network":
             return expit(relevance + logits)
         return super()._click_probability(relevance, logits)
-
-    def _warn_about_unknown(self, factors):
-        if self._earlier is None and 0 < len(factors) < len(
-            self.net_.module_.examination
-        ):  # without clicks, fit has warned
-            warn_user(
-                f"{len(factors)} bias factor{' occurs' if len(factors) == 1 else 's occur'} in no "
-                f"list with a click, such as {factors[:3].tolist()}: the log does not determine "
-                "their examination, which is NaN in examination_.",
-                ClickDataWarning,
-            )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

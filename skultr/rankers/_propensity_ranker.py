@@ -26,6 +26,7 @@ from ..propensity._known_curve import (
     implied_examination,
     learned_curve,
     told_curve,
+    with_counts_of,
 )
 from ..propensity._source import (
     PROPENSITY_CONSTRAINT,
@@ -183,10 +184,12 @@ class PropensityRanker(TakesPropensities):
         return self._averaged(super()._with_propensities(log)) if self._uses_propensities else log
 
     def _set_examination(self, log):
-        self.examination_ = examination_table(log, log.propensity)
-        if self._curve is not None and len(self._curve.table) == len(self.examination_):
-            error = self._curve.table["standard_error"]
-            self.examination_.insert(1, "standard_error", error)
+        if self._curve is None:
+            self.examination_ = examination_table(log, log.propensity)
+        elif "examination_" not in vars(self):
+            self.examination_ = self._curve.table
+        else:
+            self.examination_ = with_counts_of(self.examination_, self._click_log or log)
 
     def _averaged(self, log):
         """The log with propensities that clicks can be divided by."""

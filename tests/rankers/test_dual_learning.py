@@ -155,8 +155,9 @@ def test_factors_without_any_clicked_list_are_unknown():
     log, clicks = random_lists()
     device = log["session"] % 2
     log["bias"] = log["position"] + 100 * device
+    ranker = DLARanker(examination="network", random_state=0, max_epochs=3)
     with pytest.warns(ClickDataWarning, match="3 bias factors occur in no list with a click"):
-        ranker = DLARanker(random_state=0, max_epochs=3).fit(log, clicks * (1 - device))
+        ranker.fit(log, clicks * (1 - device))
     known = np.isfinite(ranker.examination_["examination"])
     assert known.index[known].tolist() == [1, 2, 3]
 

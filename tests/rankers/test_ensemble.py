@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
+from skultr.rankers._evidence import scores_of, standardized, typical_spread
 
 from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
@@ -23,7 +24,6 @@ from skultr.rankers import (
     _evidence,
     _members,
 )
-from skultr.rankers._evidence import scores_of, standardized, typical_spread
 from skultr.simulation import (
     DeterministicPolicy,
     PlackettLucePolicy,

@@ -10,9 +10,8 @@ from skultr._log._clicklog import make_click_log
 from skultr._log._roles import read_features
 from skultr._models._table_curve import table_curve
 from skultr.exceptions import AssumptionWarning, NotIdentifiableError, NotIdentifiableWarning
-from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker, _click_ranker
-from skultr.rankers._click_ranker import final_curve
-from skultr.rankers._evidence import UNTESTED
+from skultr.propensity._known_curve import _combined, learned_curve
+from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker
 
 from .._worlds import random_lists, small_log
 
@@ -40,8 +39,10 @@ def _read(frame, rate):
     return make_click_log(frame, read_features(frame).to_numpy(), rate).fold()
 
 
-def _final(log, network, **options):
-    return final_curve(log, table_curve(log), network, **options)
+def _final(log, network, is_converged=True):
+    if network is None:
+        return learned_curve(log, lambda: None)
+    return _combined(log, table_curve(log), network, is_converged)
 
 
 def test_table_outweighs_a_network_that_disagrees_and_says_so():
@@ -115,28 +116,13 @@ def test_clicks_are_predicted_on_their_scale(ranker):
 
 @RANKERS
 def test_no_network_learns_examination_where_documents_moved_enough(ranker):
-    enough, few = (clone(ranker).fit(*_log(n_impressions)) for n_impressions in (100, 1))
+    frame, rate = _log(100)
+    enough = clone(ranker).fit(frame, rate)
+    first = (frame["session"] < 20).to_numpy()
+    few = clone(ranker).fit(frame[first].assign(impressions=1), rate[first])
     assert not hasattr(enough, "examination_comparison_")
     np.testing.assert_allclose(enough.examination_["examination"], CURVE, rtol=1e-3)
     assert few.examination_comparison_.columns.tolist()[2:] == ["network", "combined"]
-
-
-@pytest.mark.filterwarnings("ignore::skultr.exceptions.NotIdentifiableWarning")
-def test_held_out_clicks_correct_the_curve_of_a_network_unless_clicks_are_many(monkeypatch):
-    asked = []
-
-    def found(*args, assumed, **kwargs):
-        asked.append(assumed)
-        return UNTESTED
-
-    monkeypatch.setattr(_click_ranker, "confirmation", found)
-    log, clicks = small_log(n_queries=20)
-    for impressions in (1.0, 1_000.0):
-        frame = log.assign(impressions=impressions)
-        ranker = DLARanker(random_state=0, max_epochs=2).fit(frame, 0.5 * clicks)
-        curves = ranker.examination_comparison_
-        np.testing.assert_allclose(curves["combined"], curves["network"], rtol=1e-4)
-    assert asked == [True, False]
 
 
 def test_network_alone_learns_the_examination_of_another_outcome():
