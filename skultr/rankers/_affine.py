@@ -28,7 +28,6 @@ from .._torch._lists import ListLoss, ScaledLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
 from ..identifiability._graph import warn_unless_identifiable
-from ._ips import warn_unless_confirmed
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
@@ -113,10 +112,6 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     -----
     NotIdentifiableWarning
         If the log does not determine relevance.
-    ClickDataWarning
-        If the clicks of the queries that stopped the training do not confirm by one standard error
-        that the ranker predicts clicks at the same position better than a naive one. In 24 of 29
-        simulated settings it was worse (:ref:`study_never_worse`).
 
     See Also
     --------
@@ -210,7 +205,6 @@ class AffineRanker(NeuralEstimator, BaseRanker):
             self._remember_trust(log)
             if ranks_apart:
                 self._fit_ranking(training, task)
-        warn_unless_confirmed(self, log)
 
     @property
     def _gives_probabilities(self):

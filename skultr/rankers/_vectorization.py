@@ -31,7 +31,6 @@ from .._torch._net import NeuralEstimator
 from .._torch._networks import Linear, ListScores, SideBySide
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._graph import warn_unless_identifiable
-from ._ips import warn_unless_confirmed
 from ._members import DistinctCandidates
 from ._ranker import BaseRanker
 from ._vectorization_base import (
@@ -194,10 +193,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     -----
     NotIdentifiableWarning
         If the log does not determine relevance, or has fewer bias factors than ``n_components``.
-    ClickDataWarning
-        If the clicks of the queries that stopped the last training do not confirm by one standard
-        error that the ranker predicts clicks at the same position better than a naive one. Other
-        networks of the fit learned from these queries, so that the test errs towards confirmation.
 
     Notes
     -----
@@ -519,7 +514,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             self.student_network_ = None
             if self.student is not None:
                 self._fit_students(log, task)
-        warn_unless_confirmed(self, log, self._scores_of)
 
     def _attributes_so_far(self, module):
         """Attributes for predicting in the middle of training, for scikit-learn's callbacks."""
