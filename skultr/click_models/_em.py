@@ -48,7 +48,7 @@ class EMClickModel(TableClickModel):
         ``follows`` another (table -> the other, which stands before it in ``documents``) is a
         function of the other. It sets what describes the fit.
         """
-        known, follows = dict(known), dict(follows)
+        known = dict(known)
         start = {name: table for name, table in start.items() if name not in known}
         learned = [name for name in documents if name in start]
         means = dict.fromkeys(documents, np.nan)
@@ -74,14 +74,7 @@ class EMClickModel(TableClickModel):
             else:
                 first = fit_with(start, weak, 10 * tol)
                 start = first.tables
-                for name in learned:
-                    other = follows.get(name)
-                    along = None
-                    if other in pseudo_counts:
-                        along = posterior_mean(*first.counts[other][:2], pseudo_counts[other])
-                    pseudo_counts[name] = empirical_beta_of_hidden(
-                        start[name], *first.counts[name], along
-                    )
+                pseudo_counts = empirical_priors(start, first.counts, learned, dict(follows))
         fit = fit_with(start, pseudo_counts, tol)
         self.prior_ = {
             name: (float(np.mean(a)), float(np.mean(b))) for name, (a, b) in pseudo_counts.items()
@@ -108,6 +101,19 @@ def weak_priors(counts, names):
     totals = {name: [float(sums.sum()) for sums in counts[name][:2]] for name in names}
     means = {name: (sums[0] + 0.5) / (sums[1] + 1.0) for name, sums in totals.items()}
     return {name: (mean, 1 - mean) for name, mean in means.items()}
+
+
+def empirical_priors(tables, counts, names, follows):
+    """Pseudo-counts of the tables ``names``: floats, or one per document if a table follows one
+    that stands before it."""
+    priors = {}
+    for name in names:
+        other = follows.get(name)
+        along = None
+        if other in priors:
+            along = posterior_mean(*counts[other][:2], priors[other])
+        priors[name] = empirical_beta_of_hidden(tables[name], *counts[name], along)
+    return priors
 
 
 #: Range of a + b: below, a prior has no effect; above, all documents have the same probability.

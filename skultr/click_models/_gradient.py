@@ -80,7 +80,8 @@ class DBNModel(ChainMixin, GradientClickModel):
     prior : "empirical", (float, float) or None, default="empirical"
         Pseudo-counts of successes and failures of both attraction and satisfaction; by default
         those of the Beta distribution of each over documents, by maximum likelihood (empirical
-        Bayes). That of satisfaction depends on attraction (see Notes). None: maximum likelihood of the documents too, as in :class:`PBMModel`.
+        Bayes). That of satisfaction depends on attraction, see Notes. None: maximum likelihood of
+        the documents too, as in :class:`PBMModel`.
     {steps}
     {solver}
 
@@ -102,7 +103,8 @@ class DBNModel(ChainMixin, GradientClickModel):
         Only with ``solver="gradient"``: scaling and network, the skorch net that trained it
         (which pickles leave out), and the learning curves by epoch.
     prior_ : dict of str to (float, float)
-        Pseudo-counts of each parameter of documents, means over documents; empty with ``solver="gradient"``.
+        Pseudo-counts of each parameter of documents (means over documents); empty with
+        ``solver="gradient"``.
     {features}
 
     Notes
