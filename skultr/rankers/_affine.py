@@ -74,11 +74,11 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         "likelihood" there is no second network: the first one ranks. The softmax loss only
         compares documents of a list; under trust bias its nDCG was higher (see Notes).
     clip : float in (0, 1], default=0.3
-        :math:`\tau` as a share of the largest :math:`\alpha + \beta`, the click rate of a relevant
-        document under the bias factor where it is highest: a click weighs at most 1 / :math:`\tau`.
-        The modelled relevance :math:`r(x)` in the label keeps the mean label of a bias factor
-        unchanged by the bound (Oosterhuis 2022). None gives the published label; a bias factor
-        whose :math:`\alpha` is close to 0 can then dominate the training.
+        :math:`\tau` as a share of the largest :math:`\alpha + \beta`, the click rate of a
+        relevant document under the bias factor where it is highest: a click weighs at most
+        1 / :math:`\tau`. The modelled relevance :math:`r(x)` in the label keeps the mean label of
+        a bias factor unchanged by the bound (Oosterhuis 2022). None gives the published label; a
+        bias factor whose :math:`\alpha` is close to 0 can then dominate the training.
 
     {network}
     device, random_state, verbose
