@@ -1,5 +1,7 @@
-"""Worlds of robustness.py: documents, users, production rankers, policies, sizes of log."""
+"""Worlds of robustness.py and reverse.py: documents, users, production rankers, policies, sizes of
+log."""
 
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, cycle, islice, product
 from pathlib import Path
@@ -18,6 +20,7 @@ from skultr.simulation import (
     DBNUser,
     DeterministicPolicy,
     PlackettLucePolicy,
+    Policy,
     PositionBasedUser,
     SwapPolicy,
     TrustBiasUser,
@@ -30,8 +33,22 @@ from skultr.simulation import (
 from .._documents import feature_columns
 
 #: Training queries of each set; the others are for the test, at most ``MOST_TEST_QUERIES``.
-DOCUMENTS = {"made": 300, "mq2008": 400, "lightgbm": 160, "clueweb": 40, "letor": 500}
-FILES = {"mq2008": "mq2008", "lightgbm": "lightgbm_lambdarank", "clueweb": "clueweb09_webis"}
+DOCUMENTS = {
+    "made": 300,
+    "mq2008": 400,
+    "lightgbm": 160,
+    "clueweb": 40,
+    "mslr": 110,
+    "letor": 500,
+}
+FILES = {
+    "mq2008": "mq2008",
+    "lightgbm": "lightgbm_lambdarank",
+    "clueweb": "clueweb09_webis",
+    "mslr": "mslr_sample",
+}
+#: Documents of the grid.
+GRID = ("made", "mq2008", "lightgbm", "clueweb")
 MOST_TEST_QUERIES = 500
 USERS = {
     "eta 1": PositionBasedUser(1.0),
@@ -51,8 +68,33 @@ POLICIES = {
     "T .1": PlackettLucePolicy(0.1),
     "T 1": PlackettLucePolicy(1.0),
 }
-#: A policy, and a kind of production, of the other cells alone.
-SWAPS, MORE_FEATURES = "neighbour swaps", "more features"
+#: A kind of production of the other cells alone.
+MORE_FEATURES = "more features"
+
+
+@dataclass(frozen=True)
+class DailyPolicy(Policy):
+    """Each day another order of each query: scores with noise, in their standard deviations."""
+
+    n_days: int = 20
+    noise: float = 0.5
+
+    def rank(self, scores, offsets, query, n_positions, rng):
+        """Rows of the documents that each session shows: those of a random day."""
+        day = rng.integers(self.n_days, size=len(query))
+        rows = np.empty((len(query), n_positions), np.int32)
+        for today in range(self.n_days):
+            noisy = scores + self.noise * rng.standard_normal(len(scores))
+            is_today = day == today
+            rows[is_today] = DeterministicPolicy().rank(
+                noisy, offsets, query[is_today], n_positions
+            )
+        return rows
+
+
+#: Policies of the other cells, and of reverse.py.
+SWAPS, DAILY = "neighbour swaps", "daily orders"
+OTHER_POLICIES = {SWAPS: SwapPolicy("adjacent"), DAILY: DailyPolicy()}
 SESSIONS = (2_000, 20_000, 200_000, 1_000_000)
 #: Sessions of the cells of the regular subset.
 REGULAR = (*[200_000] * 2, *[2_000, 20_000] * 17, *[2_000] * 4)
@@ -71,8 +113,7 @@ class Cell(NamedTuple):
 
 def cells(subset, letor=False):
     """Cells of a subset of the grid; with ``letor`` the same cells on documents from a file."""
-    names = [name for name in DOCUMENTS if name != "letor"]
-    grid = [Cell(*levels) for levels in product(names, USERS, PRODUCTION, POLICIES, SESSIONS)]
+    grid = [Cell(*levels) for levels in product(GRID, USERS, PRODUCTION, POLICIES, SESSIONS)]
     sizes = REGULAR if subset == "regular" else islice(cycle(SESSIONS), len(grid))
     chosen = balanced(grid, sizes)
     return list(dict.fromkeys(c._replace(documents="letor") for c in chosen)) if letor else chosen
@@ -172,13 +213,12 @@ class World:
             known, test = train_test_queries(test, test_size=0.5, random_state=seed)
         served, self.served = production(cell.production, known, train, test, seed)
         top = train["relevance"].max()
-        policy = SwapPolicy("adjacent") if cell.policy == SWAPS else POLICIES[cell.policy]
         impressions, self.clicks, _ = simulate_clicks(
             # Grades of all sets from 0 to 4: what users click has the same range everywhere.
             train.assign(relevance=(train["relevance"] * 4 / top).round().astype(int)),
             n_sessions=cell.sessions,
             n_positions=_depth(cell),
-            policy=policy,
+            policy=(POLICIES | OTHER_POLICIES)[cell.policy],
             scores=served,
             user=USERS[cell.user],
             features=False,

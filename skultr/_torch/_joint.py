@@ -97,10 +97,10 @@ def fit_towers(
     """Train a network of relevance and a table of examination by the cross-entropy of all clicks.
 
     ``learning_rate`` is the step size of the examination logits. By default they take no steps:
-    before every epoch they are set to their maximum-likelihood value given the current relevance,
-    which is regression-EM (Wang et al. 2018). The gradient of the expected complete-data
-    likelihood at the current expectations equals that of the likelihood (Fisher's identity), so
-    that no E-step is needed.
+    in the second half of the training they are set to their maximum-likelihood value given the
+    current relevance before every epoch, which is regression-EM (Wang et al. 2018). The gradient
+    of the expected complete-data likelihood at the current expectations equals that of the
+    likelihood (Fisher's identity), so that no E-step is needed.
     """
     training = log.tempered(learner.traffic_exponent)
     by_steps = learning_rate is not None
@@ -219,14 +219,71 @@ def _log_of_neither(g, h):
     return torch.logsumexp(torch.stack([-g, -h, -g - h]), dim=0) - both
 
 
-class ExaminationStep(Callback):
-    """Sets examination to its maximum-likelihood value given relevance, before every epoch."""
+#: Share of a training in which relevance alone explains the clicks. A table has one free number
+#: per bias factor and no weight decay: where position tells relevance, as behind production that
+#: knows the labels, a table that is fitted first takes what the network learns only step by step,
+#: and the network is left with the noise, or the reverse. ``benchmarks/studies/reverse.py``.
+RELEVANCE_FIRST = 0.5
+#: With early stopping nobody knows the length beforehand: so many epochs instead, at most.
+FIRST_EPOCHS = 20
+#: Later, the table is set every epoch, and at least so often that a whole training had this many.
+_LEAST_UPDATES = 32
+
+
+class TableStep(Callback):
+    """Sets a table of bias factors to its most likely values given relevance, from time to time.
+
+    In the first half of the steps all bias factors are alike, so that the network
+    explains what it can. Subclasses write ``start(module, data)`` and ``update(module, data)``.
+    """
+
+    def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
+        self.n_done_ = 0
 
     def on_epoch_begin(
         self, net: NeuralNet, dataset_train: ListDataset | None = None, **kwargs: Any
     ) -> None:
-        data, module = dataset_train, net.module_
-        module.eval()
+        self.data_ = dataset_train
+        per_epoch = -(-len(dataset_train) // net.batch_size)
+        n_steps = net.max_epochs * per_epoch
+        self.n_first_ = int(RELEVANCE_FIRST * n_steps)
+        self.interval_ = max(1, min(per_epoch, n_steps // _LEAST_UPDATES))
+        stop = dict(net.callbacks_).get("early_stopping")
+        if stop is not None:
+            self.n_first_ = min(self.n_first_, FIRST_EPOCHS * per_epoch)
+            if self.n_done_ < self.n_first_:
+                stop.on_train_begin(net)  # until now it was another model
+
+    def on_batch_begin(self, net: NeuralNet, training: bool = False, **kwargs: Any) -> None:
+        if not training:
+            return
+        later = self.n_done_ - self.n_first_
+        if later >= 0 and later % self.interval_ == 0:
+            net.module_.eval()
+            self.update(net.module_, self.data_)
+        elif self.n_done_ == 0:
+            self.start(net.module_, self.data_)
+        self.n_done_ += 1
+
+    def on_train_end(self, net: NeuralNet, **kwargs: Any) -> None:
+        self.data_ = None
+
+
+#: Logit of the examination of all bias factors while relevance alone explains the clicks: no
+#: click rate is above it but by chance.
+_EXAMINED = 2.0
+
+
+class ExaminationStep(TableStep):
+    """Sets examination to its maximum-likelihood value given relevance."""
+
+    def start(self, module: ExaminationModule, data: ListDataset) -> None:
+        """All bias factors are examined alike."""
+        with torch.no_grad():
+            module.examination.fill_(_EXAMINED)
+
+    def update(self, module: ExaminationModule, data: ListDataset) -> None:
+        """The most likely examination of each bias factor."""
         relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()
         best = fit_factors(relevance, *data.rows(), n_factors=len(module.examination))
         best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))

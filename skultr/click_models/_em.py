@@ -39,19 +39,21 @@ class EMClickModel(TableClickModel):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def _solve(self, log, expect, start, priors, documents, known=()):
+    def _solve(self, log, expect, start, priors, documents, known=(), follows=()):
         """Tables by EM beside the ``known`` ones, and the prior mean of each one of documents.
 
         By default the prior of documents is learned: a first fit has one pseudo-impression at the
         mean of all documents as prior, the second one the Beta distribution over documents with
-        the greatest marginal likelihood (empirical Bayes). It sets what describes the fit.
+        the greatest marginal likelihood (empirical Bayes). The mean of the prior of a table that
+        ``follows`` another (table -> the other, which stands before it in ``documents``) is a
+        function of the other. It sets what describes the fit.
         """
         known = dict(known)
         start = {name: table for name, table in start.items() if name not in known}
         learned = [name for name in documents if name in start]
         means = dict.fromkeys(documents, np.nan)
-        self.prior_ = {}
         if not start:
+            self.prior_ = {}
             return known, means
 
         def count(tables):
@@ -62,18 +64,21 @@ class EMClickModel(TableClickModel):
 
         tol = self.tol * log.n_impressions
         given = None if self.prior is None else given_prior(self.prior)
+        pseudo_counts = {}
         if given:
-            self.prior_ = dict.fromkeys(learned, given)
+            pseudo_counts = dict.fromkeys(learned, given)
         elif learned:
             weak = weak_priors(count(start)[0], learned)
             if self.prior is None:
-                self.prior_ = {n: (_NO_PRIOR * a, _NO_PRIOR * b) for n, (a, b) in weak.items()}
+                pseudo_counts = {n: (_NO_PRIOR * a, _NO_PRIOR * b) for n, (a, b) in weak.items()}
             else:
                 first = fit_with(start, weak, 10 * tol)
                 start = first.tables
-                for name in learned:
-                    self.prior_[name] = empirical_beta_of_hidden(start[name], *first.counts[name])
-        fit = fit_with(start, self.prior_, tol)
+                pseudo_counts = empirical_priors(start, first.counts, learned, dict(follows))
+        fit = fit_with(start, pseudo_counts, tol)
+        self.prior_ = {
+            name: (float(np.mean(a)), float(np.mean(b))) for name, (a, b) in pseudo_counts.items()
+        }
         if not fit.converged:
             warn_user(
                 f"{type(self).__name__} did not converge in max_iter={self.max_iter} EM steps. "
@@ -98,11 +103,28 @@ def weak_priors(counts, names):
     return {name: (mean, 1 - mean) for name, mean in means.items()}
 
 
+def empirical_priors(tables, counts, names, follows):
+    """Pseudo-counts of the tables ``names``: floats, or one per document if a table follows one
+    that stands before it."""
+    priors = {}
+    for name in names:
+        other = follows.get(name)
+        along = None
+        if other in priors:
+            along = posterior_mean(*counts[other][:2], priors[other])
+        priors[name] = empirical_beta_of_hidden(tables[name], *counts[name], along)
+    return priors
+
+
 #: Range of a + b: below, a prior has no effect; above, all documents have the same probability.
 _STRENGTHS = (0.5, 1e4)
 _MEANS = (1e-4, 1 - 1e-4)
 #: A prior of hidden events is learned from at most so many documents.
 _MAX_DOCS = 10_000
+#: A prior that follows another probability is integrated for so many groups of documents, and its
+#: logit rises at most so many times as fast.
+_N_GROUPS = 20
+_SLOPES = (-3.0, 3.0)
 #: Edges of the bins of its integral, and range of the variance of logits: a prior is not narrower
 #: than a bin.
 _LOGITS = np.linspace(-12, 12, 121)
@@ -163,7 +185,7 @@ def empirical_beta(successes, trials):
     return float(mean * strength), float((1 - mean) * strength)
 
 
-def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
+def empirical_beta_of_hidden(probability, successes, trials, missing, sure, along=None):
     """Pseudo-counts (a, b) as :func:`empirical_beta`, with partly hidden successes or trials.
 
     Expected counts are not observations: EM fills in hidden events by the current prior, so that
@@ -181,10 +203,16 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
     Here g is the sum of δ over the hidden events, the slope of their log likelihood at p0
     (Fisher's identity), and h is the sum of δ², minus its curvature (Louis 1982, "Finding the
     observed information matrix when using the EM algorithm", JRSS B). Both are exact at p0.
+
+    With another probability of each document, ``along``, a and b are arrays of shape (n_docs,):
+    the logit of the prior mean is a line in the logit of that probability. A document of which
+    little is known then gets what is usual among those like it.
     """
     some = np.flatnonzero(trials > 0)
     if not len(some):
         return 0.5, 0.5
+    levels = np.zeros(len(trials)) if along is None else logit(along)
+    levels = levels - levels.mean()
     # More documents would hardly change two parameters.
     some = some[:: -(-len(some) // _MAX_DOCS)]
     p, hits, n, lost = (values[some] for values in (probability, successes, trials, missing))
@@ -200,27 +228,47 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure):
     log_likelihood = np.outer(won, np.log(at)) + np.outer(failed, np.log1p(-at))
     log_likelihood += (slope / delta)[:, None] * np.log1p(delta[:, None] * (at - p[:, None]))
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    group, centres = _groups(levels[some])
+    parts = [likelihood[group == each] for each in range(len(centres))]
 
-    def pseudo_counts(point):
-        mean = expit(point[0])
+    def pseudo_counts(point, level):
+        slope = point[2] if len(point) > 2 else 0.0
+        mean = np.clip(expit(point[0] + slope * level), *_MEANS)
         strength = np.clip(np.exp(point[1]) / (mean * (1 - mean)), *_STRENGTHS)
         return mean * strength, (1 - mean) * strength
 
     def objective(point):
-        mass = np.diff(betainc(*pseudo_counts(point), edges))
-        return -np.log(likelihood @ mass + TINY).mean()
+        a, b = pseudo_counts(point, centres[:, None])
+        mass = np.diff(betainc(a, b, edges))
+        marginal = [part @ share for part, share in zip(parts, mass, strict=True)]
+        return -np.log(np.concatenate(marginal) + TINY).mean()
 
     mean = np.clip(hits.sum() / n.sum(), *_MEANS)
+    start, bounds = (
+        [logit(mean), 0.0],
+        [tuple(logit(_MEANS)), tuple(-np.log(_VARIANCES_OF_LOGITS))],
+    )
+    if along is not None:
+        start.append(0.0)
+        bounds.append(_SLOPES)
     found = minimised(
         objective,
-        [logit(mean), 0.0],
+        start,
         "The prior of relevance",
         jac="3-point",  # differences over less are mostly rounding of the incomplete beta
         method="L-BFGS-B",
-        bounds=[tuple(logit(_MEANS)), tuple(-np.log(_VARIANCES_OF_LOGITS))],
+        bounds=bounds,
     )
-    a, b = pseudo_counts(found)
-    return float(a), float(b)
+    if along is None:
+        return tuple(map(float, pseudo_counts(found, 0.0)))
+    return pseudo_counts(found, levels)
+
+
+def _groups(levels):
+    """Group of each document, of similar levels, and the mean level of each group."""
+    edges = np.unique(np.quantile(levels, np.linspace(0, 1, _N_GROUPS + 1)[1:-1]))
+    group = np.unique(np.searchsorted(edges, levels), return_inverse=True)[1]
+    return group, np.bincount(group, levels) / np.bincount(group)
 
 
 # By counting: the click rate of a document, over all ranks or by rank ---------------

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
-from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import logsigmoid
 
@@ -24,6 +23,7 @@ from .._log._cells import (
 )
 from .._log._segments import TINY
 from .._models._solve import maximise, warn_unless_converged
+from .._torch._joint import TableStep
 from .._torch._lists import ListLoss, ScaledLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
@@ -31,8 +31,6 @@ from ..identifiability._graph import warn_unless_identifiable
 from ._ranker import BaseRanker
 
 if TYPE_CHECKING:
-    from skorch import NeuralNet
-
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
     from .._torch._lists import ListBatch, ListDataset
@@ -53,9 +51,11 @@ class AffineRanker(NeuralEstimator, BaseRanker):
 
     No division of clicks by a propensity removes :math:`\beta_t`, the clicks that irrelevant
     documents get. A first network therefore learns :math:`r = \sigma(g)` together with the
-    coefficients, by maximising the likelihood of all clicks: before each epoch the coefficients
-    are set to their maximum-likelihood values given the current relevance. Then a second network
-    learns to rank by the labels
+    coefficients, by maximising the likelihood of all clicks. In the first half of its training all
+    bias factors are alike; then, before each epoch, the coefficients are set to their
+    maximum-likelihood values given the current relevance. Coefficients that are learned first
+    take what relevance is, wherever production ranks well. Then a second network learns to rank
+    by the labels
 
     .. math::
         \hat r = r(x) + \frac{c - \alpha_t\, r(x) - \beta_t}{\max(\alpha_t, \tau)}
@@ -74,9 +74,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         "likelihood" there is no second network: the first one ranks. The softmax loss only
         compares documents of a list; under trust bias its nDCG was higher (see Notes).
     clip : float in (0, 1], default=0.3
-        :math:`\tau` as a share of the largest :math:`\alpha`: a click weighs at most
-        ``1 / clip`` times as much as a click under the bias factor with the largest
-        :math:`\alpha`. The modelled relevance :math:`r(x)` in the label keeps the mean label of
+        :math:`\tau` as a share of the largest :math:`\alpha + \beta`, the click rate of a
+        relevant document under the bias factor where it is highest: a click weighs at most
+        1 / :math:`\tau`. The modelled relevance :math:`r(x)` in the label keeps the mean label of
         a bias factor unchanged by the bound (Oosterhuis 2022). None gives the published label; a
         bias factor whose :math:`\alpha` is close to 0 can then dominate the training.
 
@@ -112,10 +112,6 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     -----
     NotIdentifiableWarning
         If the log does not determine relevance.
-    ClickDataWarning
-        If the clicks of the queries that stopped the training do not confirm by one standard error
-        that the ranker predicts clicks at the same position better than a naive one. In 24 of 29
-        simulated settings it was worse (:ref:`study_never_worse`).
 
     See Also
     --------
@@ -250,7 +246,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     def _labels(self, log, relevance):
         """Debiased clicks of each row: its label (see the class), times its impressions."""
         alpha = self.trust_["alpha"].to_numpy()
-        least = 0.0 if self.clip is None else self.clip * alpha.max()
+        # Relative to alpha + beta, a click weighs little where trust took what relevance was.
+        highest = (alpha + self.trust_["beta"].to_numpy()).max()
+        least = 0.0 if self.clip is None else self.clip * highest
         residual = log.clicks - log.weight * self._click_chance(relevance, log.bias)
         return log.weight * relevance + residual / np.maximum(alpha, least)[log.bias]
 
@@ -269,9 +267,10 @@ _GAPS = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]])
 _BARRIER, _LEAST_SHARE = 1e-6, 1e-9
 #: Largest part of the way to a bound that one step takes.
 _TO_BOUND = 0.99
-#: At the start of training, P(click | relevant) is the click rate times 1 plus this number, and
-#: P(click | irrelevant) the click rate times 1 minus this number.
-_START = 0.1
+#: While relevance alone explains the clicks, an irrelevant document has this share of the click
+#: rate, and a relevant one twice the click rate and this more: a narrow range makes the network
+#: spread its relevance over (0, 1), which keeps alpha off its bound at 0 later.
+_LEAST_TRUST, _LEAST_HIGH = 0.02, 0.1
 #: The fit ends when a step is expected to gain less likelihood; relative, as the barrier is.
 _TOL = 1e-10
 
@@ -322,40 +321,27 @@ def _log_mixture(logits, low, high):
     return torch.logaddexp(logsigmoid(-logits) + low.log(), logsigmoid(logits) + high.log())
 
 
-class TrustStep(Callback):
-    """Sets the table to its maximum-likelihood values given relevance, before every epoch."""
+class TrustStep(TableStep):
+    """Sets the table to its maximum-likelihood values given relevance."""
 
-    def on_epoch_begin(
-        self, net: NeuralNet, dataset_train: ListDataset | None = None, **kwargs: Any
-    ) -> None:
-        data, module = dataset_train, net.module_
+    def start(self, module: AffineModule, data: ListDataset) -> None:
+        """No trust, and all bias factors alike."""
+        _, _, clicks, weight = data.rows()
+        rate = float(clicks.sum() / max(weight.sum(), TINY))
+        module.low.fill_(np.clip(_LEAST_TRUST * rate, 1e-6, 0.1))
+        module.high.fill_(np.clip(2 * rate + _LEAST_HIGH, _LEAST_HIGH, 0.95))
+
+    def update(self, module: AffineModule, data: ListDataset) -> None:
+        """The most likely click probabilities of irrelevant and of relevant documents."""
         version, *rows = data.rows()
-        if len(net.history) == 1:
-            best = _cautious_start(*rows, n_factors=len(module.low))
-        else:
-            module.eval()
-            logits = data.outputs(module.network[1])
-            relevance = torch.sigmoid(logits.double()).cpu().numpy()[version]
-            best = fit_trust(relevance, *rows, n_factors=len(module.low))
+        logits = data.outputs(module.network[1])
+        relevance = torch.sigmoid(logits.double()).cpu().numpy()[version]
+        best = fit_trust(relevance, *rows, n_factors=len(module.low))
         for table, values in zip((module.low, module.high), best, strict=True):
             # Values closer to 1 round to 1 in single precision, and log(1 - 1) is infinite.
             values = torch.from_numpy(np.minimum(values, 1 - 1e-6)).to(table)
             # A bias factor that only occurs in held-out lists keeps its values.
             table.copy_(torch.where(values.isnan(), table, values))
-
-
-def _cautious_start(factor, clicks, weight, *, n_factors):
-    """Table before the first epoch: relevance moves the clicks of every bias factor by 10 %.
-
-    An untrained network scores at random. The maximum-likelihood table for such scores would put
-    alpha at 0 for every bias factor whose clicks happen to contradict them. A narrow range of
-    click probabilities makes the network spread its relevance over (0, 1), which keeps alpha off
-    the bound at 0 in the following epochs.
-    """
-    with np.errstate(invalid="ignore"):
-        rate = np.bincount(factor, clicks, n_factors) / np.bincount(factor, weight, n_factors)
-        rate = np.clip(rate, 1e-4, 0.9)  # NaN stays
-    return np.stack([(1 - _START) * rate, (1 + _START) * rate])
 
 
 def fit_trust(

@@ -25,7 +25,7 @@ from .._log._cells import factor_codes, loss_scale
 from .._log._faults import check
 from .._log._roles import numbers, read_column, read_role, without_column
 from .._log._segments import TINY, encode, pair_codes
-from .._torch._joint import ListTarget, fit_listwise
+from .._torch._joint import FIRST_EPOCHS, ListTarget, fit_listwise
 from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import Linear, ListScores, SideBySide
@@ -131,8 +131,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         Step size of the observation embeddings.
     frozen_steps : int, default=None
         Number of optimiser steps (batches) before the observation embeddings begin to move, at
-        most half of the epochs; 500 as published. By default 5 epochs, or half of ``max_epochs``
-        if that is less.
+        most half of the epochs; 500 as published. By default half of the epochs (at most 20 with
+        early stopping).
     base : {"embedding", "factor"}, default="embedding"
         "embedding" is the most probable observation embedding (eq. 7, 8). "factor" is the
         observation embedding :math:`o(t^*)` of the bias factor under which all candidates were
@@ -193,10 +193,6 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     -----
     NotIdentifiableWarning
         If the log does not determine relevance, or has fewer bias factors than ``n_components``.
-    ClickDataWarning
-        If the clicks of the queries that stopped the last training do not confirm by one standard
-        error that the ranker predicts clicks at the same position better than a naive one. Other
-        networks of the fit learned from these queries, so that the test errs towards confirmation.
 
     Notes
     -----
@@ -269,10 +265,11 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     #: Vectors and the network learn from each other, which takes longer: with TianGong's clicks
     #: and with trust bias nDCG still rises at five times the steps.
     _length = 5
-    #: Number of epochs (at most half of ``max_epochs``) in which only the network is trained,
-    #: unless ``frozen_steps`` says how long. The observation embeddings stay at their start, where
-    #: all are equal. Early stopping begins after.
-    _frozen_epochs = 5
+    #: Largest number of epochs in which only the network is trained, unless ``frozen_steps`` says
+    #: how long; None: half of them, so that relevance comes first, as in other rankers that learn
+    #: it beside a table (``RELEVANCE_FIRST``). The observation embeddings stay at their start,
+    #: where all are equal. Early stopping begins after.
+    _frozen_epochs = None
     #: Parameters of the network of base vectors. It has neither dropout nor normalisation, trains
     #: on one row per document, and ignores ``net_params``.
     _base_settings = {
@@ -722,7 +719,7 @@ class FreezeObservation(Callback):
     the model is a different one.
     """
 
-    def __init__(self, n_epochs: int, n_steps: int | None = None) -> None:
+    def __init__(self, n_epochs: int | None = None, n_steps: int | None = None) -> None:
         self.n_epochs = n_epochs
         self.n_steps = n_steps
 
@@ -730,8 +727,13 @@ class FreezeObservation(Callback):
         self.n_done_, self.is_free_ = 0, False
         self.n_frozen_ = net.max_epochs // 2
         if self.n_steps is None:
-            self.n_frozen_ = min(self.n_epochs, self.n_frozen_)
+            self.n_frozen_ = min(self._most_epochs(net), self.n_frozen_)
         self.frozen_ = [weight for weight in net.module_.frozen_at_first() if weight.requires_grad]
+
+    def _most_epochs(self, net):
+        if self.n_epochs is not None:
+            return self.n_epochs
+        return FIRST_EPOCHS if "early_stopping" in dict(net.callbacks_) else net.max_epochs
 
     def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         stop = dict(net.callbacks_).get("early_stopping")

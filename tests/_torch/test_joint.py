@@ -157,7 +157,7 @@ def test_examination_step_is_where_no_change_of_a_factor_helps():
     torch.nn.init.constant_(network.weight, 0.2)
     torch.nn.init.constant_(network.bias, 0.5)
     net, data = _net(network)
-    ExaminationStep().on_epoch_begin(net, dataset_train=data)
+    ExaminationStep().update(net.module_, data)
     table = net.module_.examination
     g = net.module_.network[1](data.features).reshape(-1)[data.version].detach().double()
 
@@ -182,5 +182,64 @@ def test_examination_step_bears_a_network_that_is_certain(extreme):
     torch.nn.init.zeros_(network.weight)
     torch.nn.init.constant_(network.bias, extreme)
     net, data = _net(network)
-    ExaminationStep().on_epoch_begin(net, dataset_train=data)
+    ExaminationStep().update(net.module_, data)
     assert torch.isfinite(net.module_.examination).all()
+
+
+class _Steps(ExaminationStep):
+    """Notes what it would do at each step."""
+
+    def __init__(self):
+        self.done = []
+
+    def start(self, module, data):
+        self.done.append("start")
+
+    def update(self, module, data):
+        self.done.append("update")
+
+
+def _schedule(*, n_lists, max_epochs, batch_size=10, callbacks=()):
+    """What a step does in each batch of a training: its first letter, or a point for nothing."""
+
+    class Net:
+        module_ = torch.nn.Identity()
+        callbacks_ = list(callbacks)
+
+    Net.max_epochs, Net.batch_size = max_epochs, batch_size
+    step, found = _Steps(), ""
+    step.on_train_begin(Net)
+    for _ in range(max_epochs):
+        step.on_epoch_begin(Net, dataset_train=range(n_lists))
+        for _ in range(-(-n_lists // batch_size)):
+            step.on_batch_begin(Net, training=True)
+            step.on_batch_begin(Net, training=False)
+            found += step.done.pop()[0] if step.done else "."
+    return found
+
+
+def test_relevance_comes_first_and_then_a_table_is_set_before_each_epoch():
+    expected = "s." + ".." * 19 + "u." * 20
+    assert _schedule(n_lists=15, max_epochs=40) == expected
+
+
+def test_table_is_set_within_epochs_where_there_are_few():
+    found = _schedule(n_lists=640, max_epochs=1)
+    assert found == "s" + "." * 31 + "u." * 16
+
+
+def test_table_of_a_training_of_one_step_is_set_once():
+    assert _schedule(n_lists=5, max_epochs=1) == "u"
+
+
+def test_early_stopping_begins_when_the_table_moves():
+    class Stop:
+        n_begun = 0
+
+        def on_train_begin(self, net):
+            self.n_begun += 1
+
+    stop = Stop()
+    found = _schedule(n_lists=10, max_epochs=100, callbacks=[("early_stopping", stop)])
+    assert found.index("u") == 20
+    assert stop.n_begun == 20

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit, logit
 from sklearn.exceptions import ConvergenceWarning
 
 from skultr._log._clicklog import make_click_log
@@ -127,6 +128,23 @@ def test_the_prior_of_satisfaction_is_learned_from_few_sessions():
     truth = satisfaction[model.documents_.index.get_level_values("doc")]
     assert 1 < sum(model.prior_["satisfaction"]) < 20
     assert np.sqrt(np.mean((model.documents_["satisfaction"] - truth) ** 2)) < 0.225
+
+
+@pytest.mark.parametrize("slope", [2.0, 0.0, -1.0])
+def test_satisfaction_follows_attraction_where_it_does(slope):
+    """Where few clicks tell of a document's satisfaction, its attraction does."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=1200)
+    attraction, satisfaction = expit(z - 1), expit(slope * z + rng.normal(size=1200) - 0.5)
+    query = np.repeat(np.arange(100), 30)
+    doc = query[:, None] * 12 + shuffled(3000, 12)[:, :8]
+    a, s = attraction[doc], satisfaction[doc]
+    clicks = draw_chain_clicks(a, 0.9, 0.9 * (1 - s), rng).ravel().astype(float)
+    model = DBNModel().fit(sessions(doc).assign(qid=np.repeat(query, 8)), clicks)
+    found = logit(model.documents_[["attraction", "satisfaction"]]).cov()
+    line = found.loc["attraction", "satisfaction"] / found.loc["attraction", "attraction"]
+    assert line == pytest.approx(slope, abs=0.5)
+    assert all(len(counts) == 2 for counts in model.prior_.values())
 
 
 @pytest.mark.parametrize(("mean", "strength", "n"), [(0.25, 8, 20), (0.002, 600, 3_000)])

@@ -704,7 +704,7 @@ class Record(Callback):
 @pytest.mark.parametrize(
     ("frozen", "max_epochs", "expected"),
     [
-        (None, 12, [True] * 5 + [False] * 7),
+        (None, 12, [True] * 6 + [False] * 6),
         (None, 4, [True, True, False, False]),
         (0, 4, [False] * 4),
         (1, 4, [False] * 4),
