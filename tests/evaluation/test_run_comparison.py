@@ -484,6 +484,25 @@ def test_interval_is_students_of_paired_differences():
     assert table.loc["new", "warned"] == 0.5
 
 
+def test_the_unit_of_an_interval_is_the_seed_or_the_log():
+    cells = pd.concat(
+        [
+            table_of(production=[0.1] * 3, new=values).cells_.assign(user=user)
+            for user, values in {"a": [0.2, 0.3, 0.4], "b": [0.1, 0.4, 0.6]}.items()
+        ]
+    )
+    comparison = ComparisonTable(cells)
+    # By seed 0.05, 0.25, 0.4: their mean is 0.7 / 3.
+    differences = {"seed": [0.05, 0.25, 0.4], "log": [0.1, 0.2, 0.3, 0.0, 0.3, 0.5]}
+    for unit, values in differences.items():
+        row = comparison.table(unit=unit).set_index("method").loc["new"]
+        half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+        mean = 0.7 / 3
+        found = row[["difference", "lower", "upper"]].astype(float)
+        np.testing.assert_allclose(found, [mean, mean - half, mean + half])
+        assert row[["n_pairs", "n_units"]].tolist() == [6, len(values)]
+
+
 def test_fewer_than_three_pairs_or_the_same_difference_cannot_tell():
     nan = np.nan
     comparison = table_of(
@@ -491,11 +510,13 @@ def test_fewer_than_three_pairs_or_the_same_difference_cannot_tell():
         two=[0.2, nan, 0.1, nan],
         three=[0.2, nan, 0.1, 0.4],
         same=[0.1, 0.2, 0.3, 0.4],
+        shifted=[0.2, 0.3, 0.4, 0.5],
         none=[nan] * 4,
     )
     table = comparison.table().set_index("method")
-    assert table["lower"].notna().tolist() == [False, False, True, False, False]
-    assert table["upper"].notna().tolist() == [False, False, True, False, False]
+    assert table.index[table["lower"].notna()].tolist() == ["three"]
+    assert table.index[table["upper"].notna()].tolist() == ["three"]
+    assert table.loc["shifted", "difference"] == pytest.approx(0.1)
     assert table.loc["two", "n_pairs"] == 2
     assert table.loc["two", "difference"] == pytest.approx(-0.05)
     assert table.loc["none", "n_failed"] == 4
@@ -519,6 +540,7 @@ def test_parts_of_the_table_pair_within_themselves():
         ({"baseline": "old"}, "baseline='old' is no method"),
         ({"by": "method"}, "is not among"),
         ({"by": ["user", "user"]}, "at most once"),
+        ({"unit": "query"}, "unit='query' is unknown"),
         ({"confidence_level": 95}, "between 0 and 1"),
     ],
 )
