@@ -102,10 +102,11 @@ class ComparisonTable:
         Intervals are Student's, of the mean of paired differences over units. NaN says that one
         cannot tell: there are fewer than three units, or the difference is the same in all.
 
-        Of 4,000 draws of 3, 5 or 10 from 60 seeds (three users, one or two production rankers),
-        intervals of 95 % by seed held the mean over the 60 in .92 to .97, and by log in .85 to
-        .99: too few behind one production ranker, whose logs are alike. Intervals are not
-        corrected for the number of methods.
+        Of draws of 3, 5 or 10 from 60 seeds (three users, one or two production rankers),
+        intervals of 95 % by seed held the mean over the 60 in .90 to .96, and by log in .83 to
+        .99: too few behind weak production, where the logs of one seed are alike
+        (``benchmarks/studies/paired_intervals.py``). Intervals are not corrected for the number
+        of methods.
         """
         by = [by] if isinstance(by, str) else list(by)
         self._check(baseline, by, unit, confidence_level)
