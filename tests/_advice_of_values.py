@@ -596,3 +596,8 @@ case(
     lambda: compared().table(by=["user", "user"]),
     lambda: compared().table(by=["user"]),
 )
+case(
+    ("unit=", "is unknown; expected one of"),
+    lambda: compared().table(unit="query"),
+    lambda: compared().table(unit="log"),
+)

@@ -187,7 +187,8 @@ def compare_rankers(
     again is another ranker: of networks that differed in ``random_state`` alone, trained on 6,700
     simulated pages, 6 of 12 pairs got a verdict, with differences up to 0.04. To compare methods,
     fit each with several seeds, and compare the means of their scores
-    (:class:`~skultr.rankers.RankAggRanker`).
+    (:class:`~skultr.rankers.RankAggRanker`), or let :func:`run_comparison` do so in simulated
+    worlds.
 
     References
     ----------

@@ -207,8 +207,8 @@ def _is(*types):
 
 #: Whether a value is of a kind, and how that is described; the first that is counts.
 _KINDS = (
+    (_is(np.generic), lambda value: repr(value.item())),  # some are also of Python's types
     (_is(bool, int, float, str, bytes, type(None)), repr),
-    (_is(np.generic), lambda value: repr(value.item())),
     (_is(pd.DataFrame), _of_frame),
     (_is(np.ndarray, pd.Series, pd.Index), _of_array),
     (_is(Mapping), lambda value: {str(name): _described(each) for name, each in value.items()}),

@@ -88,11 +88,12 @@ def run_comparison(
     documents : frame, pair of frames or callable
         One row per query-document pair, with the roles ``qid``, ``doc`` and ``relevance``, and
         the features. A pair ``(train, test)`` is a split that is given. A function of the seed
-        returns either of both, such as ``lambda seed: make_ltr(400, random_state=seed)``.
+        returns either of both, such as ``lambda seed: make_ltr(400, random_state=seed)``; it is
+        called for each log.
     rankers : dict of str to ranker
-        Methods that are not fitted: rankers, pipelines, searches, anything with ``fit(X, y)`` and
-        ``predict(X)``. X of ``fit`` is the log, one row per impression, y its clicks. A
-        ``random_state`` that is None becomes the seed of the log.
+        Methods that are not fitted: rankers, pipelines, searches, anything that scikit-learn can
+        clone, with ``fit(X, y)`` and ``predict(X)``. X of ``fit`` is the log, one row per
+        impression, y its clicks. A ``random_state`` that is None becomes the seed of the log.
     users : dict of str to User, default=None
         By default one ``PositionBasedUser()``.
     production : dict of str to callable, array-like or None, default=None
@@ -422,7 +423,7 @@ def _production(given, train, test, log):
     """Scores of the ranker that serves, for the training documents and those of the test."""
     both = pd.concat([train, test])
     if callable(given):
-        scores = given(train, both.reset_index(drop=True), log.seed)
+        scores = given(*(part.reset_index(drop=True) for part in (train, both)), log.seed)
     elif given is not None:
         scores = np.asarray(given)
         if len(scores) == len(both):
@@ -453,11 +454,9 @@ def _first(candidates, n_positions):
 
 def _not_read(ranker, log):
     """Columns of the sessions that no parameter ``bias`` of the ranker or its parts names."""
-    params = ranker.get_params() if hasattr(ranker, "get_params") else {}
-    named = [
-        value
-        for name, values in params.items()
-        if name.rpartition("__")[2] == "bias"
-        for value in ([values] if isinstance(values, str) else values or [])
-    ]
+    named = set()
+    for name, value in ranker.get_params().items():
+        if name.rpartition("__")[2] == "bias":  # of other libraries, it may be True
+            named |= {value} if isinstance(value, str) else set()
+            named |= {*value} if isinstance(value, list | tuple) else set()
     return [name for name in _NO_FEATURES if name in log and name not in named]

@@ -11,14 +11,18 @@ import polars as pl
 import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
 import skultr
 from skultr.datasets import make_ltr
 from skultr.evaluation import ComparisonTable, _run_comparison, run_comparison
+from skultr.evaluation._comparison_file import _described
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import ndcg_score
-from skultr.model_selection import train_test_queries
+from skultr.model_selection import QueryKFold, train_test_queries
 from skultr.rankers import IPSRanker, NaiveRanker
 from skultr.simulation import (
     ContextualPositionBasedUser,
@@ -48,6 +52,7 @@ class Counting(BaseEstimator):
         Counting.logs.append((self.random_state, X, y))
         if self.random_state in self.fails_at:
             raise RuntimeError("no memory left\non this machine")
+        self.n_rows_ = len(X)
         return self
 
     def predict(self, X):
@@ -209,9 +214,30 @@ def test_contexts_reach_only_rankers_whose_bias_names_them(fits):
             super().__init__(random_state=random_state)
             self.bias = bias
 
-    rankers = {"blind": Counting(), "reads": ReadsContext()}
-    run(rankers, users={"contexts": ContextualPositionBasedUser()}, seeds=[0])
-    assert ["context" in X for _, X, _ in fits[:2]] == [False, True]
+    rankers = {
+        "blind": Counting(),
+        "reads": ReadsContext(),
+        "in a pipeline": make_pipeline("passthrough", ReadsContext(bias="context")),
+        "has an intercept": ReadsContext(bias=True),
+    }
+    cells = run(rankers, users={"contexts": ContextualPositionBasedUser()}, seeds=[0]).cells_
+    assert ["context" in X for _, X, _ in fits[:4]] == [False, True, True, False]
+    assert (cells["error"] == "").all()
+
+
+def test_ids_may_be_text_and_a_search_may_be_a_method():
+    text = DOCUMENTS.assign(
+        qid="q" + DOCUMENTS["qid"].astype(str), doc=[f"d{i}" for i in range(240)]
+    )
+    search = GridSearchCV(
+        NaiveRanker(estimator=Ridge()), {"estimator__alpha": [1.0, 10.0]}, cv=QueryKFold(2)
+    )
+    settings = {"production": {"weak": weak}, "seeds": 1}
+    numbers, words = (
+        run({"search": search}, documents=each, **settings) for each in (DOCUMENTS, text)
+    )
+    assert (words.cells_["error"] == "").all()
+    assert len(numbers.cells_) == len(words.cells_) == 4
 
 
 def test_workers_get_all_that_a_log_needs(monkeypatch, tmp_path):
@@ -365,6 +391,24 @@ def test_equal_closures_and_lambdas_are_the_same_design(file, fits):
     assert not fits
 
 
+def test_what_decides_is_described_and_nothing_else():
+    """Fitted parts, methods, sets and generators: equal where they act alike, in any process."""
+    rows = np.arange(6.0)[:, None]
+
+    def frozen(slope):
+        return FrozenEstimator(Ridge().fit(rows, slope * rows[:, 0]))
+
+    def drawn(seed):
+        return np.random.RandomState(seed)
+
+    for make in (frozen, drawn, by_closure, PositionBasedUser, lambda x: {f"a{x}", "b"}):
+        assert _described(make(1)) == _described(make(1))
+        assert _described(make(1)) != _described(make(2))
+    assert _described(np.float64(0.5)) == _described(0.5)
+    assert _described(PlackettLucePolicy().rank) != _described(PlackettLucePolicy(0.3).rank)
+    assert "0x" not in json.dumps(_described([frozen(1), drawn(1), np.log, len, weak, Counting]))
+
+
 def test_another_release_is_another_design(file, monkeypatch):
     monkeypatch.setattr("skultr.evaluation._comparison_file.version", lambda name: "99.0")
     with pytest.raises(ValueError, match="release of skultr"):
@@ -484,6 +528,25 @@ def test_interval_is_students_of_paired_differences():
     assert table.loc["new", "warned"] == 0.5
 
 
+def test_the_unit_of_an_interval_is_the_seed_or_the_log():
+    cells = pd.concat(
+        [
+            table_of(production=[0.1] * 3, new=values).cells_.assign(user=user)
+            for user, values in {"a": [0.2, 0.3, 0.4], "b": [0.1, 0.4, 0.6]}.items()
+        ]
+    )
+    comparison = ComparisonTable(cells)
+    # By seed 0.05, 0.25, 0.4: their mean is 0.7 / 3.
+    differences = {"seed": [0.05, 0.25, 0.4], "log": [0.1, 0.2, 0.3, 0.0, 0.3, 0.5]}
+    for unit, values in differences.items():
+        row = comparison.table(unit=unit).set_index("method").loc["new"]
+        half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+        mean = 0.7 / 3
+        found = row[["difference", "lower", "upper"]].astype(float)
+        np.testing.assert_allclose(found, [mean, mean - half, mean + half])
+        assert row[["n_pairs", "n_units"]].tolist() == [6, len(values)]
+
+
 def test_fewer_than_three_pairs_or_the_same_difference_cannot_tell():
     nan = np.nan
     comparison = table_of(
@@ -491,11 +554,13 @@ def test_fewer_than_three_pairs_or_the_same_difference_cannot_tell():
         two=[0.2, nan, 0.1, nan],
         three=[0.2, nan, 0.1, 0.4],
         same=[0.1, 0.2, 0.3, 0.4],
+        shifted=[0.2, 0.3, 0.4, 0.5],
         none=[nan] * 4,
     )
     table = comparison.table().set_index("method")
-    assert table["lower"].notna().tolist() == [False, False, True, False, False]
-    assert table["upper"].notna().tolist() == [False, False, True, False, False]
+    assert table.index[table["lower"].notna()].tolist() == ["three"]
+    assert table.index[table["upper"].notna()].tolist() == ["three"]
+    assert table.loc["shifted", "difference"] == pytest.approx(0.1)
     assert table.loc["two", "n_pairs"] == 2
     assert table.loc["two", "difference"] == pytest.approx(-0.05)
     assert table.loc["none", "n_failed"] == 4
@@ -519,6 +584,7 @@ def test_parts_of_the_table_pair_within_themselves():
         ({"baseline": "old"}, "baseline='old' is no method"),
         ({"by": "method"}, "is not among"),
         ({"by": ["user", "user"]}, "at most once"),
+        ({"unit": "query"}, "unit='query' is unknown"),
         ({"confidence_level": 95}, "between 0 and 1"),
     ],
 )
