@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats
 from .._log._estimator import NotPickled
@@ -36,8 +38,6 @@ class _WeightedRanker(LearnerRanker):
         **LearnerRanker._parameter_constraints,
         "loss": [StrOptions(set(LOSSES))],
     }
-    #: Method that gives the propensity which the clicks of a row are divided by; None: none is.
-    _divided_by = None
 
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         if self.loss in _PAIRWISE:
@@ -54,18 +54,29 @@ class _WeightedRanker(LearnerRanker):
         return log.clicks
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
-        debiased = replace(log, clicks=self._weighted_clicks(log)).tempered(self.traffic_exponent)
         groups = log.compared_groups() if compares_documents(self.estimator) else log.query
-        version, labels = examples_of(debiased, self._divided_by, groups=groups)
+        parts = []
+        for share, clicks, divisors in self._kinds_of_clicks(log):
+            given = replace(log, clicks=clicks).tempered(self.traffic_exponent)
+            version, labels = examples_of(given, divisors, groups=groups)
+            parts.append((version, labels.label, share * labels.weight, labels.query))
+        n_groups = int(groups.max(initial=-1)) + 1
+        # Labels of different kinds are not compared.
+        query = [part[-1] + place * n_groups for place, part in enumerate(parts)]
+        version, label, weight, _ = (np.concatenate(column) for column in zip(*parts, strict=True))
         return fit_learner(
             self.estimator,
             log.features[version],
-            labels.label,
-            labels.weight,
-            labels.query,
+            label,
+            weight,
+            np.concatenate(query),
             random_state=seed,
             columns=booster_columns(self),
         )
+
+    def _kinds_of_clicks(self, log: ClickLog) -> list[tuple[float, Floats, Any]]:
+        """Share of the loss, clicks of each row, and what divides them, for an estimator."""
+        return [(1.0, self._weighted_clicks(log), None)]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -221,7 +232,6 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     normalize: bool = False
 
     labels_ = NotPickled("a label for each document of the log")
-    _divided_by = PropensityRanker._divisors
 
     _parameter_constraints = {
         **_WeightedRanker._parameter_constraints,
@@ -243,6 +253,14 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     def _weighted_clicks(self, log: ClickLog) -> Floats:
         self._correction(log)
         return mixed_clicks(log.clicks, self._labelled(log), self.naive_weight)
+
+    def _kinds_of_clicks(self, log: ClickLog) -> list[tuple[float, Floats, Any]]:
+        self._correction(log)
+        kinds = [
+            (1 - self.naive_weight, self._labelled(log), self._divisors),
+            (self.naive_weight, log.clicks, None),
+        ]
+        return [kind for kind in kinds if kind[0]]
 
     def _validation_clicks(self, log: ClickLog) -> Floats:
         divided = debias_clicks(log, clip=self.clip_, normalize=self.normalize).clicks

@@ -25,5 +25,3 @@ def test_a_wrong_curve_neither_feigns_nor_hides_what_scores_explain():
         np.testing.assert_allclose(held_out.mix(held_out.scores[:, :1])[2], 1, atol=0.01)
     assert losses[0][0] < losses[0][1]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
-
-
