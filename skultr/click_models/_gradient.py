@@ -82,6 +82,7 @@ class DBNModel(ChainMixin, GradientClickModel):
         those of the Beta distribution of each over documents, by maximum likelihood (empirical
         Bayes). None: maximum likelihood of the documents too, as in :class:`PBMModel`.
     {steps}
+    {variant}
     {solver}
 
     Attributes
