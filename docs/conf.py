@@ -33,6 +33,7 @@ extensions = [
     "paper_links",
     "paper_results",
     "speed_results",
+    "published_settings",
     "thumbnails",
 ]
 exclude_patterns = ["_build", "**/README.txt", "**/sg_execution_times.rst"]
