@@ -34,6 +34,7 @@ extensions = [
     "paper_results",
     "speed_results",
     "thresholds",
+    "published_settings",
     "thumbnails",
 ]
 exclude_patterns = ["_build", "**/README.txt", "**/sg_execution_times.rst"]

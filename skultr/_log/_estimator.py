@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._base._progress import working
+from .._base._published import as_published
 from .._base._threads import few_threads
 from ..exceptions import saying_once
 from ._click_units import as_rates, impressions_of_counts, is_counted
@@ -130,7 +131,8 @@ def _told(fit, self, args, kwargs):
         if reads_log:
             refuse_roles_as_features(self, given["X"], given)
         try:
-            result = fit(self, *args, **kwargs)
+            with as_published(self):
+                result = fit(self, *args, **kwargs)
         except ValueError as error:
             if reads_log:
                 explain_roles_as_features(self, error)

@@ -21,6 +21,7 @@ from scipy.special import expit, log_expit, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 from .._base._progress import progress
+from .._base._published import HasPublishedVariant
 from .._base._sklearn import StrOptions
 from .._base._threads import few_threads
 from .._base._typing import Bools, Floats, Ints
@@ -376,7 +377,7 @@ _FEW_CLICKS = 30.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LearnsRelevance:
+class LearnsRelevance(HasPublishedVariant):
     r"""Mixin of estimators that learn relevance beside examination: as a network, or as a table.
 
     As tables they are one estimator, of :math:`P(c = 1) = r_d\, o_t` with a number for each
@@ -391,11 +392,10 @@ class LearnsRelevance:
     """
 
     relevance: str = "network"
-    variant: str = "default"
 
     _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
         "relevance": [StrOptions({"network", "embedding"})],
-        "variant": [StrOptions({"default", "published"})],
     }
     #: Loss of the published method; see :func:`fit_cells`.
     _published_loss = "likelihood"

@@ -14,6 +14,20 @@ from functools import partial
 
 from .._base._shared_text import with_shared_text
 
+#: ``variant="published"``: the network and the training that papers since 2018 compare methods in,
+#: those of the toolbox ULTRA by the authors of dual learning, where all sessions weigh the same.
+PUBLISHED_NETWORK = {
+    "hidden_layer_sizes": (512, 256, 128),
+    "normalization": "layer",
+    "optimizer": "adagrad",
+    "learning_rate": 0.05,
+    "batch_size": 256,
+    "weight_decay": 0.0,
+    "early_stopping": True,
+    "traffic_exponent": 1.0,
+    "_averages_weights": False,
+}
+
 #: Name -> (type, meaning); the default is that of the class.
 SHARED_PARAMETERS = {
     "hidden_layer_sizes": (

@@ -84,6 +84,7 @@ class CascadeModel(ChainMixin, CountingModel):
     prior : "empirical" or (float, float), default="empirical"
         Pseudo-counts of clicks and of skips of a document; by default their Beta distribution
         over documents, by maximum likelihood (empirical Bayes).
+    {variant_of_counts}
 
     Attributes
     ----------
@@ -160,6 +161,7 @@ class DCMModel(ChainMixin, EMClickModel):
     ----------
     {prior}
     {steps}
+    {variant}
 
     Attributes
     ----------

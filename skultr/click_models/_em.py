@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import betainc, betaln, digamma, expit, logit
 from sklearn.exceptions import ConvergenceWarning
 
+from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval, StrOptions
 from .._log._cells import factor_table
 from .._log._segments import TINY
@@ -26,14 +27,16 @@ _NO_PRIOR = 1e-6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class EMClickModel(TableClickModel):
+class EMClickModel(HasPublishedVariant, TableClickModel):
     """Click models with hidden events, fitted by EM."""
 
     prior: Literal["empirical"] | Sequence[float] | None = "empirical"
     tol: float = 1e-8
     max_iter: int = 1000
 
+    _published = {"prior": None}
     _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
         "prior": [*PRIOR_CONSTRAINT, None],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -273,12 +276,17 @@ def _groups(levels):
 
 # By counting: the click rate of a document, over all ranks or by rank ---------------
 @dataclass(kw_only=True, eq=False, repr=False)
-class CountingModel(TableClickModel):
+class CountingModel(HasPublishedVariant, TableClickModel):
     """Click models by counts, with a Beta distribution of click rates over documents."""
 
     prior: Literal["empirical"] | Sequence[float] = "empirical"
 
-    _parameter_constraints = {"prior": PRIOR_CONSTRAINT}
+    #: The counts of every document start at one click and one skip, as in programs of the field.
+    _published = {"prior": (1.0, 1.0)}
+    _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
+        "prior": PRIOR_CONSTRAINT,
+    }
     _reads_clicks = False
 
     def _remember_rates(self, log, clicks, shown):
@@ -305,6 +313,7 @@ class DCTRModel(CountingModel):
         Pseudo-counts (a, b) of clicks and of skips, so that no click rate is exactly 0 or 1; by
         default those of the Beta distribution of click rates over documents, by maximum
         likelihood (empirical Bayes).
+    {variant_of_counts}
 
     Attributes
     ----------
@@ -358,6 +367,7 @@ class RDCTRModel(CountingModel):
     prior : "empirical" or (float, float), default="empirical"
         Pseudo-counts of clicks and of skips at every rank; by default those of the Beta
         distribution of the click rates at each rank, by maximum likelihood.
+    {variant_of_counts}
 
     Attributes
     ----------

@@ -83,6 +83,7 @@ class DBNModel(ChainMixin, GradientClickModel):
         Bayes). That of satisfaction depends on attraction, see Notes. None: maximum likelihood of
         the documents too, as in :class:`PBMModel`.
     {steps}
+    {variant}
     {solver}
 
     Attributes

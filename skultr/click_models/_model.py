@@ -35,6 +35,16 @@ prior : "empirical", (float, float) or None, default="empirical"
     Pseudo-counts of clicks and of skips of an examined document; by default those of their
     Beta distribution over documents, by maximum likelihood (empirical Bayes). None: maximum
     likelihood of the documents too, as in :class:`PBMModel`.""",
+    "variant": """\
+variant : {"default", "published"}, default="default"
+    "published" is maximum likelihood as in studies of click models, where documents of few
+    clicks get extreme values.
+    {published}""",
+    "variant_of_counts": """\
+variant : {"default", "published"}, default="default"
+    "published" adds one click and one skip to the counts of every document, as programs of
+    click models do, whatever the click rates of documents are.
+    {published}""",
     "steps": """\
 tol : float, default=1e-8
     Least gain of the log posterior in a round, divided by the number of impressions; EM stops

@@ -162,6 +162,7 @@ class PBMModel(ProductModel):
 
         With ``solver="gradient"`` only examination has a prior, that of ``"empirical"``.
     {steps}
+    {variant}
     {solver}
 
     Attributes

@@ -57,6 +57,7 @@ class UBMModel(ProductModel):
 
         With ``solver="gradient"`` documents have no prior.
     {steps}
+    {variant}
     {solver}
 
     Attributes

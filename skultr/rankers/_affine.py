@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.nn.functional import logsigmoid
 
+from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Column, Floats, Ints, Table
 from .._log._cells import (
@@ -27,6 +28,7 @@ from .._torch._joint import TableStep
 from .._torch._lists import ListLoss, ScaledLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
+from .._torch._shared_parameters import PUBLISHED_NETWORK
 from ..identifiability._graph import warn_unless_identifiable
 from ._ranker import BaseRanker
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AffineRanker(NeuralEstimator, BaseRanker):
+class AffineRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     r"""Ranker for clicks with trust bias: users also click irrelevant documents that rank high.
 
     Users who trust the upper results click irrelevant documents by mistake, and more often at
@@ -79,6 +81,10 @@ class AffineRanker(NeuralEstimator, BaseRanker):
         1 / :math:`\tau`. The modelled relevance :math:`r(x)` in the label keeps the mean label of
         a bias factor unchanged by the bound (Oosterhuis 2022). None gives the published label; a
         bias factor whose :math:`\alpha` is close to 0 can then dominate the training.
+    variant : {"default", "published"}, default="default"
+        "published" has the label without a bound, by the network of later comparisons. That is
+        unbiased, and reversed the ranking where alpha came close to 0 (see Notes).
+        {published}
 
     {network}
     device, random_state, verbose
@@ -157,7 +163,9 @@ class AffineRanker(NeuralEstimator, BaseRanker):
     loss: Literal["softmax", "likelihood"] = "softmax"
     clip: float | None = 0.3
 
+    _published = {**PUBLISHED_NETWORK, "clip": None}
     _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
         **NeuralEstimator._parameter_constraints,
         "loss": [StrOptions({"softmax", "likelihood"})],
         "clip": [Interval(Real, 0, 1, closed="right"), None],

@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn.functional import logsigmoid, softplus
 from torch.special import log_ndtr
 
+from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Bools, Floats, Table
 from .._log._cells import loss_scale
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CLDRanker(NeuralEstimator, PropensityRanker):
+class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
     r"""Causal likelihood decomposition, for logs that show only the top documents of a query.
 
     Candidates that were never shown are rows without a ``position``. The production ranker chose
@@ -105,6 +106,10 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
         Algorithm 2, and ``"program"`` is what the program of its authors does: it compares the
         clicks of single pages, and so needs a log of pages. These two do not use ``gamma``. See
         Notes for what they are, and for their nDCG.
+
+        In place of defaults "published" has ``loss="pointwise"`` and ``hidden_layer_sizes=()``;
+        for ``loss="pairwise"`` it has ``hidden_layer_sizes=(256, 128, 64)``, ``dropout=0.5`` and
+        ``max_epochs=12``. Other values that are given stay.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
         Source of the examination probabilities, as in :class:`IPSRanker`.
     clip : float in (0, 1] or None, default=None
@@ -347,6 +352,12 @@ class CLDRanker(NeuralEstimator, PropensityRanker):
             "network_": network,
             "selection_network_": nn.Sequential(network[0], selection),
         }
+
+    @property
+    def _published(self):
+        if self.loss == "pairwise":
+            return {"hidden_layer_sizes": (256, 128, 64), "dropout": 0.5, "max_epochs": 12}
+        return {"loss": "pointwise", "hidden_layer_sizes": ()}
 
     def _validate_params(self) -> None:
         super()._validate_params()

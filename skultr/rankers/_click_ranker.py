@@ -22,6 +22,7 @@ from .._log._segments import TINY
 from .._models._tabular import LearnsRelevance, fit_factors
 from .._torch._joint import fit_affine, fit_listwise, fit_towers
 from .._torch._net import NeuralEstimator
+from .._torch._shared_parameters import PUBLISHED_NETWORK
 from ..exceptions import python_value
 from ..identifiability._graph import warn_unless_identifiable
 from ..propensity._known_curve import learned_curve, with_counts_of
@@ -56,6 +57,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     }
     _gives_probabilities = True
     _corrects = True
+    #: One training of both parts, without a second one on a curve that is known by then.
+    _published = {**PUBLISHED_NETWORK, "examination": "network", "clip": None}
     #: Correction of the last training, and the curve that it is by; None where the network learned
     #: examination too.
     _correction = None

@@ -55,8 +55,12 @@ class DLARanker(ClickRanker):
         :math:`r_d \leftarrow \sum c\,o / \sum o^2` and :math:`o_t \leftarrow \sum c\,r / \sum
         r^2` over impressions.
     variant : {"default", "published"}, default="default"
-        Objective of the embedding: a likelihood, the same for all rankers, or the published least
-        squares, which are biased if documents have few clicks (see :ref:`embedding`).
+        "published" trains both parts together, once, and the network of this training ranks, as
+        in the toolbox of the authors. By default it only serves to learn examination, and the
+        ranker is trained anew with that, which depends less on when training stops.
+        {published}
+        An embedding has the published least squares in place of a likelihood, which is the same
+        for all rankers; they are biased if documents have few clicks (see :ref:`embedding`).
     {examination}
         trained afresh, listwise with that examination (see Notes).
     examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
@@ -180,10 +184,13 @@ class RegressionEMRanker(ClickRanker):
         to the maximum of the binomial likelihood, whose logarithm is concave in log relevance and
         log examination.
     variant : {"default", "published"}, default="default"
-        Objective of the embedding. By default it is the conditional likelihood if documents have
-        few clicks, and the binomial likelihood otherwise. The published objective is always the
-        binomial likelihood, which is biased if documents have few clicks (see
-        :ref:`embedding`).
+        "published" is EM alone: the network that it trains by the cross-entropy of single clicks
+        ranks. By default that network only serves to learn examination, and the ranker is trained
+        anew with that, listwise, which has less variance.
+        {published}
+        An embedding has the binomial likelihood, which is biased if documents have few clicks
+        (see :ref:`embedding`); by default it then has the conditional likelihood. The
+        expectations of a network are computed for each batch here, too.
     {examination}
         trained afresh, listwise with that examination (see Notes).
     examination_start : {"random", "ones"} or array-like of shape (n_factors,), default="random"
@@ -259,10 +266,13 @@ class TwoTowerRanker(ClickRanker):
         A network of the features, or one number per document. The second needs neither features
         nor epochs: it is the maximum of a likelihood, found by Newton's method.
     variant : {"default", "published"}, default="default"
-        Objective of the embedding. By default it is the conditional likelihood if documents have
-        few clicks, and the binomial likelihood otherwise. The published objective is always the
-        binomial likelihood, which is biased if documents have few clicks (see
-        :ref:`embedding`). With the additive link it is always the binomial likelihood.
+        "published" trains both towers together by the cross-entropy of all clicks, and the tower
+        of relevance ranks. By default, with the product, it only serves to learn examination, and
+        the ranker is trained anew with that, listwise, which has less variance.
+        {published}
+        An embedding has the binomial likelihood, which is biased if documents have few clicks
+        (see :ref:`embedding`); by default it then has the conditional likelihood, but for the
+        additive link.
     {examination}
         trained afresh, listwise with that examination (see Notes). The additive link knows the
         network only.

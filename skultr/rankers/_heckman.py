@@ -14,6 +14,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval
 from .._base._typing import Floats, Table
 from .._log._cells import loss_scale
@@ -34,7 +35,7 @@ from ._tobit import (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HeckmanRanker(NeuralEstimator, PropensityRanker):
+class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
     r"""Heckman's two-step correction, for logs that show only the top documents of a query.
 
     A probit model over all candidates estimates the probability that each was shown,
@@ -70,6 +71,10 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
         Lower bound on propensities, relative to the largest one: smaller ones are replaced by it.
     alpha : float, default=0.001
         Penalty on squared coefficients, relative to the mean loss per row.
+    variant : {"default", "published"}, default="default"
+        "published" is linear least squares of the clicks of the documents shown; a session weighs
+        the same wherever it is.
+        {published}
     traffic_exponent : float in [0, 1], default=0.5
         A query weighs as much as its number of page impressions to this power.
 
@@ -166,7 +171,9 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
     debias: bool = False
     alpha: float = 0.001
 
+    _published = {"hidden_layer_sizes": (), "traffic_exponent": 1.0}
     _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
         **NeuralEstimator._parameter_constraints,
         **PropensityRanker._parameter_constraints,
         "debias": ["boolean"],
@@ -250,7 +257,7 @@ class HeckmanRanker(NeuralEstimator, PropensityRanker):
             )
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
-        if not self._is_linear():
+        if "coef_" not in vars(self):
             return super()._score(features)
         return self._scaled(features) @ self.coef_ + self.intercept_
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Floats
 from .._log._estimator import NotPickled
 from .._torch._joint import ListTarget, fit_listwise
 from .._torch._lists import LOSSES
+from .._torch._shared_parameters import PUBLISHED_NETWORK
 from ..propensity._source import debias_clicks, examples_of, label_table, warn_about_weights
 from ._correction import Correction, mixed_clicks
 from ._learner_ranker import LearnerRanker
@@ -121,7 +123,7 @@ class NaiveRanker(_WeightedRanker):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class IPSRanker(PropensityRanker, _WeightedRanker):
+class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
     r"""Inverse propensity scoring: clicks are divided by the probability of examination.
 
     If :math:`P(c = 1 \mid x, k) = o(k)\, r(x)`, then :math:`E[c / o(k)] = r(x)`: a loss that is
@@ -150,6 +152,11 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
     {learner}
+    variant : {"default", "published"}, default="default"
+        "published" divides by propensities as they are (Joachims et al. 2017), by the network of
+        later comparisons: small propensities then have a large variance. Their own learner was a
+        linear SVM of pairs.
+        {published}
 
     {network}
     device, random_state, verbose
@@ -232,8 +239,10 @@ class IPSRanker(PropensityRanker, _WeightedRanker):
     normalize: bool = False
 
     labels_ = NotPickled("a label for each document of the log")
+    _published = {**PUBLISHED_NETWORK, "correction": "divide", "clip": None}
 
     _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
         **_WeightedRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
         "correction": [StrOptions({"auto", "divide", "offset"})],
@@ -332,6 +341,10 @@ class UserAwareIPSRanker(IPSRanker):
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS).
     {learner}
+    variant : {"default", "published"}, default="default"
+        "published" divides by mean propensities as they are, and all queries weigh the same,
+        because a query has one label per document (eq. 13).
+        {published}
 
     Other Parameters
     ----------------
@@ -340,7 +353,6 @@ class UserAwareIPSRanker(IPSRanker):
         :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
     traffic_exponent
-        0 in the paper.
     early_stopping, validation_fraction, n_iter_no_change
     device, random_state, verbose
 
@@ -438,3 +450,4 @@ class UserAwareIPSRanker(IPSRanker):
     """
 
     _averages = True
+    _published = {**IPSRanker._published, "traffic_exponent": 0.0}

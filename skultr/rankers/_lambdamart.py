@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._base._progress import Steps
+from .._base._published import HasPublishedVariant
 from .._base._shared_text import with_shared_text
 from .._base._sklearn import Interval, StrOptions
 from .._base._threads import threads_of
@@ -44,7 +45,7 @@ _LEAST_CATEGORY, _CATEGORY_ROWS = 15, (10.0, 100.0)
 
 @with_shared_text(**SHARED_PASSAGES)
 @dataclass(kw_only=True, eq=False, repr=False)
-class LambdaMARTRanker(PropensityRanker):
+class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
     r"""Gradient-boosted trees of LightGBM that rank documents, trained on debiased clicks.
 
     Each document of a query has one label, its clicks per examination, and one weight, the
@@ -97,6 +98,12 @@ class LambdaMARTRanker(PropensityRanker):
         Share of the queries held out.
     n_iter_no_change : int, default=20
         Training stops after this number of trees without improvement.
+    variant : {"default", "published"}, default="default"
+        "published" is LambdaMART (Burges 2010) with the defaults of LightGBM, on clicks that are
+        divided by propensities as they are: a pair is a win of the document with the higher
+        label, times the change of nDCG. Unbiased LambdaMART (Hu et al. 2019) estimates bias
+        within the boosting; see :class:`PairDebiasRanker`.
+        {published}
     lgbm_params : dict, default=None
         Further parameters of LightGBM. ``cat_smooth`` and ``min_data_per_group``, the least
         numbers of rows of a category and of a group of them, are those of 15 clicks by default,
@@ -228,7 +235,20 @@ class LambdaMARTRanker(PropensityRanker):
     n_jobs: int | None = None
     random_state: RandomState = None
 
+    #: Those of LightGBM, but for bias.
+    _published = {
+        "loss": "lambda",
+        "debiasing": "ips",
+        "clip": None,
+        "n_estimators": 100,
+        "learning_rate": 0.1,
+        "num_leaves": 31,
+        "reg_lambda": 0.0,
+        "traffic_exponent": 1.0,
+        "early_stopping": False,
+    }
     _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
         **PropensityRanker._parameter_constraints,
         "debiasing": [StrOptions({"user-aware", "ips", "none"})],
         "naive_weight": [Interval(Real, 0, 1, closed="both")],
@@ -320,8 +340,9 @@ class LambdaMARTRanker(PropensityRanker):
                 f"lgbm_params holds {taken}, which the ranker sets itself. Use its parameters "
                 "loss, debiasing and n_estimators instead."
             )
-        softmax = self.loss == "softmax"
-        loss = SoftmaxObjective() if softmax else LambdaObjective(self.truncation_level)
+        loss = SoftmaxObjective()
+        if self.loss == "lambda":
+            loss = LambdaObjective(self.truncation_level, by_order=self.variant == "published")
         objective = {"objective": partial(_derivatives, loss), "metric": "None"}
         return {**own, **given, **objective}
 

@@ -78,9 +78,13 @@ class LambdaObjective:
     proportion to their labels, so that the sum is linear in the labels and noise averages out.
     LightGBM also divides the loss of a query by its ideal DCG, and that of a pair by the
     difference of its scores. Both increase the effect of noisy labels, and are left out here.
+
+    With ``by_order`` it is LambdaMART's (Burges 2010): a pair is one win, of the document with the
+    higher label, times the change of nDCG, whose gains are the labels.
     """
 
     truncation_level: int | None = 30
+    by_order: bool = False
 
     def __call__(
         self, y_true: Floats, y_pred: Floats, weight: Floats | None, group: Ints
@@ -91,12 +95,17 @@ class LambdaObjective:
         weight = np.ones(n_rows) if weight is None else weight
         for _, rows in rectangles(offsets_from_counts(group), _CELLS):
             rows, real = _by_rank(y_pred, rows)
+            label = _cells(y_true, rows, real)
             slope, curve = _against_lower_ranks(
                 _cells(y_pred, rows, real),
-                _cells(y_true, rows, real),
+                label,
                 _cells(weight, rows, real),
                 self.truncation_level,
+                by_order=self.by_order,
             )
+            if self.by_order:
+                ideal = np.maximum(_ideal_dcg(label), _TINY)
+                slope, curve = slope / ideal, curve / ideal
             gradient[rows[real]], hessian[rows[real]] = slope[real], curve[real]
         return gradient, hessian
 
@@ -164,7 +173,12 @@ def _cells(values, rows, real):
     return np.where(real, values[rows], 0).astype(np.float32)
 
 
-def _against_lower_ranks(score, label, weight, truncation_level):
+def _ideal_dcg(label):
+    """DCG of each column if it were sorted by its labels."""
+    return _discount(len(label)) @ -np.sort(-label, axis=0)
+
+
+def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=False):
     """Gradient and Hessian of cells in the order of their ranks, one column per list.
 
     Each step compares, in all lists at once, the document at one rank with all documents at lower
@@ -181,11 +195,14 @@ def _against_lower_ranks(score, label, weight, truncation_level):
         pair *= discount[rank] - discount[lower]
         pair *= 2 * weight[rank]
         won = _logistic(score[rank] - score[lower])
+        first, second = label[rank], label[lower]
+        if by_order:  # what the higher label is more
+            first, second = np.maximum(first - second, 0), np.maximum(second - first, 0)
         # The derivative of the loss of a pair by the score of the first is (y_i + y_j) σ − y_i.
-        slope = label[rank] + label[lower]
+        slope = first + second
         slope *= won
         curve = slope * pair
-        slope -= label[rank]
+        slope -= first
         slope *= pair
         curve -= curve * won
         gradient[rank] += slope.sum(axis=0)

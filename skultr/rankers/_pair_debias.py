@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval
 from .._log._cells import examination_table, loss_scale
 from .._log._segments import pair_codes, rectangles
 from .._torch._lists import ListLoss, ScaledLoss, loss_by_row, propensity_ratio_loss, sum_of_pairs
 from .._torch._net import NeuralEstimator
 from .._torch._networks import ListScores
+from .._torch._shared_parameters import PUBLISHED_NETWORK
 from ..identifiability._graph import warn_unless_identifiable
 from ..propensity._source import examples_of
 from ._learner_ranker import LearnerRanker
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PairDebiasRanker(NeuralEstimator, BaseRanker):
+class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     r"""Network with the pairwise debiasing of unbiased LambdaMART.
 
     Each clicked row :math:`i` is compared with each row :math:`j` of the list that was not
@@ -63,8 +65,12 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
     Parameters
     ----------
     p : float, default=2.0
-        Regularisation: the larger p is, the closer all ratios are to 1. Published implementations
-        use 0, with which the two ratios can diverge.
+        Regularisation: the larger p is, the closer all ratios are to 1. With 0 the two ratios can
+        diverge.
+    variant : {"default", "published"}, default="default"
+        "published" has ratios without regularisation, by the network of later comparisons. The
+        paper itself boosts trees, and weights pairs by the change of nDCG.
+        {published}
 
     {network}
         Early stopping by the mean loss of the weighted pairs of held-out queries.
@@ -133,7 +139,9 @@ class PairDebiasRanker(NeuralEstimator, BaseRanker):
 
     p: float = 2.0
 
+    _published = {**PUBLISHED_NETWORK, "p": 0.0}
     _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
         **NeuralEstimator._parameter_constraints,
         "p": [Interval(Real, 0, None, closed="left")],
     }
@@ -303,7 +311,7 @@ def _inverse(ratios, batch):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PRSRanker(PropensityRanker, LearnerRanker):
+class PRSRanker(HasPublishedVariant, PropensityRanker, LearnerRanker):
     r"""Propensity ratio scoring: missing clicks weigh less where examination is less likely.
 
     Every clicked row is compared with every row that was not clicked in the same list. A pair
@@ -330,6 +338,9 @@ class PRSRanker(PropensityRanker, LearnerRanker):
         Lower bound on propensities, relative to the largest one: smaller ones are replaced by it.
     estimator : LightGBM ranker, default=None
         Learner to use instead of a network; the loss above replaces its objective.
+    variant : {"default", "published"}, default="default"
+        "published" has the same loss, and the network of later comparisons.
+        {published}
 
     {network}
     device, random_state, verbose
@@ -375,9 +386,11 @@ class PRSRanker(PropensityRanker, LearnerRanker):
     """
 
     _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
         **LearnerRanker._parameter_constraints,
         **PropensityRanker._parameter_constraints,
     }
+    _published = PUBLISHED_NETWORK
     _validates = False
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:

@@ -19,6 +19,7 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.nn.functional import softplus
 
+from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval, StrOptions
 from .._base._typing import Column, Floats, Ints, Table
 from .._log._cells import factor_codes, loss_scale
@@ -29,6 +30,7 @@ from .._torch._joint import FIRST_EPOCHS, ListTarget, fit_listwise
 from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
 from .._torch._networks import Linear, ListScores, SideBySide
+from .._torch._shared_parameters import PUBLISHED_NETWORK
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._graph import warn_unless_identifiable
 from ._candidates import DistinctCandidates
@@ -63,7 +65,7 @@ _VECTOR_ATTRIBUTES = (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class VectorizationRanker(NeuralEstimator, BaseRanker):
+class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     r"""Ranker that explains clicks by one vector per document and one vector per bias factor.
 
     In the position-based model, :math:`P(c = 1) = r(x)\,o(t)` with one number for the document and
@@ -149,6 +151,12 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         where a few candidates that differ from all documents shown can dominate the base vector
         of their query. The number of facets of a hull grows fast with its dimension: use False
         for more than 8 components. Not used with ``base="factor"``.
+    variant : {"default", "published"}, default="default"
+        "published" is one network of vectors by AdaGrad, whose base vector ranks by eq. 8 alone,
+        with two hidden layers of 256 and 64 units for the latter (appendix D). A student, several
+        networks and the bounds serve to depend less on chance. The network of base vectors is
+        trained after the vectors, in either variant.
+        {published}
 
     Other Parameters
     ----------------
@@ -252,6 +260,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     bounded_base: bool = True
 
     _parameter_constraints = {
+        **HasPublishedVariant._parameter_constraints,
         **NeuralEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "link": [StrOptions({"logit", "probability"})],
@@ -261,6 +270,19 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
         "frozen_steps": [Interval(Integral, 0, None, closed="left"), None],
         "base": [StrOptions({"embedding", "factor"})],
         "bounded_base": ["boolean"],
+    }
+    _published = {
+        **PUBLISHED_NETWORK,
+        "student": None,
+        "n_networks": 1,
+        "observation_learning_rate": 0.05,
+        "frozen_steps": 500,
+        "bounded_base": False,
+        "_base_settings": {
+            "hidden_layer_sizes": (256, 64),
+            "weight_decay": 0.001,
+            "max_epochs": 20,
+        },
     }
     #: Vectors and the network learn from each other, which takes longer: with TianGong's clicks
     #: and with trust bias nDCG still rises at five times the steps.
@@ -399,7 +421,8 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             encode(qid[first])[0],
         )
         # A base vector is a half of the score where the student is the other half.
-        self._base_shift = shift / scale * (1.0 if self.student is None else 2 * self._spreads[0])
+        has_student = self._setting("student") is not None
+        self._base_shift = shift / scale * (2 * self._spreads[0] if has_student else 1.0)
         return self
 
     def relevance_embedding(self, X: Table) -> Floats:
@@ -472,7 +495,7 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
     def _scores_of(self, features, query):
         """Scores of the distinct candidates of queries."""
         scores = self._base_scores(features, query)
-        if self.student is not None and self.student_network_ is not None:
+        if self._setting("student") is not None and self.student_network_ is not None:
             base_spread, student_spread = self._spreads
             scores = (scores / base_spread + self._student_scores(features) / student_spread) / 2
         return scores
@@ -639,10 +662,11 @@ class VectorizationRanker(NeuralEstimator, BaseRanker):
             factor = most_probable_factors(query, n_queries, base)
             return observation[factor] + self._base_shift
         mean, log_variance = np.split(base, 2, axis=1)
-        if self.bounded_base:
+        is_bounded = self._setting("bounded_base")
+        if is_bounded:
             log_variance = np.clip(log_variance, *self._variance_range)
         vectors = most_likely_vectors(query, n_queries, mean, log_variance)
-        return (self._hull.pull_in(vectors) if self.bounded_base else vectors) + self._base_shift
+        return (self._hull.pull_in(vectors) if is_bounded else vectors) + self._base_shift
 
 
 #: Click rates are kept above the first in logarithms; above the second the likelihood is a line.

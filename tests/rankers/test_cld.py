@@ -178,7 +178,7 @@ def test_hidden_signal_world():
 # ------------------------------------------------------------------------ listwise
 @pytest.mark.parametrize(
     ("loss", "variant"),
-    [("listwise", "published"), ("listwise", "program"), ("pointwise", "program")],
+    [("listwise", "program"), ("pointwise", "program")],
 )
 def test_variants_are_forms_of_some_losses(loss, variant):
     _, log, clicks, curve = top_k_log(n_queries=10, n_sessions=100)
