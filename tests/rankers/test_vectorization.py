@@ -815,6 +815,7 @@ def test_probability_link_learns_clicks_under_trust_bias():
         hidden_layer_sizes=(),
         learning_rate=0.05,
         observation_learning_rate=0.05,
+        frozen_steps=5,  # so that 250 epochs are enough
         max_epochs=250,
         batch_size=60,
         weight_decay=0.0,
