@@ -2,13 +2,13 @@
 What breaks a correction for position bias
 ==========================================
 
-**Claim.** Dividing clicks by examination probabilities, without a bound, gains .05 of nDCG@10 over clicks as they
-are where its assumptions hold, and at least as much where users stop at a good result. Where
-users trust the top of the page it gains less. Where the logging policy chose what to show by a
-signal that the features lack, it gains nothing; where clicks are few, it loses .02; and given a
-curve that is far too steep, it loses more than .2. ``fit`` always warned of few clicks, once in
-six logs of the steep curve, and never of the others: most broken assumptions leave no trace in
-the log.
+**Claim.** Dividing clicks by examination probabilities, without a bound, gains .05 of nDCG@10 over
+clicks as they are where its assumptions hold, and at least as much where users stop at a good
+result. Where users trust the top of the page it gains less. Where the logging policy chose what to
+show by a signal that the features lack, it gains nothing; where clicks are few, it loses .02; and
+given a curve that is far too steep, it loses more than .2. ``fit`` always warned of few clicks,
+once in six logs of the steep curve, and never of the others: most broken assumptions leave no
+trace in the log.
 
 **Limit.** Six simulated worlds with one kind of documents and a weak logging policy. Each breaks
 one assumption, and breaks it hard. The figure cannot tell how much your users break it; the page

@@ -87,7 +87,7 @@ def dual_examination(log: ClickLog, like: Any) -> Floats:
 
 
 def warn_about_unknown(log: ClickLog, log_examination: Floats) -> None:
-    """Warn of bias factors without examination, unless there are no clicks: reading warned then."""
+    """Warn of bias factors without examination; without any clicks, reading has warned."""
     unknown = log.bias_values[np.isnan(log_examination)]
     if not 0 < len(unknown) < len(log_examination):
         return

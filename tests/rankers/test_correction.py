@@ -1,4 +1,4 @@
-"""Propensities as divisors or as an offset, their bound, and the share of the loss without them."""
+"""Propensities as divisors or an offset, their bound, and the share of the loss without them."""
 
 import itertools
 
