@@ -49,7 +49,6 @@ from ._advice_cases import (
     LAZY,
     LOG,
     LONG,
-    N_DOCS,
     N_PAGES,
     N_SHOWN,
     OUTCOME,
@@ -99,20 +98,20 @@ case(
     lambda: IPSRanker(estimator=Ridge(), propensity=CURVE).fit(LOG, "click"),
     lambda: IPSRanker(estimator=Ridge(), propensity="column").fit(KNOWN, "click"),
 )
+SERVED = LOG.assign(production=-LOG["position"].to_numpy(dtype=float))
 case(
-    "examination is assumed to fall as 1 / position. Pass propensity=",
-    lambda: IPSRanker(estimator=Ridge()).fit(UNMOVED, "click"),
-    lambda: IPSRanker(estimator=Ridge(), propensity=np.ones(N_DOCS)).fit(UNMOVED, "click"),
-    lambda: IPSRanker(estimator=Ridge()).fit(UNMOVED.assign(propensity=1.0), "click"),
+    ("nothing weighs its correction against what was served", "X.drop(columns='production')"),
+    lambda: IPSRanker(estimator=Ridge()).fit(SERVED, "click"),
+    lambda: IPSRanker(estimator=Ridge()).fit(SERVED.drop(columns="production"), "click"),
+    lambda: EnsembleRanker([("a", ranker()), ("b", ranker())]).fit(SERVED, "click"),
 )
 case(
-    "is above all propensities, which are at most",
-    lambda: IPSRanker(estimator=Ridge(), propensity=np.array(CURVE) / 10, clip=0.5).fit(
-        LOG, "click"
-    ),
-    lambda: IPSRanker(estimator=Ridge(), propensity=np.array(CURVE), clip=0.5).fit(LOG, "click"),
-    lambda: IPSRanker(estimator=Ridge(), propensity=np.array(CURVE) / 10, clip=0.03).fit(
-        LOG, "click"
+    ("This log has the role 'propensity', and the first log had not", "X.drop(columns='prop"),
+    lambda: IPSRanker(**SHORT).partial_fit(LOG, "click").partial_fit(KNOWN, "click"),
+    lambda: (
+        IPSRanker(**SHORT)
+        .partial_fit(LOG, "click")
+        .partial_fit(KNOWN.drop(columns="propensity"), "click")
     ),
 )
 case(
@@ -232,8 +231,8 @@ case(
 )
 case(
     "is a form of the published losses, but loss is",
-    lambda: CLDRanker(variant="published", loss="listwise", **SHORT).fit(LOG, "click"),
-    lambda: CLDRanker(variant="published", loss="pairwise", **SHORT).fit(LOG, "click"),
+    lambda: CLDRanker(variant="program", loss="listwise", **SHORT).fit(LOG, "click"),
+    lambda: CLDRanker(variant="program", loss="pairwise", **SHORT).fit(LOG, "click"),
     lambda: CLDRanker(variant="default", loss="listwise", **SHORT).fit(LOG, "click"),
 )
 case(

@@ -7,6 +7,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 
+from skultr._log._cells import Cells
 from skultr.datasets import make_ltr
 from skultr.simulation import (
     PlackettLucePolicy,
@@ -154,3 +155,11 @@ class Linear(RegressorMixin, BaseEstimator):
         column = X[:, [0]]
         column = column.toarray() if sparse.issparse(column) else np.asarray(column)
         return self.factor * column.ravel().astype(float)
+
+
+def random_cells(n_rows, n_docs, n_factors, fall=0.0):
+    """Cells of documents that were shown anywhere, clicked less at later factors."""
+    rng = np.random.default_rng(0)
+    doc, factor = rng.integers(n_docs, size=n_rows), rng.integers(n_factors, size=n_rows)
+    clicks = (rng.random(n_rows) < 0.3 / (1 + factor) ** fall).astype(float)
+    return Cells.from_rows(doc, factor, clicks, np.ones(n_rows), n_docs, n_factors)

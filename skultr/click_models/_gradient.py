@@ -110,6 +110,8 @@ class DBNModel(ChainMixin, GradientClickModel):
 
     Notes
     -----
+    There are more than 23 parameters, because those of the prior join the network's.
+
     Where the user stopped below the last click is summed out exactly, also in lists without
     clicks, and the end of a list is not evidence about continuation. The published counts of the
     simplified model treat every last click as satisfaction and all rows below as not examined;

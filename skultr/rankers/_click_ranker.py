@@ -64,6 +64,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     _correction = None
     _curve = None
     _learns_examination = True
+    _trains_on_clicks = True
     #: Step size of the examination logits of a network; None: regression-EM.
     _examination_learning_rate = None
 

@@ -329,10 +329,13 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def _tells_users_apart(self):
         return self._reads_users or self.propensity is not None  # which may be of users
 
+    @property
+    def _has_default_members(self):
+        word = self.estimators
+        return word is None or (isinstance(word, str) and word in _DEFAULTS)
+
     def _members(self):
-        if self.estimators is None or isinstance(self.estimators, str):
-            return _DEFAULTS[self.estimators]()
-        return self.estimators
+        return _DEFAULTS[self.estimators]() if self._has_default_members else self.estimators
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)

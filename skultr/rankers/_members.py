@@ -29,6 +29,11 @@ class HoldsMembers(BaseComposition):
     """
 
     @property
+    def _has_default_members(self):
+        """True if ``estimators`` lists no members."""
+        return self.estimators is None
+
+    @property
     def named_estimators_(self) -> Bunch:
         """The fitted members by name."""
         return Bunch(**dict(zip(self._names, self.estimators_, strict=True)))
@@ -46,7 +51,7 @@ class HoldsMembers(BaseComposition):
             Where ``estimators`` is None, those of the default members are among them.
         """
         params = self._get_params("estimators", deep=deep)
-        if deep and not isinstance(self.estimators, list):
+        if deep and self._has_default_members:
             # As scikit-learn lists them for an ensemble of the default members.
             given = type(self)(estimators=self._members())
             params = {**given.get_params(), **params}
@@ -64,7 +69,7 @@ class HoldsMembers(BaseComposition):
         -------
         self : object
         """
-        if not isinstance(self.estimators, list) and any(
+        if self._has_default_members and any(
             name.partition("__")[0] == member for name in params for member, _ in self._members()
         ):
             self.estimators = self._members()

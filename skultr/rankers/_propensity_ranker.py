@@ -93,11 +93,15 @@ class TakesPropensities(BaseRanker):
         return found
 
     def _refuse_other_source(self, is_learned):
-        first, other = ("has", "has not") if is_learned else ("has not", "has")
-        mend = "Add the column to it" if is_learned else "Drop the column"
+        """Raise the error of a later log that has propensities while the first had none, or not."""
+        if is_learned:
+            raise ValueError(
+                "The first log has the role 'propensity', and this log has not. Add the column "
+                "'propensity' to it, or pass propensity=."
+            )
         raise ValueError(
-            f"The first log {first} the role 'propensity', and this log {other}. {mend}, or pass "
-            "propensity=."
+            "This log has the role 'propensity', and the first log had not: its propensities were "
+            "learned, and stay. Drop the column: X.drop(columns='propensity')."
         )
 
     def _with_examination(self, log: ClickLog) -> ClickLog:

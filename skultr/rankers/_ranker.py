@@ -111,6 +111,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     #: True if examination is learned beside relevance, from ``_click_log`` if there is one. A
     #: later log must not have other bias factors.
     _learns_examination = False
+    #: True if a network is trained on clicks before it is trained on another outcome.
+    _trains_on_clicks = False
     #: True if a log must have features; False if documents are identified by their ids.
     _needs_features = True
     #: What ``partial_fit`` continues; None if there is no such method.
@@ -615,7 +617,8 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 "that are trained on lists of clicks stop by its clicks."
             )
         X, y = log_and_clicks(validation, "validation")
-        if self._click_log is not None:
+        clicks = self._click_log
+        if clicks is not None and self._trains_on_clicks:
             raise TypeError(
                 f"y is another outcome than the click, for which {type(self).__name__} takes no "
                 "validation: it trains on clicks first, then on the outcome. Leave it out."
@@ -629,7 +632,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 "transform_input=['validation']." * ("feature" in str(error)),
             )
             raise
-        vars(self).pop("_click_log", None)
+        self._click_log = clicks
         if not found.clicks.any():
             raise ValueError(
                 "validation has no clicks; expected a log whose clicks can be compared."
@@ -824,7 +827,10 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
 
 def _has_production(X):
-    return "production" in (role_columns(X) if is_frame(X) else getattr(X, "roles", ()))
+    """True if a log has the score of production as a column, or as a role on disk."""
+    if hasattr(X, "roles"):  # a ClickDataset
+        return "production" in X.roles
+    return is_frame(X) and "production" in role_columns(X)
 
 
 def fit_to_log(ranker: Any, log: ClickLog, *, checks: bool = True) -> Any:

@@ -296,7 +296,7 @@ _OTHERS = {
 #: What is not saved, beside all that pickles leave out: what only fits read, what is computed when
 #: asked for, and the estimator of propensities, which may be of any class.
 _NOT_SAVED = {
-    *("_categories", "_correction", "_factors", "_log_examination", "_module"),
+    *("_categories", "_correction", "_curve", "_factors", "_module"),
     *("_metadata_request", "_skl_callbacks", "propensity_"),
 }
 #: Parameters that may hold values of documents or rows of the log.

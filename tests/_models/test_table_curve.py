@@ -1,25 +1,17 @@
 """Examination from the same documents under several bias factors."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from skultr._log._cells import Cells
-from skultr._models import _table_curve, _tabular
+from skultr._models import _table_curve
 from skultr._models._table_curve import pair_curve, table_of_cells
 
-
-def _random_cells(n_rows, n_docs, n_factors, fall=0.0):
-    rng = np.random.default_rng(0)
-    doc, factor = rng.integers(n_docs, size=n_rows), rng.integers(n_factors, size=n_rows)
-    clicks = (rng.random(n_rows) < 0.3 / (1 + factor) ** fall).astype(float)
-    return Cells.from_rows(doc, factor, clicks, np.ones(n_rows), n_docs, n_factors)
+from .._worlds import random_cells
 
 
 def test_information_is_the_curvature_of_the_likelihood():
-    cells = _random_cells(400, 20, 4)
+    cells = random_cells(400, 20, 4)
     table = table_of_cells(cells)
 
     def slope(log_examination):
@@ -35,30 +27,9 @@ def test_information_is_the_curvature_of_the_likelihood():
     np.testing.assert_allclose(table.information @ np.ones(4), 0, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("n_rows", "n_factors", "fall", "expected"),
-    [
-        (20_000, 4, 0.0, True),
-        (200, 4, 0.0, False),
-        (20_000, 8, 3.0, False),  # enough clicks on the whole, and few at the last factors
-        (20_000, 1, 0.0, False),  # nothing to compare
-    ],
-)
-def test_table_is_precise_where_all_factors_are_known(n_rows, n_factors, fall, expected):
-    assert table_of_cells(_random_cells(n_rows, 20, n_factors, fall)).is_precise is expected
-
-
-def test_table_is_not_precise_where_errors_are_unknown_or_nothing_connects(monkeypatch):
-    cells = _random_cells(20_000, 20, 4)
-    own = table_of_cells(replace(cells, doc=cells.factor.copy()))
-    assert not own.is_precise
-    monkeypatch.setattr(_tabular, "MAX_DENSE", 3)
-    assert not table_of_cells(cells).is_precise
-
-
 def test_documents_under_thousands_of_factors_connect_them():
     # Each pair of factors shares less than a thousandth of a click, all of them many clicks.
-    cells = _random_cells(200_000, 100, 5_000)
+    cells = random_cells(200_000, 100, 5_000)
     table = table_of_cells(cells)
     assert table.is_connected
     clicks = cells.by_factor(cells.clicks)
@@ -73,7 +44,7 @@ def test_documents_under_thousands_of_factors_connect_them():
 
 
 def test_curves_of_many_factors_are_those_of_few_with_errors_of_what_is_compared(monkeypatch):
-    cells = _random_cells(20_000, 100, 30)
+    cells = random_cells(20_000, 100, 30)
     mean, spread = -np.log1p(np.arange(30)), np.full(30, 0.3)
     effects = csr_array(np.column_stack([np.arange(30) / 30, np.ones(30)]))
 
@@ -103,7 +74,7 @@ def test_curves_of_many_factors_are_those_of_few_with_errors_of_what_is_compared
 def test_errors_of_many_pairs_count_that_effects_are_not_known(monkeypatch, n_docs, n_factors):
     # A quarter of the pairs share each effect of the prior, which is hardly known before the
     # clicks: pairs of different effects err by far more than their own deviation.
-    cells = _random_cells(3_000, n_docs, n_factors)
+    cells = random_cells(3_000, n_docs, n_factors)
     effects = csr_array(np.eye(4)[np.arange(n_factors) % 4])
 
     def curve():
@@ -117,7 +88,7 @@ def test_errors_of_many_pairs_count_that_effects_are_not_known(monkeypatch, n_do
 
 
 def test_a_network_that_is_too_steep_tells_as_much():
-    table = table_of_cells(_random_cells(100_000, 100, 8, fall=1.0))
+    table = table_of_cells(random_cells(100_000, 100, 8, fall=1.0))
     right, steep = (table.combined(factor * table.log_examination) for factor in (1, 2))
     np.testing.assert_allclose(np.ptp(steep.log_examination - right.log_examination), 0, atol=1e-3)
     np.testing.assert_allclose(steep.standard_error, right.standard_error, rtol=1e-3)

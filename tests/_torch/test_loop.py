@@ -192,6 +192,7 @@ def test_weight_decay_replaces_the_default_of_the_optimizer(optimizer):
     assert ranker.net_.optimizer_.param_groups[0]["weight_decay"] == 0.0
 
 
+@pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
 @pytest.mark.filterwarnings("ignore:The log does not determine", "ignore:The position determines")
 @pytest.mark.parametrize(("n_lists", "size"), [(7, 4), (20, 4), (30, 6), (99, 8)])
 def test_a_step_has_more_lists_in_a_large_log_and_is_longer(n_lists, size, monkeypatch):
@@ -222,6 +223,7 @@ def test_a_step_has_more_lists_in_a_large_log_and_is_longer(n_lists, size, monke
     assert steps(own) == (size, [0.05, 0.1])
 
 
+@pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
 def test_parameters_without_a_step_size_of_their_own_have_that_of_net_params():
     _, log, clicks, curve = top_k_log(n_queries=20, n_sessions=200)
     ranker = CLDRanker(

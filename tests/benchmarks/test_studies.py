@@ -53,6 +53,7 @@ def test_margins_of_the_ensemble_are_counted_by_cell():
             "seed": 0,
             "method": name,
             "ndcg": of[i],
+            "shown": of[i],
             "silent": False,
             "CPU seconds": 1,
             **error,

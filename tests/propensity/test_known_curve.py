@@ -1,6 +1,7 @@
 """Examination from comparisons within documents, and from a network where there are none."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +9,17 @@ from sklearn.base import clone
 
 from skultr._log._clicklog import make_click_log
 from skultr._log._roles import read_features
-from skultr._models._table_curve import table_curve
-from skultr.exceptions import AssumptionWarning, NotIdentifiableError, NotIdentifiableWarning
-from skultr.propensity._known_curve import _combined, learned_curve
+from skultr._models._table_curve import table_curve, table_of_cells
+from skultr.exceptions import (
+    AssumptionWarning,
+    ClickDataWarning,
+    NotIdentifiableError,
+    NotIdentifiableWarning,
+)
+from skultr.propensity._known_curve import _combined, is_known, learned_curve
 from skultr.rankers import DLARanker, RegressionEMRanker, TwoTowerRanker
 
-from .._worlds import random_lists, small_log
+from .._worlds import random_cells, random_lists, small_log
 
 CURVE = np.array([1.0, 0.5, 0.25])
 RANKERS = pytest.mark.parametrize(
@@ -119,7 +125,8 @@ def test_no_network_learns_examination_where_documents_moved_enough(ranker):
     frame, rate = _log(100)
     enough = clone(ranker).fit(frame, rate)
     first = (frame["session"] < 20).to_numpy()
-    few = clone(ranker).fit(frame[first].assign(impressions=1), rate[first])
+    with pytest.warns(ClickDataWarning, match="clicks per query with clicks"):
+        few = clone(ranker).fit(frame[first].assign(impressions=1), rate[first])
     assert not hasattr(enough, "examination_comparison_")
     np.testing.assert_allclose(enough.examination_["examination"], CURVE, rtol=1e-3)
     assert few.examination_comparison_.columns.tolist()[2:] == ["network", "combined"]
@@ -143,3 +150,38 @@ def test_network_alone_compares_nothing():
     ranker = DLARanker(examination="network", random_state=0, max_epochs=2).fit(frame, rate)
     assert not hasattr(ranker, "examination_comparison_")
     assert "standard_error" not in ranker.examination_
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_factors", "fall", "expected"),
+    [
+        (20_000, 4, 0.0, True),
+        (200, 4, 0.0, False),
+        (20_000, 8, 3.0, True),  # few clicks at the last factors, whose errors matter little
+        (20_000, 1, 0.0, True),  # nothing to compare
+    ],
+)
+def test_a_curve_is_known_where_the_clicks_are(n_rows, n_factors, fall, expected):
+    assert is_known(table_of_cells(random_cells(n_rows, 20, n_factors, fall))) is expected
+
+
+def test_a_curve_is_not_known_where_nothing_connects():
+    cells = random_cells(20_000, 20, 4)
+    own = table_of_cells(replace(cells, doc=cells.factor.copy()))
+    assert not is_known(own)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_documents_that_changed_while_they_moved_do_not_count(changes):
+    """What changed may be why a document moved, and why it was clicked."""
+    log, clicks = random_lists()
+    if changes:
+        log = log.assign(price=log["position"].to_numpy(dtype=float))
+    log = log.assign(day=1.0)
+    features = log.drop(columns=["qid", "session", "doc", "position"], errors="ignore")
+    trained = []
+    roles = {name: log[name].to_numpy() for name in ("qid", "session", "doc", "position")}
+    values = features.to_numpy(dtype=np.float32)
+    made = make_click_log(values, values, clicks, None, roles)
+    learned_curve(made, lambda: trained.append(1) or np.zeros(len(made.bias_values)))
+    assert bool(trained) == changes

@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 from skultr import CLDRanker, ClickDataset
 from skultr.datasets import make_ltr
 from skultr.exceptions import (
-    AssumptionWarning,
     ClickDataWarning,
     NotIdentifiableWarning,
 )
@@ -465,10 +464,11 @@ def test_sessions_that_showed_nothing(ranker):
     )
 
 
-def test_default_propensity_is_assumed_with_a_warning():
+def test_default_propensity_is_learned_with_a_warning():
     _, log, clicks, _ = top_k_log(n_queries=20, n_sessions=500)
-    with pytest.warns(AssumptionWarning, match="1 / position"):
-        CLDRanker(**QUICK).fit(log, clicks)
+    with pytest.warns(NotIdentifiableWarning, match="does not determine relevance"):
+        ranker = CLDRanker(**QUICK).fit(log, clicks)
+    assert "network" in ranker.examination_comparison_
 
 
 def test_linear_models_and_search():

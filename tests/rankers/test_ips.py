@@ -8,7 +8,7 @@ from sklearn.callback import ProgressBar
 from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 from sklearn.linear_model import Ridge
 
-from skultr.exceptions import AssumptionWarning, ClickDataWarning, MissingRoleWarning
+from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
 from skultr.propensity import RegressionEMPropensity
 from skultr.rankers import DLARanker, IPSRanker, NaiveRanker
 
@@ -69,17 +69,20 @@ def test_three_ways_to_give_one_curve():
 def test_curve_comes_from_the_log_where_documents_moved():
     log, clicks = random_lists()
     ranker = IPSRanker(**FAST).fit(log, clicks)
-    assert isinstance(ranker.propensity_, RegressionEMPropensity)
-    expected = RegressionEMPropensity(relevance="embedding").fit(log, clicks)
-    np.testing.assert_allclose(ranker.propensity_.predict(log), expected.predict(log))
+    assert not hasattr(ranker, "propensity_")
+    assert not hasattr(ranker, "examination_comparison_")  # no network was needed
+    expected = RegressionEMPropensity(relevance="embedding").fit(log, clicks).examination_
+    found = ranker.examination_
+    np.testing.assert_allclose(found["examination"], expected["examination"], rtol=0.05)
+    assert (found["standard_error"].iloc[1:] > 0).all()
 
 
-def test_curve_of_a_fixed_order_is_assumed_with_a_warning():
+def test_curve_of_a_fixed_order_is_that_of_dual_learning():
     log, clicks = small_log()
-    with pytest.warns(AssumptionWarning, match="1 / position"):
-        assumed = IPSRanker(**FAST).fit(log, clicks)
-    given = IPSRanker(propensity=[1, 1 / 2, 1 / 3, 1 / 4], **FAST).fit(log, clicks)
-    np.testing.assert_array_equal(assumed.predict(log), given.predict(log))
+    with pytest.warns(NotIdentifiableWarning, match="does not determine relevance"):
+        ranker = IPSRanker(**FAST).fit(log, clicks)
+    compared = ranker.examination_comparison_
+    np.testing.assert_allclose(compared["combined"], compared["network"], rtol=1e-3)
 
 
 def test_clip_bounds_the_weights():

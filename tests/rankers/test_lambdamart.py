@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.callback import ProgressBar
 from sklearn.linear_model import Ridge
 
-from skultr.exceptions import AssumptionWarning, ClickDataWarning, UnstableWeightsWarning
+from skultr.exceptions import ClickDataWarning, NotIdentifiableWarning, UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity
 from skultr.rankers import IPSRanker, LambdaMARTRanker, NaiveRanker
 
@@ -113,8 +113,6 @@ def _taught(ranker, log, rate):
 
     class Spy(LambdaMARTRanker):
         def _fit(self, log, task):
-            self.debiasing_ = self.debiasing
-            self.clip_ = None if self.clip == "auto" else self.clip
             seen.append(self._documents(log))
 
         def _check_against(self, log):
@@ -122,6 +120,9 @@ def _taught(ranker, log, rate):
 
         def _check_order(self, log, X):
             """And none that could order documents."""
+
+        def _tell_limits(self, log, X):
+            """A log by hand has few clicks."""
 
     Spy(**ranker.get_params()).fit(log, rate)
     return seen[0]
@@ -186,22 +187,39 @@ def test_warns_where_a_handful_of_clicks_decide():
         )
 
 
-def test_propensities_by_an_estimator_or_assumed():
+def test_propensities_by_an_estimator_or_learned():
     _, log, rate = _world()
-    estimated = _quick(propensity=None).fit(log, rate)  # documents moved
-    curve = estimated.propensity_.examination_["examination"]
+    learned = _quick(propensity=None).fit(log, rate)  # documents moved
+    curve = learned.examination_["examination"]
     np.testing.assert_allclose(curve, CURVE / CURVE[0], atol=0.05)
     fixed = (log["session"] == 0).to_numpy()  # one order per query: no document moved
     one, known = log[fixed], PowerLawPropensity(eta=1.0)
-    with pytest.warns(AssumptionWarning, match="1 / position"):
-        assumed = _quick(debiasing="user-aware", propensity=None).fit(one, rate[fixed])
+    with pytest.warns(NotIdentifiableWarning, match="does not determine relevance"):
+        dual = _quick(debiasing="user-aware", propensity=None).fit(one, rate[fixed])
+    assert "network" in dual.examination_comparison_
     ranker = _quick(debiasing="user-aware", propensity=known).fit(one, rate[fixed])
     assert ranker.propensity_.eta == 1.0
-    np.testing.assert_array_equal(assumed.predict(log), ranker.predict(log))
     both = log.assign(propensity=1.0)
     with pytest.raises(ValueError, match="expected one of them"):
         _quick().fit(both, rate)
     _quick(debiasing="none").fit(both, rate)  # it uses none, and so cannot contradict it
+
+
+def test_examination_is_the_curve_and_no_mean_of_documents():
+    """Averaged propensities of documents that moved are flatter than the curve."""
+    _, log, rate = _world()
+    given = _quick(debiasing="user-aware", propensity=CURVE).fit(log, rate)
+    np.testing.assert_allclose(given.examination_["examination"], CURVE / CURVE[0])
+
+
+def test_a_learned_curve_takes_categories_and_missing_values():
+    _, log, rate = _world()
+    log["f1"] = pd.Series(np.where(log["doc"] % 2, "a", "b"), log.index, dtype="category")
+    log.loc[log["doc"] % 3 == 0, "f2"] = np.nan
+    fixed = (log["session"] == 0).to_numpy()
+    with pytest.warns(NotIdentifiableWarning):
+        ranker = _quick(propensity=None).fit(log[fixed], rate[fixed])
+    assert np.isfinite(ranker.predict(log)).all()
 
 
 def test_stops_when_held_out_queries_no_longer_gain():

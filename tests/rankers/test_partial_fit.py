@@ -19,6 +19,7 @@ from skultr.click_models import (
     UBMModel,
 )
 from skultr.exceptions import ClickDataWarning
+from skultr.propensity import RegressionEMPropensity
 from skultr.rankers import (
     AffineRanker,
     DLARanker,
@@ -210,9 +211,14 @@ def test_a_log_without_clicks_warns_and_changes_no_network(days):
 
 def test_propensities_of_the_first_log_stay(days):
     (X, y), (more, clicks) = days
-    ranker = quick(IPSRanker()).fit(X, y)
-    estimator = ranker.propensity_
-    assert ranker.partial_fit(more, clicks).propensity_ is estimator
+    estimator = RegressionEMPropensity(relevance="embedding")
+    ranker = quick(IPSRanker(propensity=estimator)).fit(X, y)
+    fitted = ranker.propensity_
+    assert ranker.partial_fit(more, clicks).propensity_ is fitted
+    learned = quick(IPSRanker()).fit(X, y)
+    before = learned.examination_["examination"]
+    after = learned.partial_fit(more, clicks).examination_["examination"]
+    np.testing.assert_array_equal(before, after)
     known = quick(IPSRanker()).fit(X.assign(propensity=1 / X["position"]), y)
     with pytest.raises(ValueError, match="this log has not"):
         known.partial_fit(more, clicks)

@@ -40,7 +40,7 @@ from skultr.click_models import PBMModel
 from skultr.identifiability import IdentifiabilityRepair
 from skultr.metrics import RankingScorer
 from skultr.preprocessing import OnFeatures
-from skultr.propensity import PowerLawPropensity
+from skultr.propensity import PowerLawPropensity, RegressionEMPropensity
 from skultr.rankers import (
     AffineRanker,
     CLDRanker,
@@ -337,8 +337,9 @@ def test_trees_are_loaded_without_torch(fitted, tmp_path):
     assert done.stdout.split() == ["False"]
 
 
-def test_what_is_left_out_says_so(fitted, tmp_path):
-    ranker = fitted("IPSRanker")
+def test_what_is_left_out_says_so(tmp_path):
+    propensity = RegressionEMPropensity(relevance="embedding")
+    ranker = IPSRanker(propensity=propensity, max_epochs=2, random_state=0).fit(LOG, "click")
     loaded = _saved(ranker, tmp_path)
     for name in ("labels_", "propensity_"):
         assert hasattr(ranker, name)
