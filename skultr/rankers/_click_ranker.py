@@ -56,7 +56,6 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         "naive_weight": [Interval(Real, 0, 1, closed="both")],
     }
     _gives_probabilities = True
-    _corrects = True
     #: One training of both parts, without a second one on a curve that is known by then.
     _published = {**PUBLISHED_NETWORK, "examination": "network", "clip": None}
     #: Correction of the last training, and the curve that it is by; None where the network learned
@@ -180,6 +179,10 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     @property
     def _needs_features(self) -> bool:
+        return self.relevance == "network"
+
+    @property
+    def _corrects(self) -> bool:
         return self.relevance == "network"
 
     # The network -----------------------------------------------------------------------

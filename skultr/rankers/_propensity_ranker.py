@@ -93,7 +93,7 @@ class TakesPropensities(BaseRanker):
         return found
 
     def _refuse_other_source(self, is_learned):
-        """Raise the error of a later log that has propensities while the first had none, or not."""
+        """Raise the error of a log that has propensities while the first had none, or not."""
         if is_learned:
             raise ValueError(
                 "The first log has the role 'propensity', and this log has not. Add the column "

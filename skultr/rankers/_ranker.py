@@ -63,7 +63,7 @@ from .._log._units import tell_units
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import as_numbers, ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog, reads_pages
-from ._thresholds import FEW_CLICKS
+from ._thresholds import FEW_CLICKS, LEAST_QUERIES
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -528,9 +528,11 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 f"fit {name} alone, drop the column: X.drop(columns='production').",
                 ClickDataWarning,
             )
-        n_clicks = log.clicks.sum()
-        n_queries = np.count_nonzero(log.by_query(log.clicks))
-        if 0 < n_clicks < FEW_CLICKS.value * n_queries:
+        clicks = self._click_log or log
+        n_clicks = clicks.clicks.sum()
+        n_queries = np.count_nonzero(clicks.by_query(clicks.clicks))
+        # Fewer queries are an example, and no log.
+        if n_queries >= LEAST_QUERIES.value and n_clicks < FEW_CLICKS.value * n_queries:
             warn_user(
                 f"The log has {n_clicks / n_queries:.1f} clicks per query with clicks; expected "
                 f"at least {FEW_CLICKS.value:g}. With fewer, {name} may rank worse than "

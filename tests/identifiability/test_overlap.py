@@ -219,6 +219,7 @@ def test_components_are_compared_as_wholes():
     assert pairs[1, 3] < 0.1
 
 
+@pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
 @pytest.mark.parametrize(
     ("noise", "words"), [(None, "Features overlap"), (1, "Features overlap"), (0.05, "do NOT")]
 )

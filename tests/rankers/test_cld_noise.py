@@ -169,6 +169,7 @@ def test_nothing_but_chance():
     assert np.isfinite(fit.coef).all()
 
 
+@pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
 @pytest.mark.filterwarnings("ignore::skultr.exceptions.UnstableWeightsWarning")
 def test_rates_without_their_impressions_are_reported():
     """Taken for single clicks they vary less than chance alone would make them."""

@@ -295,6 +295,7 @@ def test_a_share_that_is_none_is_refused(make, value):
         make(naive_weight=value).fit(log, clicks)
 
 
+@pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
 # ------------------------------------------------------------------------------ the weights
 def test_small_effective_sample_is_noticed():
     """Two clicks per query with propensities 1 and 0.1: Σw = 11, Σw² = 101, 1.2 per query."""

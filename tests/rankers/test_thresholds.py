@@ -37,7 +37,7 @@ def test_clicks_are_divided_where_they_are_many(n_clicks, form):
 
 @pytest.mark.parametrize("n_clicks", [4.9, 5.1])
 def test_few_clicks_are_told(n_clicks, recwarn):
-    log, clicks = _log(6, n_clicks)
+    log, clicks = _log(10, n_clicks)
     IPSRanker(propensity=[1.0] * 4, max_epochs=1, random_state=0).fit(log, clicks / 1_000)
     told = [each for each in recwarn if "clicks per query with clicks" in str(each.message)]
     assert len(told) == (n_clicks < 5)

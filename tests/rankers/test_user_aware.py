@@ -128,6 +128,7 @@ def test_one_user_is_ips_pbm():
     np.testing.assert_array_equal(ips.predict(log), aware.predict(log))
 
 
+@pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
 def test_stochastic_logging_averages_over_the_positions_that_sessions_gave():
     X = pd.DataFrame(
         {
