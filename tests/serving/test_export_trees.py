@@ -638,6 +638,7 @@ def test_what_cannot_be_exported_says_why(ranker, message):
         export_model(model, "xgboost+json")
 
 
+@pytest.mark.filterwarnings("ignore:The log has .* clicks per query")
 def test_a_ranker_without_formats_says_what_forbids_them():
     _, log, clicks = _world()
     model = clone(_after(PCA(3))).fit(log.head(4_000), clicks[:4_000])
@@ -710,14 +711,17 @@ def test_the_booster_is_not_changed_by_an_export():
     assert isinstance(model.booster_, lgb.Booster)
 
 
+TWO_TREES = [
+    ("first", clone(LAMBDAMART).set_params(n_estimators=5)),
+    ("second", NaiveRanker(estimator=LGBMRegressor(**{**TREES, "n_estimators": 5}))),
+]
+
+
+@pytest.mark.parametrize("members", [TWO_TREES, "trees"], ids=["members", "word"])
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_ensemble_of_trees_is_one_forest(format):
+def test_an_ensemble_of_trees_is_one_forest(format, members):
     _, log, clicks = _world()
     log, clicks = log.head(4_000), clicks[:4_000]
-    members = [
-        ("first", clone(LAMBDAMART).set_params(n_estimators=5)),
-        ("second", NaiveRanker(estimator=LGBMRegressor(**{**TREES, "n_estimators": 5}))),
-    ]
     model = EnsembleRanker(members, propensity=EYE_TRACKING, random_state=0).fit(log, clicks)
     assert (model.weights_["weight"] > 0).all()
     raw = log[NAMES].to_numpy()[:500]
