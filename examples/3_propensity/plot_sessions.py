@@ -31,7 +31,7 @@ from lightgbm import LGBMRanker
 
 from skultr import UserAwareIPSRanker, aggregate_clicks
 from skultr.datasets import make_ltr
-from skultr.exceptions import AssumptionWarning, UnstableWeightsWarning
+from skultr.exceptions import AssumptionWarning, ClickDataWarning, UnstableWeightsWarning
 from skultr.metrics import ndcg_score
 from skultr.plotting import method_colors
 from skultr.rankers import IPSRanker, NaiveRanker, PRSRanker
@@ -68,11 +68,11 @@ def fitted_rankers(log, click_rate, examination):
     """Rankers by name; those with one curve for all get the mean curve of the users."""
     plain = log.drop(columns="propensity")
     yield "naive", NaiveRanker(estimator=TREES).fit(plain, click_rate)
-    one_curve = {"propensity": examination}
+    one_curve = {"propensity": examination, "clip": None}
     yield "IPS", IPSRanker(estimator=TREES, **one_curve).fit(plain, click_rate)
     yield "PRS", PRSRanker(estimator=TREES, **one_curve).fit(plain, click_rate)
-    yield "straightforward", IPSRanker(estimator=TREES).fit(log, click_rate)
-    yield "user-aware", UserAwareIPSRanker(estimator=TREES).fit(log, click_rate)
+    yield "straightforward", IPSRanker(estimator=TREES, clip=None).fit(log, click_rate)
+    yield "user-aware", UserAwareIPSRanker(estimator=TREES, clip=None).fit(log, click_rate)
 
 
 # %%
@@ -87,6 +87,7 @@ rows = []
 # example shows. PRS warns that clicks contradict the propensities: its scores, which are wrong
 # here, leave them to explain too much.
 warnings.simplefilter("ignore", UnstableWeightsWarning)
+warnings.simplefilter("ignore", ClickDataWarning)  # two sessions per query are few
 warnings.simplefilter("ignore", AssumptionWarning)
 for seed in range(3):
     documents = make_ltr(n_queries=2 * N_TRAINING, n_features=20, random_state=seed)

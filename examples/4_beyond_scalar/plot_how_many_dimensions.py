@@ -2,10 +2,10 @@
 How many dimensions?
 ====================
 
-**Claim.** One dimension is too few in both worlds; with TianGong's clicks it fails outright, and
-so do two in one of two runs. From three on, more dimensions cost little, and validation on 300
-annotated queries picks a number that is about as good as any. With TianGong's clicks it is ahead
-of DLA by .04 to .06; under trust bias it is level with it or up to .015 ahead.
+**Claim.** With TianGong's clicks one dimension fails outright, and two are .17 behind three or
+more. From three on, more dimensions cost little, and validation on 300 annotated queries picks a
+number that is about as good as any: it is ahead of DLA by .03 to .05. Under trust bias every
+number of dimensions is .01 to .03 ahead of DLA, and one is enough.
 
 **Limit.** Which number is best does not show at this size: from three dimensions on, runs differ
 by more than dimensions do. That two are best under trust bias, as the paper has it, is not seen.
@@ -113,10 +113,11 @@ plt.show()
 # The claim, checked
 # ------------------
 #
-# One dimension fails under TianGong's clicks and is behind two under trust bias; the number that
-# validation picks is ahead of DLA with TianGong's clicks, and nowhere clearly behind.
+# One dimension fails under TianGong's clicks; the number that validation picks is ahead of DLA with
+# TianGong's clicks, and nowhere clearly behind; under trust bias every number is ahead.
 for log, values in test.iterrows():
     ahead = values[picked[log]] - values["DLA"]
     assert ahead > (0.02 if log[0] == "TianGong-ST" else -0.01)
 assert (test.loc["TianGong-ST"][1] < 0.5).all()
-assert (test.loc["trust bias"][1] < test.loc["trust bias"][2]).all()
+trust = test.loc["trust bias"]
+assert (trust[DIMENSIONS].min(axis=1) > trust["DLA"] + 0.005).all()
