@@ -113,8 +113,8 @@ plt.show()
 # The claim, checked
 # ------------------
 #
-# One dimension fails under TianGong's clicks; the number that validation picks is ahead of DLA with
-# TianGong's clicks, and nowhere clearly behind; under trust bias every number is ahead.
+# One dimension fails under TianGong's clicks; the number that validation picks is ahead of DLA
+# there, and nowhere clearly behind; under trust bias every number is ahead.
 for log, values in test.iterrows():
     ahead = values[picked[log]] - values["DLA"]
     assert ahead > (0.02 if log[0] == "TianGong-ST" else -0.01)
