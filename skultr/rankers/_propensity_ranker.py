@@ -135,10 +135,6 @@ class PropensityRanker(TakesPropensities):
     #: Curve that the log was read with, if propensities are those of bias factors.
     _told = None
 
-    @property
-    def _corrects(self):
-        return self._uses_propensities
-
     #: True if rows of a document have the mean of their propensities.
     _averages = False
     #: The bound on propensities; None without.
@@ -148,6 +144,10 @@ class PropensityRanker(TakesPropensities):
         "propensity": PROPENSITY_CONSTRAINT,
         "clip": [Interval(Real, 0, 1, closed="right"), None],
     }
+
+    @property
+    def _corrects(self):
+        return self._uses_propensities
 
     def _check_against(self, log):
         """Compare a curve that does not come from the log with what its clicks ask for."""
