@@ -482,6 +482,33 @@ def examples_of(log, divisors=None, *, groups=None):
     return version, DocumentLabels(group, log.doc_of_version[version], label, weight)
 
 
+class KindOfClicks(NamedTuple):
+    """Clicks of which a share of a loss takes one view, such as clicks over propensities."""
+
+    share: float
+    clicks: np.ndarray  # (n_rows,)
+    divisors: Callable[[Any], np.ndarray] | None  # of a part of the log; None: none
+
+
+def examples_of_kinds(log, kinds, groups, exponent):
+    """Training rows of several kinds of clicks, as :func:`examples_of` gives those of one.
+
+    Labels of different kinds are not compared: each kind has groups of its own, ``n_groups``
+    further on. A weight is the share of its kind of that of the label, with the traffic of
+    queries tempered by the exponent. Returns the version of each row, the labels, and
+    ``n_groups``.
+    """
+    n_groups = int(groups.max(initial=-1)) + 1
+    versions, parts = [], []
+    for place, kind in enumerate(kinds):
+        given = replace(log, clicks=kind.clicks).tempered(exponent)
+        version, labels = examples_of(given, kind.divisors, groups=groups)
+        group = labels.query + place * n_groups
+        versions.append(version)
+        parts.append(labels._replace(query=group, weight=kind.share * labels.weight))
+    return np.concatenate(versions), DocumentLabels(*_joined(parts)), n_groups
+
+
 def _joined(parts):
     """Columns of several parts, one after the other."""
     return [np.concatenate(column) for column in zip(*parts, strict=True)]

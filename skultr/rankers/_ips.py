@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval, StrOptions
@@ -15,7 +13,13 @@ from .._log._estimator import NotPickled
 from .._torch._joint import ListTarget, fit_listwise
 from .._torch._lists import LOSSES
 from .._torch._shared_parameters import PUBLISHED_NETWORK
-from ..propensity._source import debias_clicks, examples_of, label_table, warn_about_weights
+from ..propensity._source import (
+    KindOfClicks,
+    debias_clicks,
+    examples_of_kinds,
+    label_table,
+    warn_about_weights,
+)
 from ._correction import Correction, mixed_clicks
 from ._learner_ranker import LearnerRanker
 from ._learners import booster_columns, compares_documents, fit_learner
@@ -57,28 +61,21 @@ class _WeightedRanker(LearnerRanker):
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         groups = log.compared_groups() if compares_documents(self.estimator) else log.query
-        parts = []
-        for share, clicks, divisors in self._kinds_of_clicks(log):
-            given = replace(log, clicks=clicks).tempered(self.traffic_exponent)
-            version, labels = examples_of(given, divisors, groups=groups)
-            parts.append((version, labels.label, share * labels.weight, labels.query))
-        n_groups = int(groups.max(initial=-1)) + 1
-        # Labels of different kinds are not compared.
-        query = [part[-1] + place * n_groups for place, part in enumerate(parts)]
-        version, label, weight, _ = (np.concatenate(column) for column in zip(*parts, strict=True))
+        kinds = self._kinds_of_clicks(log)
+        version, labels, _ = examples_of_kinds(log, kinds, groups, self.traffic_exponent)
         return fit_learner(
             self.estimator,
             log.features[version],
-            label,
-            weight,
-            np.concatenate(query),
+            labels.label,
+            labels.weight,
+            labels.query,
             random_state=seed,
             columns=booster_columns(self),
         )
 
-    def _kinds_of_clicks(self, log: ClickLog) -> list[tuple[float, Floats, Any]]:
-        """Share of the loss, clicks of each row, and what divides them, for an estimator."""
-        return [(1.0, self._weighted_clicks(log), None)]
+    def _kinds_of_clicks(self, log: ClickLog) -> list[KindOfClicks]:
+        """What an estimator is fitted to."""
+        return [KindOfClicks(1.0, self._weighted_clicks(log), None)]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -263,13 +260,13 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         self._correction(log)
         return mixed_clicks(log.clicks, self._labelled(log), self.naive_weight)
 
-    def _kinds_of_clicks(self, log: ClickLog) -> list[tuple[float, Floats, Any]]:
+    def _kinds_of_clicks(self, log: ClickLog) -> list[KindOfClicks]:
         self._correction(log)
         kinds = [
-            (1 - self.naive_weight, self._labelled(log), self._divisors),
-            (self.naive_weight, log.clicks, None),
+            KindOfClicks(1 - self.naive_weight, self._labelled(log), self._divisors),
+            KindOfClicks(self.naive_weight, log.clicks, None),
         ]
-        return [kind for kind in kinds if kind[0]]
+        return [kind for kind in kinds if kind.share]
 
     def _validation_clicks(self, log: ClickLog) -> Floats:
         divided = debias_clicks(log, clip=self.clip_, normalize=self.normalize).clicks

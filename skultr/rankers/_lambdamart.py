@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +25,7 @@ from .._log._reader import first_rows
 from .._log._segments import TINY, pair_codes
 from .._torch._shared_parameters import SHARED_PASSAGES
 from ..exceptions import ClickDataWarning, warn_user
-from ..propensity._source import examples_of
+from ..propensity._source import KindOfClicks, examples_of_kinds
 from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
 from ._propensity_ranker import PropensityRanker
 
@@ -357,29 +357,23 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
     def _documents(self, log):
         """One row per group of compared rows and shown version: its label and examinations."""
         naive = self.naive_weight if self._uses_propensities else 1.0
-        parts = []
+        kinds = []
         if naive < 1:
-            debiased = replace(log, clicks=self._debiased_clicks(log))
-            parts.append(self._part(debiased, self._divisors, 1 - naive))
+            kinds.append(KindOfClicks(1 - naive, self._debiased_clicks(log), self._divisors))
         if naive > 0:
-            parts.append(self._part(log, None, naive))
-        return _Documents.joined(parts)
-
-    def _part(self, log, divisors, share):
-        """The documents with one kind of label, whose loss is a share of the whole."""
+            kinds.append(KindOfClicks(naive, log.clicks, None))
         groups = log.compared_groups()
-        tempered = log.tempered(self.traffic_exponent)
-        version, labels = examples_of(tempered, divisors, groups=groups)
+        version, labels, n_groups = examples_of_kinds(log, kinds, groups, self.traffic_exponent)
         order = order_by_query(log.features[version], labels.query)[0]
         group = labels.query[order]
-        query_of_group = log.query[first_rows(groups, int(groups.max(initial=-1)) + 1)]
+        query_of_group = log.query[first_rows(groups, n_groups)]
         return _Documents(
             log.features,
             version[order],
-            query_of_group[group],
+            query_of_group[group % n_groups],
             group,
             labels.label[order],
-            share * labels.weight[order],
+            labels.weight[order],
             booster_columns(self),
         )
 
@@ -415,20 +409,6 @@ class _Documents:
     label: Floats
     weight: Floats
     columns: dict[str, Any]
-
-    @classmethod
-    def joined(cls, parts: list[_Documents]) -> _Documents:
-        """Documents with several kinds of labels; a group compares those of one kind."""
-        first = parts[0]
-        if len(parts) == 1:
-            return first
-        n_groups = int(first.group.max(initial=-1)) + 1
-        group = [part.group + place * n_groups for place, part in enumerate(parts)]
-        columns = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("version", "query", "label", "weight")
-        }
-        return replace(first, group=np.concatenate(group), **columns)
 
     @property
     def rows_per_click(self) -> float:
