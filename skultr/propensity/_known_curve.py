@@ -165,28 +165,46 @@ def _relative(log_examination):
 
 
 def _warn_if_confounded(log, table: TableCurve, network):
+    """Warn if a network and documents that moved show curves that differ by more than a little."""
     clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
     clicks = np.where(np.isfinite(network), clicks, 0.0)
-    gap = np.where(clicks > 0, network - table.log_examination, 0.0)
-    total = np.maximum(np.bincount(table.component, clicks), 1e-12)
-    gap -= (np.bincount(table.component, clicks * gap) / total)[table.component]
-    spread = np.sqrt((clicks @ gap**2) / clicks.sum())
+    gap = _gap_within_components(table, network, clicks)
+    spread = _spread(gap, clicks)
     if spread < _RELEVANT:
         return
-    least, most = np.argmin(np.where(clicks > 0, gap, 0)), np.argmax(np.where(clicks > 0, gap, 0))
+    least = int(np.argmin(gap))
+    most = int(np.argmax(gap))
     names = log.bias_values
-    ratios = [np.exp(curve[least] - curve[most]) for curve in (table.log_examination, network)]
+    moved_ratio, network_ratio = (
+        np.exp(curve[least] - curve[most]) for curve in (table.log_examination, network)
+    )
     warn_user(
         "The production ranker used signals that the features lack: examination by the network "
         f"differs from examination by documents that moved by {np.expm1(spread):.0%} on average, "
-        f"more than by chance. Bias factor {names[least]:g} is examined {ratios[0]:.2g} times as "
-        f"often as {names[most]:g} according to the documents that moved, and {ratios[1]:.2g} "
-        "times according to the network. The ranker uses the former where documents moved, and "
-        "the network elsewhere. Both are in examination_comparison_; see ExaminationDisplay. The "
-        "same happens if examination depends on more than the bias factor (such as clicks above): "
-        "then add what it depends on to the role 'bias'.",
+        f"more than by chance. Bias factor {names[least]:g} is examined {moved_ratio:.2g} times "
+        f"as often as {names[most]:g} according to the documents that moved, and "
+        f"{network_ratio:.2g} times according to the network. The ranker uses the former where "
+        "documents moved, and the network elsewhere. Both are in examination_comparison_; see "
+        "ExaminationDisplay. The same happens if examination depends on more than the bias factor "
+        "(such as clicks above): then add what it depends on to the role 'bias'.",
         AssumptionWarning,
     )
+
+
+def _gap_within_components(table, network, clicks):
+    """Log examination by the network less that of documents that moved; 0 without clicks.
+
+    No document compares two components: each has its mean over the clicks taken off.
+    """
+    gap = np.where(clicks > 0, network - table.log_examination, 0.0)
+    total = np.maximum(np.bincount(table.component, clicks), 1e-12)
+    mean = np.bincount(table.component, clicks * gap) / total
+    return np.where(clicks > 0, gap - mean[table.component], 0.0)
+
+
+def _spread(gap, clicks):
+    """Root mean square of a gap of log examination over the clicks."""
+    return np.sqrt((clicks @ gap**2) / clicks.sum())
 
 
 # Against a curve that was given ---------------
@@ -260,5 +278,4 @@ def _centered(values, clicks):
 
 def _matters(gap, clicks):
     known = np.isfinite(gap)
-    spread = np.sqrt((clicks[known] @ gap[known] ** 2) / clicks[known].sum())
-    return bool(spread > _RELEVANT)
+    return bool(_spread(gap[known], clicks[known]) > _RELEVANT)
