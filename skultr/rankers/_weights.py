@@ -38,18 +38,22 @@ def cross_fitted(
     """
     candidates, place = candidates_of(log)
     query, version = np.divmod(candidates, log.n_versions)
-    work = [(m, k) for m in range(len(rankers)) for k in range(part.max() + 1)]
-    found = Parallel(n_jobs=n_jobs)(
-        delayed(_fitted_elsewhere)(
-            rankers[m], log, np.flatnonzero(part != k), log.features[version[here]], query[here]
-        )
-        for m, k in work
-        for here in [part[query] == k]
-    )
+    part_of_candidate = part[query]
+    work = [(ranker, k) for ranker in range(len(rankers)) for k in range(part.max() + 1)]
+
+    def scored(ranker, k):
+        """Work for one process: a ranker, without a part of the queries, scores this part."""
+        here = part_of_candidate == k
+        others = np.flatnonzero(part != k)
+        features = log.features[version[here]]
+        return delayed(_fitted_elsewhere)(rankers[ranker], log, others, features, query[here])
+
+    found = Parallel(n_jobs=n_jobs)(scored(ranker, k) for ranker, k in work)
     scores = np.zeros((len(query), len(rankers)))
-    for (m, k), values in zip(work, found, strict=True):
-        scores[part[query] == k, m] = values
-    return np.column_stack([standardized(column, query) for column in scores.T])[place]
+    for (ranker, k), values in zip(work, found, strict=True):
+        scores[part_of_candidate == k, ranker] = values
+    columns = [standardized(column, query) for column in scores.T]
+    return np.column_stack(columns)[place]
 
 
 def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState) -> Ints | None:
