@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._base._progress import progress, working
@@ -160,9 +161,9 @@ def run_comparison(
     skultr. If one differs, the call is an error that names it.
 
     *Columns.* The log has the column ``production``, which :class:`~skultr.rankers.EnsembleRanker`
-    reads, and ``relevance``, which no ranker of skultr reads; yours must not, unless it is a
-    skyline. ``context`` and ``arm`` are left out, unless a parameter ``bias`` of the ranker names
-    them.
+    reads, but for rankers of skultr that correct clicks without it; and ``relevance``, which no
+    ranker of skultr reads; yours must not, unless it is a skyline. ``context`` and ``arm`` are
+    left out, unless a parameter ``bias`` of the ranker names them.
 
     Examples
     --------
@@ -453,10 +454,18 @@ def _first(candidates, n_positions):
 
 
 def _not_read(ranker, log):
-    """Columns of the sessions that no parameter ``bias`` of the ranker or its parts names."""
+    """Columns of the sessions that a ranker would not read.
+
+    Those that no parameter ``bias`` of it or its parts names, and the score of production for
+    rankers of skultr that correct without it: they would warn of it on each log.
+    """
+    last = ranker[-1] if isinstance(ranker, Pipeline) else ranker
     named = set()
     for name, value in ranker.get_params().items():
         if name.rpartition("__")[2] == "bias":  # of other libraries, it may be True
             named |= {value} if isinstance(value, str) else set()
             named |= {*value} if isinstance(value, list | tuple) else set()
-    return [name for name in _NO_FEATURES if name in log and name not in named]
+    unread = [name for name in _NO_FEATURES if name in log and name not in named]
+    if getattr(last, "_corrects", False):
+        unread.append(PRODUCTION)
+    return unread

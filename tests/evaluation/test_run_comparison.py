@@ -225,6 +225,16 @@ def test_contexts_reach_only_rankers_whose_bias_names_them(fits):
     assert (cells["error"] == "").all()
 
 
+def test_rankers_that_correct_alone_do_not_get_the_score_of_production():
+    """Each of their fits would warn that they do not read it."""
+    ips = IPSRanker(estimator=Ridge(), propensity=np.ones(10))
+    methods = {"ips": ips, "in a pipeline": make_pipeline(ips)}
+    cells = run(methods, n_sessions=500, seeds=[0]).cells_
+    assert (cells["error"] == "").all()
+    told = cells.set_index("method")["warning_types"]
+    assert "ClickDataWarning" not in " ".join(told[["ips", "in a pipeline"]])
+
+
 def test_ids_may_be_text_and_a_search_may_be_a_method():
     text = DOCUMENTS.assign(
         qid="q" + DOCUMENTS["qid"].astype(str), doc=[f"d{i}" for i in range(240)]
