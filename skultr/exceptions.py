@@ -87,9 +87,11 @@ def warn_user(message: str, category: type[Warning]) -> None:
         if message in messages:
             return
         messages.add(message)
-    frame, depth = sys._getframe(1), 2
+    frame = sys._getframe(1)
+    depth = 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
-        frame, depth = frame.f_back, depth + 1
+        frame = frame.f_back
+        depth = depth + 1
     warnings.warn(message, category, stacklevel=depth)
 
 

@@ -570,7 +570,8 @@ class OffPolicySelection:
                     "'relevance' fails in a fold without annotation: give each fold some, or run "
                     "the search with error_score='raise' to see why."
                 )
-        deciding, steps = scores[self.by], {}
+        deciding = scores[self.by]
+        steps = {}
         kept = np.ones(len(deciding), dtype=bool)
         for name, number in self.keep.items():
             steps[name] = (
@@ -624,7 +625,8 @@ def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
     pages (times impressions), a page, and the distance from the commonest layout of the query."""
     shown = np.flatnonzero(rows.shown)
     list_, first, page = np.unique(rows.list_[shown], return_index=True, return_inverse=True)
-    query, position = rows.query[shown], rows.position[shown]
+    query = rows.query[shown]
+    position = rows.position[shown]
     code = rows.documents().code[shown]
     doc, *_ = pairs_of_codes(query, code, int(code.max()) + 1)
     key = np.zeros(len(list_), dtype=np.uint64)
@@ -653,7 +655,8 @@ def _first_layouts(layouts: pd.DataFrame, order: Floats, share: float) -> Bools:
 
 def _balanced_folds(sizes, n_splits):
     """Fold of each query, given the rows per query."""
-    fold_of, rows_of = np.empty(len(sizes), dtype=int), np.zeros(n_splits)
+    fold_of = np.empty(len(sizes), dtype=int)
+    rows_of = np.zeros(n_splits)
     for query in np.argsort(sizes, kind="stable")[::-1]:
         fold_of[query] = np.argmin(rows_of)
         rows_of[fold_of[query]] += sizes[query]

@@ -346,7 +346,9 @@ def _may_read_polars(transformer):
 
 def _check_rows(X, values, transformer):
     """Refuse features that would stand beside the roles of other rows."""
-    name, n_rows, n_out = type(transformer).__name__, count_rows(X), count_rows(values)
+    name = type(transformer).__name__
+    n_rows = count_rows(X)
+    n_out = count_rows(values)
     if n_out != n_rows:
         raise ValueError(
             f"{name} gave {n_out} rows for the {n_rows} rows of X; expected one row "

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from skultr._base._threshold import Threshold
+
 PACKAGE = Path(__file__).parents[1] / "skultr"
 #: A folder (or a file at the root) imports only from lines above its own.
 ORDER = [
@@ -75,7 +77,16 @@ def test_no_cycle_of_files():
 
 
 def test_no_file_name_twice():
-    assert not [name for name, n in Counter(path.name for path in FILES).items() if n > 1]
+    counts = Counter(path.name for path in FILES if path.name != "_thresholds.py")
+    assert not [name for name, n in counts.items() if n > 1]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("/_thresholds.py")])
+def test_every_threshold_says_what_it_decides(name):
+    module = importlib.import_module("skultr." + name.removesuffix(".py").replace("/", "."))
+    thresholds = [each for each in vars(module).values() if isinstance(each, Threshold)]
+    assert thresholds
+    assert all(each.decides and each.reason and each.study for each in thresholds)
 
 
 @pytest.mark.parametrize("name", NAMES)

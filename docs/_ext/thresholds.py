@@ -5,7 +5,9 @@ from importlib import import_module
 from paper_results import list_row, parsed
 from sphinx.util.docutils import SphinxDirective
 
-HEADER = ["Value", "It is", "Why", "Study"]
+from skultr._base._threshold import Threshold
+
+HEADER = ["Value", "It is", "Why", "Measured by"]
 
 
 class Thresholds(SphinxDirective):
@@ -14,11 +16,12 @@ class Thresholds(SphinxDirective):
     required_arguments = 1
 
     def run(self):
-        table = import_module(f"skultr.{self.arguments[0]}._thresholds").THRESHOLDS
+        module = import_module(f"skultr.{self.arguments[0]}._thresholds")
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 8 40 40 12", ""]
         lines += list_row(HEADER)
-        for each in table.values():
-            lines += list_row([f"{each.value:g}", each.decides, each.reason, each.study])
+        for each in vars(module).values():
+            if isinstance(each, Threshold):
+                lines += list_row([f"{each.value:g}", each.decides, each.reason, each.study])
         return parsed(self, lines)
 
 

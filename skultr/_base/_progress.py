@@ -83,7 +83,9 @@ class Steps:
     """Work in steps, which are counted as they are done."""
 
     def __init__(self, what: str, total: int | None = None, most: int | None = None) -> None:
-        self.what, self.total, self.most = what, total, most
+        self.what = what
+        self.total = total
+        self.most = most
         self.n = 0
         self.start = self.counted = time.monotonic()
 
@@ -122,7 +124,8 @@ def working(what: str) -> Iterator[None]:
     if not _is_on():
         yield
         return
-    outer, work = _stack.get(), Steps(what)
+    outer = _stack.get()
+    work = Steps(what)
     token = _stack.set((*outer, work))
     try:
         _report((*outer, work))

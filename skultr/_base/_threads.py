@@ -58,7 +58,8 @@ def threads_of(n_jobs: int | None) -> int:
     >>> threads_of(None), threads_of(3)
     (1, 3)
     """
-    found, share = effective_n_jobs(n_jobs), share_of_worker()
+    found = effective_n_jobs(n_jobs)
+    share = share_of_worker()
     return found if share is None or (n_jobs or 1) > 0 else min(found, share)
 
 
@@ -90,7 +91,8 @@ class _Torch(threading.local):
         torch = sys.modules.get("torch")
         if one == self.one or not hasattr(torch, "set_num_threads"):  # not imported, or half
             return
-        self.one, shared = one, _Torch
+        self.one = one
+        shared = _Torch
         with shared.lock:
             if one:
                 self.before = torch.get_num_threads()
@@ -115,7 +117,8 @@ class _Blas(threading.local):
     def ask(self, one):
         if one == self.one:
             return
-        self.one, shared = one, _Blas
+        self.one = one
+        shared = _Blas
         with shared.lock:
             if one and not shared.askers:
                 shared.before = _set_to_one(_blas_libraries())
@@ -124,7 +127,8 @@ class _Blas(threading.local):
                 _set(shared.before)
 
 
-_TORCH, _BLAS = _Torch(), _Blas()
+_TORCH = _Torch()
+_BLAS = _Blas()
 
 
 def _set_to_one(libraries):

@@ -183,7 +183,8 @@ def _with_lists(rows, place):
     rows = with_hashes(rows, place)
     in_list = [nw.when(shown).then(nw.col(name)).otherwise(0).alias(name) for name in _HASHES]
     rows = rows.with_columns(*in_list, shown.cast(nw.Int64).alias("_length"))
-    names, session = (*_HASHES, "_length"), ("qid", "session")
+    names = (*_HASHES, "_length")
+    session = ("qid", "session")
     if isinstance(rows, nw.DataFrame):
         rows = rows.with_columns(*(nw.col(name).sum().over(*session) for name in names))
     else:
@@ -199,7 +200,9 @@ class _Lists:
     """Clicks and impressions by list, document (with its features: ``what``) and place."""
 
     def __init__(self, log: EngineLog, features: list[str]) -> None:
-        self.log, rows, known = log, _rows_of(log, features), None
+        self.log = log
+        rows = _rows_of(log, features)
+        known = None
         if features and isinstance(rows, nw.DataFrame):
             # Features in memory are taken from the first row that has them.
             known = rows.select(features)
@@ -208,15 +211,18 @@ class _Lists:
         names = self.rows.collect_schema()
         # The user enters, so that a session of several users differs from any of one user.
         place = [n for n in ("user", "doc", "position", "bias", "_version") if n in names]
-        keys, more = ["qid", *place], [nw.col("_row").min()] if "_row" in names else []
+        keys = ["qid", *place]
+        more = [nw.col("_row").min()] if "_row" in names else []
         more += [one_value(self.rows, name) for name in features if name in names]
         rows = self.rows
         if "session" in log.schema:
-            rows, keys = _with_lists(rows, place), keys + _HASHES
+            rows = _with_lists(rows, place)
+            keys = keys + _HASHES
             more.append(nw.col("_length").max())
         self.count = count = count_by(rows, keys, *more, ids=ids)
         self.codes = {name: count.codes(name) for name in ("qid", "user", "doc") if name in keys}
-        self.weight, self.clicks = count.weight, count.clicks
+        self.weight = count.weight
+        self.clicks = count.clicks
         self.position = count.table["position"].to_numpy().astype(np.int64)
         self.shown, self.place = self.position != _MISSING, encode(self.position)[0]
         check_counts(self.weight[self.shown], self.clicks[self.shown])
@@ -230,7 +236,8 @@ class _Lists:
 
     def numbers(self) -> Ints:
         """Number of the list of each row, by query and user; never-shown rows are in the first."""
-        table, group = self.count.table, self.codes["qid"][0]
+        table = self.count.table
+        group = self.codes["qid"][0]
         if "user" in self.codes:
             user, users = self.codes["user"]
             group = encode(pair_codes(group, user, len(users)))[0]
@@ -262,7 +269,8 @@ class _Lists:
     def in_order(self) -> Ints:
         """The rows by query, list (which is set) and position, rows never shown last."""
         self.list_ = self.numbers()
-        n_places, n_docs = int(self.place.max()) + 1, int(self.what.max()) + 1
+        n_places = int(self.place.max()) + 1
+        n_docs = int(self.what.max()) + 1
         place = np.where(self.shown, self.place, n_places + self.what)
         key = pair_codes(self.list_, place, n_places + n_docs)
         row = np.argsort(key)
@@ -290,7 +298,8 @@ class _Lists:
         users = users.unique().group_by("qid", "session").agg(nw.len().alias("n"))
         users = collect(users.filter(nw.col("n") > 1))
         if len(users):
-            example, ids = users["qid"][0], self.count.ids.get("qid")
+            example = users["qid"][0]
+            ids = self.count.ids.get("qid")
             example = example if ids is None else ids[int(example)]
             where = f"such as in query {python_value(example)!r}"
             ONE_USER_PER_SESSION.report(len(users), None, where)

@@ -110,7 +110,10 @@ class Cells:
     @classmethod
     def joined(cls, parts, n_factors, **names):
         """The cells of parts, each of further documents; in files if they are too many."""
-        docs, rows, held, files = [0], [0], [], []
+        docs = [0]
+        rows = [0]
+        held = []
+        files = []
         for part in parts:
             held.append((part.doc + docs[-1], part.factor, part.clicks, part.weight))
             docs.append(docs[-1] + part.n_docs)
@@ -232,7 +235,8 @@ class Cells:
         if self.bounds is not None:
             links = self.total(lambda part: part.matrix().T @ part.take(clicked(part)).matrix())
             return connected_components(links, connection="strong")[1]
-        rows, node = clicked(self), self.n_docs + self.factor
+        rows = clicked(self)
+        node = self.n_docs + self.factor
         start = np.concatenate([node, self.doc[rows]])
         end = np.concatenate([self.doc, node[rows]])
         size = self.n_docs + self.n_factors
@@ -297,7 +301,8 @@ class Cells:
         totals = np.bincount(group, self.total(lambda part: part.by_factor(expected(part))))
 
         def add(part):
-            total, half = totals[group[part.factor]], 0.5 * expected(part)
+            total = totals[group[part.factor]]
+            half = 0.5 * expected(part)
             added = np.divide(half, total, out=np.zeros_like(total), where=total > 0)
             return replace(part, clicks=part.clicks + added)
 
@@ -353,7 +358,8 @@ def count_cells(rows, *, user=None, arm=None):
     else:
         code, ids = encode(arm[at])
         doc, key = encode(pair_codes(query, code, len(ids)))
-        first, doc_ids = first_rows(doc, len(key)), ids[key % len(ids)]
+        first = first_rows(doc, len(key))
+        doc_ids = ids[key % len(ids)]
     cells = Cells.from_rows(
         doc,
         factor,
@@ -461,7 +467,8 @@ def examination_table(
     log: Any, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
 ) -> pd.DataFrame:
     """Examination by bias factor, relative to the first known one, with impressions and clicks."""
-    parts, n_factors = replace(log, propensity=examination).chunks(), len(log.bias_values)
+    parts = replace(log, propensity=examination).chunks()
+    n_factors = len(log.bias_values)
     total = sum(
         np.array([np.bincount(part.bias, each, n_factors) for each in columns])
         for part in parts

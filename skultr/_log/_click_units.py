@@ -281,7 +281,8 @@ def lists_of_counted(
     place, _ = encode(position[rows])
     n_groups = int(group.max(initial=-1)) + 1
     key = pd.Series(pair_codes(group[rows], place, int(place.max(initial=0)) + 1))
-    low, top = np.full(n_groups, np.inf), np.zeros(n_groups)
+    low = np.full(n_groups, np.inf)
+    top = np.zeros(n_groups)
     np.minimum.at(low, group[rows], impressions[rows])
     np.maximum.at(top, group[rows], impressions[rows])
     is_split = low < top

@@ -255,7 +255,8 @@ class ClickLog:
         """
         every = np.arange(self.n_lists + 1)
         bounds = offsets_from_sorted(self.query_of_list) if whole_queries else every
-        first, ends = 0, self.offsets[bounds]
+        first = 0
+        ends = self.offsets[bounds]
         if not self.n_lists:
             yield self
         while first < len(bounds) - 1:
@@ -269,7 +270,8 @@ class ClickLog:
         self, value: Callable[[ClickLog], Any], dtype: Any = np.float64, **chunks: Any
     ) -> NDArray[Any]:
         """A value of each row, shape (n_rows,), by a function of each chunk."""
-        found, first = np.empty(self.n_rows, dtype=dtype), 0
+        found = np.empty(self.n_rows, dtype=dtype)
+        first = 0
         for part in self.chunks(**chunks):
             found[first : first + part.n_rows] = value(part)
             first += part.n_rows
@@ -360,7 +362,8 @@ class ClickLog:
         :math:`\log n` is added to the scores. Exposure is :math:`n` in joined lists, 1 in others.
         """
         clicks = self.by_list(self.clicks)
-        query, n_queries = self.query_of_list, len(self.query_ids)
+        query = self.query_of_list
+        n_queries = len(self.query_ids)
         alone = np.bincount(query, np.where(np.diff(self.offsets) == 1, clicks, 0.0), n_queries)
         several = np.bincount(query, minlength=n_queries) > 1
         joined = several & (2 * alone > np.bincount(query, clicks, n_queries))
@@ -407,7 +410,8 @@ class ClickLog:
 
         Those that are not known must not occur.
         """
-        column, names = getattr(self, role), f"{role}_{'values' if role == 'bias' else 'ids'}"
+        column = getattr(self, role)
+        names = f"{role}_{'values' if role == 'bias' else 'ids'}"
         found, code = np.unique(values, return_inverse=True)
         place = pd.Index(known).get_indexer(pd.Index(getattr(self, names)))
         merges = role == "bias" and len(found) < len(values)
@@ -578,9 +582,12 @@ def sort_into_lists(
         version, first, doc_of_version = _versions_of(documents, features)
     else:
         documents = rows.documents(np.empty((rows.n_rows, 0), dtype=np.float32), known)
-        version, first, reuse = documents.code, table.places(documents.ids), False
+        version = documents.code
+        first = table.places(documents.ids)
+        reuse = False
         doc_of_version = np.arange(len(first))
-    doc_ids, never = documents.ids, NOBODY
+    doc_ids = documents.ids
+    never = NOBODY
     if known is not shown:
         rest = ~rows.shown
         production = rows["production"]

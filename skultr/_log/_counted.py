@@ -467,11 +467,9 @@ class CellCount:
         schema = open_frame(X).collect_schema()
         # Roles that X lacks tell no cells apart.
         by = [name for name in dict.fromkeys(by) if name not in ROLES or name in schema]
-        mean, optional, features = (
-            [each for each in mean if each in schema],
-            [*optional],
-            [*features],
-        )
+        mean = [each for each in mean if each in schema]
+        optional = [*optional]
+        features = [*features]
         ids = [name for name in ("qid", "doc")[: 1 + documents] if name in schema]
         needs = [*by, *["doc"] * documents]
         # That two rows of a result page have one position is not looked at: it needs the pages.
@@ -492,9 +490,11 @@ class CellCount:
 
     def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
         """A log of one row per cell (of one shard of several), and click rates."""
-        rows, keys = self.rows, list(self.keys)
+        rows = self.rows
+        keys = list(self.keys)
         if self.features:
-            rows, keys = with_versions(rows, self.features), [*keys, "_version"]
+            rows = with_versions(rows, self.features)
+            keys = [*keys, "_version"]
         if shard is not None:  # by query, or by id where ids are global
             whole = self.scope != "global" and "qid" in keys
             rows = with_hashes(rows, ["qid" if whole else "doc"])
@@ -503,7 +503,8 @@ class CellCount:
         count = count_by(rows, keys, *sums, *(one_value(rows, name) for name in self.features))
         table = count.table.sort(*self.keys) if in_order else count.table
         count = Count(table, {})
-        weight, clicks = count.weight, count.clicks
+        weight = count.weight
+        clicks = count.clicks
         if shard is None and not len(weight):
             NO_ROW_SHOWN.report()
         new = {"impressions": weight, "session": np.arange(len(weight))}
@@ -548,7 +549,8 @@ def collect(frame: Any) -> nw.DataFrame[Any]:
 
 def in_engine_of(frame: Any, small: nw.DataFrame[Any]) -> Any:
     """A small table that was collected from a frame, back in the engine of the frame."""
-    kind, native = frame.implementation, small.to_native()
+    kind = frame.implementation
+    native = small.to_native()
     if not isinstance(frame, nw.LazyFrame):
         return small
     if kind.is_duckdb():
@@ -577,7 +579,8 @@ def _in_duckdb(relation, table):
 # Ids ----------------------------------------------------------------------------------
 def encode_ids(series: nw.Series[Any]) -> tuple[Ints, Any]:
     """Code of each id (-1 where it is missing), and the distinct ids, sorted."""
-    kind, dtype = series.implementation, series.dtype
+    kind = series.implementation
+    dtype = series.dtype
     if dtype.is_integer() and not series.is_null().any():
         return encode(series.to_numpy())
     if kind.is_pandas():
@@ -610,7 +613,8 @@ def with_versions(rows: Any, features: list[str]) -> Any:
 
 def with_hashes(frame: Any, names: list[str]) -> Any:
     """A frame with two hashes of some columns, ``_hash0`` and ``_hash1``, by its engine."""
-    kind, native = frame.implementation, frame.to_native()
+    kind = frame.implementation
+    native = frame.to_native()
     if kind.is_polars():
         return nw.from_native(native.with_columns(*_hashes_polars(names)))
     if kind.is_duckdb():
@@ -647,7 +651,8 @@ def value_bits(series: nw.Series[Any]) -> Ints:
 
 def _shifted(columns):
     """Two hashes of rows of integers, by name."""
-    shift, salt = np.uint64(64 - _HASH_BITS), np.ones(len(columns[0]), dtype=np.int64)
+    shift = np.uint64(64 - _HASH_BITS)
+    salt = np.ones(len(columns[0]), dtype=np.int64)
     return {
         f"_hash{i}": (hash_columns([i * salt, *columns]) >> shift).view(np.int64) for i in range(2)
     }

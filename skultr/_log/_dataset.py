@@ -144,7 +144,8 @@ class ClickDataset(FramesOfLog):
         _refuse_to_replace(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with folder_beside(path) as work:
-            scratch, out = work / "scratch", work / "out"
+            scratch = work / "scratch"
+            out = work / "out"
             scratch.mkdir()
             out.mkdir()
             table = None if documents is None else open_table(documents, scratch)
@@ -252,7 +253,8 @@ class ClickDataset(FramesOfLog):
         return part
 
     def __repr__(self) -> str:
-        n, plural = self.n_features, "" if self.n_features == 1 else "s"
+        n = self.n_features
+        plural = "" if self.n_features == 1 else "s"
         return (
             f"ClickDataset({self.n_impressions:,} impressions of {self.n_queries:,} "
             f"{'query' if self.n_queries == 1 else 'queries'}, {self.n_documents:,} documents "

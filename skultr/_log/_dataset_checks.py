@@ -108,7 +108,8 @@ def check_file(path: Path, n_bytes: int | None = None) -> None:
 # The manifest -------------------------------------------------------------------------
 def check_manifest(found: dict[str, Any]) -> None:
     """Raise unless a manifest names known tables alone, and its facts and sizes fit each other."""
-    facts, files = _dict(found, "facts"), _dict(found, "files")
+    facts = _dict(found, "facts")
+    files = _dict(found, "files")
     known = {f"{name}.arrow": columns for name, columns in TABLES.items()}
     for name in files:
         if name not in known:
@@ -150,7 +151,8 @@ def _check_entry(name, entry, known):
 
 
 def _check_facts(facts, files):
-    names, roles = facts.get("feature_names"), facts.get("roles")
+    names = facts.get("feature_names")
+    roles = facts.get("roles")
     if not _are_texts(names) or len({*names}) < len(names):
         raise ValueError(f"feature_names is {names!r:.40}; expected names")
     if not _are_texts(roles) or not all(map(is_role, roles)):
@@ -174,7 +176,8 @@ def _are_texts(found):
 
 def _check_copy(name, copy, files):
     """Raise unless each column of the rows is there once, as one number or in the file."""
-    rows, constants = f"{name}_rows.arrow", _dict(copy, "constants")
+    rows = f"{name}_rows.arrow"
+    constants = _dict(copy, "constants")
     if not {rows, f"{name}_lists.arrow"} <= {*files}:
         raise ValueError(f"it does not name {rows} or its lists")
     if f"{name}_lists" not in files["queries.arrow"]["columns"]:
@@ -340,7 +343,8 @@ def _check_range(what, column, low, high, files):
     most = column.high
     if isinstance(most, str):
         most = files[f"{most}.arrow"]["rows"] - 1 if f"{most}.arrow" in files else -1
-    low, high = float(low), float(high)
+    low = float(low)
+    high = float(high)
     if not (column.low <= low <= high <= most and isfinite(low) and isfinite(high)):
         raise ValueError(f"{what} has values from {low:g} to {high:g}; expected others")
 
@@ -357,7 +361,8 @@ def _check_equal(what, found, expected):
 
 
 def _check_versions(columns, facts):
-    doc, features = columns["doc"], columns.get("features")
+    doc = columns["doc"]
+    features = columns.get("features")
     steps = np.diff(doc)
     if doc[0] or doc[-1] != facts["n_documents"] - 1 or ((steps < 0) | (steps > 1)).any():
         raise ValueError("the column doc does not rise by steps of one")

@@ -151,7 +151,8 @@ def _candidates_of_lists(log):
     pairs = lists.merge(pd.DataFrame(log.candidates._asdict()), on="query")
     at = pair_codes(pairs["list_"], log.doc_of_version[pairs["version"]], log.n_docs)
     pairs = pairs[~np.isin(at, pair_codes(log.list_, log.doc, log.n_docs))]
-    version, list_ = pairs["version"].to_numpy(), pairs["list_"].to_numpy()
+    version = pairs["version"].to_numpy()
+    list_ = pairs["list_"].to_numpy()
     # What else is known of them is that of the first row of the list.
     rows = log.take_rows(log.offsets[list_], list_)
     if log.production is not None:
@@ -240,7 +241,9 @@ class Manifest:
     """The tables of a folder: size, sum and types of each file, and facts about the log."""
 
     def __init__(self, folder: Path, facts: dict[str, Any], files: dict[str, Any]) -> None:
-        self.folder, self.facts, self.files = folder, facts, files
+        self.folder = folder
+        self.facts = facts
+        self.files = files
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -258,7 +261,8 @@ class Manifest:
             if path.stat().st_size > SMALL:
                 raise ValueError("meta.json is too large for a manifest")
             found = _json_in(path)
-            version, sum_ = found["format"], found.pop("crc32", None)
+            version = found["format"]
+            sum_ = found.pop("crc32", None)
         if version != FORMAT and sum_ in (None, _sum_of(found)):
             raise ValueError(
                 f"The dataset in {str(folder)!r} has format {version!r:.40}; this version of "
@@ -314,7 +318,8 @@ class Manifest:
     def load(self, name: str) -> dict[str, NDArray[Any]]:
         """The columns of a table: numbers are mapped from the file, ids are in memory."""
         pa = import_pyarrow()
-        path, stated = self.folder / f"{name}.arrow", self.files[f"{name}.arrow"]
+        path = self.folder / f"{name}.arrow"
+        stated = self.files[f"{name}.arrow"]
         with _damage_told(self.folder, f"{path.name}: "):
             check_file(path, stated["bytes"])
             batch = read_batch(pa, path, stated["rows"], stated["columns"])
@@ -444,12 +449,14 @@ def _open_frame(pa, frame, scratch):
 
 def _joined(pa, batches):
     """Tables of about :data:`BATCH` rows; files may hold many small batches."""
-    waiting, n_rows = [], 0
+    waiting = []
+    n_rows = 0
     for batch in batches:
         waiting.append(batch)
         n_rows += batch.num_rows
         if n_rows >= BATCH:
             yield pa.Table.from_batches(waiting)
-            waiting, n_rows = [], 0
+            waiting = []
+            n_rows = 0
     if n_rows:
         yield pa.Table.from_batches(waiting)

@@ -64,7 +64,8 @@ def write_log(
     rows.check_counts(files)
     hashes = [file.hashes for file in files]
     union = Union([file.log for file in files], None if hashes[0] is None else hashes)
-    n_queries, n_versions = len(union.query_ids), len(union.doc_of_version)
+    n_queries = len(union.query_ids)
+    n_versions = len(union.doc_of_version)
     features = rows.features if documents is None else _Features(_feature_names(documents[0]))
     names = features.names
     target = _scratch_array(scratch / "features.array", np.float32, (n_versions, len(names)))
@@ -120,11 +121,14 @@ class _SpreadRows:
             )
         self.schema = nw.from_native(schema.empty_table()).schema
         check_numbers(self.schema, [*_NUMBERS, click])
-        self.click, self.folder, self.scope = click, folder, "query"
+        self.click = click
+        self.folder = folder
+        self.scope = "query"
         self.roles = [name for name in (*IDS, *_NUMBERS) if name in names]
         self.features = _Features(_feature_names(schema, click) if with_features else [])
         #: What the values of y are like so far, and whether they are numbers of clicks.
-        self.facts, self.has_counts = ClickFacts.of(*np.zeros((2, 0))), False
+        self.facts = ClickFacts.of(*np.zeros((2, 0)))
+        self.has_counts = False
         self._files: dict[int, Any] = {}
         self._reported: set[str] = set()
         self._scopes: set[Any] = set()
@@ -183,7 +187,8 @@ class _SpreadRows:
             name: _ids(table[name]) if name in IDS else _floats(table[name]) for name in self.roles
         }
         rows = Rows(None, len(table), values, self.scope)
-        clicks, counts = _floats(table["click"]), values.get("impressions")
+        clicks = _floats(table["click"])
+        counts = values.get("impressions")
         rows.rate = clicks / self.scale
         if self.has_counts:
             called = {"n_clicks": repr(self.click)}
@@ -234,8 +239,10 @@ class _Features:
     """Reads features as float32, and warns where these lose digits."""
 
     def __init__(self, names: list[str]) -> None:
-        self.names, self.n_read = names, 0
-        self.low, self.high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+        self.names = names
+        self.n_read = 0
+        self.low = np.full(len(names), np.inf)
+        self.high = np.full(len(names), -np.inf)
 
     def read(self, part: pa.Table) -> NDArray[np.float32]:
         """Features of a part (n_rows, n_features); an error for what is no finite number."""
@@ -280,7 +287,8 @@ class _File:
             float(log.n_rows),
             *(float(each.sum(dtype=float)) for each in (log.weight, log.clicks)),
         ]
-        self.path, self.n_raw = path, n_raw
+        self.path = path
+        self.n_raw = n_raw
         logs = [log.fold()]
         self.differs = logs[0].n_lists < log.n_lists
         if self.differs:
@@ -328,7 +336,8 @@ class _Copy:
         n_rows, n_lists = np.zeros((2, len(union.query_ids)), dtype=np.int64)
         for number, (rows, lists, _) in enumerate(counts):
             query = union.codes("query", number)
-            n_rows[query], n_lists[query] = rows, lists
+            n_rows[query] = rows
+            n_lists[query] = lists
         self.first_row, self.first_list = map(offsets_from_counts, (n_rows, n_lists))
         self.lengths = np.empty(int(self.first_list[-1]), dtype=np.int32)
         # Codes are those of the union.
@@ -337,11 +346,14 @@ class _Copy:
             "bias": len(union.bias_values),
             "user": len(union.user_ids),
         }
-        self.columns, self.constants = {}, {}
+        self.columns = {}
+        self.constants = {}
         columns = [ranges for *_, ranges in counts if ranges]
         for name in columns[0]:
             lows, highs, types = zip(*(each[name] for each in columns), strict=True)
-            low, high, dtype = min(lows), max(highs), np.result_type(*types)
+            low = min(lows)
+            high = max(highs)
+            dtype = np.result_type(*types)
             if name in n_codes:
                 high = n_codes[name] - 1
                 dtype = _narrowest(high, np.int16 if name == "bias" else np.int32)
@@ -370,7 +382,8 @@ class _Copy:
 
 def _range_of(column):
     """Smallest and largest value of a column, and the narrowest type that holds all exactly."""
-    low, high = column.min(), column.max()
+    low = column.min()
+    high = column.max()
     if column.dtype.kind == "i":
         return low, high, _narrowest(high, np.int16)
     exact = low == high or (column.astype(np.float32) == column).all()
@@ -408,7 +421,8 @@ def _read_documents(source, union, features, target):
     if ids.nlevels < len(keys):
         keys = ["doc"]  # ids are global
     elif ids.nlevels > len(keys):
-        code, ids = ids.codes[1], ids.levels[1]
+        code = ids.codes[1]
+        ids = ids.levels[1]
     table = target if code is None else np.empty((len(ids), target.shape[1]), dtype=np.float32)
     seen = np.zeros(len(ids), dtype=bool)
     for part in progress(parts, "part of the documents"):
@@ -440,7 +454,8 @@ def _save_documents(manifest, ids):
         return
     codes = {"id": np.arange(len(ids))}
     if ids.nlevels > 1:
-        codes, ids = {"id": ids.codes[1], "query": ids.codes[0]}, ids.levels[1]
+        codes = {"id": ids.codes[1], "query": ids.codes[0]}
+        ids = ids.levels[1]
     manifest.save("documents", {name: code.astype(np.int32) for name, code in codes.items()})
     manifest.save("document_ids", {"id": ids.to_numpy()})
 

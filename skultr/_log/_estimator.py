@@ -148,7 +148,8 @@ def _arguments(fit, self, args, kwargs):
     try:
         return dict([*signature(fit).bind(self, *args, **kwargs).arguments.items()][1:])
     except TypeError as error:
-        known, cls = [*signature(fit).parameters][1:], type(self).__name__
+        known = [*signature(fit).parameters][1:]
+        cls = type(self).__name__
         unknown = [name for name in kwargs if name not in known]
         if not unknown:
             raise TypeError(f"{cls}.{fit.__name__}: {error}.") from error
@@ -235,7 +236,8 @@ class ReadsLogs:
             warnings.simplefilter("ignore")
             errors, mends = errors_of(X, y, given, self._roles_read)
             if hasattr(self, "_read_features"):
-                other, documents = copy.copy(self), given.get("documents")
+                other = copy.copy(self)
+                documents = given.get("documents")
                 other._click_column = y if isinstance(y, str) else None
                 log = X if documents is None else documents
                 attempt(errors, lambda: other._read_features(log, reset=True))
@@ -367,7 +369,9 @@ DROP = ("log = log.drop(columns={0!r})", "log = log.drop({0!r})")
 def mending_code(X: Any, y: Any, mends: Iterable[tuple[str, str]]) -> str:
     """Lines of code, for pandas or Polars, that mend what code can mend."""
     frame = nw.from_native(X, eager_only=True)
-    polars, lines, names = frame.implementation.is_polars(), [], frame.columns
+    polars = frame.implementation.is_polars()
+    lines = []
+    names = frame.columns
     click = y if isinstance(y, str) else None
     found = {name: LOOKS_LIKE.get(str(name).lower(), "y") for name in names if name != click}
     rename = {name: role for name, role in found.items() if role not in ("y", *names)}
@@ -501,7 +505,8 @@ class NotPickled:
     def __get__(self, estimator: Any, owner: type | None = None) -> Any:
         if estimator is None:
             return self
-        cls, name = type(estimator).__name__, self.name
+        cls = type(estimator).__name__
+        name = self.name
         if name not in vars(estimator).get(LEFT_OUT, ()):
             raise AttributeError(f"{cls!r} object has no attribute {name!r}")
         raise AttributeError(

@@ -454,7 +454,8 @@ class Columns:
 
 def find_faults(kinds: Mapping[str, str], known: Iterable[str] = ()) -> list[Fault]:
     """Faults that columns of these kinds can have, save those that read ``known`` columns only."""
-    names, known = set(kinds), set(known)
+    names = set(kinds)
+    known = set(known)
     return [
         fault
         for fault in FAULTS
@@ -552,7 +553,8 @@ def torn_lists(list_: Ints, place: Ints) -> tuple[int, int, float, int, bool]:
     if place.sum() > (n_rows * last // 2).sum():  # no list has less than 0, 1, ...
         np.maximum.at(last, list_, place)
     several = n_rows > 1  # a row alone may be all that was shown
-    lost, n_lists = (last + 1 - n_rows)[several], np.count_nonzero(several)
+    lost = (last + 1 - n_rows)[several]
+    n_lists = np.count_nonzero(several)
     one_length = np.bincount(n_rows[several]).max(initial=0) > _ONE_LENGTH * n_lists
     share = lost.sum() / max((last + 1)[several].sum(), 1)
     return int(n_lists), np.count_nonzero(lost), share, int(lost.sum()), bool(one_length)

@@ -206,7 +206,8 @@ class AddsLogs(SlimPickles):
                 "all days together, such as a ClickDataset."
             )
         kept = self._kept.counts
-        before, now = _identity(kept.doc_ids), _identity(new.doc_ids)
+        before = _identity(kept.doc_ids)
+        now = _identity(new.doc_ids)
         if before != now:
             raise ValueError(
                 f"The documents of this log are identified by {now}, and those of the earlier "

@@ -122,7 +122,8 @@ def outcomes_of(clicked: Bools, group: Ints, features: NDArray[Any]) -> list[int
 def _is_outcome(values, no, yes, clicked, group):
     """Whether a column has one value (0, say) on nearly all rows that were not clicked, only."""
     usual = _usual(values[no])
-    off, on = _differs(values[no], usual), _differs(values[yes], usual)
+    off = _differs(values[no], usual)
+    on = _differs(values[yes], usual)
     if on.sum() < 5 or off.mean() > 0.02 or on.mean() < 10 * off.mean():
         return False
     rows = np.flatnonzero(_differs(values, usual))
@@ -153,7 +154,8 @@ def _differs(values, usual):
 
 def blank_rows(columns: Sequence[NDArray[Any]]) -> Iterator[dict[str, Any]]:
     """Rows whose features, one column each, are all missing, or all 0."""
-    n_rows, n_features = max(map(len, columns), default=0), len(columns)
+    n_rows = max(map(len, columns), default=0)
+    n_features = len(columns)
     for what, is_blank, least in _BLANKS:
         rows = np.flatnonzero(is_blank(columns[0])) if n_features >= least else np.arange(0)
         for column in columns[1:]:
@@ -199,7 +201,9 @@ def _clicks_follow(values, rows):
     if rows.click is None:
         return True
     known = rows.shown & ~np.isnan(values)
-    value, rate, place = values[known], rows.rate[known], rows.position[known]
+    value = values[known]
+    rate = rows.rate[known]
+    place = rows.position[known]
     n = np.maximum(np.bincount(place), 1)
     mean, mean_rate = (np.bincount(place, each) / n for each in (value, rate))
     apart = value - mean[place]
@@ -225,8 +229,11 @@ def is_no_score(scores: Floats, read: Callable[[], Any]) -> bool:
     """True if lists have an order, and it is not that of the scores."""
     rows = read()
     shown = rows.shown
-    list_, position, doc = rows.list_[shown], rows.position[shown], rows.documents(rows=shown).code
-    explained, n_rows = _explained(position, doc), len(position)
+    list_ = rows.list_[shown]
+    position = rows.position[shown]
+    doc = rows.documents(rows=shown).code
+    explained = _explained(position, doc)
+    n_rows = len(position)
     if explained < 2 * np.sqrt(2 * (doc.max() + 1)) / n_rows:  # two standard errors
         return False  # shuffled pages stand in the order of no score
     least = 0.55 if explained > _ORDERED else 0.5 + 1.5 / np.sqrt(n_rows)
@@ -264,7 +271,8 @@ def _impressions_of_all_or_none(rows):
     """Impressions, a column of the log, if each row was clicked in all of them or in none."""
     if "impressions" not in rows.from_columns or rows.click is None or not _has_many(rows):
         return None
-    impressions, list_ = rows["impressions"], rows.list_
+    impressions = rows["impressions"]
+    list_ = rows.list_
     counted = impressions > 0  # lists that were counted by what was clicked have one number each
     if not np.isin(rows.click, (0, 1)).all():
         return None
@@ -319,7 +327,8 @@ def propensities_of_actions(rows: Any) -> Iterator[dict[str, Any]]:
     if rows["propensity"] is None or not rows.has_places:
         return
     shown = rows.shown
-    propensity, position = rows["propensity"][shown], rows.position[shown]
+    propensity = rows["propensity"][shown]
+    position = rows.position[shown]
     largest = float(propensity.max(initial=0.0))
     if position.min(initial=1) == position.max(initial=1) or largest == 0:
         return
@@ -381,7 +390,8 @@ def _varies_in_lists(values, list_):
 
 def _explained(values, codes):
     """Share of the variance of values that codes explain, less what chance explains."""
-    n, n_codes = len(values), codes.max() + 1
+    n = len(values)
+    n_codes = codes.max() + 1
     count = np.bincount(codes, minlength=n_codes)
     mean = np.bincount(codes, values, n_codes) / np.maximum(count, 1)
     total = values.var()
@@ -434,7 +444,8 @@ def _position_determines_y(rows):
     if rows.click is None or rows["position"] is None:
         return False
     shown = rows_where(rows.shown)
-    y, position = rows.click[shown], rows.position[shown]
+    y = rows.click[shown]
+    position = rows.position[shown]
     least = max(_MANY, _ROWS_PER_POSITION * len(np.unique(_spread(position))))
     if len(y) < least or y.min() == y.max():
         return False
@@ -460,7 +471,8 @@ def y_of_places(rows: Any) -> Iterator[dict[str, Any]]:
     if long.sum() < _LEAST_QUERIES or y.max() < _LEAST_LIST - 1:
         return
     inside = long[rows.list_]
-    list_, y = rows.list_[inside], y[inside]
+    list_ = rows.list_[inside]
+    y = y[inside]
     low, high = (_by_code(each, list_, y)[long] for each in (np.minimum, np.maximum))
     first = np.median(low)
     if first not in (0, 1) or np.mean(low == first) < _NEARLY_ALL:
@@ -572,11 +584,13 @@ def _is_time(name, known):
     known = known[known != 0]  # 0 may stand for no time
     if not len(known):
         return False
-    low, high = known.min(), known.max()
+    low = known.min()
+    high = known.max()
     if any(_SECONDS[0] * unit <= low and high <= _SECONDS[1] * unit for unit in _PER_SECOND):
         return True
     if _DATES[0] <= low and high <= _DATES[1] and (known % 1 == 0).all():
-        month, day = known // 100 % 100, known % 100
+        month = known // 100 % 100
+        day = known % 100
         return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
     return bool(_NAME_OF_TIME.search(name) and low >= _LEAST_TIME)
 
@@ -586,7 +600,8 @@ def features_that_are_constant(
 ) -> Iterator[dict[str, Any]]:
     """All features, one column each with a value per document, if none of them varies."""
     if len(columns):
-        usual, most = [], 0
+        usual = []
+        most = 0
         for column in columns:
             value, n_differing = _usual_and_others(column)
             if n_differing >= (_LEAST_DIFFERING if len(column) >= _MANY else 1):

@@ -69,7 +69,8 @@ def explain_roles_as_features(ranker: Any, error: Exception) -> None:
 
 def _estimators_around(ranker: Any) -> list[Any]:
     """Estimators of others that are calling ``fit`` of the ranker, the innermost first."""
-    found, frame = [], sys._getframe(1)
+    found = []
+    frame = sys._getframe(1)
     while frame is not None:
         for name in _NAMED_IN_FRAMES:
             model = frame.f_locals.get(name)
@@ -275,7 +276,8 @@ def _of_features(step: Any) -> Any:
     """A ColumnTransformer without the roles that it names; any other step as it is."""
     if not hasattr(step, "transformers_"):
         return step
-    seen, kept = step.feature_names_in_, []
+    seen = step.feature_names_in_
+    kept = []
     for (name, transformer, _), (_, _, columns) in zip(
         step.transformers, step.transformers_, strict=False
     ):

@@ -33,7 +33,8 @@ from ._roles import (
 from ._segments import as_array, encode, equal_rows, pair_codes, whole_if_close
 
 #: Names of columns that are added for arrays.
-_RATE, _SAMPLE_WEIGHT = "__skultr_rate", "__skultr_sample_weight"
+_RATE = "__skultr_rate"
+_SAMPLE_WEIGHT = "__skultr_sample_weight"
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,8 @@ def read_pairs(
     columns = bias_columns(schema, bias)
     if by_default and click not in schema:
         click = None
-    is_array, in_engine = not isinstance(click, str | None), isinstance(frame, nw.LazyFrame)
+    is_array = not isinstance(click, str | None)
+    in_engine = isinstance(frame, nw.LazyFrame)
     if in_engine and is_array:
         raise ValueError(
             f"click is an array and X is a lazy frame ({type(X).__module__}.{type(X).__name__}), "
@@ -130,7 +132,8 @@ def pairs_from_arrays(
     doc: Column, bias: Any, impressions: ArrayLike | None = None, clicks: ArrayLike | None = None
 ) -> Pairs:
     """Distinct pairs with their counts, from the arrays of :class:`IdentifiabilityGraph`."""
-    doc, bias = as_array(doc), _bias_arrays(bias)
+    doc = as_array(doc)
+    bias = _bias_arrays(bias)
     weight = _floats("impressions", 1.0 if impressions is None else impressions, len(doc))
     clicks = None if clicks is None else _floats("clicks", clicks, len(doc))
     _check_arrays(doc, bias, weight)
@@ -235,7 +238,8 @@ def _with_arrays(frame, columns, click, sample_weight):
     """The columns that are read, and given arrays; the first row of each document without id."""
     # pandas would align the new columns by the row labels.
     table = nw.maybe_reset_index(frame)
-    new, doc_rows = {}, None
+    new = {}
+    doc_rows = None
     if "doc" not in frame.columns:
         named = [*columns, click] if isinstance(click, str) else columns
         new["doc"], doc_rows = read_documents(frame, named)

@@ -73,8 +73,10 @@ class TransformedLog(FramesOfLog):
     """A dataset with other features of its versions, which are in memory."""
 
     def __init__(self, dataset: FramesOfLog, features: np.ndarray, names: list[str]) -> None:
-        self._dataset, self._features = dataset, features
-        self.feature_names, self.roles = names, dataset.roles
+        self._dataset = dataset
+        self._features = features
+        self.feature_names = names
+        self.roles = dataset.roles
         self._features.flags.writeable = False
 
     @property

@@ -91,7 +91,8 @@ def read(
     ``need`` are required roles, each with its purpose, which the message gives to ``caller``. The
     first error is raised, unless ``errors`` is there to take all of them.
     """
-    n_rows, given = _check_rows(X), roles or {}
+    n_rows = _check_rows(X)
+    given = roles or {}
     found = [] if errors is None else errors
     scope = "query"
     if "doc" in reads:
@@ -227,11 +228,13 @@ def take_target(
     """
     roles = roles or {}
     if isinstance(y, Mapping):
-        column, values = None, _weighted_sum(X, y)
+        column = None
+        values = _weighted_sum(X, y)
         if [name for name, weight in y.items() if weight] == ["click"]:
             return take_target(X, "click", caller, roles)
     elif isinstance(y, str) and y.startswith(OUTCOME):
-        column, values = None, _values_of(X, y)
+        column = None
+        values = _values_of(X, y)
     else:
         rest, values, column = _take_column(X, y, caller)
         X = rest if column is None else X  # a dataset became its rows
@@ -455,7 +458,8 @@ class Rows:
     # What was served ----------------------------------------------------------------------
     @cached_property
     def position(self) -> Ints:
-        position, bias = self._values.get("position"), self._values.get("bias")
+        position = self._values.get("position")
+        bias = self._values.get("bias")
         if position is not None:
             found = narrow_codes(np.where(np.isnan(position), 0, position))
             if found.all():  # the same numbers in half the memory
@@ -682,7 +686,8 @@ def name_documents(
 
     Both are codes of rows and what they stand for; without ``query``, ids are global.
     """
-    code, ids = doc[0], _as_index(doc[1])
+    code = doc[0]
+    ids = _as_index(doc[1])
     if query is None:
         return code, ids.rename("doc")
     code, *codes = pairs_of_codes(query[0], code, len(ids))

@@ -118,7 +118,8 @@ DROPPED = (
     "skultr.preprocessing.OnFeatures(transformer))"
 )
 #: Numbers, and those without an order, which are none here.
-_NUMBERS, _COMPLEX = Real | Decimal | np.bool_, complex | np.complexfloating
+_NUMBERS = Real | Decimal | np.bool_
+_COMPLEX = complex | np.complexfloating
 #: Rows converted to float32 at a time, so that a frame is never held twice in float64.
 CHUNK = 65_536
 
@@ -307,7 +308,9 @@ def read_values(
     if "team" in (column_names(X) if plan is None else plan.others):
         check_team(_frame_of(X)["team"].dtype)
     if plan is not None and plan.is_plain and plan.names:
-        chosen, names, kinds = only_features(X, plan), plan.names, None
+        chosen = only_features(X, plan)
+        names = plan.names
+        kinds = None
     else:
         chosen = without_roles(_frame_of(X))
         names = chosen.columns
@@ -331,7 +334,8 @@ def read_values(
 def _read_numbers(chosen, names):
     values = np.empty((chosen.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
-        part, out = chosen, values[start : start + CHUNK]
+        part = chosen
+        out = values[start : start + CHUNK]
         if len(out) < len(values):
             part = nw.from_native(chosen, eager_only=True, pass_through=True)
             part = part[start : start + CHUNK, :]
@@ -427,7 +431,9 @@ def _read_columns(frame, names, kinds, takes, known):
     ]
     if faults:
         raise ValueError(text_of_faults(faults))
-    parts, expanded, categories = [], [], {}
+    parts = []
+    expanded = []
+    categories = {}
     for name, column, kind in zip(names, columns, kinds, strict=True):
         if kind == "list":
             part = list_values(column)
@@ -437,7 +443,8 @@ def _read_columns(frame, names, kinds, takes, known):
                 part = _as_floats(column.to_numpy(), name)
             else:
                 part, categories[name] = encode_categories(column, (known or {}).get(name))
-            part, expanded = part[:, None], [*expanded, name]
+            part = part[:, None]
+            expanded = [*expanded, name]
         parts.append(part)
     values = np.concatenate(parts, axis=1)
     refuse_infinity(values, expanded)
@@ -688,7 +695,8 @@ def encode_categories(
     if column.implementation.is_pyarrow() and kind_of(column) == "category":
         native = column.to_native()  # its to_numpy takes a missing category for the last one
         column = nw.from_native(native.cast(native.type.value_type), series_only=True)
-    values, given = column.to_numpy().astype(object), known
+    values = column.to_numpy().astype(object)
+    given = known
     if known is None:
         with naming_ids(f"The column {column.name!r}", values):
             present = pd.unique(values[~pd.isna(values)])
@@ -779,7 +787,9 @@ def find_offsets(
     of its column: where the logarithm of a network resolves most, and many features have their
     mode. It does not depend on how often a row occurs.
     """
-    columns, values, distinct = [], [], []
+    columns = []
+    values = []
+    distinct = []
     if not features.size:
         return NO_OFFSETS
     for place in np.flatnonzero(is_far(np.fmin.reduce(features), np.fmax.reduce(features))):
@@ -787,7 +797,8 @@ def find_offsets(
         if raw is None:
             continue
         exact = as_numbers(raw)
-        least, most = np.nanmin(exact), np.nanmax(exact)
+        least = np.nanmin(exact)
+        most = np.nanmax(exact)
         if least == most:
             _warn_if_varying(raw, place)
         elif is_far(least, most):
@@ -820,7 +831,8 @@ def take_off(
 
 def is_far(low, high):
     """Whether values between these are much larger than their range, by column."""
-    low, high = np.float64(low), np.float64(high)
+    low = np.float64(low)
+    high = np.float64(high)
     return (low != 0) & (low * high > 0) & (np.abs(low) > _RATIO * (high - low))
 
 

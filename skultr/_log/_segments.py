@@ -67,7 +67,8 @@ def encode(ids: NDArray[Any], what: str = "A column of ids") -> tuple[Ints, NDAr
     """
     ids = as_index_values(np.asarray(ids))
     if ids.dtype.kind in "iu" and len(ids):
-        low, high = int(ids.min()), int(ids.max())
+        low = int(ids.min())
+        high = int(ids.max())
         if high - low <= max(4 * len(ids), min(32 * len(ids), _TABLE)) + 1024:
             return _encode_narrow(ids, low, high)
     with naming_ids(what, ids):
@@ -254,7 +255,8 @@ def _bits(features: NDArray[np.float32]) -> NDArray[np.uint32]:
 def _hash_rows(features, hashes):
     """Set two hashes of each row, shape (2, n_rows)."""
     columns = _bits(np.ascontiguousarray(features.T))
-    bits, memory = np.empty(len(features), dtype=np.uint64), np.empty_like(hashes)
+    bits = np.empty(len(features), dtype=np.uint64)
+    memory = np.empty_like(hashes)
     for number, column in enumerate(columns, start=1):
         bits[:] = column
         hashes[0] ^= bits
@@ -266,7 +268,8 @@ def _hash_rows(features, hashes):
 def match_rows(known: NDArray[Any], rows: NDArray[Any]) -> tuple[Ints, Ints]:
     """Place of the first row of ``known`` that equals each of ``rows``, -1 if there is none."""
     codes, first = equal_rows(np.concatenate([known, rows]))
-    known_codes, codes = codes[: len(known)], codes[len(known) :]
+    known_codes = codes[: len(known)]
+    codes = codes[len(known) :]
     place = np.where(first < len(known), first, -1)
     return place[codes], np.bincount(known_codes, minlength=len(first))[codes]
 

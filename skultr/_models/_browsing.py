@@ -150,7 +150,8 @@ def chain_click_probability(
         skip = examined - click
         if clicks is not None:  # P(examined | not clicked) by Bayes' rule
             skip = np.divide(skip, 1 - click, out=np.zeros_like(click), where=click < 1)
-            click, skip = clicks[:, k], np.where(clicks[:, k], 0.0, skip)
+            click = clicks[:, k]
+            skip = np.where(clicks[:, k], 0.0, skip)
         examined = click * after_click[:, k] + skip * after_skip[:, k]
     return probability
 

@@ -35,7 +35,8 @@ _LEAST_MEAN = 1e-6
 _GRID = np.stack(np.meshgrid(np.linspace(-4, 2, 25), np.linspace(-3, 0.5, 8)), axis=-1).reshape(
     -1, 2
 )
-_USUAL, _UNUSUAL = np.array([0.0, -1.25]), np.array([1.0, 0.5])
+_USUAL = np.array([0.0, -1.25])
+_UNUSUAL = np.array([1.0, 0.5])
 #: Documents whose clicks show less of the spread than this share show nothing of it.
 _LEAST_SHOWN = 0.01
 #: Largest probability of a click for which the variance is corrected.
@@ -66,7 +67,8 @@ class LoggedPlaces(NamedTuple):
     def of_documents(self, n_docs: int) -> tuple[Ints, Floats]:
         """Query and place of each document: those of the query that showed it most often."""
         order = np.lexsort((self.impressions, self.doc))
-        query, place = np.zeros(n_docs, dtype=np.intp), np.zeros(n_docs)
+        query = np.zeros(n_docs, dtype=np.intp)
+        place = np.zeros(n_docs)
         query[self.doc[order]] = self.query[order]  # the last one stays
         place[self.doc[order]] = self.place[order]
         return query, place
@@ -79,7 +81,8 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     by the mean position over the lists of the query, with the position below the deepest for
     lists without the document: a document that was rarely shown stood low.
     """
-    n_docs, n_queries = log.n_docs, len(log.query_ids)
+    n_docs = log.n_docs
+    n_queries = len(log.query_ids)
     pair, key = encode(pair_codes(log.query, log.doc, n_docs))
     query, doc = np.divmod(key, n_docs)
     impressions = np.bincount(pair, log.weight, minlength=len(key))
@@ -95,7 +98,8 @@ def logged_places(log: ClickLog) -> LoggedPlaces:
     lists = largest_by_code(cells // depth, shown, n_queries)
     below = largest_by_code(log.query, log.position + 1.0, n_queries)
     total = np.bincount(pair, log.weight * log.position, minlength=len(key))
-    lists, below = np.maximum(lists[query], impressions), below[query]
+    lists = np.maximum(lists[query], impressions)
+    below = below[query]
     place = (total + (lists - impressions) * below) / np.maximum(lists, TINY)
     return LoggedPlaces(query, doc, impressions, np.where(lists > 0, place, below), pair)
 
@@ -133,7 +137,8 @@ def document_posterior(
     def summed(value):
         return cells.of_documents(lambda _, part: part.by_doc(value(part)))
 
-    c, e = summed(lambda part: part.clicks), summed(examinations_of)
+    c = summed(lambda part: part.clicks)
+    e = summed(examinations_of)
     # A click is 0 or 1: that of a single impression has one variance, whatever the spread.
     single = summed(lambda part: part.weight * examination[part.factor] ** 2)
     shown = 1 - single / np.maximum(e, TINY) ** 2
@@ -150,9 +155,13 @@ def document_posterior(
 
     query = encode(query)[0]
     level = _levels(place, c)
-    scale, likely, unsure, power = np.ones_like(e), np.ones_like(e), np.zeros_like(e), [-1.0, 0.0]
+    scale = np.ones_like(e)
+    likely = np.ones_like(e)
+    unsure = np.zeros_like(e)
+    power = [-1.0, 0.0]
     for _ in range(_ROUNDS):
-        curve, last = _curve(level, place, c, e * scale), likely
+        curve = _curve(level, place, c, e * scale)
+        last = likely
         mean = np.clip(curve * scale, _LEAST_MEAN, 1.0)
         ratio = per_skip(mean)
         spread, power = _spread(c * ratio, e * ratio, mean, unsure, power, shown)
@@ -169,7 +178,8 @@ def document_posterior(
             ConvergenceWarning,
         )
     ratio = per_skip(likely)
-    shape, rate = c * ratio + strength * mean, e * ratio + strength
+    shape = c * ratio + strength * mean
+    rate = e * ratio + strength
     # Mean of gamma distributions cut at 1: few clicks do not make a click certain. Far above 1 the
     # density rises exponentially up to it.
     below = gammainc(shape, rate)
@@ -178,10 +188,12 @@ def document_posterior(
     unsure = unsure + _error_of_curve(level, place, c, e, curve)
     spread = _expected_spread(c * ratio, e * ratio, mean, unsure, shown)
     strength = 1 / (mean * (spread + unsure))
-    shape, rate = c * ratio + strength * mean, e * ratio + strength
+    shape = c * ratio + strength * mean
+    rate = e * ratio + strength
     below = np.maximum(gammainc(shape, rate), _RARE)
     lower, upper = (np.minimum(gammaincinv(shape, p * below) / rate, 1.0) for p in (0.025, 0.975))
-    lower, upper = np.clip(lower, TINY, found), np.maximum(upper, found)
+    lower = np.clip(lower, TINY, found)
+    upper = np.maximum(upper, found)
     if error is not None:
         # The prior mean comes from the same curve.
         apart = summed(
@@ -214,7 +226,8 @@ def _centres(level, place, examinations):
 
 def _curve(level, place, clicks, examinations):
     """Mean relevance at each place: it falls with the place, linearly in its logarithm."""
-    c, e = np.bincount(level, clicks), np.bincount(level, examinations)
+    c = np.bincount(level, clicks)
+    e = np.bincount(level, examinations)
     average = (c.sum() + 0.5) / (e.sum() + 0.5)
     rate = (c + 0.5 * average) / (e + 0.5)
     falling = isotonic_regression(rate, sample_weight=e + TINY, increasing=False)
@@ -224,7 +237,8 @@ def _curve(level, place, clicks, examinations):
 def _error_of_curve(level, place, clicks, examinations, curve):
     """Squared relative error of the curve: of the clicks of a level, and beyond the outer levels,
     where it is flat, by how much it would have changed at its mean slope."""
-    at, fall = _centres(level, place, examinations), np.log(curve.max() / curve.min())
+    at = _centres(level, place, examinations)
+    fall = np.log(curve.max() / curve.min())
     beyond = (place - np.clip(place, at.min(), at.max())) / max(np.ptp(at), TINY)
     return 1 / (np.bincount(level, clicks)[level] + 0.5) + (fall * beyond) ** 2
 
@@ -287,17 +301,22 @@ def _other_documents(clicks, examinations, curve, variance, query):
     A document counts by what it tells of the query: much examined, it tells of itself.
     """
     share = 1 / (1 + examinations * variance)
-    c, expected = clicks * share, examinations * curve * share
-    by_query, means = np.bincount(query, c), np.bincount(query, expected)
+    c = clicks * share
+    expected = examinations * curve * share
+    by_query = np.bincount(query, c)
+    means = np.bincount(query, expected)
     some = slice(None, None, -(-len(means) // _MAX_DOCS))
-    observed, wanted, ones = by_query[some], means[some], np.ones(len(means[some]))
+    observed = by_query[some]
+    wanted = means[some]
+    ones = np.ones(len(means[some]))
     found = minimize_scalar(
         lambda log_shape: -_log_marginal(observed, wanted, ones, np.exp(log_shape)),
         bounds=_LOG_SHAPES_OF_QUERIES,
         method="bounded",
     )
     prior = float(np.exp(found.x))
-    others, least = np.maximum(by_query[query] - c, 0.0), np.maximum(means[query] - expected, 0.0)
+    others = np.maximum(by_query[query] - c, 0.0)
+    least = np.maximum(means[query] - expected, 0.0)
     return (others + prior) / (least + prior), 1 / (others + prior)
 
 

@@ -23,7 +23,8 @@ class FreeEffects:
         self.scores = scores  # (n_rows, n_scores)
         self.choice = GroupedLogit.of_log(log)
         self.log_examination = np.log(np.maximum(log.propensity, TINY))
-        self.bias, self.n_factors = log.bias, len(log.bias_values)
+        self.bias = log.bias
+        self.n_factors = len(log.bias_values)
         query = log.query[self.choice.rows[self.choice.starts]]
         self._query = np.unique(query, return_inverse=True)[1]
 
@@ -42,7 +43,8 @@ class FreeEffects:
         strength: Floats | float = 0.0,
     ) -> tuple[Floats, Floats, Floats]:
         """The likeliest logits of rows, with effects of bias factors and weights of scores."""
-        n, n_scores = self.n_factors, scores.shape[1]
+        n = self.n_factors
+        n_scores = scores.shape[1]
         effects, weights = self.choice.likeliest_mix(
             scores,
             self.bias,
@@ -58,7 +60,8 @@ class FreeEffects:
 
     def within(self, score: Floats, share: Floats) -> Floats:
         """A score of rows less what effects of bias factors explain of it: (n_used,)."""
-        choice, factor = self.choice, self.bias[self.choice.rows]
+        choice = self.choice
+        factor = self.bias[self.choice.rows]
         score = score[choice.rows]
         score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
         information = choice.information(share, factor, self.n_factors)

@@ -53,7 +53,9 @@ def fit_em(expect, start, priors, *, tol, max_iter):
 
     point = logit(np.clip(np.concatenate([start[n] for n in names]), _LEAST, 1 - _LEAST))
     first, value, tables, counts = step(point)
-    objective, n_iter, converged = [_finite(value)], 1, False
+    objective = [_finite(value)]
+    n_iter = 1
+    converged = False
     while n_iter < max_iter and not converged:
         second, reached, tables, counts = step(first)
         n_iter += 1
@@ -62,12 +64,15 @@ def fit_em(expect, start, priors, *, tol, max_iter):
             after, there, *rest = step(beyond)
             n_iter += 1
             if there >= reached:
-                point, first, reached = beyond, after, there
+                point = beyond
+                first = after
+                reached = there
                 tables, counts = rest
             elif n_iter < max_iter:
                 after, reached, tables, counts = step(second)
                 n_iter += 1
-                point, first = second, after
+                point = second
+                first = after
         converged = _finite(reached) - objective[-1] < tol
         objective.append(reached)
     return EMFit(tables, counts, objective, n_iter, converged)

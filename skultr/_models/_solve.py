@@ -91,7 +91,8 @@ def maximise(
     separated clicks leave hardly any gain, and steps that never shrink. No parameter leaves its
     ``bounds``, or moves by more than ``longest`` at once.
     """
-    solve, at = solve or (solve_within if bounds else solve_scaled), start
+    solve = solve or (solve_within if bounds else solve_scaled)
+    at = start
     value, gradient, curvature, *kept = objective(at)
     history = [kept]
     for n_iter in range(_MAX_ITER):
@@ -144,8 +145,10 @@ def solve_scaled(curvature: Floats, gradient: Floats) -> Floats:
     """Newton step, with as much curvature added as makes it an ascent."""
     scale = np.sqrt(np.maximum(np.diag(curvature), 0.0))
     scale = np.where(scale > 0, scale, 1.0)
-    curvature, gradient = curvature / np.outer(scale, scale), gradient / scale
-    eye, jitter = np.eye(len(curvature)), _JITTER
+    curvature = curvature / np.outer(scale, scale)
+    gradient = gradient / scale
+    eye = np.eye(len(curvature))
+    jitter = _JITTER
     while True:
         try:
             return cho_solve(cho_factor(curvature + jitter * eye), gradient) / scale
@@ -201,7 +204,9 @@ class Eliminated(LinearOperator):
         joint: Floats | None = None,
     ) -> None:
         super().__init__(dtype=np.dtype(float), shape=(len(own), len(own)))
-        self.own, self.coupling, self.inverse = own, coupling, inverse
+        self.own = own
+        self.coupling = coupling
+        self.inverse = inverse
         self._transposed = None if coupling is None else coupling.T
         if joint is not None:
             self.joint = joint
@@ -242,7 +247,8 @@ class Eliminated(LinearOperator):
         Conjugate gradients need few iterations where the graph of factors is well connected. In a
         chain they need as many as it has links, but its factorisation is sparse.
         """
-        size, rtol = len(right), 1e-8
+        size = len(right)
+        rtol = 1e-8
         if size > FEW_FACTORS and self.coupling is not None:
             x, failed = cg(
                 self, right, rtol=rtol, maxiter=_MAX_ITERATIONS, M=diags_array(1 / self.own)
@@ -382,8 +388,10 @@ class GroupedLogit:
         Maximises :math:`\sum_i c_i \log \mathrm{softmax}(\sum_m w_m s_m + \log o)_i`, which is
         concave.
         """
-        n, factor = scores.shape[1], np.zeros(len(self.list_), dtype=int)
-        bounds, offset = (np.zeros(n), np.full(n, np.inf)), log_examination[self.rows]
+        n = scores.shape[1]
+        factor = np.zeros(len(self.list_), dtype=int)
+        bounds = (np.zeros(n), np.full(n, np.inf))
+        offset = log_examination[self.rows]
         return self._likeliest(scores[self.rows], factor, offset, np.full(n, 0.5 / n), bounds).at
 
     def likeliest_examination(
@@ -398,10 +406,12 @@ class GroupedLogit:
         is determined up to a constant, between -12 and 12; NaN for a factor that occurs in no
         list with a click.
         """
-        g, factor = relevance[self.rows], factor[self.rows]
+        g = relevance[self.rows]
+        factor = factor[self.rows]
         # The scale of the scores does not matter, only that they do not overflow.
         g = g - np.maximum.reduceat(g, self.starts)[self.list_]
-        high, scores = np.full(len(start), _MAX_LOG_RATIO), np.empty((len(g), 0))
+        high = np.full(len(start), _MAX_LOG_RATIO)
+        scores = np.empty((len(g), 0))
         found = self._likeliest(scores, factor, g, start, (-high, high))
         return np.where(np.bincount(factor, minlength=len(start)) > 0, found.at, np.nan)
 
@@ -420,9 +430,11 @@ class GroupedLogit:
         of effects has standard deviation 3, so that rare factors and those that no list compares
         stay at their ``center``, from which the search starts.
         """
-        n, n_scores = len(center) - scores.shape[1], scores.shape[1]
+        n = len(center) - scores.shape[1]
+        n_scores = scores.shape[1]
         low, high = np.repeat([[-_MAX_LOG_RATIO, 0.0], [_MAX_LOG_RATIO, np.inf]], [n, n_scores], 1)
-        scores, offset = scores[self.rows], log_examination[self.rows]
+        scores = scores[self.rows]
+        offset = log_examination[self.rows]
         scores = scores - np.maximum.reduceat(scores, self.starts)[self.list_]
         strength = np.append(np.full(n, _EFFECT**-2), np.broadcast_to(strength, n_scores))
         found = self._likeliest(
@@ -436,7 +448,8 @@ class GroupedLogit:
 
         Without a factor that ``start`` has an effect of, all ``factor`` are 0.
         """
-        n, shape = len(start) - scores.shape[1], start.shape * 2
+        n = len(start) - scores.shape[1]
+        shape = start.shape * 2
         strength = np.broadcast_to(strength, start.shape)
 
         def by_factor(values):
@@ -445,7 +458,8 @@ class GroupedLogit:
         def objective(point):
             effects = np.append(point[:n], 0.0)[factor]
             log_shares = self.log_shares(effects + scores @ point[n:] + offset)
-            shares, pull = np.exp(log_shares), strength * (point - center)
+            shares = np.exp(log_shares)
+            pull = strength * (point - center)
             value = self.clicks @ log_shares - 0.5 * pull @ (point - center)
             surplus = self.clicks - self.expected(shares)
             slope = np.append(by_factor(surplus), surplus @ scores) - pull

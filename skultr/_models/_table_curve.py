@@ -82,7 +82,8 @@ class TableCurve:
     def _shares(self, part):
         """Where the clicks of each document fall, and the share of each cell in them."""
         choice = GroupedLogit.from_rows(part.doc, part.clicks)
-        weight, examination = part.weight[choice.rows], self.log_examination[part.factor]
+        weight = part.weight[choice.rows]
+        examination = self.log_examination[part.factor]
         return choice, np.exp(choice.log_shares(np.log(weight) + examination[choice.rows]))
 
     def _posterior(self, mean, precision, reference):
@@ -117,7 +118,8 @@ class TableCurve:
         a n / \tau^2`: the table where it is precise, the network where the table knows nothing,
         and between components the network alone.
         """
-        b, known = self.log_examination, np.isfinite(network)
+        b = self.log_examination
+        known = np.isfinite(network)
         prior = np.where(known, network, b)
         prior = prior - prior.mean()
         information = self.information
@@ -202,7 +204,8 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
     """
     seen, factor = np.unique(cells.factor, return_inverse=True)
     choice = GroupedLogit.from_rows(cells.doc, cells.clicks)
-    factor, log_weight = factor[choice.rows], np.log(cells.weight[choice.rows])
+    factor = factor[choice.rows]
+    log_weight = np.log(cells.weight[choice.rows])
 
     def information(shares):
         return choice.information(shares, factor, len(seen))
@@ -222,14 +225,17 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
         return cg(prior, gradient, rtol=1e-3)[0]
 
     n_effects = effects.shape[1]
-    tau, point, n_iter = _SPREAD, np.zeros(n_effects + len(seen)), 0
+    tau = _SPREAD
+    point = np.zeros(n_effects + len(seen))
+    n_iter = 0
     for _ in range(_ROUNDS):
         scale = np.concatenate([spread, np.full(len(seen), tau)])
         design = csr_array(hstack([effects[seen], eye_array(len(seen))]) @ diags_array(scale))
         found = maximise(objective, point, solve=newton_step, tol=_TOL)
         n_iter += found.n_iter
         known = information(found.history[-1][0])
-        last, apart = tau, tau * found.at[n_effects:]
+        last = tau
+        apart = tau * found.at[n_effects:]
         own = known.diagonal * tau**2
         tau = np.sqrt((apart @ apart) / max(np.sum(own / (1 + own)), TINY))
         tau = float(np.clip(tau, _LEAST_SPREAD, _MOST_SPREAD))

@@ -119,7 +119,8 @@ class TabularFit:
         (the sandwich formula with the documents eliminated). It needs no reference factor and no
         dense matrix; infinite for a factor that shares no clicked document with another one.
         """
-        information, noise = 0.0, 0.0
+        information = 0.0
+        noise = 0.0
         for part in self.parts():
             curvature, variance = _curvature_and_variance(part)
             cells = part.cells
@@ -198,7 +199,8 @@ def fit_cells(
         cells = _without_one_way_links(cells)
     if start is None:
         start = np.random.default_rng(0).uniform(size=cells.n_factors)
-    n_iter, b = 0, np.log(np.clip(start, SMALLEST, 1 - 1e-3))
+    n_iter = 0
+    b = np.log(np.clip(start, SMALLEST, 1 - 1e-3))
     steps = _STEPS[link]
     for step in steps[: steps.index(loss) + 1]:
         problem = Problem(_clicked(cells) if step == "poisson" else cells, link, step)
@@ -287,7 +289,8 @@ def _on_one_scale(cells: Cells, a: Floats, b: Floats) -> tuple[Floats, Floats]:
     np.maximum.at(highest[0], docs, a)
     np.maximum.at(highest[1], component, b)
     # Adding any value between low and high to a, and subtracting it from b, keeps both below 0.
-    low, high = highest[1], -highest[0]
+    low = highest[1]
+    high = -highest[0]
     shift = low if n_components == 1 else np.maximum(low, 0.0)
     shift = np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
     return a + shift[docs], b - shift[component]
@@ -324,9 +327,11 @@ def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
     p = np.minimum(fit.click_probability(cells.doc, cells.factor), 1 - SMALLEST)
     noise = cells.weight * p * (1 - p)  # variance of the clicks of a cell
     if fit.link == "additive":
-        slope, curvature = np.ones_like(p), noise
+        slope = np.ones_like(p)
+        curvature = noise
     elif fit.loss == "squares":
-        slope, curvature = p, cells.weight * p**2
+        slope = p
+        curvature = cells.weight * p**2
     elif fit.loss == "poisson":
         # Multinomial: the clicks of each document over its factors, given their total.
         share = cells.weight * np.exp(fit.factor_logits)[cells.factor]
@@ -334,7 +339,8 @@ def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
         curvature = noise = cells.by_doc(cells.clicks)[cells.doc] * share
         slope = np.ones_like(p)
     else:
-        slope, curvature = 1 / (1 - p), cells.weight * p / (1 - p)
+        slope = 1 / (1 - p)
+        curvature = cells.weight * p / (1 - p)
     return curvature, noise * slope**2
 
 
@@ -348,7 +354,8 @@ def _sandwich_parts(cells: Cells, curvature: Floats, variance: Floats) -> tuple[
 
         M = diag(N_f) - N' A^-1 C - C' A^-1 N + C' A^-1 diag(N_d) A^-1 C.
     """
-    coupling, total = cells.matrix(curvature), cells.by_doc(curvature)
+    coupling = cells.matrix(curvature)
+    total = cells.by_doc(curvature)
     inverse_a = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
     bread = -gram(coupling, inverse_a)
     # Rows of B sum to 0. The diagonal is taken from that: D minus the diagonal of C' A^-1 C would
@@ -486,7 +493,8 @@ class Problem:
 
     def solved(self, b: Floats, a: Floats) -> tuple[Floats, System]:
         """The best documents given the factors, found from ``a``, and the system there."""
-        best, total = [], None
+        best = []
+        total = None
         for docs, part in self._parts():
             best.append(part.best_documents(b, a[docs]))
             system = part._system(best[-1], b)
@@ -497,7 +505,8 @@ class Problem:
     def held_by_bound(self, a: Floats, b: Floats) -> tuple[Bools, Bools]:
         """Documents and factors whose estimate sits on a bound although the gradient points
         outside: two masks."""
-        held, slopes = [], np.zeros((2, len(b)))
+        held = []
+        slopes = np.zeros((2, len(b)))
         for docs, part in self._parts():
             _, *by_cell = part.at(a[docs], b)
             held.append(self._is_held(a[docs], *map(part.cells.by_doc, by_cell)))
@@ -519,7 +528,8 @@ class Problem:
         """
         if self.loss == "squares":
             return 0.0
-        clicks, weight = self.cells.clicks, np.maximum(self.cells.weight, TINY)
+        clicks = self.cells.clicks
+        weight = np.maximum(self.cells.weight, TINY)
         if self.loss == "poisson":
             return clicks - xlogy(clicks, clicks / weight)
         off = self.cells.weight - clicks
@@ -536,7 +546,8 @@ class Problem:
         """The best value of each document given the factors, shape (n_docs,); starts at ``a``."""
         if self.loss == "likelihood":
             return self._best_by_newton(b, a)
-        cells, examination = self.cells, np.exp(b)[self.cells.factor]
+        cells = self.cells
+        examination = np.exp(b)[self.cells.factor]
         factor = examination if self.loss == "squares" else 1.0
         clicks = cells.by_doc(cells.clicks * factor)
         expected = cells.by_doc(cells.weight * examination * factor)
@@ -551,7 +562,8 @@ class Problem:
         for _ in range(_MAX_INNER):
             _, gradient, curvature = self.at(a, b)
             slope = cells.by_doc(gradient)
-            low, high = np.where(slope < 0, a, low), np.where(slope > 0, a, high)
+            low = np.where(slope < 0, a, low)
+            high = np.where(slope > 0, a, high)
             total = cells.by_doc(curvature)
             new = a - np.divide(slope, total, out=np.zeros_like(a), where=total > 0)
             # A step that leaves the bracket ends at the bound of the problem, where that is the
@@ -595,7 +607,8 @@ def newton(
     for n_iter in progress(range(1, max_iter + 1), "Newton step", most=max_iter):
         new_b = np.clip(b + _step(problem, b, here, damping), *problem.bounds)
         new_a, there = problem.solved(new_b, a)
-        moved, gained = np.abs(new_b - b).max(initial=0.0), here.value - there.value
+        moved = np.abs(new_b - b).max(initial=0.0)
+        gained = here.value - there.value
         # A step that was shortened by damping is no evidence of convergence.
         bold = damping <= _SLIGHT_DAMPING
         if not gained > 0:
@@ -603,7 +616,9 @@ def newton(
                 return a, b, n_iter, True  # any further descent is below rounding
             damping *= 100.0
             continue
-        a, b, here = new_a, new_b, there
+        a = new_a
+        b = new_b
+        here = there
         if bold and (moved <= tol or gained <= max(least_gain, _LEAST_SHARE * abs(here.value))):
             return a, b, n_iter, True
         damping = max(damping / 10.0, _LEAST_DAMPING)
@@ -623,7 +638,8 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
     solve their rows of the system with the right side -(g + (D - C' A^-1 C) t).
     """
     low, high = problem.bounds
-    gradient, curvature = here.gradient, here.curvature
+    gradient = here.gradient
+    curvature = here.curvature
     held = ((b <= low) & (gradient > 0)) | ((b >= high) & (gradient < 0))
     free = ~held & (curvature.own > 0)
     step = np.zeros(len(b))

@@ -205,7 +205,8 @@ class TowersLoss(ScaledLoss):
         relevance, examination = outputs
         if self.link == "additive":
             logits = relevance + examination
-            hit, miss = logsigmoid(logits), logsigmoid(-logits)
+            hit = logsigmoid(logits)
+            miss = logsigmoid(-logits)
         else:
             hit = logsigmoid(relevance) + logsigmoid(examination)
             miss = _log_of_neither(relevance, examination)

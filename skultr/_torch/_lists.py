@@ -123,8 +123,10 @@ class ListDataset(Dataset):
 
     def of_queries(self, queries: Bools) -> ListDataset:
         """The lists of the queries for which ``queries``, (n_queries,), is True."""
-        part, keep = copy(self), torch.from_numpy(queries[self._query]).to(self.lengths.device)
-        part.lengths, part.starts = self.lengths[keep], self.starts[keep]
+        part = copy(self)
+        keep = torch.from_numpy(queries[self._query]).to(self.lengths.device)
+        part.lengths = self.lengths[keep]
+        part.starts = self.starts[keep]
         part._query = self._query[queries[self._query]]
         return part
 
@@ -167,7 +169,8 @@ class ListDataset(Dataset):
     def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
         """Version, bias factor, clicks and weight of rows, of a part of the lists if too many."""
         step = max(1, -(-int(self.lengths.sum()) // SAMPLE))
-        lengths, starts = self.lengths[::step], self.starts[::step]
+        lengths = self.lengths[::step]
+        starts = self.starts[::step]
         first = torch.repeat_interleave(starts - (lengths.cumsum(0) - lengths), lengths)
         cells = first + torch.arange(len(first), device=first.device)
         columns = (self.version, self.bias, self.clicks, self.weight)
@@ -367,7 +370,8 @@ def loss_by_row(
     They are :math:`\sum_j b_j L_{ij}` of each row i with :math:`a_i \ne 0` (0 of the others) and
     :math:`\sum_i a_i L_{ij}` of each row j, with :math:`L_{ij} = \log(1 + e^{s_j - s_i})`.
     """
-    won, lost = torch.zeros_like(scores), torch.zeros_like(scores)
+    won = torch.zeros_like(scores)
+    lost = torch.zeros_like(scores)
     for first, second in _blocks(mask, wins):
         loss = F.softplus(-_differences(scores, first, second))
         _clear_itself(loss, first, second)
@@ -381,7 +385,8 @@ class _SumOfPairs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, scores, mask, wins, losses, weigh, values):
-        total, gradient = scores.new_zeros(()), torch.zeros_like(scores)
+        total = scores.new_zeros(())
+        gradient = torch.zeros_like(scores)
         for first, second in _blocks(mask, wins):
             weight = _take(wins, first)[:, :, None] * _take(losses, second)[:, None, :]
             if weigh is not None:
@@ -433,14 +438,16 @@ def _blocks(mask: torch.Tensor, wins: torch.Tensor) -> Iterator[tuple[Cells, Cel
         yield None, None
         return
     cells = torch.arange(n_lists * width, device=mask.device).view(n_lists, width)
-    lengths, winner = mask.sum(dim=1), (wins != 0) & mask
+    lengths = mask.sum(dim=1)
+    winner = (wins != 0) & mask
     n_winners = winner.sum(dim=1)
     # Lists whose lengths have equal logarithms (rounded up, to base 2) are padded together.
     classes = torch.log2(lengths.clamp(min=1).double()).ceil()
     for size in classes.unique():
         lists = torch.nonzero((classes == size) & (n_winners > 0)).flatten()
         if len(lists):
-            longest, most = int(lengths[lists].max()), int(n_winners[lists].max())
+            longest = int(lengths[lists].max())
+            most = int(n_winners[lists].max())
             first = winner[lists].byte().argsort(dim=1, descending=True, stable=True)[:, :most]
             first = cells[lists].gather(1, first)
             yield from _split(first, cells[lists, :longest])

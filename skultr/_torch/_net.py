@@ -276,7 +276,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         click_only = click_only and bool(clicks.any())
         log = replace(log, clicks=clicks)
         scale = module.network[0]
-        dataset, stopping = ListDataset(log, self._inputs(scale, log.features), click_only), None
+        dataset = ListDataset(log, self._inputs(scale, log.features), click_only)
+        stopping = None
         if validation is not None:
             inputs = self._inputs(scale, validation.features)
             stopping = ListDataset(validation, inputs, click_only)
@@ -307,11 +308,13 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
                 ClickDataWarning,
             )
             return
-        before, self._earlier = self.history_, self._trained_module()
+        before = self.history_
+        self._earlier = self._trained_module()
         self._fit_more(log, task)
         history = pd.concat([before, self.history_], ignore_index=True)
         history.index = pd.RangeIndex(1, len(history) + 1, name="epoch")
-        self.history_, self.n_iter_ = history, len(history)
+        self.history_ = history
+        self.n_iter_ = len(history)
         del self._earlier
 
     def _trained_module(self):
@@ -337,7 +340,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         net.train_split = None  # otherwise the net would hold the validation lists
         self.history_ = _history(net)
         self.n_iter_ = len(self.history_)
-        self.net_, self.network_ = net, module.network
+        self.net_ = net
+        self.network_ = module.network
 
     def _lists_per_step(self, n_lists):
         is_auto = self.batch_size == "auto"
@@ -550,7 +554,8 @@ class AverageWeights(Callback):
 
     def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         """Begin with no step."""
-        self.n_steps_, self.after_step_ = 0, None
+        self.n_steps_ = 0
+        self.after_step_ = None
 
     def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
         """Continue from the weights after the last step."""
@@ -684,7 +689,8 @@ class BatchLoader:
         return -(-len(self.dataset) // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        n_lists, own = len(self.dataset), stream()
+        n_lists = len(self.dataset)
+        own = stream()
         # Drawn as a DataLoader draws: first a seed of workers, then one of the order.
         torch.empty((), dtype=torch.int64).random_(generator=own)
         order = torch.arange(n_lists)

@@ -47,7 +47,8 @@ def scoring_network(
 ) -> nn.Sequential:
     """A multilayer perceptron with ELU units; linear if ``hidden_layer_sizes`` is empty."""
     normalize = {"layer": nn.LayerNorm, "batch": nn.BatchNorm1d, None: None}[normalization]
-    layers, width = [], n_features
+    layers = []
+    width = n_features
     for size in hidden_layer_sizes:
         layers.append(Linear(width, size))
         if normalize is not None:
@@ -165,19 +166,25 @@ def _moments(features):
     Missing values are left out; the third result is True for columns that have some.
     """
     n = torch.zeros(features.shape[1], dtype=torch.float64)
-    mean, squares, missing = torch.zeros_like(n), torch.zeros_like(n), torch.zeros_like(n).bool()
+    mean = torch.zeros_like(n)
+    squares = torch.zeros_like(n)
+    missing = torch.zeros_like(n).bool()
     for rows in row_parts(*features.shape):
         # A copy, because a memory-mapped or read-only array cannot back a tensor.
         part = _signed_log(torch.tensor(features[rows], dtype=torch.float32)).double()
         there = ~part.isnan()
         if there.all():
-            n_part, own = torch.full_like(n, len(part)), part.mean(dim=0)
+            n_part = torch.full_like(n, len(part))
+            own = part.mean(dim=0)
             spread = ((part - own) ** 2).sum(dim=0)
         else:
             missing |= ~there.all(dim=0)
-            n_part, own = there.sum(dim=0).double(), part.nanmean(dim=0).nan_to_num(nan=0.0)
+            n_part = there.sum(dim=0).double()
+            own = part.nanmean(dim=0).nan_to_num(nan=0.0)
             spread = ((part - own) ** 2).nansum(dim=0)
-        gap, n_before, n = own - mean, n, n + n_part
+        gap = own - mean
+        n_before = n
+        n = n + n_part
         share = n_part / n.clamp(min=1)
         mean = mean + gap * share
         squares = squares + spread + gap**2 * (n_before * n_part / n.clamp(min=1))
@@ -211,7 +218,8 @@ _GLOBAL = threading.RLock()
 
 def stream(device: torch.device | str = "cpu") -> torch.Generator | None:
     """The generator of the training that runs in this thread; else torch's global one."""
-    device, own = torch.device(device), _OWN.get()
+    device = torch.device(device)
+    own = _OWN.get()
     if own is not None:
         return own.on(device)
     return torch.default_generator if device.type == "cpu" else None
@@ -289,7 +297,8 @@ def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats
     n_rows, n_features = features.shape
     dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
     block = torch.zeros(ROWS, n_features, dtype=dtype)
-    rows, outputs = block.numpy(), None
+    rows = block.numpy()
+    outputs = None
     with few_threads(blas=False), torch.inference_mode():
         steps, _, n_out = _steps(network, n_features, n_features)
         for start in range(0, max(n_rows, 1), ROWS):
@@ -333,7 +342,8 @@ def _linear(layer, width):
     """A linear layer whose inputs and outputs are padded with zeros."""
     n_out, n_in = layer.weight.shape
     padded = -(-n_out // _UNITS) * _UNITS
-    weight, bias = layer.weight, layer.bias
+    weight = layer.weight
+    bias = layer.bias
     width = n_in if width is None else width
     if (padded, width) != (n_out, n_in):
         weight = F.pad(weight, (0, width - n_in, 0, padded - n_out))

@@ -250,7 +250,8 @@ def describe_shared_parameters(cls: type) -> None:
 
 def _entries(cls, shared, group):
     """One entry per name of a group; what is special to the class stands with the first."""
-    remark, lines = group["remark"], ""
+    remark = group["remark"]
+    lines = ""
     names = group["names"].split(", ")
     if not shared.keys() >= {*names}:
         return group[0]  # those of a class of the user's
@@ -262,7 +263,8 @@ def _entries(cls, shared, group):
         lines += "\n"
         if meaning:
             lines += textwrap.indent(textwrap.fill(meaning, 90), " " * 4) + "\n"
-        lines, remark = lines + remark, ""
+        lines = lines + remark
+        remark = ""
     return lines
 
 

@@ -125,7 +125,8 @@ class CascadeModel(ChainMixin, CountingModel):
             examined = _down_to_first_click(part)
             clicks += np.bincount(part.doc, part.clicks * examined, minlength=len(clicks))
             shown += np.bincount(part.doc, part.weight * examined, minlength=len(shown))
-        total, read = log.clicks.sum(), clicks.sum()
+        total = log.clicks.sum()
+        read = clicks.sum()
         if total - read > 1e-9 * total:
             warn_user(
                 f"Found {total - read:g} of {total:g} clicks below another click of the same "
@@ -257,7 +258,8 @@ class ChainCounts:
         value += skips * np.log(after_skip) + self.clicks_above @ np.log(after_click)
         # No document is never clicked. Without a click, the tail begins at the top of the list,
         # which is always examined.
-        click_chance, on_chance = np.append(attraction, 0.0), np.append(after_click, 1.0)
+        click_chance = np.append(attraction, 0.0)
+        on_chance = np.append(after_click, 1.0)
         examined, examined_variance = np.zeros((2, len(click_chance)))
         went_on, went_on_variance = np.zeros((2, len(on_chance)))
         for doc, key, weight in self.tails:
@@ -328,7 +330,8 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
     for part in log.chunks():
         keys = key(part)
         place, last = last_clicks(part)
-        clicked, above = part.clicks > 0, place < last
+        clicked = part.clicks > 0
+        above = place < last
         lengths = np.diff(part.offsets)
         bottom, top = (np.repeat(ends, lengths) for ends in (lengths, part.offsets[:-1]))
         rows_and_codes = (
@@ -351,5 +354,6 @@ def _tails(log, place, head):
     tails = log.take_rows(below, log.list_[below])
     tails = replace(tails, position=place[below], bias=head[below]).fold()
     for chosen, rows in rectangles(tails.offsets):
-        doc, first = np.where(rows >= 0, tails.doc[rows], log.n_docs), tails.offsets[chosen]
+        doc = np.where(rows >= 0, tails.doc[rows], log.n_docs)
+        first = tails.offsets[chosen]
         yield np.ascontiguousarray(doc.T), tails.bias[first], tails.weight[first]

@@ -166,8 +166,10 @@ def empirical_beta(successes, trials):
     mean = np.clip(successes.sum() / total, *_MEANS)
 
     def objective(point):
-        mean, strength = expit(point[0]), np.exp(point[1])
-        a, b = mean * strength, (1 - mean) * strength
+        mean = expit(point[0])
+        strength = np.exp(point[1])
+        a = mean * strength
+        b = (1 - mean) * strength
         value = betaln(a + successes, b + failures).sum() - len(successes) * betaln(a, b)
         both = digamma(a + b + successes + failures) - digamma(a + b)
         by_a = (digamma(a + successes) - digamma(a) - both).sum()
@@ -184,7 +186,8 @@ def empirical_beta(successes, trials):
         bounds=[tuple(logit(_MEANS)), tuple(np.log(_STRENGTHS))],
         options={"ftol": 1e-12, "gtol": 1e-10},
     )
-    mean, strength = expit(found[0]), np.exp(found[1])
+    mean = expit(found[0])
+    strength = np.exp(found[1])
     return float(mean * strength), float((1 - mean) * strength)
 
 
@@ -247,10 +250,8 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure, alon
         return -np.log(np.concatenate(marginal) + TINY).mean()
 
     mean = np.clip(hits.sum() / n.sum(), *_MEANS)
-    start, bounds = (
-        [logit(mean), 0.0],
-        [tuple(logit(_MEANS)), tuple(-np.log(_VARIANCES_OF_LOGITS))],
-    )
+    start = [logit(mean), 0.0]
+    bounds = [tuple(logit(_MEANS)), tuple(-np.log(_VARIANCES_OF_LOGITS))]
     if along is not None:
         start.append(0.0)
         bounds.append(_SLOPES)

@@ -195,11 +195,14 @@ class DBNModel(ChainMixin, GradientClickModel):
 
 def _dbn_counts(counts, attraction, satisfaction, continuation):
     """E-step: expected numbers of examined rows, satisfied users and continuations."""
-    a, s, go_on = attraction, satisfaction, continuation[0]
+    a = attraction
+    s = satisfaction
+    go_on = continuation[0]
     on = go_on * (1 - s)
     seen = counts.visit(a, go_on, on)
     # Users who continued were not satisfied; of the others, the share s / (1 - on) was.
-    left, if_left = counts.open_end - seen.went_on, s / (1 - on)
+    left = counts.open_end - seen.went_on
+    if_left = s / (1 - on)
     satisfied = left * if_left
     # The sum of p (1 - p), with p = P(satisfied) after each last click.
     hidden = satisfied - if_left**2 * (left - seen.went_on_variance)

@@ -378,7 +378,8 @@ class BaseClickModel(BaseRanker):
             return values
         parameters = self._shown_parameters(X, lists.rows, roles["qid"], doc)
         for _, place in rectangles(lists.offsets):
-            rows, inside = lists.rows[place], place >= 0
+            rows = lists.rows[place]
+            inside = place >= 0
             block = {name: np.where(inside, each[rows], 0) for name, each in parameters.items()}
             values[rows[inside]] = function(block, lists, place)[inside]
         return values
@@ -593,7 +594,8 @@ def _few_rates(rates):
     group = np.where(n_rates > _MAX_RATES, group * _MAX_RATES // n_rates, group)
     group[falling == 0] = rates.shape[1]
     key = group + np.arange(len(rates))[:, None] * (rates.shape[1] + 1)
-    total, count = np.bincount(key.ravel(), falling.ravel()), np.bincount(key.ravel())
+    total = np.bincount(key.ravel(), falling.ravel())
+    count = np.bincount(key.ravel())
     mean = total[key] / count[key]
     few = np.empty_like(rates)
     np.put_along_axis(few, order, np.where(n_rates > _MAX_RATES, mean, falling), axis=1)

@@ -149,7 +149,9 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
 
     # Lists -------------------------------------------------------------------------------
     def _probability(self, parameters, position, bias, clicks):
-        lists, reader, n = self._lists(parameters, position), self._exact_reader(), self.n_samples
+        lists = self._lists(parameters, position)
+        reader = self._exact_reader()
+        n = self.n_samples
         if clicks is not None:
             return _in_parts(
                 lambda *part: reader.probability(reader(*part)), _CHUNK, *lists, clicks * 1.0
@@ -165,7 +167,8 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         return _in_parts(mean, max(1, _CHUNK // n), *lists)
 
     def _draw(self, parameters, position, bias, rng):
-        lists, reader = self._lists(parameters, position), self._exact_reader()
+        lists = self._lists(parameters, position)
+        reader = self._exact_reader()
         chance = rng.random(position.shape)
         p = _in_parts(
             lambda *part: reader.browse(*part[:2], _below(part[2])), _CHUNK, *lists, chance
@@ -486,7 +489,8 @@ class ListReader(nn.Module):
 
     def browse(self, documents, position, choose):
         """P(click) per row, with the clicks chosen row by row by ``choose(k, probability)``."""
-        seen, state = self._seen(documents, position), None
+        seen = self._seen(documents, position)
+        state = None
         clicked = seen.new_zeros(len(seen))
         probability = torch.empty_like(position)
         for k in range(seen.shape[1]):

@@ -244,13 +244,15 @@ class PBMModel(ProductModel):
             self.examination_.insert(place, end, examination * np.exp(sign * 1.96 * error))
 
     def _compared_examination(self, log, cells):
-        group, weight = np.arange(cells.n_factors), cells.weight_of_factors
+        group = np.arange(cells.n_factors)
+        weight = cells.weight_of_factors
         if self._factors.are_positions:
             # A rare rank is examined like its neighbours.
             group = factor_groups(weight, min(GROUP_IMPRESSIONS, weight.max() / 2))
         positions = np.bincount(log.bias, log.weight * log.position, minlength=cells.n_factors)
         depth = np.bincount(group, positions) / np.maximum(np.bincount(group, weight), TINY)
-        prior, pooled = unknown_curve(np.maximum(depth, 1.0)), cells.pooled(group)
+        prior = unknown_curve(np.maximum(depth, 1.0))
+        pooled = cells.pooled(group)
         table = table_of_cells(pooled)
         self.n_iter_ = table.fit.n_iter
         curve, error = table.with_prior(*prior)
@@ -277,12 +279,14 @@ def factor_groups(weight, least):
     """Group of each factor, from 0 without gaps: neighbours are joined up to ``least``
     impressions."""
     group = np.empty(len(weight), dtype=np.intp)
-    n_full, total = 0, 0.0
+    n_full = 0
+    total = 0.0
     for factor, more in enumerate(weight):
         group[factor] = n_full
         total += more
         if total >= least:
-            n_full, total = n_full + 1, 0.0
+            n_full = n_full + 1
+            total = 0.0
     # Factors left over at the end join the last full group.
     return np.minimum(group, max(n_full - 1, 0))
 
@@ -294,12 +298,15 @@ def expected_counts(cells, relevance, examination):
     (o - r o) / (1 - r o). Relevance is then clicks over examinations. If relevance were hidden
     too, EM would need far more steps.
     """
-    by_doc, by_factor, value = np.empty((3, len(relevance))), 0.0, 0.0
+    by_doc = np.empty((3, len(relevance)))
+    by_factor = 0.0
+    value = 0.0
     for docs, part in cells.parts():
         by_doc[:, docs], part_by_factor, part_value = _counts_of_part(
             part, relevance[docs], examination
         )
-        by_factor, value = by_factor + part_by_factor, value + part_value
+        by_factor = by_factor + part_by_factor
+        value = value + part_value
     clicks, examined, missing = by_doc
     sure = clicks, np.zeros_like(clicks)
     counts = {
@@ -311,7 +318,8 @@ def expected_counts(cells, relevance, examination):
 
 def _counts_of_part(cells, relevance, examination):
     """Counts by document and by factor, and the log likelihood, of some documents."""
-    r, o = relevance[cells.doc], examination[cells.factor]
+    r = relevance[cells.doc]
+    o = examination[cells.factor]
     click = r * o
     skips = cells.weight - cells.clicks
     chance = (o - click) / (1 - click)

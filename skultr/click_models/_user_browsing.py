@@ -135,7 +135,8 @@ class UBMModel(ProductModel):
     def _fit(self, log, task):
         # Ranks are connected by documents that moved; last clicks alone do not compare them.
         warn_unless_identifiable(by_position(log), network=self.solver == "gradient")
-        self._pairs, self._n_ranks = log.bias_values, int(log.position.max())
+        self._pairs = log.bias_values
+        self._n_ranks = int(log.position.max())
         n_pairs = len(self._pairs)
         cells = Cells.from_rows(log.doc, log.bias, log.clicks, log.weight, log.n_docs, n_pairs)
         self._examination, _ = self._solve_product(log, cells, task)
@@ -148,12 +149,14 @@ class UBMModel(ProductModel):
         self.examination_ = pd.DataFrame({"examination": self._examination, **columns}, index)
 
     def _compared_examination(self, log, cells):
-        n_pairs, n_ranks = cells.n_factors, self._n_ranks
+        n_pairs = cells.n_factors
+        n_ranks = self._n_ranks
         by_rank, by_distance, distance = self._groups(cells)
         # Beside the pairs: each rank without a click above, and each distance at the first rank.
         rank = np.concatenate([self._pairs // n_ranks, np.arange(n_ranks), np.zeros(n_ranks, int)])
         distance = np.concatenate([distance, np.zeros(n_ranks, int), np.arange(n_ranks)])
-        n_groups, clicked = by_rank[-1] + 1, np.flatnonzero(distance)
+        n_groups = by_rank[-1] + 1
+        clicked = np.flatnonzero(distance)
         row = np.append(np.arange(len(rank)), clicked)
         column = np.append(by_rank[rank], n_groups + by_distance[distance[clicked] - 1])
         n_effects = n_groups + int(by_distance.max(initial=-1)) + 1
@@ -163,7 +166,8 @@ class UBMModel(ProductModel):
         )
         spread = np.append(depth, np.full(n_effects - n_groups, _DISTANCE_SPREAD))
         curve = pair_curve(cells, effects, mean[by_rank[rank]], spread)
-        self.n_iter_, error = curve.n_iter, curve.standard_error[:n_pairs]
+        self.n_iter_ = curve.n_iter
+        error = curve.standard_error[:n_pairs]
         log_examination = curve.log_examination - curve.log_examination[0]
         # A rare pair is not more examined than any other surely is: a click would be certain.
         most = max(np.max(log_examination[:n_pairs] - 2 * error), 0.0)
@@ -194,7 +198,8 @@ class UBMModel(ProductModel):
         """Groups of ranks and of distances from the last click above, where few rows have
         neighbours as company, and the distance of each pair, 0 without such a click."""
         rank, last = np.divmod(self._pairs, self._n_ranks)
-        distance, weight = (rank + 1 - last) * (last > 0), cells.weight_of_factors
+        distance = (rank + 1 - last) * (last > 0)
+        weight = cells.weight_of_factors
         by_distance = np.bincount(distance, weight, self._n_ranks)[1:]
         by_rank = np.bincount(rank, weight, self._n_ranks)
         return (

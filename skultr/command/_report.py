@@ -566,7 +566,8 @@ class _Table:
         """Names of columns that the click decides, or that are named so and nearly are."""
         if self.clicks is None:
             return []
-        clicked, group = self.clicks > 0, self.doc if self.doc.any() else self.query
+        clicked = self.clicks > 0
+        group = self.doc if self.doc.any() else self.query
         return [
             name
             for name in self._free(lambda values: np.nanmin(values) >= 0)
@@ -593,7 +594,8 @@ class _Table:
     def report(self, source: str) -> LogReport:
         """The report of the log."""
         log = self._renamed()
-        errors, mends = [], []
+        errors = []
+        mends = []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if not self.missing:
@@ -774,7 +776,8 @@ class _Table:
         order = np.argsort(self.doc, kind="stable")
         rows = {}
         for name in self.frame.columns:
-            column, values = self.frame[name], self.numbers[name]
+            column = self.frame[name]
+            values = self.numbers[name]
             missing = column.is_null() if values is None else np.isnan(values)
             known = name in self.features and not self.missing
             rows[name] = (
@@ -789,7 +792,8 @@ class _Table:
 
     def _change(self, name, order):
         """Share of documents in which a column changes, and the median relative change there."""
-        values, starts = self.numbers[name], offsets_from_sorted(self.doc[order])
+        values = self.numbers[name]
+        starts = offsets_from_sorted(self.doc[order])
         numeric = values is not None
         values = values[order] if numeric else value_bits(self.frame[name])[order]
         least, most = (f.reduceat(values, starts[:-1]) for f in (np.fmin, np.fmax))
@@ -803,7 +807,8 @@ class _Table:
     # Code ---------------------------------------------------------------------------------
     def _code(self, mends, source):
         """The lines that read and train: rename, what is no feature, the ranker, or labels."""
-        polars, names = self.frame.implementation.is_polars(), self.frame.columns
+        polars = self.frame.implementation.is_polars()
+        names = self.frame.columns
         text = [n for n in self.features if isinstance(self.frame[n].dtype, _TEXT)]
         few = [name for name in text if self.frame[name].n_unique() <= 1000]
         named = {found["name"] for found in features_that_name(self.sample)}
@@ -822,7 +827,8 @@ class _Table:
         lines = [each[polars].format(*values) for each, *values in steps if each and all(values)]
         if self.missing:
             return "\n".join(lines)
-        imports, ranker = {"from skultr.rankers import EnsembleRanker"}, "EnsembleRanker()"
+        imports = {"from skultr.rankers import EnsembleRanker"}
+        ranker = "EnsembleRanker()"
         if few:
             imports |= {
                 "from sklearn.compose import make_column_transformer",

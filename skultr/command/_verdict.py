@@ -74,7 +74,9 @@ _TAKEN = {"session", "qid", "position", "user", "click", "relevance", "productio
 #: it nowhere else.
 _ASSUMED = "assumed-"
 #: Names of the other files.
-_REPORT, _TOPICS, _SAVED = "report.html", "topics.csv", "model.zip"
+_REPORT = "report.html"
+_TOPICS = "topics.csv"
+_SAVED = "model.zip"
 #: Names of all files that a run may have written beside its report.
 _WRITTEN = {
     f"{mark}{name}"
@@ -221,7 +223,8 @@ def _names(options):
 
 def _refuse(out, names, inputs):
     """Raise an error if a run would lose what it reads, or files that none of ours wrote."""
-    sums, errors = _earlier(out), {}
+    sums = _earlier(out)
+    errors = {}
 
     def is_own(path):
         is_report = path.name == _REPORT and bool(sums)
@@ -371,7 +374,8 @@ def _log_name():
 # Judgments ----------------------------------------------------------------------------
 def _judge(labels, report, options, mark, out, files):
     """Write the judgments; number of pairs by grade, and what is missing and why."""
-    left_out, grades = {}, pd.Series(dtype=int)
+    left_out = {}
+    grades = pd.Series(dtype=int)
     how = {
         "grades": options.grades,
         "interval": options.interval,
@@ -500,7 +504,8 @@ def _write_model(trained, form, mark, out, files):
     if trained.ranker is None:
         return
     name, how = _MODELS[form]
-    name, saved = f"{mark}{name}", f"{mark}{_SAVED}"
+    name = f"{mark}{name}"
+    saved = f"{mark}{_SAVED}"
     (out / name).write_text(trained.upload, encoding="utf-8")
     files.append((name, f"the model `{_title(mark)}` for the engine: {how}"))
     try:
@@ -744,7 +749,8 @@ def _figure(curve: pd.DataFrame, name: str) -> str:
     about = {"Title": "Examination by position", "Date": None, "Creator": None}
     # Names of parts that are the same in every run, and text that can be selected.
     with rc_context({"svg.hashsalt": "skultr", "svg.fonttype": "none", "text.usetex": False}):
-        ax, file = Figure(figsize=(6.4, 3.2), layout="constrained").subplots(), io.StringIO()
+        ax = Figure(figsize=(6.4, 3.2), layout="constrained").subplots()
+        file = io.StringIO()
         display = ExaminationDisplay.from_estimator(curve, name=name, ax=ax)
         display.figure_.savefig(file, format="svg", metadata=about)
     svg = file.getvalue().partition("<!DOCTYPE")[2].partition(">")[2]

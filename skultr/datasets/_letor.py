@@ -293,7 +293,8 @@ def _select_split(frame, split):
         return frame.drop(columns="split", errors="ignore")
     if "split" not in frame:
         raise ValueError(f"split={split!r}, but the file has no column 'split'.")
-    wanted, known = _names(split), frame["split"].unique().tolist()
+    wanted = _names(split)
+    known = frame["split"].unique().tolist()
     if unknown := [name for name in wanted if name not in known]:
         raise ValueError(
             f"split {unknown} is not in the file, which has {sorted(map(str, known))}."
@@ -509,7 +510,9 @@ class _Lines(NamedTuple):
 
 def _scan(path):
     """Ids of documents in comments, and the range of feature ids, which rise along a row."""
-    comments, last_feature, from_zero = Comments(), 0, False
+    comments = Comments()
+    last_feature = 0
+    from_zero = False
     try:
         with _opened(path) as file:
             for line in file:

@@ -192,7 +192,8 @@ def _utility(document, query, nonlinearity):
         1.0 * ((z(6) > 0) & (z(7) > 0)),  # complete and legible
     ]
     curved = sum(_standardize(part) for part in parts)
-    linear, curved = _standardize(linear), _standardize(curved)
+    linear = _standardize(linear)
+    curved = _standardize(curved)
     return np.sqrt(1 - nonlinearity) * linear + np.sqrt(nonlinearity) * curved
 
 
@@ -216,7 +217,8 @@ def _cut(utility, grades):
 def _draw_features(document, query, qid, n_features, n_informative, rng):
     """Features in random order, shape (n_features, n_rows), float32."""
     n_other = n_features - n_informative
-    n_copies, n_constant = n_other // 4, n_other // 10
+    n_copies = n_other // 4
+    n_constant = n_other // 10
     kinds = rng.integers(len(_SCALES), size=n_features)
     # Every scale occurs among the informative features, whatever the draw.
     kinds[:n_informative] = rng.permutation(np.arange(n_informative) % len(_SCALES))

@@ -220,7 +220,8 @@ def load_baidu_ultr(
     1        0   9  b1         2      1           3
     """
     paths = paths_of(path)
-    columns, parts = [*_FEATURES, *[_EMBEDDING] * embeddings], []
+    columns = [*_FEATURES, *[_EMBEDDING] * embeddings]
+    parts = []
     with working("load_baidu_ultr"):
         for each in progress(paths, "file"):
             with _opened(each, "a part of Baidu-ULTR") as file:
@@ -255,7 +256,8 @@ def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
     for number, line in enumerate(file):
         n_columns = line.count(b"\t") + 1
         if n_columns == 3:
-            page, query = number, line.split(b"\t", 1)[0].decode()
+            page = number
+            query = line.split(b"\t", 1)[0].decode()
         elif n_columns != _N_COLUMNS or query is None:
             raise ValueError(
                 f"line {number + 1} has {n_columns} columns; expected {_N_COLUMNS} of a document, "

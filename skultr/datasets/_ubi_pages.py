@@ -261,7 +261,8 @@ class PageReader:
         rows = self.without(rows, no_text, "no query record and no user_query")
         self.note_differences(rows, pages)
         # Who counted the ordinals: the application of the event, else of its page.
-        own, other = rows["application"], _of_page(pages, "application", rows)
+        own = rows["application"]
+        other = _of_page(pages, "application", rows)
         place = _looked_up(hits, "place", rows)
         rows = rows.assign(writer=own.where(own >= 0, other), place=place)
         return rows.drop(columns=["application", "text", "user"])
@@ -282,9 +283,11 @@ class PageReader:
             ),
             ("application", "application", "Ordinals count from the base of the events'."),
         ):
-            found, taken = rows[name].to_numpy(), _of_page(pages, name, rows)
+            found = rows[name].to_numpy()
+            taken = _of_page(pages, name, rows)
             if name == "text":
-                found, taken = self.code_of_text[found], self.code_of_text[taken]
+                found = self.code_of_text[found]
+                taken = self.code_of_text[taken]
             if n := int(((found >= 0) & (found != taken)).sum()):
                 note = (
                     f"{n_of(n, 'event')} {'has' if n == 1 else 'have'} another {what} than the "
@@ -316,7 +319,8 @@ class PageReader:
             each.groupby(_of_page(pages, "application", each))["page"].size()
             for each in (shown, clicked.drop_duplicates(["page", "doc"]))
         )
-        names, found = self.texts["action"], {}
+        names = self.texts["action"]
+        found = {}
         by_writer = [_of_page(pages, "application", others), "action"]
         for (application, action), each in others.groupby(by_writer):
             # What was shown is more than what was clicked, and than strays beside impressions.
@@ -367,7 +371,8 @@ class PageReader:
 
     def find_indices(self, rows, pages):
         """Add the index from 0 over all pages of a search that each ordinal means; -1 if none."""
-        ordinal, base = rows["ordinal"], self.base[rows["writer"]]
+        ordinal = rows["ordinal"]
+        base = self.base[rows["writer"]]
         rows["index"] = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1)
         start = self.starts_of(rows, pages)
         later = (start > 0) & (rows["index"] >= 0)
@@ -451,7 +456,8 @@ class PageReader:
             hits = hits[hits["place"] - hits["start"] < size]
         elif len(hits):
             deepest = max(places_of_clicks, default=-1) + 1
-            enough, longest = len(places_of_clicks) >= _ENOUGH_CLICKS, hits["place"].max() + 1
+            enough = len(places_of_clicks) >= _ENOUGH_CLICKS
+            longest = hits["place"].max() + 1
             doubtful = enough and longest > _MUCH_LONGER * deepest
             (self.doubts if doubtful else self.notes).append(
                 f"Hit lists hold up to {longest:,} documents, the deepest click or outcome "
@@ -471,10 +477,12 @@ class PageReader:
         # Documents that the hit list does not hold give way to those that it holds.
         taken = rest.duplicated(["page", "at"], keep=False) & (rest["place"] < 0)
         taken |= rest[~taken].duplicated(["page", "at"]).reindex(rest.index, fill_value=False)
-        shown, gone = rest[~taken], rest[taken]
+        shown = rest[~taken]
+        gone = rest[taken]
         for documents, fate in ((unknown, _COLLIDED), (gone, _TAKEN), (shown, "shown")):
             _give(self.events, documents["event"][documents["event"] >= 0], fate)
-        n, n_by_place = unknown["page"].nunique(), int(pages["by_place"].sum())
+        n = unknown["page"].nunique()
+        n_by_place = int(pages["by_place"].sum())
         self.note(
             n + n_by_place,
             "page",
@@ -597,7 +605,8 @@ class PageReader:
         queries = self.queries[self.queries["fate"] < 0]
         page = pages.loc[queries["query_id"]]
         record = page["record"].to_numpy()
-        text, taken = self.code_of_text[queries["text"]], self.code_of_text[page["text"]]
+        text = self.code_of_text[queries["text"]]
+        taken = self.code_of_text[page["text"]]
         place = self.queries[["from", "page"]].to_numpy()
         another = (place[queries.index] != place[record]).any(axis=1)
         for rows, fate in (
@@ -643,7 +652,8 @@ class PageReader:
 
     def base_note(self, code):
         """What ordinals count from; a doubt if few pages confirm a base that was found."""
-        name, given = self.applications[code], self.rules.ordinal_base
+        name = self.applications[code]
+        given = self.rules.ordinal_base
         note = f"Ordinals{name and f' of {name}'} count from {self.base[code]}"
         if given is not None and (not isinstance(given, Mapping) or name in given):
             return f"{note}, as ordinal_base says."
@@ -671,7 +681,8 @@ class PageReader:
 
 def _starts(queries, page_size):
     """Results before each record's page, and whether a later page has no size to tell."""
-    page, size = queries["page"], queries["size"]
+    page = queries["page"]
+    size = queries["size"]
     size = size.where(size > 0, page_size or -1)
     # Pages count from 0 where an application has pages 0, and not just a stray one.
     is_0 = (page == 0).where(page >= 0).astype(float)

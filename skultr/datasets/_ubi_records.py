@@ -367,7 +367,8 @@ def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) 
 def _places(path):
     """Path, start and end of each piece of a file, so that workers read it themselves."""
     with open(path, "rb") as file:
-        start, size = 0, os.fstat(file.fileno()).st_size
+        start = 0
+        size = os.fstat(file.fileno()).st_size
         while start < size:
             file.seek(start + _PIECE)
             file.readline()
@@ -443,7 +444,9 @@ def _read_piece(piece, kind, fields):
             "example with iconv -f UTF-16 -t UTF-8."
         )
     lines = piece.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
-    reader, faults, action = _Reader(fields), {}, {}
+    reader = _Reader(fields)
+    faults = {}
+    action = {}
     documents = chain.from_iterable(
         _documents(lines[start : start + _BLOCK]) for start in range(0, len(lines), _BLOCK)
     )
@@ -462,7 +465,8 @@ def _read_piece(piece, kind, fields):
             else:
                 reader.add(found, document, key or line.decode("utf-8", "backslashreplace"))
     part = reader.part()
-    part.n_lines, part.faults = len(lines), faults
+    part.n_lines = len(lines)
+    part.faults = faults
     return part
 
 
@@ -492,7 +496,8 @@ class _Reader:
         return coded_part(self.columns["event"], self.columns["query"], self.fields.filters)
 
     def _read(self, kind):
-        documents, self._waiting[kind] = self._waiting[kind], []
+        documents = self._waiting[kind]
+        self._waiting[kind] = []
         for column, paths in self.places[kind].items():
             self.columns[kind][column] += _values(documents, paths)
 
@@ -518,7 +523,8 @@ def _document(line):
 def _classified(document, index, action, kind):
     """Kind of a document, the document itself and the id that its index gave it, if any."""
     if "_source" in document and type(document["_source"]) is dict:  # a hit of a search
-        action, document = document, document["_source"]
+        action = document
+        document = document["_source"]
     index = index or action.get("_index")
     key = action.get("_id")
     key = None if key in (None, "") else f"{index}/{key}"
@@ -602,7 +608,9 @@ def parquet_parts(
             "package and pass the frame."
         ) from error
     with _reading(path), parquet.ParquetFile(path) as file:
-        schema, n_groups, n_rows = file.schema_arrow, file.num_row_groups, file.metadata.num_rows
+        schema = file.schema_arrow
+        n_groups = file.num_row_groups
+        n_rows = file.metadata.num_rows
     wanted = [name for name in _names(schema) if _is_read(name, fields)]
     if not wanted:
         raise ValueError(_NO_FIELD.format(path, schema.names[:20]))
@@ -647,7 +655,8 @@ def _is_read(name, fields):
 
 def _part(table, kind, fields):
     """The rows as documents, which without an action are queries."""
-    reader, columns = _Reader(fields), table.columns
+    reader = _Reader(fields)
+    columns = table.columns
     # Attributes in columns of their own (``query_attributes.from``) are one object, as they were.
     places = [
         (name, "") if whole in columns else (whole, rest)

@@ -24,7 +24,8 @@ from ._logged_pages import LoggedPages, Pages
 _ROUNDS, _MOVE, _STILL = 100, 2.5e-3, 1e-3
 #: Widths of κ, and of the walk of log b off its line where the position is e times as deep; the
 #: likeliest are taken. Variances of the line's slope, of a place alone, and of what is free.
-_TRUSTS, _BENDS = (0.03, 0.3, 1.0), (0.03, 0.1, 0.3, 1.0)
+_TRUSTS = (0.03, 0.3, 1.0)
+_BENDS = (0.03, 0.1, 0.3, 1.0)
 _TILT, _NEAR, _ANY = 4.0, 1e-3, 1e4
 _DIFFERENCE = 1e-4  # of numeric derivatives
 _ALIKE = 1e-6  # share of squared predictions by which pages of a query must differ
@@ -91,7 +92,8 @@ class ClickTable:
         self._doubt = 1 - np.exp(-self._depth)  # 1 - 1/d
         self._curve = _Curve(np.append(np.log(rates), 0.0), self._clicks / self._exposed)
         # 1 - θ̄/θ of each pair, as its clicks and a prior tell it, and P(click) of θ̄ on top.
-        self._rich, self._typical = np.zeros(len(usual)), 0.0
+        self._rich = np.zeros(len(usual))
+        self._typical = 0.0
         self._own, self._times = 0.0, 1.0  # τ², and how many times each click counts
         # By usual place: the variance of qualities, relative to their squared mean.
         self._share = np.full(len(rates), 0.3)
@@ -107,7 +109,8 @@ class ClickTable:
 
     def _line(self, curve, place):
         """P(click) at places without deviations: a level, and a slope in the quality."""
-        height, typical = np.exp(curve.logs[place]), self._typical * np.exp(-curve.logs[0])
+        height = np.exp(curve.logs[place])
+        typical = self._typical * np.exp(-curve.logs[0])
         steeper = np.maximum(curve.logs[-1] * self._doubt[place], _LEAST - 1)
         return -height * steeper * typical, height * (1 + steeper)
 
@@ -129,7 +132,8 @@ class ClickTable:
         ``unseen`` counts documents that the log never had as such a share of the best of their
         place; without, they are what documents usually are at the last position.
         """
-        curve, place = curve or self._curve, self._slot_place[pages.slot]
+        curve = curve or self._curve
+        place = self._slot_place[pages.slot]
         quality, (cell, there) = self._quality(curve), pages.cell()
         level, slope = self._line(curve, place)
         formula = level + slope * quality[pages.pair]
@@ -151,7 +155,8 @@ class ClickTable:
             ]
         place = self._slot_place[pages.slot]
         page = pages.ranking * len(self._log.query_pages) + self._log.slot_query[pages.slot]
-        chance, mean = self._leaving.chance, self._mean_stay
+        chance = self._leaving.chance
+        mean = self._mean_stay
         if leaves is not None:
             chance, (_, mean, _) = leaves, self._exposure(leaves)
         return self._leaving.stay(*qualities, place, page, chance) / mean[place]
@@ -159,11 +164,13 @@ class ClickTable:
     def _exposure(self, leaves):
         """Impressions of each cell times their chance to be reached, relative to the mean of
         each place; that mean; and the relative chance of each row."""
-        log, place = self._log, self._slot_place[self._log.slot]
+        log = self._log
+        place = self._slot_place[self._log.slot]
         if leaves is None:
             even = np.ones(len(log.row))
             return np.bincount(self._cell, log.weight), np.ones(place.max() + 1), even
-        page, pair = log.rows.choice[log.row], log.pair[log.row]
+        page = log.rows.choice[log.row]
+        pair = log.pair[log.row]
         order = np.lexsort((log.slot, page))
         stay = np.empty(len(order))
         qualities = (table[pair[order]] for table in self._leaving[1:3])
@@ -188,17 +195,21 @@ class ClickTable:
         prior and by deviations that no clicks determine.
         """
         # What was never shown has its own ends.
-        curve, known = self._curve, np.zeros(len(mass))
+        curve = self._curve
+        known = np.zeros(len(mass))
 
         def moved(curve, leaves=None):
             return mass @ self.predict(pages, known, curve, leaves)
 
-        total, slopes = moved(curve), np.empty(len(curve.logs))
+        total = moved(curve)
+        slopes = np.empty(len(curve.logs))
         for number, step in enumerate(_DIFFERENCE * np.eye(len(slopes))):
             slopes[number] = (moved(curve._replace(logs=curve.logs + step)) - total) / _DIFFERENCE
         effect = solve_scaled(self._information, slopes)
-        log, cell = self._log, self._cell
-        clicks, exposed = log.weight * log.rate, log.weight * self._row_stay
+        log = self._log
+        cell = self._cell
+        clicks = log.weight * log.rate
+        exposed = log.weight * self._row_stay
         worth, expected = self._scores(effect)
         by_page = log.of_pages(worth[cell] * clicks - (expected / self._exposed)[cell] * exposed)
         if self._leaving is not None:
@@ -247,7 +258,8 @@ class ClickTable:
         p = self._of_cells(self._curve, self._quality(self._curve))[self._cell] * self._row_stay
         told, more = (log.of_pages(gains[log.slot] * rate) for rate in (p, log.rate - p))
         # A page that was seen several times counts so often; it is not one of as many clicks.
-        query, weight = log.page_query, log.page_weight
+        query = log.page_query
+        weight = log.page_weight
         n_pages = np.maximum(log.of_queries(weight), TINY)
         told, more = (
             sums - (np.bincount(query, weight * sums) / n_pages)[query] for sums in (told, more)
@@ -264,7 +276,8 @@ class ClickTable:
         self._gain = 1.0
         self._set_prior()
         self._noise = self._chance()
-        shares, choices = np.zeros(len(self._pair)), (0,) if self._log.has_pages else (0, 5, 15)
+        shares = np.zeros(len(self._pair))
+        choices = (0,) if self._log.has_pages else (0, 5, 15)
         for number in range(_ROUNDS):
             # What is taken for given moves by a share, or it may go to and fro.
             self._gain = 1 / (2 + number / 8)
@@ -318,12 +331,14 @@ class ClickTable:
 
     def _climb(self, precision):
         """Set the curve to the likeliest with this prior; how far it moved."""
-        moves, start = self._moves, self._curve.logs
+        moves = self._moves
+        start = self._curve.logs
 
         def objective(logs):
             heights, design = self._design(logs)
             log_shares = moves.log_shares(heights)
-            expected, pull = moves.expected(np.exp(log_shares)), precision @ logs
+            expected = moves.expected(np.exp(log_shares))
+            pull = precision @ logs
             offsets = np.append(moves.starts, len(expected))
             means = csr_array((np.exp(log_shares), np.arange(len(expected)), offsets)) @ design
             known = gram(design, expected) - gram(means, moves.total)
@@ -332,14 +347,17 @@ class ClickTable:
 
         # The level of all of log b tells nothing, and may move: still is only what separates.
         found = maximise(objective, start, tol=_MOVE**2, longest=2.0, still=0.5)
-        self._precision, self._information = precision, objective(found.at)[2]
+        self._precision = precision
+        self._information = objective(found.at)[2]
         self._curve = self._curve._replace(logs=found.at)
         return found.at - start, found.converged
 
     def _design(self, logs):
         """Log P(click) of each row of the moves but for quality, and its slopes in the curve."""
-        place, pair = self._place[self._moves.rows], self._pair[self._moves.rows]
-        row, n = np.arange(len(place)), len(self._depth)
+        place = self._place[self._moves.rows]
+        pair = self._pair[self._moves.rows]
+        row = np.arange(len(place))
+        n = len(self._depth)
         contrast = self._contrast(logs, pair, place)
         steeper = self._doubt[place] * self._rich[pair]
         steeper *= contrast / (contrast**2 + _LEAST_CONTRAST**2)
@@ -350,7 +368,8 @@ class ClickTable:
 
     def _evidence(self, widths):
         """Log-likelihood of the widths of the prior, by Laplace's approximation of the clicks'."""
-        clicks, prior = self._information - self._precision, self._prior_precision(*widths)
+        clicks = self._information - self._precision
+        prior = self._prior_precision(*widths)
         slope = self._information @ self._curve.logs
         before, after = (np.linalg.slogdet(matrix)[1] for matrix in (prior, prior + clicks))
         return slope @ solve_scaled(prior + clicks, slope) + before - after
@@ -365,7 +384,8 @@ class ClickTable:
     def _scores(self, effect):
         """What each click of each cell, and all that are due in it, move by the curve's effect."""
         moves, (heights, design) = self._moves, self._design(self._curve.logs)
-        shares, moved = np.exp(moves.log_shares(heights)), design @ effect
+        shares = np.exp(moves.log_shares(heights))
+        moved = design @ effect
         pair = self._pair[moves.rows]
         moved -= np.bincount(pair, shares * moved)[pair]
         worth, expected = np.zeros((2, len(self._pair)))
@@ -377,7 +397,8 @@ class ClickTable:
         """Mean and variance of the quality of each pair, by its usual position."""
         level, slope = self._line(self._curve, self._place)
         exposed, base = (self._by_pair(self._exposed * part) for part in (slope, level))
-        total, n = self._by_pair(self._clicks), len(self._depth)
+        total = self._by_pair(self._clicks)
+        n = len(self._depth)
         clicks = total - base
         by_usual = (np.bincount(self._usual, count, n) for count in (clicks, exposed))
         mean = np.maximum(np.divide(*(sums + TINY for sums in by_usual)), _LEAST)[self._usual]
@@ -385,7 +406,8 @@ class ClickTable:
         p = np.clip(level + slope * mean[self._pair], _LEAST, 1 - _LEAST)
         chance = self._times * self._by_pair(self._exposed * p * (1 - p))
         due = exposed * mean
-        beyond, noise = (clicks[known] / due[known] - 1) ** 2, chance[known] / due[known] ** 2
+        beyond = (clicks[known] / due[known] - 1) ** 2
+        noise = chance[known] / due[known] ** 2
         weight = 1 / (1 + noise) ** 2
         # By usual place, shrunk to all.
         all_ = weight @ (beyond - noise) / weight.sum()
@@ -428,10 +450,12 @@ class ClickTable:
         """
         pair, (level, slope) = self._pair, self._line(self._curve, self._place)
         (mean, spread), (precision, told) = self._prior, self._told(self._curve)
-        own, rate = self._weight * slope, self._curve.rate - level
+        own = self._weight * slope
+        rate = self._curve.rate - level
         left = np.maximum(precision[pair] - own * slope, 0) + 1 / spread[pair]
         quality = (told[pair] - own * rate + (mean / spread)[pair]) / left
-        chance, scale = self._times * self._noise / self._exposed, self._scale[self._place]
+        chance = self._times * self._noise / self._exposed
+        scale = self._scale[self._place]
         excess = (rate - slope * quality) ** 2 - slope**2 / left
         weight = 1 / (chance + slope**2 / left + self._own * scale)
         if self._log.has_pages:

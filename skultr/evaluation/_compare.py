@@ -68,7 +68,8 @@ class RankerComparison:
     n_clusters: int | None = None
 
     def __repr__(self) -> str:
-        decided, verdicts = (self.table["verdict"] != "cannot tell").sum(), len(self.table)
+        decided = (self.table["verdict"] != "cannot tell").sum()
+        verdicts = len(self.table)
         return (
             f"RankerComparison(metric={self.metric!r}, n_queries={len(self.per_query)}, "
             f"verdicts={decided} of {verdicts})"
@@ -288,7 +289,8 @@ def _documents(rankers, X, y, qid, doc, cluster):
 def _compare(per_query, group, pairs, level, n_resamples, rng):
     """The table of a comparison; see RankerComparison."""
     names, baselines = map(list, zip(*pairs, strict=True))
-    a, b = per_query[names].to_numpy(), per_query[baselines].to_numpy()
+    a = per_query[names].to_numpy()
+    b = per_query[baselines].to_numpy()
     is_tie = np.isclose(a, b, rtol=1e-12, atol=0)  # equal up to rounding
     difference = np.where(is_tie, 0.0, a - b)
     mean, (sums, *linear) = difference.mean(axis=0), by_cluster(difference, group)

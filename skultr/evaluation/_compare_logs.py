@@ -354,7 +354,8 @@ class _Logs:
         self._position_of_row = pages.slot_position[pages.slot]
         keys, cell = pages.shown_cells
         self._pair, slot = np.divmod(keys, len(pages.slot_query))
-        self._query, self._pair_query = pages.slot_query[slot], pages.pair_query
+        self._query = pages.slot_query[slot]
+        self._pair_query = pages.pair_query
         self._position = pages.slot_position[slot].astype(int)
         deep = np.ceil(np.log2(np.maximum(self._position / _SINGLE, 1))).astype(int)
         self._place, _ = encode(np.minimum(self._position, _SINGLE) + deep)
@@ -376,7 +377,8 @@ class _Logs:
         """Rows of the ratio of the new to the old examination, by position."""
         change, error, n_queries = self._by_cells()
         (old, old_error), (new, new_error) = map(self._by_moves, *self._unclicked)
-        other, other_error = new - old, np.hypot(old_error, new_error)
+        other = new - old
+        other_error = np.hypot(old_error, new_error)
         # The variance of the difference from an efficient estimate (Hausman), or more.
         apart = np.sqrt(np.maximum(other_error**2 - error**2, other_error**2 / 4))
         says_less = np.abs(other) * error < np.abs(change) * other_error
@@ -453,7 +455,8 @@ class _Logs:
         yield self._ratio("new documents", "", unseen * traffic, shows * traffic, query)
         # Pairs of impressions of a document: their share does not grow with the log.
         same = _sums(self._pair, np.maximum(self._shows * (self._shows - 1), 0), len(query))
-        moved, several = shows - same / np.maximum(shows - 1, 1), shows > 1
+        moved = shows - same / np.maximum(shows - 1, 1)
+        several = shows > 1
         yield self._ratio("moved documents", "", moved * several, shows * several, query)
         yield _row("connected", "", *map(self._connected, self._shows))
 
@@ -484,7 +487,8 @@ class _Logs:
         They are roles of users and bias factors, and what is one per page.
         """
         _, log, _, pair, _ = (each[sample] for each in self._rows)
-        page, position = self._page[sample], self._position_of_row[sample]
+        page = self._page[sample]
+        position = self._position_of_row[sample]
         found = {}
         for name in column_names(self._X[0]):
             is_context = name in _CONTEXT_ROLES
@@ -562,7 +566,9 @@ class _Logs:
         """
         common = (self._unclicked[0] > 0).all(axis=0)
         shows, hits = (each[:, common] for each in self._unclicked)
-        place, clicks, n_places = self._place[common], hits.sum(axis=0), self._place.max() + 1
+        place = self._place[common]
+        clicks = hits.sum(axis=0)
+        n_places = self._place.max() + 1
         (doc, _), keep, share = encode(self._pair[common]), 1.0, 0.1
         for _ in range(_ROUNDS):
             part = keep * shows[::-1] / shows.sum(axis=0)
@@ -638,7 +644,8 @@ def _moved(values, log, document):
     """
     shape = 2, int(document.max()) + 1
     count, total = np.zeros((2, *shape))
-    low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+    low = np.full(shape, np.inf)
+    high = np.full(shape, -np.inf)
     np.add.at(count, (log, document), 1)
     np.add.at(total, (log, document), values)
     np.minimum.at(low, (log, document), values)
@@ -647,7 +654,8 @@ def _moved(values, log, document):
     if both.sum() < _LEAST:
         return None
     mean = total / np.maximum(count, 1)
-    moved, weight = (mean[1] - mean[0])[both], count.min(axis=0)[both]
+    moved = (mean[1] - mean[0])[both]
+    weight = count.min(axis=0)[both]
     passed = np.average(moved, weights=weight)
     gap = np.where(passed > 0, low[1] - high[0], high[1] - low[0])[both]
     middle = (total.sum(axis=0) - passed * count[1]) / count.sum(axis=0)

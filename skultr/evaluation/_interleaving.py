@@ -225,7 +225,8 @@ class Interleaver:
         if self.method == "balanced":
             return self._merge(ranks)
         drafts, (n_lists, n, n_docs) = self.method == "team-draft", ranks.shape
-        each, picks = np.arange(n_lists), np.zeros((n_lists, n), dtype=int)
+        each = np.arange(n_lists)
+        picks = np.zeros((n_lists, n), dtype=int)
         shown, arms = np.full((2, n_lists, min(self.n_positions, n_docs)), -1)
         teams = np.zeros((*shown.shape, 1 if drafts else n))
         left = ranks.copy()
@@ -447,7 +448,8 @@ def interleaving_outcome(
         credit = (credit <= best[clicked, None]) * 1.0
         credit -= credit.min(axis=1, keepdims=True)
     n_sessions = np.bincount(group)
-    level, pairs = 1 - confidence_level, []
+    level = 1 - confidence_level
+    pairs = []
     couples = [*combinations(range(len(names)), 2)]
     for a, b in couples:
         won_a, won_b = _winners(clicked, credit[:, a], credit[:, b], len(active))
@@ -503,7 +505,9 @@ def _winners(session, credit_a, credit_b, n):
     lead[:, most] = 1
     for turn in range(most):
         here = place == turn
-        p_a, p_b, now = credit_a[here, None], credit_b[here, None], lead[session[here]]
+        p_a = credit_a[here, None]
+        p_b = credit_b[here, None]
+        now = lead[session[here]]
         step = now * (1 - p_a - p_b)
         step[:, 1:] += p_b * now[:, :-1]
         step[:, :-1] += p_a * now[:, 1:]
@@ -513,7 +517,8 @@ def _winners(session, credit_a, credit_b, n):
 
 def _compare(lead, winners, clicks, n_sessions, level, sequential):
     """The row of a pair, from sums over each cluster: sessions that b won more, and all won."""
-    total, n = winners.sum(), n_sessions.sum()
+    total = winners.sum()
+    n = n_sessions.sum()
     z, z_clicks = (quantile_of_lead(share, level, sequential) for share in (lead, clicks))
     low, high = np.clip(ratio_interval(lead, winners, z, np.inf), -1, 1)
     ends = ratio_interval(clicks, n_sessions * (total > 0), z_clicks, np.nan)
@@ -534,7 +539,8 @@ def _compare(lead, winners, clicks, n_sessions, level, sequential):
 
 def _needed(lead, winners, n_sessions, level, effect, power, sequential):
     """Sessions in addition, for a winner and for enough clusters."""
-    total, n = winners.sum(), n_sessions.sum()
+    total = winners.sum()
+    n = n_sessions.sum()
     aim = 2 * effect * total if effect else abs(lead.sum())
     if aim == 0:
         return np.inf
@@ -545,9 +551,13 @@ def _needed(lead, winners, n_sessions, level, effect, power, sequential):
 
 
 def _verdict(row, level, effect):
-    ends, better, worse = (row.preference, row.lower, row.upper), row.b, row.a
+    ends = (row.preference, row.lower, row.upper)
+    better = row.b
+    worse = row.a
     if row.preference < 0.5:
-        ends, better, worse = (1 - row.preference, 1 - row.upper, 1 - row.lower), row.a, row.b
+        ends = (1 - row.preference, 1 - row.upper, 1 - row.lower)
+        better = row.a
+        worse = row.b
     share = f"{ends[0]:.1%} ({1 - level:.0%} interval {ends[1]:.1%} to {ends[2]:.1%})"
     found = f"{better} wins {share} of the sessions with a winner"
     if row.p_value <= level:
@@ -565,7 +575,8 @@ def _verdict(row, level, effect):
 # Teams --------------------------------------------------------------------------------
 def _team_texts(values, names, sign):
     """Distinct texts of ranks (sign "#") or shares ("=") of the rankings, and that of each row."""
-    which, values = np.zeros(len(values), dtype=int), np.round(values, 4)
+    which = np.zeros(len(values), dtype=int)
+    values = np.round(values, 4)
     for column in values.T:
         code, distinct = pd.factorize(column)
         which = pd.factorize(which * len(distinct) + code)[0]

@@ -27,7 +27,8 @@ _ROUNDS, _MOVE, _MAX_ITER, _TOL = 30, 0.02, 500, 1e-5
 #: Pseudo-counts of what all documents share: half a success, half a failure; and of what is 1.
 _WEAK, _CERTAIN = 0.5, 1e12
 #: Ranges of the prior: of its mean, and of the share of the variance between documents.
-_MEANS, _SHARES = (0.005, 0.95), (1e-3, 0.9)
+_MEANS = (0.005, 0.95)
+_SHARES = (1e-3, 0.9)
 #: What is nearer to 0 or 1 has the errors of these: by its clicks alone it would have none.
 _INSIDE = (0.02, 0.98)
 
@@ -58,14 +59,16 @@ def fit_leaving(log: LoggedPages, place: Ints) -> Leaving | None:
     tables = pages.start()
     for _ in range(_ROUNDS):
         counts, _ = pages.expect(tables)
-        priors, before = pages.priors(*counts["relevance"]), tables["leave"]
+        priors = pages.priors(*counts["relevance"])
+        before = tables["leave"]
         fit = fit_em(pages.expect, tables, priors, tol=_TOL * pages.n_pages, max_iter=_MAX_ITER)
         tables = fit.tables
         if fit.converged and np.abs(tables["leave"] - before).max() < _MOVE:
             break
     else:
         return None
-    r, on = tables["relevance"], tables["on"]
+    r = tables["relevance"]
+    on = tables["on"]
     kept = np.append(1.0, np.cumprod(on[:-1]))
     return Leaving(tables["leave"], r, r**2, tables["look"], kept, pages.influence(tables))
 
@@ -77,16 +80,22 @@ class _Pages:
         order = np.lexsort((log.slot, log.rows.choice[log.row]))
         page = log.rows.choice[log.row][order]
         offsets = offsets_from_counts(np.bincount(page))
-        pair, place = log.pair[log.row][order], place[order]
-        clicked, weight, page = log.rate[order] > 0, log.weight[order], log.page[log.row][order]
-        self.n_pairs, self.n_places = len(log.pair_query), place.max() + 1
-        self.n_lists, self.n_pages = len(log.page_query), log.page_weight.sum()
+        pair = log.pair[log.row][order]
+        place = place[order]
+        clicked = log.rate[order] > 0
+        weight = log.weight[order]
+        page = log.page[log.row][order]
+        self.n_pairs = len(log.pair_query)
+        self.n_places = place.max() + 1
+        self.n_lists = len(log.page_query)
+        self.n_pages = log.page_weight.sum()
         self.blocks = []
         for _, rows in rectangles(offsets):
             rows = np.ascontiguousarray(rows.T)
             inside = rows >= 0
             pairs = np.where(inside, pair[rows], self.n_pairs)
-            places, clicks = np.where(inside, place[rows], 0), inside & clicked[rows]
+            places = np.where(inside, place[rows], 0)
+            clicks = inside & clicked[rows]
             self.blocks.append((pairs, places, clicks, weight[rows[0]], page[rows[0]]))
         self.shown = np.bincount(pair, weight, self.n_pairs)
         self.clicks = np.bincount(pair, weight * clicked, self.n_pairs)
@@ -99,7 +108,8 @@ class _Pages:
         """Where EM begins: a part of the fall of click rates is looks, a smaller one leaving."""
         looked = self.shown * np.sqrt(self.fall)[self.usual]
         relevance = np.clip((self.clicks + 1) / (looked + 5), 0.02, 0.9)
-        look, on = self.fall**0.25, 0.97 * self.fall**0.1
+        look = self.fall**0.25
+        on = 0.97 * self.fall**0.1
         look[0] = 1.0
         return {"relevance": relevance, "look": look, "on": on, "leave": np.array([0.2, 0.3])}
 
@@ -108,7 +118,8 @@ class _Pages:
         sums = (np.bincount(self.usual, count, self.n_places) for count in (relevant, trials))
         mean = np.clip(np.divide(*(total + TINY for total in sums)), *_MEANS)[self.usual]
         known = trials > 2
-        n, noise = trials[known], (mean * (1 - mean))[known]
+        n = trials[known]
+        noise = (mean * (1 - mean))[known]
         weight = n / (1 + n / 10)
         beyond = (relevant[known] / n - mean[known]) ** 2 - noise / n
         share = weight @ beyond / max(weight @ (noise * (1 - 1 / n)), TINY)
@@ -143,7 +154,8 @@ class _Pages:
         """Influence of each page on P(leave), by the scores of all that documents share."""
         # In the order of `_events`, whose first are those of single documents.
         shared = {name: np.clip(tables[name], *_INSIDE) for name in ("look", "on", "leave")}
-        p, scores = np.concatenate(list(shared.values())), []
+        p = np.concatenate(list(shared.values()))
+        scores = []
         # The prior's, and of the clicks page by page: of a few queries it would be far too small.
         information = np.diag(_WEAK / p**2 + _WEAK / (1 - p) ** 2)
         for *block, weight, page in self.blocks:
@@ -156,7 +168,8 @@ class _Pages:
                 columns.append(sums.reshape(-1, len(p)))
             scores.append((page, weight, np.hstack(columns)))
             information += gram(scores[-1][-1], weight)
-        influence, effect = np.zeros((self.n_lists, 2)), np.linalg.inv(information)[:, -2:]
+        influence = np.zeros((self.n_lists, 2))
+        effect = np.linalg.inv(information)[:, -2:]
         for page, weight, score in scores:
             influence[page] = weight[:, None] * (score @ effect)
         return influence
@@ -170,11 +183,14 @@ def _events(tables, pair, place, clicked):
     """
     low, high = tables["leave"]
     r = np.append(tables["relevance"], 0.0)[pair]
-    look, on = tables["look"][place], tables["on"][place]
-    leave, both = low * (1 - r) + high * r, look * r
+    look = tables["look"][place]
+    on = tables["on"][place]
+    leave = low * (1 - r) + high * r
+    both = look * r
     stay = np.where(clicked, 1 - leave, 1.0) * on
     none_below = np.cumsum(clicked[::-1], axis=0)[::-1] == clicked
-    stays, goes = np.empty_like(r), (1 - stay) * none_below
+    stays = np.empty_like(r)
+    goes = (1 - stay) * none_below
     rest = np.ones(r.shape[1])
     for k in range(len(r) - 1, -1, -1):
         stays[k] = stay[k] * rest
@@ -183,7 +199,8 @@ def _events(tables, pair, place, clicked):
     np.cumprod(stays / np.maximum(stays + goes, TINY), axis=0, out=here[1:])
     inside = pair < len(tables["relevance"])
     below = np.vstack([inside[1:], np.zeros_like(inside[:1])])
-    still, next_ = here[:-1] * inside, here[1:] * below
+    still = here[:-1] * inside
+    next_ = here[1:] * below
     unclicked = still / np.maximum(1 - both, TINY)
     looked = np.where(clicked, 1.0, look * (1 - r) * unclicked)
     relevant = np.where(clicked, 1.0, r * (1 - look) * unclicked)

@@ -113,7 +113,9 @@ class LoggedPages(RowsOfLog):
     def _show(self, row):
         """Keep these rows as what was shown."""
         rows = self.rows
-        self.row, self.weight, self.rate = row, rows.weight[row], rows.rate[row]
+        self.row = row
+        self.weight = rows.weight[row]
+        self.rate = rows.rate[row]
         position, positions = encode(rows.position[row])
         self.slot, self.slot_query, place = pairs_of_codes(
             rows.query[row], position, len(positions)
@@ -210,7 +212,8 @@ class LoggedPages(RowsOfLog):
         the log's own queries pages are independent, or clusters of them, or pages of one query err
         together: whichever is worst.
         """
-        total, traffic = self.query_pages.sum(), self.over_pages(self.query_pages)
+        total = self.query_pages.sum()
+        traffic = self.over_pages(self.query_pages)
 
         def variance_of(group):
             sums, share = (np.bincount(group, values) for values in (by_page, traffic / total))
@@ -227,7 +230,8 @@ class LoggedPages(RowsOfLog):
             variance += queries if new else max(queries, pages)
         else:
             both = pair_codes(self.page_query, self.cluster, int(self.cluster.max()) + 1)
-            clusters, alone = variance_of(self.cluster), queries - variance_of(encode(both)[0])
+            clusters = variance_of(self.cluster)
+            alone = queries - variance_of(encode(both)[0])
             variance += clusters + max(alone, 0.0) if new else max(clusters, queries, pages)
         return float(np.sqrt(variance) / total)
 
@@ -251,7 +255,8 @@ class LoggedPages(RowsOfLog):
         if isinstance(scores, type):
             raise TypeError(f"{name} is the class {scores.__name__}; expected a fitted ranker.")
         scores = predict_within(scores, self.X, self.rows["qid"], self.rows["doc"])
-        n_rows, kind = self.rows.n_rows, scores.dtype.kind
+        n_rows = self.rows.n_rows
+        kind = scores.dtype.kind
         missing = int(np.isnan(scores).sum()) if kind == "f" else 0
         if scores.shape != (n_rows,) or kind not in "biuf" or missing:
             raise ValueError(

@@ -262,7 +262,8 @@ def plan_experiment(
     >>> bool(plan.sessions < 0.55 * uniform["sessions"])
     True
     """
-    given, expected = [scores_a is not None, scores_b is not None], target == "difference"
+    given = [scores_a is not None, scores_b is not None]
+    expected = target == "difference"
     if given != [expected] * 2:
         raise ValueError(
             f"With target={target!r} expected {'both' if expected else 'none'} of scores_a and "
@@ -278,7 +279,8 @@ def plan_experiment(
 
 def _plan_swaps(log, model, half_width, sessions):
     K = len(model.examination)
-    unmoved, layout = np.eye(K), layouts(K)
+    unmoved = np.eye(K)
+    layout = layouts(K)
 
     def numbers(reached):
         return pd.DataFrame(
@@ -286,7 +288,8 @@ def _plan_swaps(log, model, half_width, sessions):
             index=pd.RangeIndex(1, K + 1, name="position"),
         )
 
-    known, whole = model.precision(unmoved, 0), model.clicks(unmoved)
+    known = model.precision(unmoved, 0)
+    whole = model.clicks(unmoved)
     if known.expected.max() <= half_width:
         return _no_plan(log, model, [], numbers(known), [])
 
@@ -330,7 +333,8 @@ def _plan_swaps(log, model, half_width, sessions):
 
 
 def _plan_rankings(log, model, a, b, half_width, sessions):
-    test, names = RankingTest(log, model, a, b), ["ranking a", "ranking b"]
+    test = RankingTest(log, model, a, b)
+    names = ["ranking a", "ranking b"]
 
     def numbers(pages, sessions):
         row = [test.difference, *test.half_widths(pages, sessions)]
@@ -406,7 +410,9 @@ def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **r
     table = pd.DataFrame(designs, index=["sessions", "clicks_lost"]).T
     table["clicks_lost_share"] = table["clicks_lost"] / whole
     table["clicks_lost"] *= table["sessions"]
-    plan, sessions, other = table.loc["this plan"], pages.sum(axis=0), table.loc[usual]
+    plan = table.loc["this plan"]
+    sessions = pages.sum(axis=0)
+    other = table.loc[usual]
     verdict = (
         f"The same half-width by {usual}: {other['sessions']:,.0f} sessions, "
         f"{other['clicks_lost']:z,.0f} clicks lost.{note}"
@@ -471,14 +477,16 @@ class RankingTest:
     """
 
     def __init__(self, log: LoggedPages, model: SwapModel, a: Pages, b: Pages) -> None:
-        both, self._n = a.and_of(b), len(model.pages)
+        both = a.and_of(b)
+        self._n = len(model.pages)
         changed = a.changed(b)
         if not changed.any():
             raise ValueError(
                 "scores_a and scores_b rank all documents in the same order: there is no "
                 "difference to plan for. Pass two different rankings."
             )
-        self._model, self._pair = model, both.pair
+        self._model = model
+        self._pair = both.pair
         #: Of each row of pages: query and ranking.
         self._key = log.slot_query[both.slot] * 2 + both.ranking
         place = log.slot_position[both.slot].astype(int) - 1
@@ -527,9 +535,11 @@ class RankingTest:
         """
         added = self._added(pages, sessions)
         total = np.maximum(self._shown + added, 1)
-        new, due = added / total, self.share[self._key // 2] * self._usual
+        new = added / total
+        due = self.share[self._key // 2] * self._usual
         mean = self._by_query(self._sign * (self._due + (1 - new) * self._beyond))
-        model, variance = self._model, self._by_query(self._noise * new / total)
+        model = self._model
+        variance = self._by_query(self._noise * new / total)
         doubt = np.bincount(self._pair, self._moved * new, minlength=len(model.doubt)) ** 2
         variance += np.bincount(model.query, doubt * model.doubt, minlength=self._n)
         unseen = due * np.exp(-self._shown - added)
@@ -547,7 +557,8 @@ class RankingTest:
 
     def alone(self, half_width: float) -> float:
         """Sessions of an A/B test whose mean clicks per page are compared."""
-        clicks, chance = self._sums(self._due), self._sums(self._due * (1 - self._due))
+        clicks = self._sums(self._due)
+        chance = self._sums(self._due * (1 - self._due))
         variance = self.share @ (chance + (clicks - self.share @ clicks) ** 2)
         return 2 * variance.sum() * (1.96 / half_width) ** 2
 
@@ -567,7 +578,8 @@ class RankingTest:
 def read_model(log, k, propensity):
     """The model of the first k positions."""
     positions = np.unique(log.slot_position).astype(int)[:k]
-    n, least = len(positions), max(k or 2, 2)
+    n = len(positions)
+    least = max(k or 2, 2)
     if n < least or (positions != np.arange(1, n + 1)).any():
         raise ValueError(
             f"The log has the positions {positions[:10].tolist()}; expected 1, 2, ... without "

@@ -380,14 +380,19 @@ class _Part:
 
     def __init__(self, log, scores, gain, k, method, given):
         pages, *others = (log.rank_by(values, k, name) for name, values in scores.items())
-        changed, self.alone = np.ones(len(pages.slot), dtype=bool), not others
+        changed = np.ones(len(pages.slot), dtype=bool)
+        self.alone = not others
         if others:
-            changed, pages = pages.changed(others[0]), pages.and_of(others[0])
+            changed = pages.changed(others[0])
+            pages = pages.and_of(others[0])
         position = log.slot_position
         self.gains = np.ones(len(position)) if gain == "clicks" else 1 / np.log2(1 + position)
         if k is not None:
             self.gains = self.gains * (position <= k)
-        self.log, self.pages, self.changed, self.method = log, pages, changed, method
+        self.log = log
+        self.pages = pages
+        self.changed = changed
+        self.method = method
         #: What a click in each row is worth, and the size of that where the rankings differ.
         self.mass = (1 - 2 * pages.ranking) * (log.slot_pages * self.gains)[pages.slot]
         self.due = np.abs(self.mass) * changed
@@ -429,8 +434,10 @@ class _Part:
     def moved(self):
         """Clicks that the method did not predict where documents are higher than they usually are,
         minus those where they are lower."""
-        log, n = self.log, len(self.log.pair_query)
-        height, pair = np.log(np.maximum(self.table.slope, TINY))[log.slot], log.pair[log.row]
+        log = self.log
+        n = len(self.log.pair_query)
+        height = np.log(np.maximum(self.table.slope, TINY))[log.slot]
+        pair = log.pair[log.row]
         weighed = (np.bincount(pair, log.weight * values, n) for values in (height, 1.0))
         away = height - np.divide(*(sums + TINY for sums in weighed))[pair]
         return log.of_pages(log.weight * away * (log.rate - self.clicks.logged))
@@ -442,7 +449,8 @@ def _judge(log, parts, method, options):
     def total(part_sums):
         return sum(part_sums(part) for part in parts)
 
-    alone, dr = parts[0].alone, method == "dr"
+    alone = parts[0].alone
+    dr = method == "dr"
     logged = total(lambda part: part.logged)
     per_page = log.per_page(logged)
     n_queries = log.n_equal(total(lambda part: part.pages.by_query(part.due)))
@@ -481,8 +489,10 @@ def _judge(log, parts, method, options):
         log.per_page(total(lambda part, levels=levels: part.end(levels)))
         for levels in product(_LEVELS, repeat=1 if alone else 2)
     ]
-    low, high = min(ends), max(ends)
-    gained_low, gained_high = gained + low - value, gained + high - value
+    low = min(ends)
+    high = max(ends)
+    gained_low = gained + low - value
+    gained_high = gained + high - value
     agree = gained_low * gained_high > 0 or low == high
     near = min(abs(gained_low), abs(gained_high)) if agree else 0.0
     n = options["n_candidates"]
@@ -541,8 +551,12 @@ class _Clicks(NamedTuple):
 def _clicks(pages, due, table, method, given):
     """P(click) of each row of the pages, and what it rests on."""
     log = pages.log
-    clicks, logged = table.predict(pages), log.rate
-    shown, slope, row_unit, unit = log.weight, table.slope, log.pair[log.row], pages.pair
+    clicks = table.predict(pages)
+    logged = log.rate
+    shown = log.weight
+    slope = table.slope
+    row_unit = log.pair[log.row]
+    unit = pages.pair
     there = np.bincount(row_unit, minlength=len(log.pair_query))[unit] > 0
     if method == "direct":
         clicks, logged = _by_model(pages, given["model"])
@@ -556,18 +570,22 @@ def _clicks(pages, due, table, method, given):
             if given["probability"] is not None:
                 values = np.asarray(given["probability"], dtype=float)
                 shown = shown / _positive(values, log, "probability")
-            exposure, slope = 1.0, np.ones(len(slope))
+            exposure = 1.0
+            slope = np.ones(len(slope))
             (_, row_unit), (unit, there) = log.shown_cells, pages.cell()
         exposed, total = (np.bincount(row_unit, shown * factor) for factor in (exposure, log.rate))
-        unit, rate = np.where(there, unit, row_unit[0]), total / np.maximum(exposed, TINY)
+        unit = np.where(there, unit, row_unit[0])
+        rate = total / np.maximum(exposed, TINY)
         # Where the log has nothing, the formula of "dr" fills the gap.
         clicks = np.where(there, slope[pages.slot] * rate[unit], clicks)
         logged = exposure * rate[row_unit]
-    exposed, carried = shown * slope[log.slot], np.bincount(unit, due * there * slope[pages.slot])
+    exposed = shown * slope[log.slot]
+    carried = np.bincount(unit, due * there * slope[pages.slot])
     # Clicks of equal weight that tell as much, (Σ w)² / Σ w² (Kish).
     carried = np.append(carried, np.zeros(max(row_unit.max() + 1 - len(carried), 0)))
     told = carried / np.maximum(np.bincount(row_unit, exposed, len(carried)), TINY)
-    weight, n_clicks = told[row_unit] * shown / log.weight, log.rate * log.weight
+    weight = told[row_unit] * shown / log.weight
+    n_clicks = log.rate * log.weight
     effective = (weight * n_clicks).sum() ** 2 / max((weight**2 * n_clicks).sum(), TINY)
     return _Clicks(clicks, logged, support_of(pages, due, there), float(effective))
 
@@ -787,7 +805,8 @@ def _steeper(log, table, codes, n_values):
     """
     depth = np.log(log.slot_position)[log.slot]
     p = log.weight * table.predict_logged()
-    clicks, query = log.weight * log.rate, log.slot_query[log.slot]
+    clicks = log.weight * log.rate
+    query = log.slot_query[log.slot]
     steeper = np.full(n_values, np.nan)  # where clicks at several positions are missing
     influence = np.zeros((n_values, len(log.query_pages)))
     for code in range(n_values):

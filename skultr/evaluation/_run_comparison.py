@@ -380,7 +380,8 @@ class _World:
         )
         if design.aggregate:
             X, clicks = aggregate_clicks(X.assign(click=clicks), train)
-        self.X, self.clicks = X, clicks
+        self.X = X
+        self.clicks = clicks
         self.relevance = test["relevance"].to_numpy()
         self.candidates = test.drop(columns="relevance").assign(production=served[n_train:])
         self.shown = _first(self.candidates, design.n_positions)
@@ -401,7 +402,8 @@ class _World:
 
     def _quality(self, method):
         if method == PRODUCTION:
-            scores, seconds = self.candidates["production"].to_numpy(), 0.0
+            scores = self.candidates["production"].to_numpy()
+            seconds = 0.0
         else:
             ranker = seeded_clone(self.design.rankers[method], self.seed)
             log = self.X.drop(columns=_not_read(ranker, self.X))

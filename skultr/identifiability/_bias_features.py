@@ -88,7 +88,8 @@ class FactorVectors:
         for name in self.factors:
             if name in self._categories:
                 # Any two different categories are at distance 1.
-                known, values = self._categories[name].to_numpy(), factors[name].to_numpy()
+                known = self._categories[name].to_numpy()
+                values = factors[name].to_numpy()
                 parts.append(np.sqrt(0.5) * (values[:, None] == known))
             else:
                 weight = self.position_weight if name == "position" and not alone else 1.0

@@ -24,15 +24,19 @@ def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tupl
     subtree below it of which no node is adjacent to one that was found before it.
     """
     kept, doc, factor, twice = documents_with_other_factors(doc, factor)
-    n_docs, n_nodes = len(kept), len(kept) + len(factor_labels)
+    n_docs = len(kept)
+    n_nodes = len(kept) + len(factor_labels)
     # Searches begin at factors: a document has always a part above it.
     starts = n_docs + np.unique(factor_labels, return_index=True)[1]
     doc, factor = _two_forests(doc, n_docs + factor, starts, n_nodes)
     ends = np.concatenate((doc, factor)), np.concatenate((factor, doc))
     graph = csr_array(coo_array((np.ones(2 * len(doc)), ends), (n_nodes, n_nodes)))
     neighbours = memoryview(graph.indices)
-    edge, last = graph.indptr[:-1].tolist(), graph.indptr[1:].tolist()
-    number, lowest, n_parts = [0] * n_nodes, [0] * n_nodes, [1] * n_nodes
+    edge = graph.indptr[:-1].tolist()
+    last = graph.indptr[1:].tolist()
+    number = [0] * n_nodes
+    lowest = [0] * n_nodes
+    n_parts = [1] * n_nodes
     n_found = 0
     path = starts.tolist()
     while path:
@@ -62,7 +66,8 @@ def _two_forests(doc, factor, starts, n_nodes):
     """The pairs of a breadth-first forest, and of a spanning forest of all others: a graph that
     hangs on the same documents (Eppstein et al., "Sparsification", J. ACM 44, 1997)."""
     root = np.full(len(starts), n_nodes)
-    rows, cols = np.concatenate((doc, root)), np.concatenate((factor, starts))
+    rows = np.concatenate((doc, root))
+    cols = np.concatenate((factor, starts))
     graph = weighted_graph(n_nodes + 1, rows, cols, np.ones(len(rows)))
     above = breadth_first_order(graph, n_nodes, directed=False)[1]
     is_tree = (above[doc] == factor) | (above[factor] == doc)
@@ -78,11 +83,13 @@ def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, I
     degree = np.diff(np.append(start, len(doc)))
     hashes = mix(factor.astype(np.uint64))
     # With sums of 128 bits, no collision of two different sets is expected.
-    first, second = np.add.reduceat(hashes, start), np.add.reduceat(mix(hashes), start)
+    first = np.add.reduceat(hashes, start)
+    second = np.add.reduceat(mix(hashes), start)
     several = np.flatnonzero(degree > 1)
     code, own = equal_keys((second[several], first[several]))
     at = np.argsort(own)
-    row, alone = several[own[at]], np.bincount(code)[at] == 1
+    row = several[own[at]]
+    alone = np.bincount(code)[at] == 1
     pairs = np.repeat(np.bincount(row, minlength=len(start)) > 0, degree)
     return doc[start[row]], np.repeat(np.arange(len(row)), degree[row]), factor[pairs], ~alone
 
@@ -100,8 +107,11 @@ def weak_links(
     labels = factor_components(doc[rows], factor[rows], n_factors)[1]
     degree = np.bincount(doc[rows], minlength=int(doc.max(initial=-1)) + 1)
     rows &= (degree > 1)[doc]  # a document links factors if it has two such pairs
-    doc, factor, conductance = doc[rows], factor[rows], conductance[rows]
-    nodes, pairs = members_of(labels), members_of(labels[factor])
+    doc = doc[rows]
+    factor = factor[rows]
+    conductance = conductance[rows]
+    nodes = members_of(labels)
+    pairs = members_of(labels[factor])
     trees = [
         _spanning_tree(nodes[component], doc[rows], factor[rows], conductance[rows])
         for component, rows in pairs.items()
@@ -109,7 +119,8 @@ def weak_links(
     trees.append(_links_between(labels, np.bincount(factor, conductance, minlength=n_factors)))
     a, b, variance = (np.concatenate(columns) for columns in zip(*trees, strict=True))
     order = np.argsort(variance, kind="stable")
-    sides, n_smaller = DisjointSet(range(n_factors)), []
+    sides = DisjointSet(range(n_factors))
+    n_smaller = []
     for ends in zip(a[order].tolist(), b[order].tolist(), strict=True):
         n_smaller.append(min(map(sides.subset_size, ends)))
         sides.merge(*ends)
@@ -164,7 +175,8 @@ def _spanning_tree(nodes, doc, factor, conductance):
     with few_threads(len(nodes) ** 3 / 2):
         graph = effective_resistance(doc, factor, conductance)
     tree = minimum_spanning_tree(graph).tocoo()
-    a, b = np.minimum(tree.row, tree.col), np.maximum(tree.row, tree.col)
+    a = np.minimum(tree.row, tree.col)
+    b = np.maximum(tree.row, tree.col)
     return nodes[a], nodes[b], tree.data
 
 

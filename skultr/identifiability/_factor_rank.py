@@ -356,10 +356,12 @@ def _under_the_fit(table, fit, n_resamples, rng):
     """Resampled singular values if the fitted rank is the true one: the largest of the
     standardised residuals, (n_resamples,), and those of the click rates, (n_resamples,
     n_values)."""
-    contributions, rate = table.contributions(fit.rate), table.scaled(fit.rate)
+    contributions = table.contributions(fit.rate)
+    rate = table.scaled(fit.rate)
     # Multipliers of mean 0 and variance 1: random signs; normal for single cells.
     draw = rng.standard_normal if table.cluster is None else partial(rng.choice, [-1.0, 1.0])
-    largest, plain = [], []
+    largest = []
+    plain = []
     for first in progress(range(0, n_resamples, _CHUNK), "batch of resamples"):
         n = min(_CHUNK, n_resamples - first)
         noise = (contributions.T @ draw((contributions.shape[0], n))).T.reshape(n, *table.shape)
@@ -572,8 +574,11 @@ def _named_rows(cells, factors, name):
 def _groups_of_documents(cells, factors, n_groups, rng):
     """Groups formed by one half of each document's impressions, compared by the other half."""
     _check_shown_apart(cells)
-    unit, factor, n_units = cells.doc, cells.factor, cells.n_docs
-    clicks, weight = np.rint(cells.clicks), np.rint(cells.weight)
+    unit = cells.doc
+    factor = cells.factor
+    n_units = cells.n_docs
+    clicks = np.rint(cells.clicks)
+    weight = np.rint(cells.weight)
     chosen = rng.binomial(clicks.astype(np.int64), 0.5)
     first = chosen, chosen + rng.binomial((weight - clicks).astype(np.int64), 0.5)
     second = clicks - first[0], weight - first[1]

@@ -168,8 +168,10 @@ class IdentifiabilityGraph:
         return graph
 
     def _set_pairs(self, pairs: Pairs) -> None:
-        self.pairs, self.factors = pairs, pairs.factors
-        self.n_factors, self.n_documents = pairs.n_factors, pairs.n_docs
+        self.pairs = pairs
+        self.factors = pairs.factors
+        self.n_factors = pairs.n_factors
+        self.n_documents = pairs.n_docs
         self.n_pairs = len(pairs.doc)
         doc_component, factor_component = bipartite_components(
             pairs.doc, pairs.factor, self.n_documents, self.n_factors
@@ -180,12 +182,14 @@ class IdentifiabilityGraph:
         # The first factor decides between components of equal size.
         first = np.unique(factor_component, return_index=True)[1]
         number = np.argsort(np.lexsort((first, -impressions)))
-        self.labels, self.document_labels = number[factor_component], number[doc_component]
+        self.labels = number[factor_component]
+        self.document_labels = number[doc_component]
 
     @cached_property
     def components(self) -> pd.DataFrame:
         """Table of the components: factors, documents, shares of impressions and clicks."""
-        pairs, size = self.pairs, self.n_components
+        pairs = self.pairs
+        size = self.n_components
         pair_component = self.labels[pairs.factor]
         impressions = np.bincount(pair_component, pairs.impressions, size)
         n_clicks = 0 if pairs.clicks is None else pairs.clicks.sum()
@@ -331,7 +335,8 @@ class IdentifiabilityGraph:
             raise ValueError(f"fractions must lie in (0, 1], got {fractions}.")
         if not isinstance(n_repeats, Integral) or n_repeats < 1:
             raise ValueError(f"n_repeats must be a whole number from 1, got {n_repeats!r}.")
-        rng, pairs = check_random_state(random_state), self.pairs
+        rng = check_random_state(random_state)
+        pairs = self.pairs
         counts = np.empty((n_repeats, len(fractions)), dtype=np.intp)
         for repeat in progress(range(n_repeats), "subsample"):
             # A pair of n impressions is lost with probability (1 - fraction)^n; the fraction at
@@ -416,7 +421,8 @@ class IdentifiabilityGraph:
             raise ValueError(f"n_links must be a whole number from 0 or None, got {n_links!r}.")
         a, b, variance, n_smaller = self._links()
         rows = slice(None, n_links)
-        names, error = self._factor_names(), np.sqrt(variance[rows])
+        names = self._factor_names()
+        error = np.sqrt(variance[rows])
         with np.errstate(over="ignore"):
             margin_95 = np.exp(1.96 * error)
         return pd.DataFrame(
@@ -491,7 +497,8 @@ class IdentifiabilityGraph:
 
 def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
     """Warn if the documents of a log do not connect its bias factors."""
-    labels, n_factors = log.cells.component_of_factors, len(log.bias_values)
+    labels = log.cells.component_of_factors
+    n_factors = len(log.bias_values)
     n_components = int(labels.max(initial=-1)) + 1
     if n_components == 1:
         return

@@ -129,8 +129,10 @@ class WithinDocuments(_Cells):
         """
         if not (rate > 0).all():
             return -np.inf, None, None
-        n_factors, size = self.shape[1], rate.size
-        choice, prior = self._choice, self.shape[1] * _PRIOR
+        n_factors = self.shape[1]
+        size = rate.size
+        choice = self._choice
+        prior = self.shape[1] * _PRIOR
         log_shares = self._log_shares(rate)
         target = self.center / self.center.sum(axis=1, keepdims=True)
         own = rate / rate.sum(axis=1, keepdims=True)
@@ -286,7 +288,8 @@ def _slopes(left, right):
     Of shape (n_rows, n_factors, n_parameters): d log q_gt / d left_gk = right_tk / q_gt, and
     d log q_gt / d right_tk = left_gk / q_gt.
     """
-    n_rows, n_factors = len(left), len(right)
+    n_rows = len(left)
+    n_factors = len(right)
     by_left = np.einsum("gh,tk->gthk", np.eye(n_rows), right)
     by_right = np.einsum("ts,gk->gtsk", np.eye(n_factors), left)
     flat = [part.reshape(n_rows, n_factors, -1) for part in (by_left, by_right)]

@@ -411,7 +411,8 @@ def _scaled(features):
     table = pd.DataFrame(np.sign(features) * np.log1p(np.abs(features)))
     # At the mean, as there; at 0 if all are missing.
     features = table.fillna(table.mean()).fillna(0.0).to_numpy()
-    centre, spread = features.mean(axis=0), features.std(axis=0)
+    centre = features.mean(axis=0)
+    spread = features.std(axis=0)
     constant = spread <= 1e-6 * np.maximum(np.abs(centre), 1e-30)
     scaled = (features - centre) / np.where(constant, 1.0, spread)
     return np.clip(scaled, -_MAX_DEVIATION, _MAX_DEVIATION)
@@ -433,7 +434,8 @@ def _rest(inputs, target, weight, fold):
     parts = [fold == number for number in range(int(fold.max()) + 1)]
     moments = [_moments(inputs[part], target[part], weight[part]) for part in parts]
     total = [sum(parts) for parts in zip(*moments, strict=True)]
-    best, least = target, np.inf
+    best = target
+    least = np.inf
     for penalty in _PENALTIES:
         rest = np.empty_like(target)
         for part, own in zip(parts, moments, strict=True):
@@ -444,7 +446,8 @@ def _rest(inputs, target, weight, fold):
             rest[part] = target[part] - inputs[part] @ np.linalg.solve(penalised, cross)
         loss = weight @ (rest**2).sum(axis=1)
         if loss < least:
-            best, least = rest, loss
+            best = rest
+            least = loss
     return best
 
 

@@ -92,7 +92,8 @@ def intervention_plan(
         needed=np.broadcast_to(needed, len(labels))[target],
     )
     a, b, cost = _prim(np.arange(len(target)), swaps.from_and_to)
-    out, to = np.empty(len(a), dtype=np.intp), np.empty(len(a), dtype=np.intp)
+    out = np.empty(len(a), dtype=np.intp)
+    to = np.empty(len(a), dtype=np.intp)
     for link, (left, right) in enumerate(zip(a, b, strict=True)):
         ends = (left, right), (right, left)
         there, back = (swaps.cheapest(start, np.array([end])) for start, end in ends)
@@ -124,7 +125,8 @@ def random_plan(doc: Ints, factor: Ints, labels: Ints, rng: Any) -> tuple[Ints, 
     forward = n_pairs[a] * n_factors[b]
     backward = n_pairs[b] * n_factors[a]
     swap = rng.random(len(a)) * (forward + backward) >= forward
-    sender, receiver = np.where(swap, b, a), np.where(swap, a, b)
+    sender = np.where(swap, b, a)
+    receiver = np.where(swap, a, b)
     pair = _random_member(labels[factor], n_pairs, sender, rng)
     return doc[pair], factor[pair], _random_member(labels, n_factors, receiver, rng)
 
@@ -187,8 +189,11 @@ def _prim(labels, prepare):
     n_links = int(labels.max(initial=0))
     links = np.empty((2, n_links), dtype=np.intp)
     costs = np.empty(n_links)
-    best, source = np.full(len(outside), np.inf), np.zeros(len(outside), dtype=np.intp)
-    cost_from, pending, joined = prepare(outside), np.ones(len(outside), dtype=bool), 0
+    best = np.full(len(outside), np.inf)
+    source = np.zeros(len(outside), dtype=np.intp)
+    cost_from = prepare(outside)
+    pending = np.ones(len(outside), dtype=bool)
+    joined = 0
     for link in range(n_links):
         cost, origin = cost_from(joined)
         nearer = cost < best
@@ -200,14 +205,16 @@ def _prim(labels, prepare):
         costs[link] = best[place]
         joined = component[place]
         done = component == joined
-        best[done], pending[done] = np.inf, False
+        best[done] = np.inf
+        pending[done] = False
         # Compact the arrays once an eighth of the items has been joined: compacting at each step
         # would copy all that remain each time.
         if 8 * np.count_nonzero(pending) < 7 * len(pending):
             outside, component, best, source = (
                 x[pending] for x in (outside, component, best, source)
             )
-            cost_from, pending = prepare(outside), np.ones(len(outside), dtype=bool)
+            cost_from = prepare(outside)
+            pending = np.ones(len(outside), dtype=bool)
     return links[0], links[1], costs
 
 
@@ -235,7 +242,8 @@ def _least(costs, rows, n_columns):
     there is one); ``costs(rows)`` is computed in chunks."""
     if len(rows) == 1:
         return costs(rows)[0], rows[0]
-    least, which = np.full(n_columns, np.inf), np.zeros(n_columns, dtype=np.intp)
+    least = np.full(n_columns, np.inf)
+    which = np.zeros(n_columns, dtype=np.intp)
     step = max(1, _CHUNK // max(1, n_columns))
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
@@ -250,24 +258,32 @@ def _least(costs, rows, n_columns):
 def _merge_on_a_line(values, labels):
     """The merge plan in one dimension, where only neighbours can be the nearest factors."""
     order = np.argsort(values, kind="stable")
-    left, right = order[:-1], order[1:]
+    left = order[:-1]
+    right = order[1:]
     link = np.flatnonzero(labels[left] != labels[right])
     link = link[np.argsort((values[right] - values[left])[link], kind="stable")]
-    left, right = left[link], right[link]
+    left = left[link]
+    right = right[link]
     n = int(labels.max()) + 1
     low, high = np.sort([labels[left], labels[right]], axis=0)
     # The cheapest link of any two components. Ranks replace the costs, because an edge of weight
     # 0 would not exist in a sparse graph.
     kept = np.sort(np.unique(pair_codes(low, high, n), return_index=True)[1])
-    left, right, low, high = left[kept], right[kept], low[kept], high[kept]
+    left = left[kept]
+    right = right[kept]
+    low = low[kept]
+    high = high[kept]
     tree = minimum_spanning_tree(weighted_graph(n, low, high, np.arange(1.0, len(kept) + 1)))
     used = tree.data.astype(np.intp) - 1
-    left, right = left[used], right[used]
+    left = left[used]
+    right = right[used]
     nodes, parents = breadth_first_order(tree, 0, directed=False)
     flip = parents[labels[right]] != labels[left]
-    a, b = np.where(flip, right, left), np.where(flip, left, right)
+    a = np.where(flip, right, left)
+    b = np.where(flip, left, right)
     order = np.argsort(np.argsort(nodes)[labels[b]])  # each component after the one it joins
-    a, b = a[order], b[order]
+    a = a[order]
+    b = b[order]
     return a, b, np.abs(values[a] - values[b])
 
 
@@ -304,10 +320,13 @@ class _Swaps:
         lowest = np.minimum.accumulate(rank - group[order] * len(order))
         kept = np.sort(order[np.append(True, lowest[1:] < lowest[:-1])])
         self.pair = kept[np.lexsort((intercept[kept], slope[kept], component[kept]))]
-        self.component, self.reach = component[self.pair], reach[self.pair]
-        self.intercept, self.slope = intercept[self.pair], slope[self.pair]
+        self.component = component[self.pair]
+        self.reach = reach[self.pair]
+        self.intercept = intercept[self.pair]
+        self.slope = slope[self.pair]
         self.bounds = np.searchsorted(self.component, np.arange(len(needed) + 1))
-        self.inverse, self.needed = inverse, needed
+        self.inverse = inverse
+        self.needed = needed
 
     def costs(self, lines, targets):
         """Cost of some candidates at one target, or at several, (n_lines, n_targets)."""
@@ -418,7 +437,8 @@ class ServedLists:
     ) -> tuple[pd.DataFrame, list[int]]:
         """Table of the lists to serve (columns ``intervention``, ``qid``, ``doc``, ``position``
         and other bias columns), and the interventions that no list of the log can carry out."""
-        lists, impossible = [], []
+        lists = []
+        impossible = []
         for number, swap in enumerate(zip(doc, start, to, strict=True)):
             rows = self._find(*swap)
             if rows is None:

@@ -61,7 +61,8 @@ BiasFeatures: TypeAlias = (
     | Callable[[pd.DataFrame], ArrayLike]
 )
 #: Columns of the tables of merges and of swaps.
-_MERGE, _SWAP = ("from", "into", "cost", "estimated_error"), ("qid", "doc", "from", "to", "cost")
+_MERGE = ("from", "into", "cost", "estimated_error")
+_SWAP = ("qid", "doc", "from", "to", "cost")
 
 
 class IdentifiabilityRepair(
@@ -444,10 +445,12 @@ class IdentifiabilityRepair(
 
     def _intervene(self, X, graph):
         pairs = graph.pairs
-        given, required = (self.relevance, self.examination), self.cost == "variance"
+        given = (self.relevance, self.examination)
+        required = self.cost == "variance"
         relevance, examination = swap_estimates(graph, self._vectors, *given, required=required)
         lists = read_lists(X, graph, *self._shown_values(X))
-        doc, factor = pairs.doc, pairs.factor
+        doc = pairs.doc
+        factor = pairs.factor
         reach = needed = 0.0
         if lists is not None and "position" in graph.factors:
             # A list can show its document at most at its last position.
@@ -708,7 +711,8 @@ def _given_examination(examination, factors):
 
 def _given(name, values, keys):
     """Array of the probabilities that a mapping or Series gives for the keys."""
-    values, keys = dict(values.items()), list(keys)
+    values = dict(values.items())
+    keys = list(keys)
     lacking = [key for key in keys if key not in values]
     if lacking:
         raise ValueError(

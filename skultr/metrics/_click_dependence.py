@@ -131,7 +131,8 @@ def _sums(columns, moments, query, weight):
 def _partial(sums, degree):
     """Correlation of scores and positions given a polynomial of relevance, and the variance of its
     last power given the lower ones."""
-    own, cross = sums[..., :2, :2], sums[..., :2, 2 : 2 + degree]
+    own = sums[..., :2, :2]
+    cross = sums[..., :2, 2 : 2 + degree]
     inverse = np.linalg.pinv(sums[..., 2 : 2 + degree, 2 : 2 + degree], hermitian=True)
     rest = own - cross @ inverse @ np.swapaxes(cross, -1, -2)
     size = np.sqrt(np.maximum(rest, _SMALLEST_SHARE * own)[..., [0, 1], [0, 1]].prod(axis=-1))
@@ -142,7 +143,8 @@ def _partial(sums, degree):
 
 def _jackknife(statistics, sums):
     """Functions of sums over queries, and their standard errors."""
-    total, n_queries = sums.sum(axis=0), len(sums)
+    total = sums.sum(axis=0)
+    n_queries = len(sums)
     without = np.array(statistics(total - sums))
     spread = ((without - without.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
     return statistics(total), np.sqrt((n_queries - 1) / n_queries * spread)

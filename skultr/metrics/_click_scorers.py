@@ -205,7 +205,8 @@ default=None
         roles = {name: value for name, value in locals().items() if name in self._roles[:-1]}
         X, y = (X, None) if y is None else take_clicks(X, y, "CMIPScorer", roles)[:2]
         settings = dict(vars(self))
-        arm, logging = settings.pop("arm"), settings.pop("logging")
+        arm = settings.pop("arm")
+        logging = settings.pop("logging")
         if arm is not None:
             return -_by_clicks(estimator, X, y, sample_weight, arm, logging, roles).value
         documents = annotated_documents(
@@ -395,7 +396,8 @@ def _by_clicks(estimator, X, y, sample_weight, arm, logging, roles):
     values, share = _logged(X, logging, rows)
     mean = documents.mean(values, share if logging else np.where(chosen, 0.0, share))
     examined = documents.of_rows(elementary_polynomials, weight, examination)
-    scores, shown = documents.scores(estimator, "the estimator"), documents.total(weight)
+    scores = documents.scores(estimator, "the estimator")
+    shown = documents.total(weight)
     columns = np.array([scores, mean, documents.total(weight * y), shown, *examined])
     used = ~np.isnan(mean) & (shown > 0)
     if not used.any():

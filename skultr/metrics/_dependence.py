@@ -375,7 +375,8 @@ def cmip_score(
     # By the documents alone, so that all candidates of a search have the same one.
     estimator = _estimator_for(estimator, grades)
     if estimator == "published":
-        value, error = _published_information(pred, logging, relevance, n_repeats, rng), np.nan
+        value = _published_information(pred, logging, relevance, n_repeats, rng)
+        error = np.nan
     else:
         grades.warn_about_small()
         value, error = _value(
@@ -435,7 +436,9 @@ def cmip_by_clicks(
 def _value(pred, logging, grades, query, estimator, n_repeats, rng, with_error):
     """Mean information of the documents that are compared, and its standard error."""
     rows = grades.compared
-    pred, logging, grade = pred[rows], logging[rows], grades.code_by_size[rows]
+    pred = pred[rows]
+    logging = logging[rows]
+    grade = grades.code_by_size[rows]
     varies = _rows_that_vary(pred, logging, grade)
     if not varies.any():
         return 0.0, 0.0
@@ -535,8 +538,10 @@ def _permutations(grade, query, n_permutations, rng):
     first = offsets_from_sorted(query)
     grades = pd.Series([part.tobytes() for part in np.split(grade, first[1:-1])], dtype=object)
     alike = pd.factorize(grades)[0]
-    sorted_, other = np.argsort(alike, kind="stable"), np.empty_like(alike)
-    cell, place = query * (grade.max() + 1) + grade, np.arange(len(grade))
+    sorted_ = np.argsort(alike, kind="stable")
+    other = np.empty_like(alike)
+    cell = query * (grade.max() + 1) + grade
+    place = np.arange(len(grade))
     for _ in range(n_permutations):
         within = np.lexsort((rng.random_sample(len(cell)), cell))
         other[sorted_] = np.lexsort((rng.random_sample(len(alike)), alike))
@@ -807,7 +812,8 @@ def _boosted(n_trees, rng, train, stop=None, start=None, **settings):
         "seed": rng.randint(2**31 - 1),
         "verbose": -1,
     }
-    data, held_out = labelled(train), {}
+    data = labelled(train)
+    held_out = {}
     if stop is not None:
         held_out["valid_sets"] = [labelled(stop, reference=data)]
         held_out["callbacks"] = [lgb.early_stopping(_PATIENCE, verbose=False)]
@@ -825,7 +831,9 @@ def _donsker_varadhan(log_odds, documents, independent):
 # Copula -------------------------------------------------------------------------------
 def _copula_log_ratio(features, rho):
     """log of the density of correlated normal scores over that of independent ones, by cell."""
-    x, y, rho = features[:, 0], features[:, 1], rho[features[:, 5].astype(int)]
+    x = features[:, 0]
+    y = features[:, 1]
+    rho = rho[features[:, 5].astype(int)]
     square = rho**2
     exponent = (square * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - square))
     return np.clip(

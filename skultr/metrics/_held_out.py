@@ -237,7 +237,8 @@ class IPSScorer(EstimateScorer):
         debiased = clicks * weight
         total = debiased if self.normalize else sessions
         value, error = ratio_of_sums(debiased * credit, total, rows.query)
-        n_clicks, carried = clicks.sum(), debiased.sum()
+        n_clicks = clicks.sum()
+        carried = debiased.sum()
         return IPSEstimate(
             value=value,
             standard_error=error,
@@ -773,7 +774,9 @@ def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd
     cells = cells[cells["n"] >= least]
     pairs = cells.merge(cells, on=["query", "position"], suffixes=("", "_2"))
     pairs = pairs[pairs["doc"] < pairs["doc_2"]]
-    n, n_2, scores = pairs["n"], pairs["n_2"], pairs["score"]
+    n = pairs["n"]
+    n_2 = pairs["n_2"]
+    scores = pairs["score"]
     lead = pairs["clicks"] / n - pairs["clicks_2"] / n_2
     pooled = (pairs["clicks"] + pairs["clicks_2"]) / (n + n_2)
     error = np.sqrt(np.maximum(pooled * (1 - pooled), 0) * (1 / n + 1 / n_2))

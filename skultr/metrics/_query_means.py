@@ -46,7 +46,8 @@ def by_cluster(values: Floats, cluster: Ints | None) -> tuple[Floats, Floats, fl
         return values, values, len(values)
     sums = pd.DataFrame(values).groupby(cluster).sum().to_numpy()
     size = np.unique(cluster, return_counts=True)[1][:, None]
-    share, mean = len(sums) / len(values), values.mean(axis=0)
+    share = len(sums) / len(values)
+    mean = values.mean(axis=0)
     linear = mean + share * (sums - size * mean)
     return share * sums, linear, len(values) ** 2 / (size**2).sum()
 
@@ -57,7 +58,8 @@ def bootstrap(
     """Ends of bootstrap-t intervals of means over queries, at least as wide as Student's; NaN
     where a column does not vary, and for a single query. ``n_equal`` is what :func:`by_cluster`
     returns."""
-    mean, tail = values.mean(axis=0), (1 - level) / 2
+    mean = values.mean(axis=0)
+    tail = (1 - level) / 2
     error, varies = _standard_errors(values)
     low, high = np.full((2, len(mean)), np.nan)
     if varies.any():
@@ -71,7 +73,8 @@ def bootstrap(
 def sign_flips(difference: Floats, n_resamples: int, rng: np.random.RandomState) -> Floats:
     """Two-sided p-values of mean differences under random flips of the signs of queries, or under
     all where there are fewer. (SciPy's permutation test took 8 times as long for each column.)"""
-    total, size = difference.sum(axis=0), np.abs(difference).sum(axis=0)
+    total = difference.sum(axis=0)
+    size = np.abs(difference).sum(axis=0)
     reached = np.abs(total) - _ROUNDING * size
     n_reach = np.zeros(len(total))
     for n_flips in progress(_batches(n_resamples, len(difference)), "batch of sign flips"):
@@ -111,7 +114,8 @@ def _standard_errors(values):
 
 def _resampled_t(centred, n_resamples, rng):
     """Means of resamples of rows whose means are 0, with standard errors of 1, over their own."""
-    n, parts = len(centred), []
+    n = len(centred)
+    parts = []
     for size in progress(_batches(n_resamples, n), "batch of resamples"):
         draws = rng.randint(n, size=(size, n)) + n * np.arange(size)[:, None]
         counts = np.bincount(draws.ravel(), minlength=size * n).reshape(size, n).astype(float)

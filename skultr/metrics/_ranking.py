@@ -82,7 +82,8 @@ def _score(
     _check_grades(y_true, options)
     codes, ids = encode(qid)
     order, offsets = _group(codes, len(ids))
-    lengths, values = np.diff(offsets), np.empty((len(ids), len(cutoffs)))
+    lengths = np.diff(offsets)
+    values = np.empty((len(ids), len(cutoffs)))
     for queries, place in rectangles(offsets):
         relevance, leads = _rank(y_true, y_score, order, place, ties)
         values[queries] = value(relevance, leads, lengths[queries], cutoffs, **options)
@@ -348,7 +349,8 @@ def average_runs(values: Floats, leads: Bools) -> Floats:
 
 def _expected_inverse_stop(stop, leads, cutoffs):
     """Expected 1 / rank of the stop of a user who scans down; 0 without a stop."""
-    survival, width = np.cumprod(1 - stop, axis=1), stop.shape[1]
+    survival = np.cumprod(1 - stop, axis=1)
+    width = stop.shape[1]
     if not leads.all():
         widest = max(width if k is None else min(k, width) for k in cutoffs)
         survival = _average_survival(stop, survival, leads, widest)
@@ -361,9 +363,11 @@ def _average_survival(stop, survival, leads, k):
     start, size, _ = _runs(leads)
     # The product up to the start of a run does not depend on the order within earlier runs.
     before = np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1).ravel()
-    result, stay = survival.ravel().copy(), 1 - stop.ravel()
+    result = survival.ravel().copy()
+    stay = 1 - stop.ravel()
     tied = (size > 1) & (start % stop.shape[1] < k)
-    start, offsets = start[tied], offsets_from_counts(size[tied])
+    start = start[tied]
+    offsets = offsets_from_counts(size[tied])
     for runs, place in rectangles(offsets):
         cells = start[runs, None] + np.where(place >= 0, place - offsets[runs, None], 0)
         expected = _expected_products(stay[cells], place >= 0, min(k, place.shape[1]))

@@ -224,7 +224,8 @@ class AnnotatedDocuments:
         self.read = rows = read(
             X, None, sample_weight, given, reads=tuple(given), need=need, caller=caller
         )
-        relevance, doc = rows["relevance"], rows["doc"]
+        relevance = rows["relevance"]
+        doc = rows["doc"]
         self._annotated = np.flatnonzero(~np.isnan(relevance))
         if not len(self._annotated):
             raise ValueError(
@@ -246,13 +247,16 @@ class AnnotatedDocuments:
             "with the relevance",
             f"annotation per document, and clicks are none: {BY_CLICKS}",
         )
-        self.rows, self._own = self._annotated[first], self._document[first]
-        self.relevance, self.qid = relevance[self.rows], rows["qid"][self.rows]
+        self.rows = self._annotated[first]
+        self._own = self._document[first]
+        self.relevance = relevance[self.rows]
+        self.qid = rows["qid"][self.rows]
         self.doc = None if doc is None else doc[self.rows]
 
     def mean(self, values: Floats, weight: Floats) -> Floats:
         """Weighted mean over all rows of each document; NaN if all its weights are 0."""
-        total, sums = self.total(weight), self.total(values * weight)
+        total = self.total(weight)
+        sums = self.total(values * weight)
         return np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)
 
     def total(self, values: Floats) -> Floats:
@@ -292,7 +296,8 @@ class AnnotatedDocuments:
 
     def _first(self, values, told, one):
         """First annotated row of each document, increasing; its rows must have ``one`` value."""
-        values, rows = values[self._annotated], self._annotated
+        values = values[self._annotated]
+        rows = self._annotated
         _, first, code = np.unique(self._document, return_index=True, return_inverse=True)
         conflict = np.flatnonzero(values != values[first][code])
         if len(conflict):

@@ -236,7 +236,8 @@ class ExaminationDisplay(Display):
         every = [*curves.values(), *truth]
         reference = _common_factors(every)[0]
         place = _places(pd.concat(every).index.unique().sort_values())
-        colors, markers = method_colors(curves), cycle(_MARKERS)
+        colors = method_colors(curves)
+        markers = cycle(_MARKERS)
         for name, curve in curves.items():
             relative = (curve / curve[reference]).sort_index()
             error = _errors(self.tables[name], relative.index)
@@ -250,14 +251,16 @@ class ExaminationDisplay(Display):
 
     def _draw_curve(self, key, place, curve, error, quantile, *, color, bars=True, **style):
         """Draw a curve, and its interval from standard errors of its log."""
-        x, y = place[curve.index].to_numpy(), curve.to_numpy()
+        x = place[curve.index].to_numpy()
+        y = curve.to_numpy()
         (self.lines_[key],) = self.ax_.plot(x, y, color=color, **style)
         there = np.isfinite(error)
         if not there.any():
             return
         # Intervals of logarithms are skewed and never reach 0.
         spread = np.exp(np.minimum(quantile * error, 50.0))
-        low, high = y / spread, y * spread
+        low = y / spread
+        high = y * spread
         style = {"color": color, "alpha": 0.18, "linewidth": 0, "zorder": 1}
         self.ax_.fill_between(x, low, high, where=there, **style)
         if bars:
@@ -434,7 +437,8 @@ def _read_truth_of_users(truth, tables):
     if isinstance(truth, Mapping | pd.Series):
         return pd.Series(dict(truth.items())).unstack()
     (table,) = tables.values()
-    truth, users = np.asarray(truth, dtype=float), table.index.unique(0)
+    truth = np.asarray(truth, dtype=float)
+    users = table.index.unique(0)
     numbered = pd.api.types.is_integer_dtype(users) and users.min() >= 0
     if truth.ndim != 2 or not numbered or users.max() >= len(truth):
         listed = ", ".join(map(str, users[:5])) + (", ..." if len(users) > 5 else "")

@@ -147,7 +147,8 @@ class IdentifiabilityDisplay(Display):
 
         {display}
         """
-        n_factors, n_components = len(self.labels), len(self.components)
+        n_factors = len(self.labels)
+        n_components = len(self.components)
         factors = f"{n_factors:,} bias factor{'s' * (n_factors != 1)}"
         verdict = (
             f"Identifiable: {factors} in one component"
@@ -167,7 +168,8 @@ class IdentifiabilityDisplay(Display):
     # One by one -----------------------------------------------------------------------
     def _plot_circle(self, ax):
         self._open(ax, (6.4, 5.4), hidden=("left", "right", "bottom", "top"))
-        labels, lengths = np.asarray(self.labels), [len(_short(name)) for name in self.names]
+        labels = np.asarray(self.labels)
+        lengths = [len(_short(name)) for name in self.names]
         # By component, clockwise from the top, with an empty place behind each component.
         order = np.argsort(labels, kind="stable")
         angles = np.empty(len(order))
@@ -260,7 +262,8 @@ def _bar_rows(components):
     """Names and shares of the bars: the largest components, then all others."""
     table = components[["n_factors", "impressions_share"]].reset_index(drop=True)
     table["factors_share"] = table["n_factors"] / table["n_factors"].sum()
-    own, rest = table[:_MAX_OWN], table[_MAX_OWN:]
+    own = table[:_MAX_OWN]
+    rest = table[_MAX_OWN:]
     names = [f"component {i}:\n{n:,} factor{'s' * (n != 1)}" for i, n in own["n_factors"].items()]
     others = rest.sum().to_frame().T.assign(name=f"{len(rest):,} others")
     return pd.concat([own.assign(name=names), others[: len(rest)]], ignore_index=True)
@@ -433,8 +436,10 @@ class RankDisplay(Display):
         self.figure_ = self.axes_[0].figure
 
     def _draw_values(self, ax):
-        table, rank = self.result.singular_values, self.result.rank
-        number, value = table.index.to_numpy(), table["value"].to_numpy()
+        table = self.result.singular_values
+        rank = self.result.rank
+        number = table.index.to_numpy()
+        value = table["value"].to_numpy()
         needed, noise = palette(3)[1:]
         shown = np.maximum(value, _LOWEST * value[0])
         (line,) = ax.plot(number, shown, color=needed, linewidth=1, zorder=2)

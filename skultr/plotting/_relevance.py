@@ -176,7 +176,8 @@ class RelevanceDisplay(Display):
         ValueError
             If values are missing, or ``y_true`` has more than 20 values and ``levels`` is None.
         """
-        y_true, y_pred = _read_relevance("y_true", y_true), _read_relevance("y_pred", y_pred)
+        y_true = _read_relevance("y_true", y_true)
+        y_pred = _read_relevance("y_pred", y_pred)
         levels = _read_levels(levels, y_true)
         middle = (levels[1:] + levels[:-1]) / 2
         true, estimated = (np.searchsorted(middle, values) for values in (y_true, y_pred))
@@ -527,15 +528,19 @@ def _colors(grades, cmap):
 
 def _canonical(documents, factors, bases):
     """The embeddings in the coordinates of the class's Notes, with the same products."""
-    documents, bases = np.asarray(documents, dtype=float), np.asarray(bases, dtype=float)
+    documents = np.asarray(documents, dtype=float)
+    bases = np.asarray(bases, dtype=float)
     left, size, right = np.linalg.svd(factors, full_matrices=False)
     kept = size > _NEGLIGIBLE * size[0]
-    size, right = size[kept] / np.sqrt(len(factors)), right[kept]
+    size = size[kept] / np.sqrt(len(factors))
+    right = right[kept]
     factors = left[:, kept] * np.sqrt(len(factors))
     documents = (documents - documents.mean(axis=0)) @ right.T * size
     bases = bases @ right.T / size
     turn = _rotation(documents, bases.mean(axis=0))
-    factors, bases, documents = factors @ turn, bases @ turn, documents @ turn
+    factors = factors @ turn
+    bases = bases @ turn
+    documents = documents @ turn
     # The first bias factor points up, which fixes the sign of every axis.
     upright = np.where(factors[0] < 0, -1.0, 1.0)
     upright[0] = 1.0
@@ -769,7 +774,8 @@ class DebiasednessDisplay(Display):
             x, y = rows.to_numpy().T
             self.points_[grade] = self.ax_.scatter(x, y, s, [color], alpha=alpha, linewidths=0)
             if len(x) >= 2 * _FEWEST:
-                order, n_points = np.argsort(x, kind="stable"), min(_N_POINTS, len(x) // _FEWEST)
+                order = np.argsort(x, kind="stable")
+                n_points = min(_N_POINTS, len(x) // _FEWEST)
                 groups = np.array_split(order, n_points)
                 means = [[values[group].mean() for group in groups] for values in (x, y)]
                 style = {"color": color, "lw": 2.2, "label": f"grade {grade:g}"}

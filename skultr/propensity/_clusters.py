@@ -283,7 +283,8 @@ class UserClusters(
             )
         means = KMeans(n_clusters, n_init=10, random_state=self.random_state)
         found = means.fit(curves.to_numpy(), sample_weight=impressions.to_numpy())
-        centers, factor = found.cluster_centers_, curves.columns.to_numpy()
+        centers = found.cluster_centers_
+        factor = curves.columns.to_numpy()
         order = np.argsort(centers @ factor / centers.sum(axis=1), kind="stable")
         index = pd.RangeIndex(n_clusters, name="cluster")
         return np.argsort(order)[found.labels_], pd.DataFrame(

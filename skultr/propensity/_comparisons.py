@@ -61,11 +61,13 @@ class Comparisons:
         if cells.factors.user is None:
             # If nothing is compared, the first one stands for itself.
             compared = np.unique(bias[cells.factor[own]]) if len(own) else np.zeros(1, np.intp)
-            n_bias, bias = len(compared), pd.Index(compared).get_indexer(bias)
+            n_bias = len(compared)
+            bias = pd.Index(compared).get_indexer(bias)
         else:  # a user whose documents did not move has the common curve, whoever compares it
             n_bias = int(bias.max(initial=-1)) + 1
         place = np.where(bias >= 0, group * n_bias + bias, -1)
-        bias, group = bias[cells.factor], group[cells.factor]
+        bias = bias[cells.factor]
+        group = group[cells.factor]
         shown = cells.weight
         together = shown[own] + shown[other]
         weight = 1 / shown[own] if variant == "published" else shown[other] / together
@@ -100,7 +102,8 @@ class Comparisons:
         """Effective number of documents per factor, (Σ c)² / Σ c² over their clicks c."""
         n_factors = self.n_groups * self.n_bias
         first = np.unique(self.cell, return_index=True)[1]
-        factor, clicks = self.key[first] // self.n_bias, self.clicks[first]
+        factor = self.key[first] // self.n_bias
+        clicks = self.clicks[first]
         total, squares = (
             np.bincount(factor, each, minlength=n_factors).astype(float)
             for each in (clicks, clicks**2)
@@ -111,7 +114,8 @@ class Comparisons:
     def gradient_noise(self, lost):
         """Covariance of the gradient of each group by single clicks, as if these were independent,
         and by documents, given P(lost) of each comparison; shapes (n_groups, n_bias, n_bias)."""
-        pull, shape = self.weight * lost[self.key], (self.n_groups, self.n_bias)
+        pull = self.weight * lost[self.key]
+        shape = (self.n_groups, self.n_bias)
         by_clicks = gradient_noise(self.cell, self.key, pull * self.clicks**0.5, shape)
         return by_clicks, gradient_noise(self.doc, self.key, pull * self.clicks, shape)
 
@@ -260,10 +264,12 @@ def penalised_curves(clicks, precision, center=0.0, start=None):
 
         Σ_{k ≠ l} C_kl log σ(b_k - b_l) - (b - m)' P (b - m) / 2.
     """
-    center, both = np.broadcast_to(center, clicks.shape[:2]), clicks + clicks.transpose(0, 2, 1)
+    center = np.broadcast_to(center, clicks.shape[:2])
+    both = clicks + clicks.transpose(0, 2, 1)
 
     def objective(b):
-        win, away = win_probability(b), b - center
+        win = win_probability(b)
+        away = b - center
         pull = (precision @ away[:, :, None])[:, :, 0]
         value = (clicks * np.log(win)).sum(axis=(1, 2)) - 0.5 * (pull * away).sum(axis=1)
         gradient = (clicks - both * win).sum(axis=2) - pull
@@ -272,7 +278,8 @@ def penalised_curves(clicks, precision, center=0.0, start=None):
     def steps(curvature, gradient):
         return np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
 
-    start, tol = center if start is None else start, _TOL * (1 + clicks.sum(axis=(1, 2)))
+    start = center if start is None else start
+    tol = _TOL * (1 + clicks.sum(axis=(1, 2)))
     found = maximise(objective, start, solve=steps, tol=tol, longest=_LONGEST_STEP)
     warn_unless_converged(found, "Examination by pairwise comparison")
     return found
@@ -341,7 +348,8 @@ _FIXED = 1e-9
 _MOST_USERS = 2_000
 #: Prior of the log variances (of steepness, of single factors): mean and standard deviation.
 _PRIOR_MEAN, _PRIOR_SPREAD = np.log([0.5**2, 0.3**2]), 2.0
-_LEAST, _LARGEST = np.log(0.01**2), np.log(3.0**2)
+_LEAST = np.log(0.01**2)
+_LARGEST = np.log(3.0**2)
 _GRID = [np.log([tau**2, sigma**2]) for tau in (0.05, 0.25, 1.0) for sigma in (0.05, 0.25, 1.0)]
 _MOST_TRIALS, _MOST_ROUNDS = 200, 20
 
@@ -368,7 +376,8 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
     own estimates hardly exist.
     """
     unknown = np.isnan(common)
-    center, center_error = np.nan_to_num(common), np.nan_to_num(common_error)
+    center = np.nan_to_num(common)
+    center_error = np.nan_to_num(common_error)
     clicks = _independent_clicks(comparisons, totals, center)
     # Curves are relative to the first factor, which is fixed.
     first = first_compared(comparisons.exposure())
@@ -403,13 +412,15 @@ def _estimated_covariance(clicks, share, center, fall, free):
     most = max(1, min(_MOST_USERS, BATCH // clicks[0].size))
     if len(users) > most:
         users = np.random.default_rng(0).choice(users, most, replace=False)
-    clicks, weight = clicks[users], 1 - share[users]
+    clicks = clicks[users]
+    weight = 1 - share[users]
     curves = np.tile(center, (len(users), 1))
 
     def loss(log_variances):
         nonlocal curves
         covariance = _covariance(np.exp(log_variances), fall, free)
-        precision, median = np.linalg.inv(covariance), _median(center, covariance, share)
+        precision = np.linalg.inv(covariance)
+        median = _median(center, covariance, share)
         found = penalised_curves(clicks, precision, median, start=curves)
         curves = found.at
         # Marginal log likelihood of each user by Laplace's approximation, with the Laplacian L:
@@ -555,7 +566,9 @@ def _estimated_shape(clicks, expected, bias, center):
     weight = 1 - clicks / np.maximum(np.bincount(bias, clicks), TINY)[bias]
     some = np.flatnonzero((expected > 0) & (weight > 0) & np.isfinite(center))
     some = some[:: len(some) // _MAX_CELLS + 1]
-    weight, clicks, expected = weight[some], clicks[some], expected[some]
+    weight = weight[some]
+    clicks = clicks[some]
+    expected = expected[some]
 
     def loss(log_variances):
         shape = _shape(log_variances, center[some])

@@ -235,7 +235,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         def resampled(drawn):
             return curve_of(clone(self), cells.reweighted(drawn.doc_weight))
 
-        curve, drawn = curve_of(self, cells), None
+        curve = curve_of(self, cells)
+        drawn = None
         if self.n_bootstrap:
             drawn = estimates_of_resamples(
                 all_users, resampled, self.n_bootstrap, self.random_state
@@ -299,7 +300,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     def _chosen(self, X):
         """The columns of X that hold contexts; a frame may have roles too."""
-        framed, chosen = is_frame(X), self._names()
+        framed = is_frame(X)
+        chosen = self._names()
         columns = column_names(X) if framed else range(X.shape[1])
         bad = [name for name in chosen if name not in columns or name in ROLES]
         if bad:

@@ -147,7 +147,8 @@ class CurvePropensity(AddsLogs, BasePropensity):
                 )
             X, y = self._joined(self._read_counts(X, y, sample_weight, roles)[0])
             forget(self, keep=_OF_READING)
-            sample_weight, roles = None, dict.fromkeys(roles)
+            sample_weight = None
+            roles = dict.fromkeys(roles)
         self._has_bias = has_bias
         self._fit(X, y, sample_weight, roles)
         self._kept = self._kept._replace(is_pickled=True)
@@ -244,10 +245,12 @@ class CurvePropensity(AddsLogs, BasePropensity):
         return Estimate(shrunk, np.where(np.isnan(own.standard_error), np.nan, error))
 
     def _predict(self, X, values, shown, roles):
-        values, users = values[shown], self._users(X, roles)
+        values = values[shown]
+        users = self._users(X, roles)
         examination = self._common[places_of(values, self._bias_values, self._common)]
         if users is not None:
-            users, own = users[shown], self._own
+            users = users[shown]
+            own = self._own
             unknown = users[~pd.Index(users).isin(own.index.levels[0])]
             if len(unknown):
                 warn_user(
@@ -287,7 +290,8 @@ def resamples(cells, n_bootstrap, random_state):
     queries, cluster = np.unique(cells.doc_query, return_inverse=True)
     n_clusters = len(queries)
     if n_clusters < _LEAST_QUERIES:
-        n_clusters, cluster = cells.n_docs, np.arange(cells.n_docs)
+        n_clusters = cells.n_docs
+        cluster = np.arange(cells.n_docs)
     return cluster, (
         np.bincount(rng.integers(n_clusters, size=n_clusters), minlength=n_clusters).astype(float)
         for _ in progress(range(n_bootstrap), "resample")

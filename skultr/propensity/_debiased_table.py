@@ -253,7 +253,8 @@ def _sums(rows, user_aware, clip):
         examinations = weight * propensity
     else:
         divisor = _at_least(propensity, clip)
-        clicks, examinations = clicks / divisor, weight / divisor
+        clicks = clicks / divisor
+        examinations = weight / divisor
     sums = {"_click": clicks, "_weight": weight, "_examinations": examinations}
     rows = rows.select("qid", "doc", *(each.alias(name) for name, each in sums.items()))
     if rows.implementation.is_dask():
@@ -298,7 +299,8 @@ def _estimate(user_aware, clip):
         weight = impressions * _at_least(mean, clip)
         label = clicks / weight
     else:
-        label, weight = clicks / impressions, impressions * impressions / examinations
+        label = clicks / impressions
+        weight = impressions * impressions / examinations
     return label.alias("label"), weight.alias("weight")
 
 

@@ -446,7 +446,8 @@ def _warn_about_unequal_orders(query, arm, doc, bias, impressions):
     excess = _pairs(cells).sum() - expected
     # Counts of n shuffled documents over n positions have (n - 1)^2 degrees of freedom, and the
     # number of pairs has twice its expectation as variance.
-    error, most = np.sqrt(2 * expected), pairs.sum() - expected
+    error = np.sqrt(2 * expected)
+    most = pairs.sum() - expected
     if excess > max(_MOST_IN_PLACE * most, _MOST_ERRORS * error):
         warn_user(
             "Not all orders look equally likely, and RandomizedPropensity is biased if they are "
@@ -507,7 +508,8 @@ class SwapModel:
         mean = np.append(rate / examination, (rate / examination)[-1])
         usual = np.column_stack([shown, shown.sum(axis=1) == 0]) @ mean
         usual /= np.maximum(shown.sum(axis=1), 1)
-        clicked, due = clicks.sum(axis=1), shown @ examination * usual
+        clicked = clicks.sum(axis=1)
+        due = shown @ examination * usual
         noise = due - shown @ examination**2 * usual**2
         # Documents count as much as they tell.
         weight = 1 / np.maximum(noise + due**2 / 2, TINY)
@@ -543,8 +545,10 @@ class SwapModel:
         impressions do not connect all positions.
         """
         shown = self.shown + self.shown @ moves * (sessions / self.sessions)
-        o, moved = self.examination, (shown > 0).sum(axis=1) > 1
-        n, relevance = shown[moved], self.relevance[moved, None]
+        o = self.examination
+        moved = (shown > 0).sum(axis=1) > 1
+        n = shown[moved]
+        relevance = self.relevance[moved, None]
         clicks = n * relevance * o
         lost = o / (o + o[:, None])  # P(a click of the pair k, l was at l)
         pulls = []  # of a click at k, from each other position
@@ -559,12 +563,14 @@ class SwapModel:
         if not is_finite or np.linalg.matrix_rank(laplacian) < len(laplacian):
             return Precision(*np.full((2, len(o)), np.inf))
         inverse = np.pad(np.linalg.inv(laplacian), ((1, 0), (1, 0)))
-        by_doc, poisson = np.zeros_like(n), np.zeros(len(o))
+        by_doc = np.zeros_like(n)
+        poisson = np.zeros(len(o))
         for k, pull in enumerate(pulls):
             influence = (pull.sum(axis=1, keepdims=True) * inverse[k] - pull @ inverse) ** 2
             by_doc += clicks[:, [k]] * (1 - np.minimum(relevance * o[k], 1)) * influence
             poisson += clicks[:, k] @ influence
-        variance, n_docs = by_doc.sum(axis=0), clicks.sum(axis=0) ** 2 / (clicks**2).sum(axis=0)
+        variance = by_doc.sum(axis=0)
+        n_docs = clicks.sum(axis=0) ** 2 / (clicks**2).sum(axis=0)
         enough = np.minimum(n_docs, n_docs[0]) >= _LEAST_DOCS
         told = by_doc / np.maximum(variance, TINY) * enough
         variance = np.where(enough, variance, poisson)
@@ -695,12 +701,15 @@ def cheapest_shares(
         inverse = np.linalg.inv(np.tensordot(x, info, axes=1) + _RIDGE * np.eye(K - 1))
         return np.diag(inverse), -np.einsum("ka,mab,bk->km", inverse, info, inverse)
 
-    x, best, cheapest = np.full(len(cost), 1 / len(served)), None, np.inf
+    x = np.full(len(cost), 1 / len(served))
+    best = None
+    cheapest = np.inf
     for _ in range(_ROUNDS):
         reached = model.precision(moves_of(x, served, K), sessions).promised[1:]
         needed = (reached.max() / half_width) ** 2  # relative to the sessions, about
         if needed <= _CLOSE and cost @ x * needed < cheapest:
-            best, cheapest = x, cost @ x * needed
+            best = x
+            cheapest = cost @ x * needed
         limit = variance(x)[0] * (half_width / reached) ** 2
         within = {
             "type": "ineq",
@@ -726,7 +735,8 @@ def cheapest_shares(
 
 def _information_and_cost(model, served, sessions):
     """Information on log examination from so many pages of each layout, and the clicks lost."""
-    o, K = model.examination, len(model.examination)
+    o = model.examination
+    K = len(model.examination)
     at = model.relevance @ model.shown * (sessions / model.sessions)
     info = np.zeros((len(served), K, K))
     for each, pairs in zip(info, served, strict=True):

@@ -257,7 +257,8 @@ def _by_scores(log, scores, told):
     known = FreeEffects(
         replace(log, propensity=np.exp(told)[log.bias]), scores[log.version][:, None]
     )
-    choice, log_examination = known.choice, known.log_examination
+    choice = known.choice
+    log_examination = known.log_examination
     if not len(choice.rows):
         return np.full(len(told), np.nan), False
     free, ratio, _ = known.mix(known.scores)

@@ -129,7 +129,8 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         cells = cells.with_half_clicks()
         fit = self._fit_table(cells)
         # Of those factors alone that documents connect to the first one, of any user.
-        bias, component = cells.factors.bias, cells.component_of_factors
+        bias = cells.factors.bias
+        component = cells.component_of_factors
         linked = np.isin(component, component[bias == bias.min()])
         return Estimate(
             np.where(linked, fit.factor_logits, np.nan),
@@ -218,7 +219,8 @@ class RegressionEMPropensity(_LearnedPropensity):
 
         def estimate(cells):
             cells = cells.with_half_clicks()
-            doc, query = cells.doc, cells.doc_query[cells.doc]
+            doc = cells.doc
+            query = cells.doc_query[cells.doc]
             in_order = np.zeros(len(doc))
             # The first cell of each document of a query goes to one list, the second to the next.
             list_ = rank_in_segment(doc, in_order)
@@ -334,7 +336,8 @@ def without_offsets(X, why, offsets=None):
     if is_frame(X):
         values, names, _ = read_values(X, why_no_missing=why)
     else:
-        X, names = X.toarray() if sparse.issparse(X) else X, None
+        X = X.toarray() if sparse.issparse(X) else X
+        names = None
         values = np.asarray(X, dtype=np.float32)
     offsets = find_offsets(X, values, names) if offsets is None else offsets
     return take_off(offsets, X, values, names), offsets

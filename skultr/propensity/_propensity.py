@@ -184,7 +184,8 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
         """Cells with rates of a log in an engine, or :class:`Cells` and no rates."""
         roles.pop("documents", None)
         check_given(X, y, sample_weight, roles, type(self).__name__)
-        names, self._click_column = names_of(X), y
+        names = names_of(X)
+        self._click_column = y
         self._checked(pd.DataFrame(columns=names), reset=reset)
         return self._count(X, y, names)
 

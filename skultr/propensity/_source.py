@@ -45,11 +45,15 @@ class RowsOfLog:
     """
 
     def __init__(self, X: Any, y: Any, sample_weight: Any, roles: dict[str, Any]) -> None:
-        self.X, self.y, self.sample_weight, self.roles = X, y, sample_weight, roles
+        self.X = X
+        self.y = y
+        self.sample_weight = sample_weight
+        self.roles = roles
 
     def place(self) -> None:
         """Take the order of the rows of a query as their positions, if these are missing."""
-        X, roles = self.X, self.roles
+        X = self.X
+        roles = self.roles
         if read_role(X, "position", roles["position"]) is None:
             rows = read_rows(X, roles=roles, reads=("qid", "session", "position", "bias"))
             # The reader has warned about this order; with positions it does not warn again.
@@ -145,7 +149,8 @@ class RowsOfLog:
 
     def _frame(self, given):
         """The rows as one frame, with keywords as columns, and features of ``documents``."""
-        documents, X = given.pop("documents", None), self.X
+        documents = given.pop("documents", None)
+        X = self.X
         if documents is not None:
             X = FeatureTable(documents).joined(X, given.get("qid"), given.get("doc"))
         if not is_frame(X):
@@ -161,7 +166,8 @@ class RowsOfDataset:
     """The same of a log on disk, whose rows were shown."""
 
     def __init__(self, dataset: Any, log: Any) -> None:
-        self.dataset, self.log = dataset, log
+        self.dataset = dataset
+        self.log = log
 
     def place(self) -> None:
         """A dataset has positions."""
@@ -424,7 +430,8 @@ def debias_clicks(log, *, clip=None, normalize=False):
     """Debiased number of clicks per row: clicks over propensities."""
     least = clip or 0.0
     clicks = log.by_chunk(lambda part: part.clicks * (1 / np.maximum(part.propensity, least)))
-    n_clicks, total = log.clicks.sum(), clicks.sum()
+    n_clicks = log.clicks.sum()
+    total = clicks.sum()
     if n_clicks == 0:
         return DebiasedClicks(clicks, 0.0, np.nan, 0.0)
     clicked = log.clicks > 0
@@ -473,7 +480,8 @@ def examples_of(log, divisors=None, *, groups=None):
     those of the queries.
     """
     groups = log.query if groups is None else groups
-    found, first = [], 0
+    found = []
+    first = 0
     for part in log.chunks(whole_queries=True):
         rows = slice(first, first + part.n_rows)
         found.append(_labels_of(part, groups[rows], part.version, divisors))
@@ -499,7 +507,8 @@ def examples_of_kinds(log, kinds, groups, exponent):
     ``n_groups``.
     """
     n_groups = int(groups.max(initial=-1)) + 1
-    versions, parts = [], []
+    versions = []
+    parts = []
     for place, kind in enumerate(kinds):
         given = replace(log, clicks=kind.clicks).tempered(exponent)
         version, labels = examples_of(given, kind.divisors, groups=groups)
@@ -540,11 +549,13 @@ def _pairs_of(group, code):
 def warn_about_weights(log, *, clip=None, queries=True):
     """Warn of weights whose noise decides what is learned from the debiased clicks."""
     clicked = log.clicks > 0
-    clicks, propensity = log.clicks[clicked], log.propensity[clicked]
+    clicks = log.clicks[clicked]
+    propensity = log.propensity[clicked]
     weight = 1 / (propensity if clip is None else np.maximum(propensity, clip))
     if not len(clicks) or _warn_about_few_clicks(clicks, weight) or not queries:
         return
-    n_queries, n_clicks = np.count_nonzero(log.by_query(log.clicks)), clicks.sum()
+    n_queries = np.count_nonzero(log.by_query(log.clicks))
+    n_clicks = clicks.sum()
     sample = (clicks @ weight) ** 2 / (clicks @ weight**2)
     if sample < min(_SMALL_SHARE * n_clicks, _SMALL_SAMPLE * n_queries):
         warn_user(
@@ -561,7 +572,8 @@ def _warn_about_few_clicks(clicks, weight):
     order = np.argsort(-weight, kind="stable")
     carried = np.cumsum(clicks[order] * weight[order])
     half = int(np.searchsorted(carried, 0.5 * carried[-1]))
-    few, n_clicks = np.cumsum(clicks[order])[half], clicks.sum()
+    few = np.cumsum(clicks[order])[half]
+    n_clicks = clicks.sum()
     if few > max(_FEW_CLICKS, _FEW_CLICKS_SHARE * n_clicks) or few > 0.05 * n_clicks:
         return False
     warn_user(

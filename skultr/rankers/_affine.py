@@ -225,7 +225,8 @@ class AffineRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         # (Fisher's identity), so that no E-step is needed.
         steps = [("trust", TrustStep())]
         self._train(module, loss, log, log.clicks, click_only=False, task=task, callbacks=steps)
-        self.click_network_, self.click_history_ = self.network_, self.history_
+        self.click_network_ = self.network_
+        self.click_history_ = self.history_
 
     def _remember_trust(self, log):
         """Refit the coefficients on all queries; those of the last epoch lack held-out queries."""
@@ -264,7 +265,8 @@ class AffineRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         return expit(self._outputs(self.click_network_, features)[:, 0])
 
     def _click_chance(self, relevance, codes):
-        alpha, beta = self.trust_["alpha"].to_numpy(), self.trust_["beta"].to_numpy()
+        alpha = self.trust_["alpha"].to_numpy()
+        beta = self.trust_["beta"].to_numpy()
         return alpha[codes] * relevance + beta[codes]
 
 
@@ -318,7 +320,8 @@ class AffineLoss(ScaledLoss):
         """The loss of (relevance logits, low, high), each of shape (n_lists, width)."""
         # Without the padding, where both probabilities are 0.
         logits, low, high = (values[batch.mask] for values in outputs)
-        clicks, weight = batch.clicks[batch.mask], batch.weight[batch.mask]
+        clicks = batch.clicks[batch.mask]
+        weight = batch.weight[batch.mask]
         hit = _log_mixture(logits, low, high)
         miss = _log_mixture(logits, 1 - low, 1 - high)
         return -(clicks * hit + (weight - clicks) * miss).sum() * (self.scale / len(batch))
@@ -372,7 +375,8 @@ def fit_trust(
 
     impressions = by_factor(weight)
     mass = np.maximum(impressions, TINY)[factor]
-    hits, misses = clicks / mass, (weight - clicks) / mass
+    hits = clicks / mass
+    misses = (weight - clicks) / mass
     shares = np.stack([1 - relevance, relevance])
     rate = by_factor(hits)
     # The barrier must stay small against rare clicks too, such as one per 10⁵ impressions.

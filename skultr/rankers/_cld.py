@@ -384,7 +384,8 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
             known = log.features[np.unique(rows.version)]
             network = self._network(known, constant=self.loss == "pointwise")
             selection = self._selection_model(network[0], known, rows)
-            scale, by_newton = self._scale(rows), self.loss == "pointwise" and self._is_linear
+            scale = self._scale(rows)
+            by_newton = self.loss == "pointwise" and self._is_linear
             without = self.loss == "pairwise" and self.variant != "default"
             self.gamma_ = 0.0 if without or not self._selects else self.gamma
             if self.gamma_ == "estimate" or by_newton:
@@ -426,7 +427,8 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
             None if chance is None else chance.variance,
             rows.query,
         )
-        model, start = TobitModel(self.gamma_, scale, self.alpha), None
+        model = TobitModel(self.gamma_, scale, self.alpha)
+        start = None
         if self.gamma_ == "estimate":
             model = replace(model, gamma=0.0)
             start = self._estimate_gamma(selected, model, chance)
@@ -444,7 +446,8 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
     def _estimate_gamma(self, rows, model, chance):
         """Set what is said of gamma, and return the fit with the likeliest one."""
         profile = profile_gamma(rows, model, chance)
-        self.gamma_, self.gamma_interval_ = profile.gamma, profile.interval
+        self.gamma_ = profile.gamma
+        self.gamma_interval_ = profile.interval
         self.gamma_profile_ = pd.DataFrame(
             {"log_likelihood": profile.curve}, pd.Index(GAMMAS, name="gamma")
         )
@@ -461,7 +464,8 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         return profile.fit
 
     def _take_linear(self, fit, rows, network, selection):
-        self.scale_, self.n_iter_ = fit.scale, fit.n_iter
+        self.scale_ = fit.scale
+        self.n_iter_ = fit.n_iter
         if self.gamma_ and self.scale_ < _NO_SCALE * np.std(rows.label[rows.shown]):
             warn_user(
                 "The labels vary by no more than chance in clicks: their scale is 0, so that "
@@ -501,7 +505,8 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
             return ListwiseLoss(unit, rows.shown, self.gamma_, self._selects)
         if self.loss == "pairwise":
             return PairLoss(unit, rows, self.gamma_, self._selects, self.variant)
-        label, weight = rows.label[rows.shown], rows.weight[rows.shown]
+        label = rows.label[rows.shown]
+        weight = rows.weight[rows.shown]
         center = float(np.average(label, weights=weight))
         spread = float(np.sqrt(np.average((label - center) ** 2, weights=weight))) or 1.0
         self._units = center, spread
@@ -517,7 +522,8 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         if self._is_linear:
             center, spread = self._units
             self.coef_, intercept = _coefficients(self.network_[1][-1])
-            self.coef_, self.intercept_ = spread * self.coef_, center + spread * intercept
+            self.coef_ = spread * self.coef_
+            self.intercept_ = center + spread * intercept
         self.selection_coef_, self.selection_intercept_ = _coefficients(
             self.selection_network_[1][-1]
         )
@@ -570,9 +576,12 @@ class _TermLoss(ScaledLoss):
 
     def __init__(self, scale: float, shown: Bools, gamma: float = 0.0, selects: bool = True):
         super().__init__(scale)
-        self.gamma, self.selects = gamma, selects
+        self.gamma = gamma
+        self.selects = selects
         self.register_buffer("shown", torch.from_numpy(shown))  # by row of the log
-        self.sums, self.n_lists, self.epochs = 0.0, 0, []
+        self.sums = 0.0
+        self.n_lists = 0
+        self.epochs = []
 
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Minus the mean log-likelihood per row, given scores of relevance and selection."""
@@ -601,7 +610,8 @@ class _TermLoss(ScaledLoss):
     def end_epoch(self) -> None:
         """Keep the mean terms per row of the epoch."""
         self.epochs.append((self.sums / self.n_lists).tolist())
-        self.sums, self.n_lists = 0.0, 0
+        self.sums = 0.0
+        self.n_lists = 0
 
 
 class TobitLoss(_TermLoss):
@@ -621,7 +631,9 @@ class TobitLoss(_TermLoss):
         noise: Floats | None = None,
     ) -> None:
         super().__init__(scale, shown, gamma)
-        self.fixed, self.center, self.spread = fixed, center, spread
+        self.fixed = fixed
+        self.center = center
+        self.spread = spread
         noise = np.zeros(len(shown)) if noise is None else noise / spread**2
         self.register_buffer("noise", torch.from_numpy(noise).float())
 
@@ -698,7 +710,8 @@ class PairLoss(_TermLoss):
         variant: str = "default",
     ) -> None:
         super().__init__(scale, rows.shown, gamma, selects)
-        self.variant, self.others = variant, 1.0
+        self.variant = variant
+        self.others = 1.0
         # Not clicks over weights: rounding would make preferences of ties.
         self.register_buffer("label", torch.from_numpy(rows.label).float())
         if variant == "default":
@@ -712,8 +725,10 @@ class PairLoss(_TermLoss):
     def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """Sums over drawn pairs: preferences, selection if shown, if not shown, and for h = 0."""
         relevance, selection, _ = outputs
-        shown, weight = self.shown_in(batch), batch.weight
-        n_shown, n_rows = shown.sum(dim=1), batch.mask.sum(dim=1)
+        shown = self.shown_in(batch)
+        weight = batch.weight
+        n_shown = shown.sum(dim=1)
+        n_rows = batch.mask.sum(dim=1)
         if self.variant == "default":
             weight = weight.amax(dim=1, keepdim=True) / (n_rows[:, None] - 1).clamp(min=1)
             weight = weight.expand(batch.mask.shape)
@@ -750,7 +765,8 @@ class PairLoss(_TermLoss):
         other_relevance, other_selection, other_label, other_shown = other
         both = shown & other_shown
         gap = torch.where(both, label - other_label, 0.0)
-        difference, side = relevance - other_relevance, gap.sign()
+        difference = relevance - other_relevance
+        side = gap.sign()
         size = side.abs() if self.variant == "published" else gap.abs()
 
         def selected(shift, other_shift):
@@ -780,7 +796,9 @@ class PairLoss(_TermLoss):
         Once for partners that were shown, once for partners that were not.
         """
         place = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
-        first, n_shown, n_rows = place < n_shown[:, None], n_shown[:, None], n_rows[:, None]
+        first = place < n_shown[:, None]
+        n_shown = n_shown[:, None]
+        n_rows = n_rows[:, None]
         for own, start, size in ((first, 0, n_shown), (~first, n_shown, n_rows - n_shown)):
             count = (size - own.long()) * mask
             step = (self._uniform(mask) * count).long().clamp(max=(count - 1).clamp(min=0))

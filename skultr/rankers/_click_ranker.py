@@ -214,7 +214,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         self._fit_factors_again(log)
 
     def _fit_more(self, log, task):
-        before, logits = self.examination_, self._factor_logits
+        before = self.examination_
+        logits = self._factor_logits
         if self._correction is None:
             self._fit_network(log, task)
         else:
@@ -241,7 +242,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
-        part, link = log.sample(), self._table_link
+        part = log.sample()
+        link = self._table_link
         score = self._line(part.features)
         logits = fit_factors(
             log_expit(score) if link == "product" else score,
@@ -252,16 +254,21 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             link=link,
             n_factors=len(log.bias_values),
         )
-        self.link_, self._factor_logits, self._bias_values = link, logits, log.bias_values
+        self.link_ = link
+        self._factor_logits = logits
+        self._bias_values = log.bias_values
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
         return logits
 
     # The embedding ---------------------------------------------------------------------
     def _fit_embedding(self, log):
-        outcomes, log = log, log if self._click_log is None else self._click_log
-        cells, start = log.cells, self._examination_at_start(log.bias_values)
+        outcomes = log
+        log = log if self._click_log is None else self._click_log
+        cells = log.cells
+        start = self._examination_at_start(log.bias_values)
         fit = self._fit_table(cells, start)
-        self.n_iter_, relevance = fit.n_iter, fit.relevance
+        self.n_iter_ = fit.n_iter
+        relevance = fit.relevance
         if outcomes is not log:  # the outcome per examination
             examined = np.exp(fit.factor_logits)[log.bias] * log.weight
             total, examined = (
@@ -272,7 +279,8 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         known = ~np.isnan(relevance)
         self._documents = KnownDocuments.of_log(log, known)
         self.relevance_ = pd.Series(relevance[known], self._documents.index, name="relevance")
-        self.link_, self._bias_values = fit.link, log.bias_values
+        self.link_ = fit.link
+        self._bias_values = log.bias_values
         self._factor_logits = fit.factor_logits
         weight = cells.weight_of_factors
         self.examination_ = factor_table(

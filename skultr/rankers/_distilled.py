@@ -140,7 +140,8 @@ class DistilledRanker(BaseRanker):
         teacher = _default_teacher() if self.teacher is None else self.teacher
         self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
         shown, rows = np.unique(log.version, return_index=True)
-        features, weight = log.features[shown], np.bincount(log.version, log.weight)[shown]
+        features = log.features[shown]
+        weight = np.bincount(log.version, log.weight)[shown]
         # Roles of rows that the teacher's predict needs beside the features.
         roles = {"qid": log.query[rows], "doc": log.doc[rows]}
         if self._reads_production and log.production is not None:

@@ -369,7 +369,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         """Set the weights of the members: equal ones, or those that held-out clicks choose."""
         names = [name for name, _ in members]
         weights = np.full(len(members), 1 / len(members))
-        error, losses = np.nan, np.nan
+        error = np.nan
+        losses = np.nan
         if log.production is not None:
             names.append(_PRODUCTION)
             prior = _with_production(weights, SHARE_OF_PRODUCTION.value)

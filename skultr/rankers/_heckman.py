@@ -214,7 +214,8 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         weight = rows.weight / rows.weight.mean()
         shown = rows.shown
         mills = np.zeros(len(shown))
-        self.selection_coef_, self.selection_intercept_ = np.zeros(features.shape[1]), np.inf
+        self.selection_coef_ = np.zeros(features.shape[1])
+        self.selection_intercept_ = np.inf
         if is_selection(rows):
             # Without a correlation of the errors, its part of selection is a probit.
             selected = SelectedRows(features, rows.label, shown, weight)
@@ -234,7 +235,8 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         coef, intercept = _least_squares(design, rows.label[shown], weight[shown], self.alpha)
         self.mills_coef_ = float(coef[-1])
         if self._is_linear():
-            self.coef_, self.intercept_ = coef[:-1], intercept
+            self.coef_ = coef[:-1]
+            self.intercept_ = intercept
         else:
             self._fit_network(log, rows, mills, known, task)
 
@@ -273,8 +275,10 @@ _MOST_ADDED = 50.0
 def _least_squares(design, label, weight, alpha):
     """Ridge coefficients and intercept; the last column and the intercept are not penalised."""
     total = weight.sum()
-    center, mean = weight @ design / total, weight @ label / total
-    design, label = design - center, label - mean
+    center = weight @ design / total
+    mean = weight @ label / total
+    design = design - center
+    label = label - mean
     penalty = np.full(design.shape[1], alpha)
     penalty[-1] = 0.0
     gram = design.T @ (design * weight[:, None]) / total + np.diag(penalty)

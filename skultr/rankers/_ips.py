@@ -48,7 +48,8 @@ class _WeightedRanker(LearnerRanker):
     def _fit_network(self, log: ClickLog, task: FitTask) -> None:
         if self.loss in _PAIRWISE:
             warn_about_one_row_pages(log, f"loss={self.loss!r}", "loss='softmax'")
-        clicks, validation = self._weighted_clicks(log), None
+        clicks = self._weighted_clicks(log)
+        validation = None
         if self._validation is not None:
             validation = ListTarget(self._validation_clicks(self._validation), loss=self.loss)
         target = ListTarget(clicks, loss=self.loss, validation=validation)

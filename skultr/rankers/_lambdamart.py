@@ -292,7 +292,10 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
-        settings, losses, callbacks, held_out = self._settings(random), {}, [], {}
+        settings = self._settings(random)
+        losses = {}
+        callbacks = []
+        held_out = {}
         documents = self._documents(log)
         settings["num_leaves"] = self._leaves(documents.n_clicked)
         settings = {**_of_categories(documents.rows_per_click), **settings}

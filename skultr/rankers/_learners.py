@@ -91,7 +91,8 @@ class LambdaObjective:
     ) -> tuple[Floats, Floats]:
         """Gradient and Hessian, each of shape (n_rows,)."""
         n_rows = len(y_pred)
-        gradient, hessian = np.zeros(n_rows), np.zeros(n_rows)
+        gradient = np.zeros(n_rows)
+        hessian = np.zeros(n_rows)
         weight = np.ones(n_rows) if weight is None else weight
         for _, rows in rectangles(offsets_from_counts(group), _CELLS):
             rows, real = _by_rank(y_pred, rows)
@@ -105,7 +106,8 @@ class LambdaObjective:
             )
             if self.by_order:
                 ideal = np.maximum(_ideal_dcg(label), _TINY)
-                slope, curve = slope / ideal, curve / ideal
+                slope = slope / ideal
+                curve = curve / ideal
             gradient[rows[real]], hessian[rows[real]] = slope[real], curve[real]
         return gradient, hessian
 
@@ -140,7 +142,8 @@ class PairObjective:
         counted = first[self.winner] | first[self.loser]
         change = np.abs(discount[self.winner] - discount[self.loser]) * self.pair_weight * counted
         lost = _logistic(y_pred[self.loser] - y_pred[self.winner])
-        slope, curve = change * lost, change * lost * (1 - lost)
+        slope = change * lost
+        curve = change * lost * (1 - lost)
         gradient = np.bincount(self.loser, slope, n_rows)
         gradient -= np.bincount(self.winner, slope, n_rows)
         hessian = np.bincount(self.winner, curve, n_rows)
@@ -185,7 +188,8 @@ def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=Fal
     ranks. Memory is linear in the length of a list, and each pair is computed once.
     """
     width = len(score)
-    gradient, hessian = np.zeros_like(score), np.zeros_like(score)
+    gradient = np.zeros_like(score)
+    hessian = np.zeros_like(score)
     discount = _discount(width)[:, None]
     for rank in range(min(width - 1, truncation_level or width)):
         lower = slice(rank + 1, None)
@@ -195,7 +199,8 @@ def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=Fal
         pair *= discount[rank] - discount[lower]
         pair *= 2 * weight[rank]
         won = _logistic(score[rank] - score[lower])
-        first, second = label[rank], label[lower]
+        first = label[rank]
+        second = label[lower]
         if by_order:  # what the higher label is more
             first, second = np.maximum(first - second, 0), np.maximum(second - first, 0)
         # The derivative of the loss of a pair by the score of the first is (y_i + y_j) σ − y_i.
@@ -214,7 +219,8 @@ def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=Fal
 
 def _discounts(score, group, truncation_level):
     """Discount of each row at its rank, and True for ranks within the truncation level."""
-    discount, first = np.zeros(len(score)), np.ones(len(score), dtype=bool)
+    discount = np.zeros(len(score))
+    first = np.ones(len(score), dtype=bool)
     for _, rows in rectangles(offsets_from_counts(group), _CELLS):
         rows, real = _by_rank(score, rows)
         rank = np.broadcast_to(np.arange(len(rows))[:, None], rows.shape)[real]
@@ -318,7 +324,8 @@ def booster_columns(ranker: Any) -> dict[str, Any]:
     LightGBM turns blanks into ``_`` silently, refuses characters with a meaning in JSON, and names
     that occur twice.
     """
-    given, coded = getattr(ranker, "feature_names_in_", None), ranker._feature_categories
+    given = getattr(ranker, "feature_names_in_", None)
+    coded = ranker._feature_categories
     if given is None:  # the columns of a member of an ensemble have numbers
         return {"feature_name": "auto", "categorical_feature": [*coded] or "auto"}
     names: dict[str, None] = {}

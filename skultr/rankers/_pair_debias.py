@@ -288,8 +288,10 @@ class PairDebiasLoss(ScaledLoss):
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (scores, ratios by click, ratios by missing click)."""
         scores, plus, minus = outputs
-        plus, minus = _inverse(plus, batch), _inverse(minus, batch)
-        wins, losses = batch.clicks * plus, _missing(batch) * minus
+        plus = _inverse(plus, batch)
+        minus = _inverse(minus, batch)
+        wins = batch.clicks * plus
+        losses = _missing(batch) * minus
         loss = sum_of_pairs(scores, batch.mask, wins, losses)
         if self.training:
             return loss * (self.scale / len(batch))
@@ -446,7 +448,8 @@ def _ideal_dcg(log):
 
 def _pairs_of_examples(log, hits, misses, query, version):
     """Winner and loser (numbers of examples) and weight of every pair, summed over the lists."""
-    n_versions, n_examples = log.n_versions, len(version)
+    n_versions = log.n_versions
+    n_examples = len(version)
     key = pair_codes(query, version, n_versions)
     place = np.searchsorted(key, pair_codes(log.query, log.version, n_versions))
     found = []

@@ -125,7 +125,8 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         query = encode(qid)[0]
         # A log repeats documents over its pages; they count once.
         candidates = DistinctCandidates.of_rows(X, features, query)
-        features, query = features[candidates.first], query[candidates.first]
+        features = features[candidates.first]
+        query = query[candidates.first]
         scores = [scores_of(ranker, features, query) for ranker in self.estimators_]
         if self.average == "scores":  # rounding errors of equal scores are no preference
             standing = [standardized(each, query, 1e-12) for each in scores]

@@ -648,7 +648,9 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         features = self._read_features(given_features, reset=reset)
         own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
         if table is not None:
-            self._feature_table, table.features, own = table, features, False
+            self._feature_table = table
+            table.features = features
+            own = False
         if own:
             features.flags.writeable = True  # pandas hands out arrays that are read-only
         if not is_frame(X):
@@ -776,7 +778,9 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def _validated(self, X, reset):
         """Features in float32, as rows in memory, like those of fit; and names, if X has some."""
-        features, names, why = X, None, self._refuses_missing
+        features = X
+        names = None
+        why = self._refuses_missing
         if reset:
             self._feature_categories = {}
         if is_frame(X):

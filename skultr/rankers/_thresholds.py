@@ -1,21 +1,8 @@
-"""Numbers that decide something about a user's data: the only ones of this folder.
-
-The documentation prints this table (section "Thresholds" of the studies of rankers).
-"""
+"""Numbers that decide something about a user's data: the only ones of this folder."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Threshold(NamedTuple):
-    """A number, what it decides, why it is what it is, and the study that measured it."""
-
-    value: float
-    decides: str
-    reason: str
-    study: str
-
+from .._base._threshold import Threshold
 
 MANY_CLICKS = Threshold(
     100,
@@ -59,6 +46,3 @@ MANY_CANDIDATES = Threshold(
     "most of what a ranker loses, it loses on documents that nobody saw",
     "robustness",
 )
-
-#: All of them, by name.
-THRESHOLDS = {name: each for name, each in globals().items() if isinstance(each, Threshold)}

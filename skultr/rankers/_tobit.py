@@ -71,7 +71,8 @@ class SelectedRows:
     @cached_property
     def standard(self) -> StandardRows:
         """The same rows with standardised features and labels, for Newton's method."""
-        rows, weight = self.selected, self.weight
+        rows = self.selected
+        weight = self.weight
         center, spread, features = _standardise(self.features, weight)
         label_center, label_spread, known = _standardise(self.label[rows], weight[rows])
         label = np.full(len(rows), np.nan)
@@ -205,17 +206,20 @@ class TobitFit(NamedTuple):
 def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = None) -> TobitFit:
     """Maximise the likelihood for a given correlation, from another fit to the rows if any."""
     units = rows.standard
-    model, spread = units.model(model), units.label_spread
+    model = units.model(model)
+    spread = units.label_spread
     share = rows.weight[rows.selected].sum() / rows.weight.sum()
     if start is None:  # the maximum without features
         at = np.zeros(2 * rows.design.shape[1] + 1)
         at[-2] = ndtri(np.clip(share, 1e-3, 1 - 1e-3))
     else:
         at = start.at.copy()
-    n_free, longest = len(at), np.full(len(at), np.inf)
+    n_free = len(at)
+    longest = np.full(len(at), np.inf)
     longest[-1] = _LONGEST_STEP
     if model.fixed_scale is not None:
-        n_free, at[-1] = n_free - 1, np.log(model.fixed_scale / spread)
+        n_free = n_free - 1
+        at[-1] = np.log(model.fixed_scale / spread)
     found = maximise(
         lambda free: tobit_likelihood(units.rows, model, np.append(free, at[n_free:]), n_free),
         at[:n_free],
@@ -250,7 +254,9 @@ def tobit_likelihood(
     correlation if that is not the model's. The first ``n_free`` have derivatives; by default all.
     """
     n_free = len(at) if n_free is None else n_free
-    gradient, curvature, terms = np.zeros(n_free), np.zeros((n_free, n_free)), []
+    gradient = np.zeros(n_free)
+    curvature = np.zeros((n_free, n_free))
+    terms = []
     point = np.append(at, model.gamma)
     for row_terms, weight, indices in _parts(rows, model):
         values = [torch.from_numpy(design @ point[place]) for place, design in indices]
@@ -267,12 +273,14 @@ def tobit_likelihood(
                 curvature[place, other] -= block
                 if other != place:
                     curvature[other, place] -= block.T
-    total, n_columns = rows.weight.sum(), rows.design.shape[1]
+    total = rows.weight.sum()
+    n_columns = rows.design.shape[1]
     # In units of the scale, or of the labels where it is estimated; none of the intercepts.
     unit = rows.label_spread if model.fixed_scale is None else np.exp(at[2 * n_columns])
     penalty = np.broadcast_to(model.penalty, n_columns - 1)
     penalties = np.concatenate([penalty / unit**2, [0.0], penalty, [0.0, 0.0, 0.0]])[:n_free]
-    at, terms = at[:n_free], np.array(terms) / total
+    at = at[:n_free]
+    terms = np.array(terms) / total
     value = terms.sum() - 0.5 * at @ (penalties * at)
     return value, gradient / total - penalties * at, curvature / total + np.diag(penalties), terms
 
@@ -284,7 +292,8 @@ def _parts(rows, model, label=None):
     label = rows.label[rows.selected] if label is None else label
     noise = np.zeros(len(label)) if rows.noise is None else rows.noise[rows.selected]
     known = torch.from_numpy(label), torch.from_numpy(noise), model.scale == "published"
-    n, ones = chosen.shape[1], np.ones((len(chosen), 1))
+    n = chosen.shape[1]
+    ones = np.ones((len(chosen), 1))
     beta, omega, log_scale, gamma = (
         slice(start, stop) for start, stop in pairwise([0, n, 2 * n, 2 * n + 1, 2 * n + 2])
     )
@@ -374,7 +383,8 @@ def profile_gamma(
     :math:`b` is the mean of :math:`\sum_q u_q` if the errors of chance are those of binomial
     clicks, less that if they are normal, as the likelihood has it. It is the mean of draws.
     """
-    fits, scores = {}, {}
+    fits = {}
+    scores = {}
 
     def fit(gamma):
         nearest = min(fits, key=lambda known: abs(known - gamma), default=None)
@@ -389,7 +399,8 @@ def profile_gamma(
     if chance is not None:
         skew = [_skew(rows, gamma, chance, fits[gamma], scores[gamma]) for gamma in _GRID]
         integral = PchipInterpolator(_GRID, skew).antiderivative()
-        value, slope = value - integral(_GRID) + integral(0.0), slope - skew
+        value = value - integral(_GRID) + integral(0.0)
+        slope = slope - skew
     # As a function of Fisher's z, the likelihood is nearly a parabola.
     curve = CubicHermiteSpline(np.arctanh(_GRID), value, slope * (1 - _GRID**2))
     curve = curve(np.arctanh(GAMMAS))
@@ -404,10 +415,12 @@ def profile_gamma(
 
 def _skew(rows, gamma, chance, fit, score):
     """Mean score per unit of weight with binomial chance, less that with normal chance."""
-    units, chosen = rows.standard, rows.selected
+    units = rows.standard
+    chosen = rows.selected
     relevance = rows.features[chosen] @ fit.coef + fit.intercept
     choice = rows.features[chosen] @ fit.selection_coef + fit.selection_intercept
-    spread, root = np.sqrt(rows.noise[chosen]), np.sqrt(1 - gamma**2)
+    spread = np.sqrt(rows.noise[chosen])
+    root = np.sqrt(1 - gamma**2)
     random = np.random.default_rng(0)  # the same draws for every correlation
     total = 0.0
     for _ in range(_N_DRAWS):
@@ -449,14 +462,16 @@ class _GammaScore:
     """
 
     def __init__(self, rows, model, fit):
-        self.rows, self.model = rows.standard.rows, rows.standard.model(model)
+        self.rows = rows.standard.rows
+        self.model = rows.standard.model(model)
         self.at = np.append(fit.at, model.gamma)
         _, gradient, curvature, _ = tobit_likelihood(self.rows, self.model, self.at)
         n_free = len(self.at) - (1 if model.fixed_scale is None else 2)
         cross = curvature[:n_free, -1]
         explained = lstsq(curvature[:n_free, :n_free], cross)[0]
         self.direction = np.zeros(len(self.at))
-        self.direction[:n_free], self.direction[-1] = -explained, 1.0
+        self.direction[:n_free] = -explained
+        self.direction[-1] = 1.0
         self.mean = float(gradient @ self.direction)
         self.information = float(curvature[-1, -1] - cross @ explained)
 
@@ -519,7 +534,8 @@ class Candidates(NamedTuple):
 
         The latter are in the first list of their query, with the weight of one page.
         """
-        never, pages = ~self.shown, np.maximum(_pages(log), TINY)
+        never = ~self.shown
+        pages = np.maximum(_pages(log), TINY)
         query = self.query[never]
         list_ = np.append(log.list_, np.searchsorted(log.query_of_list, query))
         order = np.argsort(list_, kind="stable")

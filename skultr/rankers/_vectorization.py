@@ -406,7 +406,8 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         check({"relevance": grade})
         X = without_column(X, y) if named else X
         qid = self._known_query_ids(X, qid, "fit_base_vectors")
-        features, ranker = self._read_features(X, reset=False), copy.copy(self)
+        features = self._read_features(X, reset=False)
+        ranker = copy.copy(self)
         ranker._base_shift = 0.0
         first, place = (
             np.arange(len(grade))[each]
@@ -577,9 +578,13 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         click_only = self.link == "logit"
         network = self._network(log.features, self.n_components)
         start = torch.ones(len(log.bias_values), self.n_components)
-        rate, lists, loss = log.clicks.sum() / log.weight.sum(), log, binomial_loss
+        rate = log.clicks.sum() / log.weight.sum()
+        lists = log
+        loss = binomial_loss
         if click_only:
-            rate, lists, loss = None, log.comparable(), softmax_loss
+            rate = None
+            lists = log.comparable()
+            loss = softmax_loss
         unit = loss_scale(lists, log.clicks if click_only else log.weight)
         self._train(
             VectorModule(network, start, rate),
@@ -639,7 +644,8 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         query, version = np.divmod(key, log.n_versions)
         scores = self._base_scores(log.features[version], encode(query)[0])
         self._spreads = spread_within(scores[place], log.list_), 1.0
-        students, histories = [], []
+        students = []
+        histories = []
         for _ in range(self.n_networks):
             fit_listwise(self, log, task, target)
             students.append(self.network_[1])
@@ -748,7 +754,8 @@ class FreezeObservation(Callback):
         self.n_steps = n_steps
 
     def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
-        self.n_done_, self.is_free_ = 0, False
+        self.n_done_ = 0
+        self.is_free_ = False
         self.n_frozen_ = net.max_epochs // 2
         if self.n_steps is None:
             self.n_frozen_ = min(self._most_epochs(net), self.n_frozen_)
@@ -819,7 +826,8 @@ class Hull:
             self._bounds = np.concatenate([flat.max(axis=0), -flat.min(axis=0)])
         else:
             facets = ConvexHull(flat, qhull_options="QJ Pp").equations
-            self._normals, self._bounds = facets[:, :-1], -facets[:, -1]
+            self._normals = facets[:, :-1]
+            self._bounds = -facets[:, -1]
 
     def pull_in(self, points: Floats) -> Floats:
         """The points; those outside move to the surface, straight toward the center of the hull.

@@ -86,7 +86,8 @@ def fit_base(
     """
     documents, place = _documents(log, by_factor)
     if by_factor:
-        criterion, share = FactorLoss(), np.bincount(log.bias, log.weight, len(observation))
+        criterion = FactorLoss()
+        share = np.bincount(log.bias, log.weight, len(observation))
         start = np.log(share / share.sum())
     else:
         criterion = BaseLoss(*_moments(place, log.weight, observation[log.bias]))
@@ -121,7 +122,8 @@ def _documents(log, by_factor=False):
     if by_factor:
         codes = pair_codes(codes, log.bias, len(log.bias_values))
     place, key = encode(codes)
-    n, first = np.arange(len(key)), first_rows(place, len(key))
+    n = np.arange(len(key))
+    first = first_rows(place, len(key))
     documents = replace(
         log,
         version=log.version[first],
@@ -185,7 +187,9 @@ def correction_by_labels(
     columns = np.column_stack([grade, scores, relevance]).astype(float)
     means = np.stack([np.bincount(query, column) / counts for column in columns.T], axis=1)
     g, s, r = np.split(columns - means[query], [1, 2], axis=1)
-    g, s, n = g[:, 0], s[:, 0], len(query) - len(counts)
+    g = g[:, 0]
+    s = s[:, 0]
+    n = len(query) - len(counts)
     if not np.abs(g).max(initial=0.0) > TINY:
         raise ValueError(
             f"The grades of {len(grade)} documents of {len(counts)} queries differ within no "

@@ -69,7 +69,8 @@ def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState)
         counts = [each.astype(np.uint64) for each in (rows.clicks, rows.weight)]
         np.add.at(content, rows.query, place * counts[0] + mix(place) * counts[1])
     seed = np.uint64(random.randint(2**31 - 1))
-    part, order = np.empty(len(clicked), dtype=int), np.lexsort([mix(content ^ seed), ~clicked])
+    part = np.empty(len(clicked), dtype=int)
+    order = np.lexsort([mix(content ^ seed), ~clicked])
     part[order] = np.arange(len(order)) % n_parts
     return part
 
@@ -83,13 +84,16 @@ def likeliest_weights(
     this mixture fits best, so that few clicks leave the mixture as it is. Where this factor is 0,
     ``unconfirmed`` takes the place of ``share``.
     """
-    scores, choice = held_out.scores, held_out.choice
+    scores = held_out.scores
+    choice = held_out.choice
     scale = float(held_out.mix(scores @ share[:, None])[2][0])
     if scale < _LEAST_SCALE:
-        scale, share = _LEAST_SCALE, unconfirmed
+        scale = _LEAST_SCALE
+        share = unconfirmed
     strength = (_SPREAD * scale * share) ** -2
     logits, _, weights = held_out.mix(scores, scale * share, strength)
-    total, used = weights.sum(), np.flatnonzero(weights > 0)
+    total = weights.sum()
+    used = np.flatnonzero(weights > 0)
     shares = choice.shares(logits)
     expected = choice.expected(shares)
     columns = np.column_stack([held_out.within(scores[:, m], shares) for m in used])

@@ -95,7 +95,8 @@ def check_booster(text: str) -> int:
     # LightGBM goes from tree to tree by these sizes.
     at = 0
     for number, size in enumerate(sizes):
-        tree, at = trees[at : at + size], at + size
+        tree = trees[at : at + size]
+        at = at + size
         if not tree.startswith(f"Tree={number}\n") or not tree.endswith("\n\n\n"):
             _refuse("tree_sizes", f"{size} for tree {number}", "its number of bytes")
         try:

@@ -223,7 +223,8 @@ def _check_options(upload, format):
 
 def _formats_of(served):
     """The formats that a model has, in words; if there is none, what forbids it."""
-    found, forbids = set(), ["none."]
+    found = set()
+    forbids = ["none."]
     for part, find in _PARTS.items():
         try:
             found |= set() if find(served) is None else {part}

@@ -108,7 +108,8 @@ def export_judgments(
     frame = nw.from_native(labels if is_frame(labels) else pd.DataFrame(), eager_only=True)
     is_human = {"label", "relevance"} & {*frame.columns} == {"relevance"}
     if is_human:
-        frame, interval = frame.rename({"relevance": "label"}), "ignore"
+        frame = frame.rename({"relevance": "label"})
+        interval = "ignore"
     table = _read(frame, ["label", *_ENDS[interval]])
     graded = _scale(grades, table, format == "opensearch" and interval != "within", is_human)
     low, high = (graded(table[end]) for end in _ENDS[interval])
@@ -270,7 +271,8 @@ def _scale(grades, table, not_rounded, is_human):
         return lambda label: np.log2(1 + 7 * np.clip(label / best, 0, 1)).round(3)
     given = (0, 1, 2, 3) if grades is None else grades
     if isinstance(given, Mapping):
-        cuts, given = np.array(sorted(given), dtype=float), [given[cut] for cut in sorted(given)]
+        cuts = np.array(sorted(given), dtype=float)
+        given = [given[cut] for cut in sorted(given)]
         if not np.isfinite(cuts).all():
             raise ValueError(f"grades have the limits {cuts.tolist()}; expected numbers.")
     else:
@@ -388,7 +390,8 @@ def _from_ranklib(text):
     if headers and all(_WEIGHT.search(query) for _, query in headers):
         headers = [(qid, _WEIGHT.sub("", query)) for qid, query in headers]
     queries = dict(headers)
-    rows, comments = [], Comments()
+    rows = []
+    comments = Comments()
     for number, line in enumerate(lines, start=1):
         if not line or line.startswith("#"):
             continue

@@ -66,9 +66,11 @@ class NetworkScores(NamedTuple):
         offsets = np.zeros(len(served.names))
         offsets[served.offsets.columns] = served.offsets.values
         steps = [*map(_scaler, served.transformers), (offsets, 1)]
-        center, spread = np.zeros(len(offsets)), np.ones(len(offsets))
+        center = np.zeros(len(offsets))
+        spread = np.ones(len(offsets))
         for own_center, own_spread in [*steps, *map(_scaler, self.transformers)]:
-            center, spread = center + spread * own_center, spread * own_spread
+            center = center + spread * own_center
+            spread = spread * own_spread
         return center, spread
 
 
@@ -203,7 +205,8 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
     helper = onnx.helper
     graph = _Graph(helper)
     parts, production = scores
-    inputs, total = {"features": len(upload.names)}, []
+    inputs = {"features": len(upload.names)}
+    total = []
     for factor, center, part in parts:
         write = _network_scores if isinstance(part, NetworkScores) else _tree_scores
         total.append(write(graph, part, factor, center))
@@ -234,7 +237,9 @@ class _Graph:
     is_single = False  # of the network that is written
 
     def __init__(self, helper):
-        self.helper, self.nodes, self.constants = helper, [], []
+        self.helper = helper
+        self.nodes = []
+        self.constants = []
 
     def add(self, operator, *inputs, output=None, **attributes):
         """The name of what a new node computes; inputs are names, arrays or numbers."""
@@ -267,7 +272,8 @@ class _Graph:
     def _constant(self, value):
         if isinstance(value, torch.Tensor):
             value = value.detach().cpu().numpy()
-        value, name = np.asarray(value, dtype=np.float64), f"constant_{len(self.constants)}"
+        value = np.asarray(value, dtype=np.float64)
+        name = f"constant_{len(self.constants)}"
         numbers = value.ravel().tolist()
         self.constants.append(self.helper.make_tensor(name, _DOUBLE, value.shape, numbers))
         return name

@@ -102,7 +102,8 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     True
     """
     fitted_steps(model)
-    path, encoder = Path(path), Encoder()
+    path = Path(path)
+    encoder = Encoder()
     head = {
         "format": _FORMAT,
         "layout": _LAYOUT,
@@ -220,7 +221,8 @@ def _read(path):
     with open(path, "rb") as opened, zipfile.ZipFile(opened) as file:
         parts = _Parts(file, os.fstat(opened.fileno()).st_size, zipfile.ZIP_DEFLATED)
         head = _values(parts.pop(_HEAD))
-        own, other = _versions(), head["versions"]
+        own = _versions()
+        other = head["versions"]
         if (head["format"], head["layout"]) != (_FORMAT, _LAYOUT):
             raise ValueError(
                 f"skultr {other['skultr']} wrote layout {head['layout']}, and skultr "
@@ -250,7 +252,9 @@ class _Parts:
     """Parts of an archive by name, each to be read once, and none of more than a bound."""
 
     def __init__(self, file: zipfile.ZipFile, n_bytes: int, packed: int) -> None:
-        members, self._file, self.n_bytes = file.infolist(), file, n_bytes
+        members = file.infolist()
+        self._file = file
+        self.n_bytes = n_bytes
         self.sizes = {part.filename: part.file_size for part in members}
         if len(self.sizes) < len(members) or not (
             {part.compress_type for part in members} <= {zipfile.ZIP_STORED, packed}
@@ -391,7 +395,8 @@ class Encoder:
 
     def _param(self, estimator, name, value):
         """A parameter, or its default if it cannot be saved."""
-        before, self._fitted = self._fitted, self._fitted and isinstance(estimator, Pipeline)
+        before = self._fitted
+        self._fitted = self._fitted and isinstance(estimator, Pipeline)
         try:
             if name in _OF_LOGS and not isinstance(value, str | BaseEstimator | None):
                 raise TypeError(f"{name} is of documents or rows of the log")
@@ -478,7 +483,8 @@ class Decoder:
         return import_module("torch").tensor(values)
 
     def _skops(self, file):
-        content, found = self._parts.pop(file), []
+        content = self._parts.pop(file)
+        found = []
         with zipfile.ZipFile(BytesIO(content)) as inside:
             parts = _Parts(inside, len(content), zipfile.ZIP_STORED)
             # An array may be named often.

@@ -134,14 +134,16 @@ def _learner_of(ranker: Any):
 
 
 def _read_tree(root, part, names=()):
-    nodes, rows = [(root, 0)], []
+    nodes = [(root, 0)]
+    rows = []
     for node, depth in nodes:  # grows
         if "split_feature" not in node:
             if "leaf_coeff" in node:
                 _refuse("have linear models as leaves", "linear_tree=False")
             rows.append((-1, 0.0, False, False, -1, -1, node["leaf_value"] / part, depth))
             continue
-        feature, left = node["split_feature"], len(nodes)
+        feature = node["split_feature"]
+        left = len(nodes)
         if node["decision_type"] != "<=":
             _refuse(
                 f"split {names[feature]!r} by categories",
@@ -153,7 +155,8 @@ def _read_tree(root, part, names=()):
         if node["missing_type"] == "Zero":
             _refuse(f"take 0 in feature {feature} for missing", "zero_as_missing=False")
         nodes += [(node["left_child"], depth + 1), (node["right_child"], depth + 1)]
-        learned, default = node["missing_type"] == "NaN", node["default_left"]
+        learned = node["missing_type"] == "NaN"
+        default = node["default_left"]
         rows.append((feature, node["threshold"], default, learned, left, left + 1, 0.0, depth))
     return Tree(*map(np.array, zip(*rows, strict=True)))
 
@@ -169,7 +172,8 @@ def _check_transformer(transformer, place):
     elif isinstance(transformer, PowerTransformer):
         good = transformer.method == "yeo-johnson"
     elif isinstance(transformer, SimpleImputer) and place == 0:  # a logarithm makes NaN, too
-        missing, n_out = transformer.missing_values, len(transformer.get_feature_names_out())
+        missing = transformer.missing_values
+        n_out = len(transformer.get_feature_names_out())
         good = isinstance(missing, float) and np.isnan(missing)
         good = good and n_out == transformer.n_features_in_
     if not good:
@@ -218,7 +222,8 @@ def _largest_left(column, threshold, served, inner):
         middle = (low & high) + ((low ^ high) >> 1)  # without overflow
         # NaN is what a logarithm gives below its domain.
         left = ~(_seen(served, inner, _flipped(middle).view(float)) > bound)
-        low, high = np.where(left, middle, low), np.where(left, high, middle)
+        low = np.where(left, middle, low)
+        high = np.where(left, high, middle)
     return _flipped(low).view(float)[row, column]
 
 
@@ -245,7 +250,8 @@ def _flipped(bits):
 # - in Vespa if x < T in float64;
 # - in Elasticsearch's own learning to rank if x <= T in float64.
 _F32 = np.float32
-_UP, _DOWN = _F32(np.inf), _F32(-np.inf)
+_UP = _F32(np.inf)
+_DOWN = _F32(-np.inf)
 #: Rank features and functions of Vespa, which computes a - b and takes # for a comment.
 _RANK_FEATURE = re.compile(r"[A-Za-z_@$][\w@$]*(\(.+\))?(\.[\w@$.]+)?", re.ASCII)
 #: XGBoost's parent of a root.
@@ -310,7 +316,8 @@ def _ranklib(trees: list[Tree], upload: Upload) -> str:
     def split(tree, node, bound, left, right):
         feature = f"<feature> {tree.feature[node] + 1} </feature>"
         threshold = f"<threshold> {bound} </threshold>"
-        left, right = ['<split pos="left">', *left], ['<split pos="right">', *right]
+        left = ['<split pos="left">', *left]
+        right = ['<split pos="right">', *right]
         return [feature, threshold, *left, *right, "</split>"]
 
     _refuse_learned(trees, upload, "RankLib")
@@ -414,7 +421,8 @@ def _raw_tree(tree, number, n_features):
     for children in (tree.left, tree.right):
         parents[children[~leaf]] = np.flatnonzero(~leaf)
     value = _digits(tree.value.astype(_F32))
-    no_statistic, numeric = [0.0] * n_nodes, [0] * n_nodes
+    no_statistic = [0.0] * n_nodes
+    numeric = [0] * n_nodes
     empty = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
     size = {"num_nodes": str(n_nodes), "size_leaf_vector": "1", "num_feature": n_features}
     return {
@@ -483,9 +491,11 @@ def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
 
     Where no number does, below 0.01, that which becomes the largest below.
     """
-    wanted, slack = floor_single(threshold), _F32(1e-6)
+    wanted = floor_single(threshold)
+    slack = _F32(1e-6)
     near = wanted - slack
-    low, high = np.nextafter(near, _DOWN), np.nextafter(near, _UP)
+    low = np.nextafter(near, _DOWN)
+    high = np.nextafter(near, _UP)
     options = np.stack([np.nextafter(low, _DOWN), low, near, high, wanted])
     reached = np.where(options + slack > wanted, _DOWN, options + slack)
     return np.take_along_axis(options, reached.argmax(axis=0)[None], axis=0)[0]

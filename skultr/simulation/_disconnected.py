@@ -231,7 +231,8 @@ def _share(n_documents, sizes):
 
 def _check_room(part, n_own, n_queries, n_documents):
     """An error if these documents cannot fill the component, or cannot link its positions."""
-    width, n_slots = len(part), len(part) * n_queries
+    width = len(part)
+    n_slots = len(part) * n_queries
     where = f"The component of positions {', '.join(map(str, part))}"
     if n_own < width:
         raise ValueError(
@@ -269,7 +270,8 @@ def _deal(n_documents, n_queries, width, rng):
     where a page takes the end of a deck and the beginning of the next, documents that the page
     already shows are moved behind the others.
     """
-    n_slots, dealt = n_queries * width, 0
+    n_slots = n_queries * width
+    dealt = 0
     decks: list[Ints] = []
     while dealt < n_slots:
         deck = rng.permutation(n_documents)

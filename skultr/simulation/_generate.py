@@ -399,7 +399,8 @@ def _log_frame(documents, roles, columns, who, features):
     """The log as a frame, from columns of shape (n_sessions, n_places), and its clicks."""
     there = columns["row"] >= 0
     values = {name: column[there] for name, column in columns.items()}
-    row, clicks = values.pop("row"), values.pop("click")
+    row = values.pop("row")
+    clicks = values.pop("click")
     lengths = there.sum(axis=1)
     log = {"session": np.repeat(np.arange(len(there), dtype=np.int32), lengths)}
     if who is not None:
@@ -623,7 +624,8 @@ def clicks_on_lists(
     names = ("qid", "session", "position", "relevance")
     need = dict.fromkeys(names, "to know what each session saw")
     rows = read(X, reads=[*names, "impressions"], need=need, caller="clicks_on_lists")
-    pages, grade = _pages(rows), rows["relevance"]
+    pages = _pages(rows)
+    grade = rows["relevance"]
     probability = relevance_probability(
         np.where(rows.shown, grade, 0.0), noise=noise, max_grade=max_grade, gain=gain
     )
@@ -637,7 +639,8 @@ def clicks_on_lists(
 def _pages(rows: Rows) -> Ints:
     """Rows that each list shows, of shape (n_lists, n_positions), -1 behind the end of a list."""
     shown = np.flatnonzero(rows.shown)
-    list_, position = encode(rows.list_[shown])[0], rows.position[shown]
+    list_ = encode(rows.list_[shown])[0]
+    position = rows.position[shown]
     length = np.bincount(list_)
     if (rows.impressions[shown] != 1).any() or (position > length[list_]).any():
         raise ValueError(

@@ -567,7 +567,8 @@ class ClickMatrixUser(User):
             )
         rows = read(X, y, sample_weight, reads=("position", "relevance", "impressions"))
         used = rows.shown & ~np.isnan(rows["relevance"])
-        grade, position = rows["relevance"][used], rows.position[used]
+        grade = rows["relevance"][used]
+        position = rows.position[used]
         if not used.any() or (grade % 1).any():
             wrong = f"the grade {grade[grade % 1 > 0][0]:g}" if used.any() else "no graded row"
             raise ValueError(
@@ -579,7 +580,8 @@ class ClickMatrixUser(User):
         )
         shown, clicks = counts.to_numpy().T.reshape(2, *counts.index.levshape)
         with np.errstate(invalid="ignore"):
-            rate, position_rate = clicks / shown, clicks.sum(axis=0) / shown.sum(axis=0)
+            rate = clicks / shown
+            position_rate = clicks.sum(axis=0) / shown.sum(axis=0)
         # Where a pair was never shown: clicks of the grade, relative to average documents.
         grade_ratio = clicks.sum(axis=1) / np.maximum(shown @ position_rate, TINY)
         user = cls(np.where(shown > 0, rate, np.clip(np.outer(grade_ratio, position_rate), 0, 1)))

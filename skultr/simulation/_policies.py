@@ -610,7 +610,9 @@ class SwapPolicy(_Experiment):
         upper = deeper - 1 if self.swaps == "adjacent" else np.ones_like(deeper)
         arm[session, upper - 1] = arm[session, deeper - 1] = deeper
         swapped = rng.random(len(session)) < 0.5
-        session, upper, deeper = session[swapped], upper[swapped] - 1, deeper[swapped] - 1
+        session = session[swapped]
+        upper = upper[swapped] - 1
+        deeper = deeper[swapped] - 1
         _exchange(rows, session, upper, deeper)
 
 
@@ -725,7 +727,8 @@ class MixturePolicy(Policy):
         rng: np.random.Generator,
     ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
-        n_rankers, n_queries = scores.shape[1], len(offsets) - 1
+        n_rankers = scores.shape[1]
+        n_queries = len(offsets) - 1
         shares = np.ones(n_rankers) if self.weights is None else as_floats(self.weights)
         if shares.shape[-1] != n_rankers:
             raise ValueError(

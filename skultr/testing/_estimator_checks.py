@@ -213,7 +213,8 @@ class ContractOfFit(EstimatorContract):
     """
 
     #: What ``fit`` gives, and what ``predict`` returns.
-    fit_gives, values = "model", "scores"
+    fit_gives = "model"
+    values = "scores"
     #: Whether another order or kind of frame gives the same bits.
     is_exact = True
 
@@ -238,7 +239,8 @@ class ContractOfFit(EstimatorContract):
         compare(found, self.expected, message)
 
     def check_pickle(self) -> None:
-        fitted, expected = self.fitted, self.fitted.predict(self.log)
+        fitted = self.fitted
+        expected = self.fitted.predict(self.log)
         for other, message in (
             (pickle.loads(pickle.dumps(fitted)), f"pickle changed the {self.values}"),
             (clone(fitted).fit(self.log, self.clicks), f"a fitted clone has other {self.values}"),
@@ -341,7 +343,8 @@ class RankerContract(ContractOfFit):
     @cached_property
     def documents(self) -> pd.DataFrame:
         """Seven documents per query; the last two of each query were never shown."""
-        rng, n_rows = np.random.default_rng(0), 12 * 7
+        rng = np.random.default_rng(0)
+        n_rows = 12 * 7
         features = rng.lognormal(sigma=2.0, size=(n_rows, len(self.features)))
         return pd.DataFrame(features, columns=self.features).assign(
             qid=np.repeat(np.arange(12) * 3, 7),
@@ -377,7 +380,8 @@ class RankerContract(ContractOfFit):
     def assert_close(self, found: NDArray[Any], expected: NDArray[Any], message: str) -> None:
         """Equal up to a constant, which no list determines, and up to rounding."""
         spread = max(np.ptp(expected), 1e-6)
-        found, expected = found - found.mean(), expected - expected.mean()
+        found = found - found.mean()
+        expected = expected - expected.mean()
         assert_near(found / spread, expected / spread, message, atol=1e-3)
 
     def assert_finite(self, scores: NDArray[Any], what: str) -> None:
@@ -401,7 +405,8 @@ class RankerContract(ContractOfFit):
         assert not np.allclose(self.expected, other), "the opposite clicks gave the same model"
 
     def check_rank_and_score(self) -> None:
-        documents, fitted = self.documents, self.fitted
+        documents = self.documents
+        fitted = self.fitted
         scores = fitted.predict(documents)
         expected = pd.Series(-scores).groupby(documents["qid"]).rank(method="first")
         assert_array_equal(fitted.rank(documents), expected, "rank disagrees with predict")
@@ -438,7 +443,8 @@ class RankerContract(ContractOfFit):
         rate = (table.pop("click") / table["impressions"]).to_numpy()
         self.assert_aggregated(table, rate)
         busy = table.pop("impressions").to_numpy() * np.where(table["qid"] % 2, 50, 1)
-        found, near = self.refit(table, rate, impressions=busy), 1e-3 * np.ptp(self.expected)
+        found = self.refit(table, rate, impressions=busy)
+        near = 1e-3 * np.ptp(self.expected)
         assert not np.allclose(found, self.expected, atol=near), "impressions do not matter"
         weighted = self.refit(table, rate, sample_weight=busy)
         plain = self.refit(table, rate)
@@ -477,9 +483,11 @@ class RankerContract(ContractOfFit):
     def check_partial_fit(self) -> None:
         if not hasattr(self.estimator, "partial_fit"):
             return
-        log, clicks = self.log, self.clicks
+        log = self.log
+        clicks = self.clicks
         ranker = clone(self.estimator).partial_fit(log, clicks)
-        scores, expected = ranker.predict(log), self.fitted.predict(log)
+        scores = ranker.predict(log)
+        expected = self.fitted.predict(log)
         assert_near(
             scores, expected, "the first partial_fit gave another model than fit", rtol=1e-6
         )
@@ -604,7 +612,8 @@ class ClickModelContract(EstimatorContract):
         drawn, again = (self.fitted.sample(many, random_state=0) for _ in range(2))
         assert np.isin(drawn, (0, 1)).all(), "sample must draw 0 or 1"
         assert_array_equal(drawn, again, "the same seed drew other clicks")
-        rate, stated = drawn.reshape(_N_DRAWS, _WIDTH).mean(axis=0), self.stated
+        rate = drawn.reshape(_N_DRAWS, _WIDTH).mean(axis=0)
+        stated = self.stated
         error = _MAX_ERRORS * np.sqrt(stated * (1 - stated) / _N_DRAWS) + _MARGINAL_ERROR / 2
         wrong = np.abs(rate - stated) > error
         assert not wrong.any(), (
@@ -627,7 +636,8 @@ class ClickModelContract(EstimatorContract):
         keys = self.log.assign(click=self.clicks).groupby("session")[["doc", "click"]].agg(tuple)
         times = keys.groupby(["doc", "click"])["doc"].transform("size")
         rows = self.log["session"].isin(keys[~keys.duplicated()].index).to_numpy()
-        table, few = self.log[rows], self.clicks[rows]
+        table = self.log[rows]
+        few = self.clicks[rows]
         counts = times.loc[table["session"]].to_numpy(dtype=float)
         for name, found in (
             ("column", self.fit(table.assign(impressions=counts), few)),
@@ -656,7 +666,9 @@ class ClickModelContract(EstimatorContract):
 class PropensityContract(ContractOfFit):
     """The contract of an estimator of examination."""
 
-    fit_gives, values, is_exact = "estimate", "propensities", False
+    fit_gives = "estimate"
+    values = "propensities"
+    is_exact = False
     features = ["f0", "f1"]
     roles = ["qid", "session", "doc", "position", "user"]
 

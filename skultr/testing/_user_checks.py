@@ -150,7 +150,8 @@ class UserContract(Contract):
     """The contract of :class:`skultr.simulation.User`."""
 
     def __init__(self, user: User, n_positions: int) -> None:
-        self.user, self.n_positions = user, n_positions
+        self.user = user
+        self.n_positions = n_positions
         #: Places of the last two pages, which are shorter.
         self.n_short = (n_positions + 1) // 2
         self.shown = np.ones((_N_PAGES, n_positions), dtype=bool)
@@ -159,7 +160,8 @@ class UserContract(Contract):
     @cached_property
     def pages(self) -> tuple[NDArray[Any], ...]:
         """Arguments of ``click``: pages, the user of each and the context of each place."""
-        user, rng = self.user, np.random.default_rng(0)
+        user = self.user
+        rng = np.random.default_rng(0)
         grade = np.where(self.shown, rng.integers(2, size=self.shown.shape), -1)
         given = [self._judged(grade)]
         if user.user_weights is not None:
@@ -170,7 +172,8 @@ class UserContract(Contract):
 
     def _judged(self, grade):
         """What the user judges pages of these grades by; an empty place is 0, or negative."""
-        read, empty = self.user.read_grades(grade[self.shown].astype(float)), -1
+        read = self.user.read_grades(grade[self.shown].astype(float))
+        empty = -1
         if read is None:
             spread = np.random.default_rng(3).uniform(0.2, 1.0, grade.shape)
             read = ((0.1 + 0.9 * grade) * spread)[self.shown]
@@ -243,7 +246,8 @@ class UserContract(Contract):
 
     def check_clicks(self) -> None:
         pages = self.pages[0]
-        kept, clicks = pages.copy(), self._click(*self.pages)
+        kept = pages.copy()
+        clicks = self._click(*self.pages)
         assert_array_equal(pages, kept, "click changed its argument")
         shape = clicks.shape
         assert shape == pages.shape, f"click returned the shape {shape}, expected {pages.shape}"

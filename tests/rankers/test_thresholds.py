@@ -10,7 +10,7 @@ from skultr.exceptions import ClickDataWarning
 from skultr.rankers import EnsembleRanker, IPSRanker, NaiveRanker
 from skultr.rankers._candidates import DistinctCandidates
 from skultr.rankers._ensemble import _put_in_front
-from skultr.rankers._thresholds import SHARE_OF_PRODUCTION, THRESHOLDS
+from skultr.rankers._thresholds import SHARE_OF_PRODUCTION
 
 
 def _log(n_queries, n_clicks, *, n_documents=4):
@@ -66,8 +66,3 @@ def test_few_queries_weigh_nothing(n_queries):
     assert bool(told) == (n_queries < 10)
     weight = ensemble.weights_.loc["production", "weight"]
     assert (weight == SHARE_OF_PRODUCTION.value) == (n_queries < 10)
-
-
-def test_every_threshold_says_what_it_decides():
-    assert len(THRESHOLDS) <= 7
-    assert all(each.decides and each.reason and each.study for each in THRESHOLDS.values())

@@ -1,0 +1,19 @@
+"""A number that decides something about a user's data.
+
+Each folder that has some keeps them in its ``_thresholds.py``, as names of its own: ``FEW_CLICKS = Threshold(5, ...)``.
+The documentation prints these tables (page "Thresholds" of the studies).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Threshold(NamedTuple):
+    """A number, what it decides, why it is what it is, and the study that measured it."""
+
+    value: float
+    decides: str
+    reason: str
+    #: A study of ``python -m benchmarks``, "theory" (then `reason` says which), or "choice" (nothing was measured).
+    study: str
