@@ -1,7 +1,7 @@
 """A number that decides something about a user's data.
 
-Each folder that has some keeps them in its ``_thresholds.py``, as names of its own: ``FEW_CLICKS = Threshold(5, ...)``.
-The documentation prints these tables (page "Thresholds" of the studies).
+Each folder that has some keeps them in its ``_thresholds.py``, one name each:
+``FEW_CLICKS = Threshold(5, ...)``. The documentation prints these tables (page "Thresholds").
 """
 
 from __future__ import annotations
@@ -15,5 +15,6 @@ class Threshold(NamedTuple):
     value: float
     decides: str
     reason: str
-    #: A study of ``python -m benchmarks``, "theory" (then `reason` says which), or "choice" (nothing was measured).
+    #: A study of ``python -m benchmarks``; else "theory" (`reason` says which) or "choice"
+    #: (nothing was measured).
     study: str
