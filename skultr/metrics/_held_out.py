@@ -229,21 +229,27 @@ class IPSScorer(EstimateScorer):
         held_out = HeldOut(X, y, sample_weight, roles, caller="IPSScorer")
         rows = held_out.rows
         clicks, sessions = _served(rows)
+        # An estimate of nothing is no error: a search goes on.
         if not clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
         _refuse_lists_of_one_row(rows, clicks)
-        weight = 1 / np.maximum(held_out.examination(self.propensity), self.clip or 0.0)
+        examination = held_out.examination(self.propensity)
+        weight = 1 / np.maximum(examination, self.clip or 0.0)
         credit = self._credits(rows.list_, held_out.scores(estimator))
+        # Inverse propensity scoring: a click counts as often as its position is overlooked.
         debiased = clicks * weight
         total = debiased if self.normalize else sessions
         value, error = ratio_of_sums(debiased * credit, total, rows.query)
         n_clicks = clicks.sum()
         carried = debiased.sum()
+        # Kish: the number of clicks of equal weight that tell as much.
+        effective = carried**2 / (debiased @ weight)
+        largest = weight[clicks > 0].max() * n_clicks / carried
         return IPSEstimate(
             value=value,
             standard_error=error,
-            effective_sample_size=float(carried**2 / (debiased @ weight)),
-            largest_weight=float(weight[clicks > 0].max() * n_clicks / carried),
+            effective_sample_size=float(effective),
+            largest_weight=float(largest),
             n_clicks=float(n_clicks),
         )
 
@@ -251,10 +257,13 @@ class IPSScorer(EstimateScorer):
         """Value of a relevant document at the rank of each row, averaged over ties."""
         rank = rank_in_segment(list_, scores)
         cutoff = np.bincount(list_)[list_] if self.k is None else self.k
-        credit = -rank.astype(float)
-        if self.metric != "arp":
-            credit = (rank <= cutoff) / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
-        return pd.Series(credit).groupby([list_, scores], sort=False).transform("mean").to_numpy()
+        if self.metric == "arp":
+            credit = -rank.astype(float)
+        else:
+            divisor = np.log2(1 + rank) if self.metric == "dcg" else cutoff
+            credit = np.where(rank <= cutoff, 1 / divisor, 0.0)
+        tied = pd.Series(credit).groupby([list_, scores], sort=False)
+        return tied.transform("mean").to_numpy()
 
 
 def _count_lists(X, click):
@@ -274,7 +283,8 @@ def _count_lists(X, click):
 
 def _refuse_lists_of_one_row(rows, clicks):
     """An error if no list has a rank that could be better, as in a table counted over pages."""
-    if not clicks[np.bincount(rows.list_)[rows.list_] > 1].any():
+    n_rows = np.bincount(rows.list_)[rows.list_]
+    if not clicks[n_rows > 1].any():
         raise ValueError(
             "Every list with a click has one row, which every ranker puts first. Expected served "
             "lists, with their 'session'. Where rows were counted over pages that are not known, "
@@ -287,7 +297,8 @@ def _served(rows):
     shown = rows.shown
     # The rows of a list stand for equally many sessions; where they do not, their mean counts.
     n_shown = np.bincount(rows.list_, shown)[rows.list_]
-    clicks, weight = (np.where(shown, each, 0.0) for each in (rows.clicks, rows.weight))
+    clicks = np.where(shown, rows.clicks, 0.0)
+    weight = np.where(shown, rows.weight, 0.0)
     return clicks, weight / np.maximum(n_shown, 1)
 
 
@@ -470,23 +481,30 @@ class ClickLikelihoodScorer(EstimateScorer):
         log_examination = np.log(held_out.examination(self.propensity) * weight)
         gain, scale = self._gains(estimator, "the estimator", held_out, choice, log_examination)
         if baseline is not None:
-            gain -= self._gains(baseline, "the baseline", held_out, choice, log_examination)[0]
-        query, _ = encode(rows.query[choice.rows[choice.starts]])
+            of_baseline, _ = self._gains(
+                baseline, "the baseline", held_out, choice, log_examination
+            )
+            gain -= of_baseline
+        first_row = choice.rows[choice.starts]
+        query, _ = encode(rows.query[first_row])
         value, error = ratio_of_sums(gain, choice.total, query)
         return ClickLikelihoodEstimate(value, error, scale, choice.n_clicks)
 
     def _gains(self, ranker, name, held_out, choice, log_examination):
         """Log-likelihood gained over examination alone in each list, and the scale."""
         scores = _centered(held_out.scores(ranker, name), choice, name)
-        is_fit = isinstance(self.scale, str)
-        scale = _likeliest_scale(scores, choice, log_examination) if is_fit else self.scale
-        alone = choice.list_losses(log_examination)
-        return alone - choice.list_losses(scale * scores + log_examination), float(scale)
+        scale = self.scale
+        if isinstance(scale, str):  # "fit"
+            scale = _likeliest_scale(scores, choice, log_examination)
+        loss_alone = choice.list_losses(log_examination)
+        loss = choice.list_losses(scale * scores + log_examination)
+        return loss_alone - loss, float(scale)
 
 
 def _clicked_lists(rows):
     """Clicks of the lists in which a click could have fallen elsewhere."""
     n_shown = np.bincount(rows.choice, rows.shown)[rows.choice]
+    # A click on the only row of a list says nothing.
     clicks = np.where(rows.shown & (n_shown > 1), rows.clicks, 0.0)
     if not clicks.any():
         raise ValueError(
@@ -515,8 +533,9 @@ def _centered(scores: Floats, choice: GroupedLogit, name: str) -> Floats:
 
 def _likeliest_scale(scores, choice, log_examination):
     spread = np.sqrt(np.mean(scores[choice.rows] ** 2))
+    # The scores are constant in each list, up to rounding.
     if spread <= 1e-12:
-        return 0.0  # the scores are constant in each list
+        return 0.0
     (scale,) = choice.best_weights(scores[:, None] / spread, log_examination)
     if not scale:
         warn_user(
@@ -530,6 +549,7 @@ def _likeliest_scale(scores, choice, log_examination):
 
 
 # Documents at the same position ---------------------------------------------------------
+#: Constraints of what makes a pair count.
 _PAIR_CONSTRAINTS = {
     "min_impressions": [Interval(Real, 0, None, closed="neither")],
     "level": [Interval(Real, 0, 1, closed="right")],
@@ -642,7 +662,8 @@ def matched_pairs_score(
     y_true, scores = flat_columns(y_true=y_true, y_score=y_score)
     refuse_where(np.isnan(scores), "y_score contains NaN", "expected a score in every row.")
     roles = {"qid": qid, "doc": doc, "position": position}
-    if sample_weight is not None:  # impressions, with rates beside them
+    if sample_weight is not None:
+        # The weights are impressions, with click rates beside them; a rate of none is no number.
         weight, _ = flat_columns(sample_weight=sample_weight, y_score=scores)
         roles["impressions"] = weight
         y_true = as_known_rates(np.where(weight == 0, 0.0, y_true))
@@ -752,11 +773,9 @@ class MatchedPairsScorer(Scorer):
         roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
         need = {"position": "to compare documents at the same position"}
         held_out = HeldOut(X, y, sample_weight, roles, caller="MatchedPairsScorer", need=need)
-        return _mean_over_pairs(
-            _matched_pairs(
-                held_out.rows, held_out.scores(estimator), self.min_impressions, self.level
-            )
-        )
+        scores = held_out.scores(estimator)
+        table = _matched_pairs(held_out.rows, scores, self.min_impressions, self.level)
+        return _mean_over_pairs(table)
 
 
 def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd.DataFrame:
@@ -769,23 +788,31 @@ def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd
         "n": rows.weight,
         "score": scores,
     }
-    cells = pd.DataFrame(columns)[rows.shown].groupby(["query", "position", "doc"])
+    shown = pd.DataFrame(columns)[rows.shown]
+    cells = shown.groupby(["query", "position", "doc"])
     cells = cells.agg({"clicks": "sum", "n": "sum", "score": "median"}).reset_index()
     cells = cells[cells["n"] >= least]
+    # Each pair once, of documents at one position of one query.
     pairs = cells.merge(cells, on=["query", "position"], suffixes=("", "_2"))
     pairs = pairs[pairs["doc"] < pairs["doc_2"]]
     n = pairs["n"]
     n_2 = pairs["n_2"]
-    scores = pairs["score"]
-    lead = pairs["clicks"] / n - pairs["clicks_2"] / n_2
-    pooled = (pairs["clicks"] + pairs["clicks_2"]) / (n + n_2)
-    error = np.sqrt(np.maximum(pooled * (1 - pooled), 0) * (1 / n + 1 / n_2))
-    higher = np.where(lead > 0, scores > pairs["score_2"], scores < pairs["score_2"])
-    pairs["right"] = higher + (scores == pairs["score_2"]) / 2
+    clicks = pairs["clicks"]
+    clicks_2 = pairs["clicks_2"]
+    # The z test of two proportions, with their pooled variance.
+    lead = clicks / n - clicks_2 / n_2
+    pooled = (clicks + clicks_2) / (n + n_2)
+    variance = np.maximum(pooled * (1 - pooled), 0) * (1 / n + 1 / n_2)
+    least_lead = norm.isf(level / 2) * np.sqrt(variance)
     # Equal rates may differ by rounding.
-    decided = np.abs(lead) > np.maximum(norm.isf(level / 2) * error, 1e-9)
-    right = pairs[decided].groupby("query")["right"]
-    return pd.DataFrame({"matched_pairs": right.mean(), "n_pairs": right.size()})
+    decided = np.abs(lead) > np.maximum(least_lead, 1e-9)
+    score = pairs["score"]
+    score_2 = pairs["score_2"]
+    right = np.where(lead > 0, score > score_2, score < score_2).astype(float)
+    # Equal scores are right by half.
+    pairs["right"] = np.where(score == score_2, 0.5, right)
+    by_query = pairs[decided].groupby("query")["right"]
+    return pd.DataFrame({"matched_pairs": by_query.mean(), "n_pairs": by_query.size()})
 
 
 def _mean_over_pairs(table: pd.DataFrame) -> float:
@@ -818,9 +845,10 @@ class HeldOut(RowsOfLog):
         super().__init__(X, y, sample_weight, roles)
         self.caller = caller
         need = {"qid": "to compare the rows of a query with each other", **(need or {})}
+        reads = set(FIT_ROLES)
         # Rows with propensities need no place.
-        has_place = read_role(X, "position", roles.get("position")) is not None
-        reads = {role for role in FIT_ROLES if has_place or role != "position"}
+        if read_role(X, "position", roles.get("position")) is None:
+            reads.discard("position")
         self.rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
 
     def examination(self, source: ArrayLike | Estimator | None) -> Floats:
@@ -828,12 +856,12 @@ class HeldOut(RowsOfLog):
         propensity, _ = propensities(source, self, default=self._refuse_to_assume)
         checked = self.rows.replace("propensity", propensity)["propensity"]
         examination = np.where(self.rows.shown, checked, 1.0)
-        if not examination.all():
+        n_unseen = int((examination == 0).sum())
+        if n_unseen:
             raise ValueError(
-                f"propensity is 0 in {count_of(int((examination == 0).sum()), 'shown row')}, "
-                f"first in row {int(np.argmin(examination))}; expected a number in (0, 1] "
-                "wherever a document was shown. A row that nobody could examine should have no "
-                "position."
+                f"propensity is 0 in {count_of(n_unseen, 'shown row')}, first in row "
+                f"{int(np.argmin(examination))}; expected a number in (0, 1] wherever a document "
+                "was shown. A row that nobody could examine should have no position."
             )
         return examination
 

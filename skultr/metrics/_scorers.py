@@ -37,6 +37,7 @@ BY_CLICKS = (
     "compare by clicks with skultr.evaluation.policy_difference, or with estimate(..., baseline=) "
     "of skultr.metrics.ClickLikelihoodScorer"
 )
+#: Parameters of metrics that a scorer passes itself.
 _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 
 
@@ -89,6 +90,7 @@ class Scorer:
     def __repr__(self) -> str:
         given = dict(vars(self))
         given |= given.pop("options", {})
+        # The metric is passed by position.
         texts = [f"{name}={value!r}".removeprefix("metric=") for name, value in given.items()]
         return f"{type(self).__name__}({', '.join(texts)})"
 
@@ -202,6 +204,10 @@ class RankingScorer(Scorer):
         )
 
 
+#: Without ids, documents with equal features are taken for one.
+_NAME_DOCUMENTS = " Name different documents in a column 'doc'."
+
+
 class AnnotatedDocuments:
     """The annotated documents of X, each once, and how estimators score them."""
 
@@ -213,17 +219,16 @@ class AnnotatedDocuments:
         caller: str,
         sample_weight: Column | None = None,
     ) -> None:
-        need = {
+        purposes = {
             "qid": "to say which query a row belongs to",
             "relevance": "as the human annotation to compare with",
             "position": "to say where the logging policy put a document",
         }
-        need = {role: purpose for role, purpose in need.items() if role in given}
+        need = {role: purpose for role, purpose in purposes.items() if role in given}
+        rows = read(X, None, sample_weight, given, reads=tuple(given), need=need, caller=caller)
         self._X = X
         #: All rows of X.
-        self.read = rows = read(
-            X, None, sample_weight, given, reads=tuple(given), need=need, caller=caller
-        )
+        self.read = rows
         relevance = rows["relevance"]
         doc = rows["doc"]
         self._annotated = np.flatnonzero(~np.isnan(relevance))
@@ -236,12 +241,14 @@ class AnnotatedDocuments:
                 "score by clicks."
             )
         # Rows without annotation may show the same documents.
-        self._seen = np.flatnonzero(np.isin(rows.query, rows.query[self._annotated]))
+        judged_queries = rows.query[self._annotated]
+        self._seen = np.flatnonzero(np.isin(rows.query, judged_queries))
         features = _dense_features(X) if doc is None else None
         code = rows.documents(features, self._seen).code
         # A document of two queries has two codes.
         self._code, _, _ = pairs_of_codes(rows.query[self._seen], code, int(code.max()) + 1)
-        self._document = self._code[np.searchsorted(self._seen, self._annotated)]
+        place_in_seen = np.searchsorted(self._seen, self._annotated)
+        self._document = self._code[place_in_seen]
         first = self._first(
             relevance,
             "with the relevance",
@@ -265,11 +272,13 @@ class AnnotatedDocuments:
 
     def of_rows(self, function: Callable[..., Floats], *columns: Floats) -> Floats:
         """What a function of columns and codes of rows finds, last axis by document."""
-        return function(*(each[self._seen] for each in columns), self._code)[..., self._own]
+        seen = [column[self._seen] for column in columns]
+        return function(*seen, self._code)[..., self._own]
 
     def scores(self, ranker: Predictor | Column | str, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""
-        self.row_scores = scores = scores_of_rows(ranker, self._X, self.read, name)
+        scores = scores_of_rows(ranker, self._X, self.read, name)
+        self.row_scores = scores
         missing = np.isnan(scores[self.rows])
         if missing.any():
             raise ValueError(
@@ -288,11 +297,14 @@ class AnnotatedDocuments:
     def to_order(self, scores: Floats) -> tuple[Floats, NDArray[Any]]:
         """Scores and queries of the documents of those queries whose relevance varies."""
         query, _ = encode(self.qid)
-        varies = np.zeros(query.max() + 1, dtype=bool)
-        first = np.zeros(len(varies))
-        first[query] = self.relevance
-        varies[query[self.relevance != first[query]]] = True
-        return scores[varies[query]], query[varies[query]]
+        # Relevance varies in a query if one document differs from any other, here the last.
+        any_relevance = np.zeros(query.max() + 1)
+        any_relevance[query] = self.relevance
+        differs = self.relevance != any_relevance[query]
+        varies = np.zeros(len(any_relevance), dtype=bool)
+        varies[query[differs]] = True
+        kept = varies[query]
+        return scores[kept], query[kept]
 
     def _first(self, values, told, one):
         """First annotated row of each document, increasing; its rows must have ``one`` value."""
@@ -303,11 +315,10 @@ class AnnotatedDocuments:
         if len(conflict):
             row = conflict[0]
             other = first[code[row]]
+            remedy = "" if self.read["doc"] is not None else _NAME_DOCUMENTS
             raise ValueError(
                 f"Rows {rows[other]} and {rows[row]} show one document of one query {told} "
-                f"{values[other]:g} and {values[row]:g}; expected one {one}."
-                + " Name different documents in a column 'doc'."
-                * (self.read["doc"] is None)
+                f"{values[other]:g} and {values[row]:g}; expected one {one}.{remedy}"
             )
         return np.sort(first)
 
@@ -376,14 +387,17 @@ def to_ir_measures(
     )
     score = documents.scores(scores, "the ranking")
     grade = documents.relevance
-    if (grade % 1 != 0).any():
+    broken = grade % 1 != 0
+    if broken.any():
+        first = broken.argmax()
         raise ValueError(
-            f"relevance is {grade[grade % 1 != 0][0]:g} in row "
-            f"{documents.rows[(grade % 1 != 0).argmax()]}; judgments hold whole grades. Round "
-            "them, or map them to grades."
+            f"relevance is {grade[first]:g} in row {documents.rows[first]}; judgments hold whole "
+            "grades. Round them, or map them to grades."
         )
+    # Without ids, documents are named by the number of their row.
     docs = documents.rows if documents.doc is None else documents.doc
     ids = pd.DataFrame({"query_id": _texts(documents.qid, "qid"), "doc_id": _texts(docs, "doc")})
+    # Ids that differ as numbers or as text with a number may be equal as text.
     twice = ids.duplicated()
     if twice.any():
         raise ValueError(
@@ -443,14 +457,20 @@ def to_trec(
     """
     judged, ranked = to_ir_measures(X, scores, qid=qid, doc=doc, relevance=relevance)
     refuse_white_space([name, *judged["query_id"].unique(), *judged["doc_id"]])
-    order = ranked.assign(place=ranked.groupby("query_id", sort=False).ngroup())
-    order = order.sort_values(["place", "score"], ascending=[True, False], kind="stable")
-    rank = order.groupby("place").cumcount() + 1
     qrels = "".join(
         f"{query} 0 {doc} {grade}\n" for query, doc, grade in judged.itertuples(index=False)
     )
-    lines = zip(order["query_id"], order["doc_id"], rank, order["score"].tolist(), strict=True)
-    return qrels, "".join(f"{q} Q0 {doc} {r} {score!r} {name}\n" for q, doc, r, score in lines)
+    # Queries stay in the order of the rows; documents stand best first.
+    place = ranked.groupby("query_id", sort=False).ngroup()
+    order = ranked.assign(place=place)
+    order = order.sort_values(["place", "score"], ascending=[True, False], kind="stable")
+    order["rank"] = order.groupby("place").cumcount() + 1
+    columns = [order[column].tolist() for column in ("query_id", "doc_id", "rank", "score")]
+    lines = [
+        f"{query} Q0 {doc} {rank} {score!r} {name}\n"
+        for query, doc, rank, score in zip(*columns, strict=True)
+    ]
+    return qrels, "".join(lines)
 
 
 def id_text(id_: Any, column: str) -> str:
@@ -484,9 +504,11 @@ def metric_by_query(
         RankingScorer(metric, k=k, **options)  # checks the options
 
         def named(documents: AnnotatedDocuments, scores: Floats) -> pd.Series:
-            return RANKING_METRICS[metric](
+            table = RANKING_METRICS[metric](
                 documents.relevance, scores, qid=documents.qid, k=k, per_query=True, **options
-            ).iloc[:, 0]
+            )
+            # The second column counts documents.
+            return table.iloc[:, 0]
 
         return named, metric if k is None else f"{metric}@{k}"
     if options:
@@ -498,10 +520,11 @@ def metric_by_query(
     def called(documents: AnnotatedDocuments, scores: Floats) -> pd.Series:
         codes, ids = encode(documents.qid)
         order = np.argsort(codes, kind="stable")
-        values = [
-            float(metric(documents.relevance[rows], scores[rows]))
-            for rows in np.split(order, np.cumsum(np.bincount(codes))[:-1])
-        ]
+        ends = np.cumsum(np.bincount(codes))
+        values = []
+        for rows in np.split(order, ends[:-1]):
+            value = metric(documents.relevance[rows], scores[rows])
+            values.append(float(value))
         return pd.Series(values, index=pd.Index(ids, name="qid", tupleize_cols=False))
 
     return called, getattr(metric, "__name__", type(metric).__name__)
@@ -522,17 +545,22 @@ def predict_within(
     estimator: Predictor | Column | str, X: Table, qid: Column | None, doc: Column | None = None
 ) -> NDArray[Any]:
     """Scores of X by an estimator that may request query and document ids, or as given."""
+    if isinstance(estimator, str):
+        return read_column(X, estimator)
     if not hasattr(estimator, "predict"):
-        return read_column(X, estimator) if isinstance(estimator, str) else as_array(estimator)
+        return as_array(estimator)
     refuse_lost_queries(estimator, qid)
+    # Ids that are columns of X are there already.
     columns = role_columns(X) if is_frame(X) else ()
-    ids = {
-        name: value
-        for name, value in (("qid", qid), ("doc", doc))
-        if value is not None and name not in columns
-    }
-    taken = get_routing_for_object(estimator).consumes("predict", ids) if ids else ()
-    return as_array(estimator.predict(X, **{name: ids[name] for name in taken}))
+    ids = {"qid": qid, "doc": doc}
+    for name in [*ids]:
+        if ids[name] is None or name in columns:
+            del ids[name]
+    if ids:
+        # Only estimators that request ids take them.
+        taken = get_routing_for_object(estimator).consumes("predict", ids)
+        ids = {name: ids[name] for name in taken}
+    return as_array(estimator.predict(X, **ids))
 
 
 def scores_of_rows(ranker: Predictor | Column | str, X: Table, rows: Rows, name: str) -> Floats:
@@ -561,6 +589,10 @@ def _dense_features(X):
     """The features but columns of text, such as devices, which belong to pages."""
     if is_frame(X):
         frame = nw.from_native(X, eager_only=True)
-        text = [name for name, dtype in frame.schema.items() if isinstance(dtype, nw.String)]
-        X = without_columns(frame, {name for name in text if not is_role(name)}).to_native()
+        text = {
+            name
+            for name, dtype in frame.schema.items()
+            if isinstance(dtype, nw.String) and not is_role(name)
+        }
+        X = without_columns(frame, text).to_native()
     return features_of(X)
