@@ -123,6 +123,7 @@ class QueryKFold(_Splitter, GroupKFold):
         if self.shuffle:
             yield from super().split(codes, None, codes)
             return
+        # Without chance folds are balanced by rows.
         fold_of = _balanced_folds(sizes, self.n_splits)[codes]
         for fold in range(self.n_splits):
             yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
@@ -372,6 +373,7 @@ def train_test_queries(
     if test_size is None and train_size is None:
         # The default of scikit-learn's train_test_split.
         test_size = 0.25
+    # The first split of random ones.
     splitter = QueryShuffleSplit(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
@@ -505,6 +507,7 @@ class OffPolicySelection:
     ) -> None:
         if keep is None:
             keep = {"ndcg": "1se", "perplexity": "1se"}
+        # Checked here, because a search would fail only after its last fit.
         named = isinstance(keep, dict) and all(isinstance(name, str) for name in (by, *keep))
         if not named:
             raise ValueError(
@@ -545,6 +548,7 @@ class OffPolicySelection:
                     ClickDataWarning,
                 )
         if np.isnan(scores[self.by][kept]).all():
+            # A candidate that is kept may lack the score that decides.
             lacking = f" and has a score {self.by!r}" if kept.any() else ""
             warn_user(
                 f"None of the {len(kept)} candidates is kept by all of {list(self.keep)}{lacking}"
@@ -570,6 +574,7 @@ class OffPolicySelection:
             ``chosen``. If no candidate is ``kept``, the choice was among all.
         """
         scores, steps, kept, best = self._select(cv_results)
+        # One row per candidate, one pair of columns per step.
         table = {"params": list(cv_results["params"])}
         for name, mask in steps.items():
             table |= {name: scores[name], f"kept_by_{name}": mask}
@@ -591,6 +596,7 @@ class OffPolicySelection:
                     "'relevance' fails in a fold without annotation: give each fold some, or run "
                     "the search with error_score='raise' to see why."
                 )
+        # Each scorer keeps some candidates; the best of those kept by all is selected.
         deciding = scores[self.by]
         steps = {}
         kept = np.ones(len(deciding), dtype=bool)
@@ -616,6 +622,7 @@ def _is_count(number):
 
 
 def _mean_score(cv_results, name):
+    # Names of the columns of a search over several scorers.
     prefix = "mean_test_"
     if prefix + name not in cv_results:
         known = sorted(key.removeprefix(prefix) for key in cv_results if key.startswith(prefix))
@@ -628,6 +635,7 @@ def _mean_score(cv_results, name):
 
 def _best(score, number):
     """Mask of the ``number`` largest scores and of all that tie with them; NaN is never kept."""
+    # All that tie with the last one are kept.
     ranked = np.sort(score[~np.isnan(score)])[::-1]
     last = min(number, len(ranked)) - 1
     return score >= ranked[last]

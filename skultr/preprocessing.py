@@ -153,10 +153,12 @@ class OnFeatures(
     def _fitted(self, method, X, y, params):
         """Fit the transformer: the rows, the way back to X, and what its method returns."""
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        # Rows to transform (of a dataset, documents once each), and the way back to X.
         rows, back = features_to_transform(X, y)
         self._click_column = y if isinstance(y, str) else None
         clicks = y if self._click_column is None else read_column(rows, y)
         features = self._features(rows, reset=True)
+        # The transformer that was passed stays as it is.
         self.transformer_ = clone(self._inner())
         roles = _roles_requested(rows, self.transformer_)
         # Some pass metadata on only where it is routed.
@@ -208,6 +210,7 @@ class OnFeatures(
         return self.transformer_.get_feature_names_out(input_features)
 
     def __sklearn_tags__(self) -> Tags:
+        # What it accepts is what the transformer accepts.
         tags = super().__sklearn_tags__()
         inner = get_tags(self._inner())
         tags.input_tags.sparse = inner.input_tags.sparse
@@ -218,6 +221,7 @@ class OnFeatures(
     def _inner(self):
         """The transformer, not fitted."""
         inner = self.transformer
+        # It keeps names and sparse matrices.
         if isinstance(inner, str) and inner == "passthrough":
             return FunctionTransformer(accept_sparse=True, feature_names_out="one-to-one")
         if not (hasattr(inner, "fit") and hasattr(inner, "transform")):
@@ -258,6 +262,7 @@ class OnFeatures(
 
     def _refuse_words(self, features, error):
         """An error that names the columns without numbers, which the transformer did not read."""
+        # Arrays have no names to tell.
         frame = nw.from_native(features, eager_only=True, pass_through=True)
         if not isinstance(frame, nw.DataFrame):
             return
@@ -321,9 +326,9 @@ def _beside_frame(X, values, transformer, roles, kind):
     out = _framed(values, transformer, roles, backend)
     kept = _places_of_roles(X.columns, roles)
     if kept:
-        of_roles = _convert(X[:, kept], backend)
+        kept_roles = _convert(X[:, kept], backend)
         # pandas would align rows by index, and a transformer may have numbered them anew.
-        parts = [nw.maybe_reset_index(part) for part in (of_roles, out)]
+        parts = [nw.maybe_reset_index(part) for part in (kept_roles, out)]
         out = nw.concat(parts, how="horizontal")
     out = out.to_native()
     index = nw.maybe_get_index(X)
@@ -345,6 +350,7 @@ def _roles_requested(X, transformer):
     roles = [name for name in role_columns(X) if name in FIT_ROLES]
     if not roles:
         return {}
+    # Most transformers request none.
     requested = get_routing_for_object(transformer).consumes("fit", roles)
     return {name: read_role(X, name) for name in roles if name in requested}
 
@@ -441,6 +447,7 @@ def _convert(frame, backend):
     backend = nw.Implementation.from_backend(backend)
     if frame.implementation is backend:
         return frame
+    # By way of arrays, one column at a time.
     arrays = {}
     for name in frame.columns:
         values = frame[name].to_numpy()

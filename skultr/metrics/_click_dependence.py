@@ -52,6 +52,8 @@ def information_by_clicks(
     # What noise alone explains is none: a search must not choose the noisiest estimate.
     beyond_noise = max(square - error**2, 0.0)
     value = -0.5 * np.log1p(-beyond_noise)
+    # Delta method: the derivative of the value by ρ is ρ / (1 - ρ²). It is 0 at 0, where the error
+    # is not: hence half of the squared error beside ρ².
     error_of_value = np.sqrt(square + error**2 / 2) * error / (1 - square)
     p_value = 2 * t.sf(abs(rho) / max(error, TINY), len(sums) - 1)
     return float(value), float(error_of_value), float(p_value)
@@ -156,6 +158,7 @@ def _sums(columns, moments, query, weight):
     noise = powers[:, :, None] * powers[:, None, :] - expected
     kept = 1 - 1 / size[query]
     products[:, 2:, 2:] -= kept[:, None, None] * noise
+    # Sums of one query each, for the jackknife.
     total = np.zeros((len(size), *products.shape[1:]))
     np.add.at(total, query, weight[:, None, None] * products)
     return total
@@ -166,6 +169,7 @@ def _partial(sums, degree):
     last power given the lower ones."""
     own = sums[..., :2, :2]
     cross = sums[..., :2, 2 : 2 + degree]
+    # Two levels of relevance have no square of their own: hence the pseudoinverse.
     inverse = np.linalg.pinv(sums[..., 2 : 2 + degree, 2 : 2 + degree], hermitian=True)
     # Schur complement: what relevance leaves of the covariance of scores and positions.
     rest = own - cross @ inverse @ np.swapaxes(cross, -1, -2)
@@ -185,6 +189,7 @@ def _jackknife(statistics, sums):
     """Functions of sums over queries, and their standard errors."""
     total = sums.sum(axis=0)
     n_queries = len(sums)
+    # Each query left out in turn.
     without_one = np.array(statistics(total - sums))
     deviation = without_one - without_one.mean(axis=1, keepdims=True)
     spread = (deviation**2).sum(axis=1)

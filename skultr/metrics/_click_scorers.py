@@ -346,6 +346,7 @@ def annotated_documents(
     A document is annotated if one of its rows is; its position is the mean over its shown rows.
     With clicks ``y`` and positions, it warns of scores that explain no clicks.
     """
+    # A score by the logging policy takes the place of positions.
     unread = {"sample_weight", "propensity"}
     if logging:
         unread.add("position")
@@ -406,7 +407,9 @@ def _by_clicks(estimator, X, y, sample_weight, arm, logging, roles):
 def _rows_with_an_arm(X, arm):
     """The column of arms, and the mask of the rows that have one."""
     arms = pd.Series(read_column(X, arm))
+    # Text has no other missing value than "".
     chosen = (arms.notna() & (arms != "")).to_numpy(dtype=bool)
+    # False is a value, so that the lists of production would count as shuffled.
     if pd.api.types.infer_dtype(arms, skipna=True) == "boolean" and not arms[chosen].all():
         raise ValueError(
             f"The column {arm!r} holds False, which is a value; expected it to be missing in the "
@@ -480,6 +483,7 @@ def _predict_click(estimator, X, y, conditional, roles):
             "clicks, such as TwoTowerRanker or RegressionEMRanker; score other rankers with "
             "RankingScorer or IPSScorer."
         )
+    # Rankers that explain clicks read fewer roles than click models.
     takes = inspect.signature(predict_click).parameters
     given = {name: value for name, value in roles.items() if value is not None and name in takes}
     if "conditional" in takes:
@@ -603,6 +607,7 @@ def perplexity_score(
     if position is None:
         position = np.zeros(len(clicks))
     codes, values = encode(check_ids(position, "position", len(clicks)))
+    # Perplexity of each position: 2 to the mean of the bits.
     mass = np.bincount(codes, weight)
     loss = -weight * _log_likelihood(clicks, probability)
     bits = np.bincount(codes, loss) / np.log(2)

@@ -441,6 +441,7 @@ def _warn_about_constants(pred, logging):
 
 def _estimator_for(estimator, grades):
     """The estimator that was asked for, or nearest neighbours where a classifier cannot learn."""
+    # The published estimator takes grades of any size.
     used = grades.code if estimator == "published" else grades.compared
     n_documents = len(used)
     if estimator == "knn" or n_documents >= FEWEST_FOR_CLASSIFIER.value:
@@ -528,6 +529,7 @@ class _Grades:
         by_size = np.argsort(~large, kind="stable")
         self.code_by_size = np.argsort(by_size)[self.code]
         is_compared = large | small if together else large
+        # Sorted by cell, as the estimators expect.
         rows = np.flatnonzero(is_compared[self.code])
         self.compared = rows[np.argsort(self.code_by_size[rows], kind="stable")]
         self.n_left_out = len(self.code) - len(rows)
@@ -591,6 +593,7 @@ def _mean_and_error(terms, query, factor=1.0):
     """Mean of the terms, those of further documents being 0, and its standard error."""
     n_further = len(query) - len(terms)
     terms = np.pad(terms, (0, n_further))
+    # The error is that of means of queries.
     query_code, _ = pd.factorize(query)
     value, error = ratio_of_sums(terms, np.ones(len(query)), query_code)
     return value, factor * error
@@ -599,6 +602,7 @@ def _mean_and_error(terms, query, factor=1.0):
 def _rows_that_vary(pred, logging, grade):
     """Mask of the documents of grades in which neither variable is constant, sorted by grade: in
     the other grades the information is 0, and an estimate would be noise."""
+    # Smallest and largest value of each grade.
     first = offsets_from_sorted(grade)[:-1]
     varies = np.ones(len(first), dtype=bool)
     for values in (pred, logging):
@@ -616,8 +620,10 @@ _MAX_BINS = 8
 
 def _permutation_p_value(pred, logging, grade, query, n_permutations, rng):
     """Grades are true ones, never merged: what differs between them is no dependence."""
+    # Documents of one query and grade stand together.
     order = np.lexsort((grade, query))
     pred, logging, grade, query = (each[order] for each in (pred, logging, grade, query))
+    # A statistic that is fast to permute: ranks are computed once.
     x = _ranks_within(pred, grade, query)
     y = _ranks_within(logging, grade, query)
     # One table of all documents has more power if grades behave alike, tables by grade if not.
@@ -684,6 +690,7 @@ def _ranks_within(values, grade, query):
 
 def _table(x, y, grade, table):
     """Row and column of each document by its ranks in its grade; tables have separate rows."""
+    # The cube root of the number of documents, as many as 8.
     n_bins = np.clip(np.cbrt(np.bincount(table)[table] + 0.5).astype(int), 2, _MAX_BINS)
     n_in_grade = np.bincount(grade)[grade]
 

@@ -260,6 +260,7 @@ class IPSScorer(EstimateScorer):
         if self.metric == "arp":
             credit = -rank.astype(float)
         else:
+            # A relevant document is worth 1 / log2(1 + rank), or 1 / k.
             divisor = np.log2(1 + rank) if self.metric == "dcg" else cutoff
             credit = np.where(rank <= cutoff, 1 / divisor, 0.0)
         tied = pd.Series(credit).groupby([list_, scores], sort=False)
@@ -269,6 +270,7 @@ class IPSScorer(EstimateScorer):
 def _count_lists(X, click):
     """The distinct lists of a log in an engine, with features, and their click rates."""
     names = open_frame(X).collect_schema().names()
+    # Equal lists are added up in the engine, where the log stays.
     X, rate = count_lists_of(X, click, feature_names(names, {click}))
     never = int(np.isnan(read_role(X, "position")).sum())
     if never:
@@ -481,10 +483,11 @@ class ClickLikelihoodScorer(EstimateScorer):
         log_examination = np.log(held_out.examination(self.propensity) * weight)
         gain, scale = self._gains(estimator, "the estimator", held_out, choice, log_examination)
         if baseline is not None:
-            of_baseline, _ = self._gains(
+            baseline_gain, _ = self._gains(
                 baseline, "the baseline", held_out, choice, log_examination
             )
-            gain -= of_baseline
+            gain -= baseline_gain
+        # Errors are those of sums over queries, whose lists go together.
         first_row = choice.rows[choice.starts]
         query, _ = encode(rows.query[first_row])
         value, error = ratio_of_sums(gain, choice.total, query)
@@ -517,6 +520,7 @@ def _clicked_lists(rows):
 
 def _centered(scores: Floats, choice: GroupedLogit, name: str) -> Floats:
     """Scores minus their mean in the list, so that large offsets cost no precision."""
+    # Rows that were not shown may have any score.
     used = scores[choice.rows]
     infinite = np.zeros(len(scores), dtype=bool)
     infinite[choice.rows] = np.isinf(used)
@@ -536,6 +540,7 @@ def _likeliest_scale(scores, choice, log_examination):
     # The scores are constant in each list, up to rounding.
     if spread <= 1e-12:
         return 0.0
+    # Divided by their size, which the solver need not know.
     (scale,) = choice.best_weights(scores[:, None] / spread, log_examination)
     if not scale:
         warn_user(
@@ -791,6 +796,7 @@ def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd
     shown = pd.DataFrame(columns)[rows.shown]
     cells = shown.groupby(["query", "position", "doc"])
     cells = cells.agg({"clicks": "sum", "n": "sum", "score": "median"}).reset_index()
+    # Few impressions decide no pair.
     cells = cells[cells["n"] >= least]
     # Each pair once, of documents at one position of one query.
     pairs = cells.merge(cells, on=["query", "position"], suffixes=("", "_2"))
@@ -854,6 +860,7 @@ class HeldOut(RowsOfLog):
     def examination(self, source: ArrayLike | Estimator | None) -> Floats:
         """Examination probability of each row by the parameter ``propensity``; 1 if not shown."""
         propensity, _ = propensities(source, self, default=self._refuse_to_assume)
+        # Numbers of an estimator are checked as those of a column are.
         checked = self.rows.replace("propensity", propensity)["propensity"]
         examination = np.where(self.rows.shown, checked, 1.0)
         n_unseen = int((examination == 0).sum())

@@ -112,6 +112,7 @@ def classifier_information(
         y = _scores_in_cells(logging, grade, cell, rng)
         # Each cell is divided evenly.
         order = np.lexsort((rng.random_sample(len(cell)), cell))
+        # Documents of a cell are dealt to the folds one after another.
         fold = np.argsort(order) % _N_FOLDS
         for test in progress(range(_N_FOLDS), "fold"):
             # The next fold is for early stopping, the other three are for training.
@@ -130,6 +131,7 @@ def classifier_information(
 def _scores_in_cells(values, grade, cell, rng):
     """Normal scores in the grade; equal values have their mean rank where a cell is one grade."""
     rank = _scattered_ranks(values, grade, rng)
+    # Ties need no scatter there: a classifier does not measure distances.
     alone = np.bincount(cell)[cell] == np.bincount(grade)[grade]
     rank = np.where(alone, mean_ranks(values, grade), rank)
     return _normal_scores(rank, grade)
@@ -140,6 +142,7 @@ def _pairs(x, y, cell, n_pairs, rng):
     order = np.lexsort((rng.random_sample(len(cell)), cell))
     offsets = offsets_from_sorted(cell[order])
     sizes = np.diff(offsets)
+    # Size and first place of the cell of each document.
     size, start = np.repeat([sizes, offsets[:-1]], sizes, axis=1)
     place = np.arange(len(cell)) - start
     independent = []
@@ -174,6 +177,7 @@ def _fit_log_odds(x, y, cell, trained, stops, rng):
         "lambda_l2": 10.0,
         "max_bin": 63,
     }
+    # At most 300 trees; they stop early.
     model = _boosted(300, rng, train, stop, start, **settings)
     loss_of_trees = model.best_score["valid_0"]["binary_logloss"]
     # Log loss of the copula alone, on documents and on independent pairs.
@@ -235,6 +239,7 @@ def _copula_log_ratio(features, rho):
     y = features[:, 1]
     cell = features[:, 5].astype(int)
     rho = rho[cell]
+    # log of N(0, [[1, ρ], [ρ, 1]]) over N(0, 1) N(0, 1).
     square = rho**2
     exponent = (square * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - square))
     log_ratio = -0.5 * np.log1p(-square) - exponent
@@ -260,6 +265,7 @@ def _correlations(x, y, cell, n_cells):
     excess = weight @ (z - pooled) ** 2 - (np.count_nonzero(weight) - 1)
     scale = total - weight @ weight / total
     between = max(excess / scale, 0.0) if scale > 0 else 0.0
+    # How far a cell keeps its own correlation.
     own_share = between * weight / (1 + between * weight)
     return np.tanh(own_share * z + (1 - own_share) * pooled)
 
@@ -289,6 +295,7 @@ def published_information(
 def _with_nearest_grade(grades, others, rng):
     """Index of a random document of the others that has the nearest grade, for each grade."""
     values, counts = np.unique(others, return_counts=True)
+    # Documents of the nearest grade, from which one is drawn.
     nearest = abs(grades[:, None] - values).argmin(axis=1)
     first = np.cumsum(counts) - counts
     draw = (rng.random_sample(len(grades)) * counts[nearest]).astype(np.intp)

@@ -27,6 +27,7 @@ def cluster_of(X: Table, cluster: Column | str, unit: Ints, name: str) -> Ints:
     given = read_column(X, cluster) if isinstance(cluster, str) else cluster
     values = read_role(X, "cluster", given)
     code, _ = encode(values)
+    # The cluster of a unit is that of its first row; the others must have the same.
     _, first_row = np.unique(unit, return_index=True)
     group = code[first_row]
     refuse_where(
@@ -62,6 +63,7 @@ def bootstrap(
     where a column does not vary, and for a single query. ``n_equal`` is what :func:`by_cluster`
     returns."""
     mean = values.mean(axis=0)
+    # Quantiles of the studentised means of resamples.
     tail = (1 - level) / 2
     error, varies = _standard_errors(values)
     low = np.full(len(mean), np.nan)
@@ -118,6 +120,7 @@ def detectable(difference: Floats, level: float, power: float) -> Floats:
 def holm_adjusted(p_value: Floats) -> Floats:
     """P-values adjusted by Holm's step-down procedure (1979), for any dependence."""
     order = np.argsort(p_value, kind="stable")
+    # The smallest of n p-values counts n times, the next n - 1 times.
     n_left = np.arange(len(order), 0, -1)
     steps = np.maximum.accumulate(p_value[order] * n_left)
     return np.minimum(steps, 1)[np.argsort(order)]
@@ -213,6 +216,7 @@ def ratio_of_sums(numerator: Floats, denominator: Floats, query: Ints) -> tuple[
     with e_q = Σ_{rows of q} (numerator - v denominator) over n queries; NaN for one."""
     total = denominator.sum()
     value = numerator.sum() / total
+    # Linear approximation of a ratio, by query.
     residual = np.bincount(query, numerator - value * denominator)
     n_queries = len(residual)
     if n_queries < 2:

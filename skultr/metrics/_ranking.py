@@ -60,6 +60,7 @@ def _metric(name: str, value: Callable[..., Floats], **constraints: Any):
         @validate_params(known | constraints, prefer_skip_nested_validation=True)
         @wraps(with_shared_text(**_TEXTS)(public))
         def score(*args: Any, **options: Any) -> Score:
+            # Defaults are those of the signature that users see.
             given = signature.bind(*args, **options)
             given.apply_defaults()
             return _score(name, value, **given.arguments)
@@ -72,10 +73,12 @@ def _metric(name: str, value: Callable[..., Floats], **constraints: Any):
 def _score(
     name, value, y_true, y_score, *, qid, k, ties, per_query, no_relevant="skip", **options
 ):
+    # One column of values for each k.
     cutoffs = _check_cutoffs(k)
     y_true, y_score, qid = check_rows(y_true, y_score, qid)
     _check_grades(y_true, options)
     codes, ids = encode(qid)
+    # Rows in the order of their queries.
     order, offsets = _group(codes, len(ids))
     lengths = np.diff(offsets)
     values = np.empty((len(ids), len(cutoffs)))
@@ -94,6 +97,7 @@ def _score(
 
 
 def _check_cutoffs(k):
+    # One number was checked with the other parameters.
     if not np.ndim(k):
         return [k]
     cutoffs = list(k)
@@ -271,6 +275,7 @@ def _ndcg(relevance, leads, lengths, cutoffs, *, gain):
     """DCG divided by the DCG of the ideal order; NaN without a relevant document."""
     gains = _gains(relevance, gain)
     discounts = _discounts(gains.shape[1])
+    # The ideal order, by falling gain.
     best_first = np.sort(gains, axis=1)[:, ::-1]
     ideal = _sum_to_cutoffs(best_first, discounts, cutoffs)
     value = _sum_to_cutoffs(average_runs(gains, leads), discounts, cutoffs)
@@ -345,6 +350,7 @@ def _undefined_without(relevant, values):
 def _runs(leads):
     """Flat start and size of each run, and the run of each cell."""
     flat = leads.ravel()
+    # A list begins a run, so that none crosses lists.
     start = np.flatnonzero(flat)
     size = np.diff(start, append=flat.size)
     run = np.cumsum(flat) - 1
@@ -362,6 +368,7 @@ def average_runs(values: Floats, leads: Bools) -> Floats:
 
 def _expected_inverse_stop(stop, leads, cutoffs):
     """Expected 1 / rank of the stop of a user who scans down; 0 without a stop."""
+    # Share of users who go on behind each rank.
     survival = np.cumprod(1 - stop, axis=1)
     width = stop.shape[1]
     if not leads.all():

@@ -89,6 +89,7 @@ class Scorer:
 
     def __repr__(self) -> str:
         given = dict(vars(self))
+        # Options of a metric are shown as the parameters they were.
         given |= given.pop("options", {})
         # The metric is passed by position.
         texts = [f"{name}={value!r}".removeprefix("metric=") for name, value in given.items()]
@@ -151,6 +152,7 @@ class RankingScorer(Scorer):
             raise ValueError(
                 f"There is no metric {metric!r}; expected one of {sorted(RANKING_METRICS)}."
             )
+        # Options are the keywords of the function of that name.
         allowed = inspect.signature(RANKING_METRICS[metric]).parameters
         for name in options:
             if name not in allowed or name in _NOT_OPTIONS:
@@ -310,6 +312,7 @@ class AnnotatedDocuments:
         """First annotated row of each document, increasing; its rows must have ``one`` value."""
         values = values[self._annotated]
         rows = self._annotated
+        # The value of a document is that of its first row; the others must have the same.
         _, first, code = np.unique(self._document, return_index=True, return_inverse=True)
         conflict = np.flatnonzero(values != values[first][code])
         if len(conflict):
@@ -520,6 +523,7 @@ def metric_by_query(
     def called(documents: AnnotatedDocuments, scores: Floats) -> pd.Series:
         codes, ids = encode(documents.qid)
         order = np.argsort(codes, kind="stable")
+        # Rows of one query after another.
         ends = np.cumsum(np.bincount(codes))
         values = []
         for rows in np.split(order, ends[:-1]):
@@ -532,6 +536,7 @@ def metric_by_query(
 
 def model_and_input(estimator: Any, X: Any) -> tuple[Any, Any]:
     """The model inside searches and pipelines, and X as the steps before it transform it."""
+    # A search predicts by its best estimator.
     inner = getattr(estimator, "best_estimator_", None)
     if isinstance(estimator, FrozenEstimator):
         inner = estimator.estimator
@@ -588,6 +593,7 @@ def one_per_row(values: ArrayLike, n_rows: int, method: str) -> NDArray[Any]:
 def _dense_features(X):
     """The features but columns of text, such as devices, which belong to pages."""
     if is_frame(X):
+        # Devices and the like belong to pages, and would split documents.
         frame = nw.from_native(X, eager_only=True)
         text = {
             name

@@ -6,7 +6,7 @@ from .._base._threshold import Threshold
 
 FEWEST_CLUSTERS = Threshold(
     10,
-    "queries (or clusters of equal size) below which there is no standard error",
+    "queries (or clusters of equal size) that a standard error needs",
     "a standard error over fewer is a guess",
     "choice",
 )
