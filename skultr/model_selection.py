@@ -190,12 +190,11 @@ class QueryShuffleSplit(_Splitter, GroupShuffleSplit):
 
 
 class LayoutSplit(_Splitter, BaseShuffleSplit):
-    """Splits by page layout: test pages have layouts that the training set does not have.
+    """Test a model on pages that are ordered differently from those that it learned from.
 
     A layout is the documents of a result page of one query, each at its position. All pages of a
-    layout are in the training set or all are in the test set; of each query that was shown in
-    several layouts, both sets have some. A model is thus judged on the clicks of real users on
-    pages that are ordered differently from those that it learned from.
+    layout are in the training set, or all are in the test set. Of each query that was shown in
+    several layouts, both sets have some.
 
     Parameters
     ----------
@@ -223,9 +222,9 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
 
     Notes
     -----
-    Queries with one layout are training data, as are lists of which no row was shown. Where the
-    production ranker changes an order for a reason (a document became more relevant), held-out
-    pages differ from the others in more than their order.
+    Queries with one layout are training data, as are lists of which no row was shown. If the
+    production ranker changed an order for a reason, such as a document that became more relevant,
+    held-out pages differ from the others in more than their order.
 
     Documents that only held-out layouts show have no label; models with parameters per document
     give them the mean.
@@ -409,40 +408,43 @@ def _with_queries(arrays):
 
 
 class OffPolicySelection:
-    """Rule for ``refit`` in a search: selects a model for rankings unlike the logged one.
+    """Select, in a search, a model that also ranks well where rankings differ from the log.
 
-    A callable for ``refit`` of scikit-learn's searches. Each scorer of ``keep`` keeps its best
-    candidates; among the candidates that every scorer keeps, the one with the best score ``by`` is
-    selected. If no candidate that has a score ``by`` is kept by all scorers, the best of all
-    candidates by ``by`` is selected, with a warning.
+    Pass it as ``refit`` to scikit-learn's searches. Each scorer of ``keep`` keeps its best
+    candidates. Of those that every scorer keeps, the one with the best score ``by`` is selected.
+    If there is none, the best of all candidates by ``by`` is selected, with a warning.
 
     Held-out clicks come from the logged ranking. A model that copies this ranking may be best by
     every usual metric and fail as soon as its own ranking is served. CMIP detects copies, but is
-    also low for models that learned nothing, so quality comes first: by default the candidates
-    within one standard error of the best nDCG on annotation, of these the ones within one standard
-    error of the best perplexity, and of these the one with the least CMIP.
+    also low for models that learned nothing, so quality comes first. By default the rule keeps the
+    candidates within one standard error of the best nDCG on annotation, of these the ones within
+    one standard error of the best perplexity, and selects the one with the least CMIP.
 
-    Measured on 36 logs, grids of 18 networks of which a third and more learned nothing: with 75 of
-    150 queries annotated, the choice was within 0.01 nDCG@5 of the best network in 0.81 of the
-    logs, and lost 0.024 at most; the best perplexity among the four of least CMIP in 0.22, and up
-    to 0.28; the least CMIP in 0.06, and up to 0.38. With 25 annotated queries it was within 0.01
-    in 0.56, and lost up to 0.10. Where networks are all that is compared, the best nDCG alone did
-    as well (0.86, 0.023): CMIP helps between candidates of equal nDCG.
+    It was measured on 36 logs, each with 18 networks of which a third and more learned nothing.
+    "Close" is within 0.01 nDCG@5 of the best network:
 
-    Rankers without ``predict_click`` have no perplexity: ``OffPolicySelection({"ndcg": "1se"})``,
-    within 0.01 in 0.72, and 0.046 at most; with 25 annotated queries it lost up to 0.20, and
-    ``refit="ndcg"`` is safer (0.06). Among click models, which are to predict clicks, let
-    perplexity come first: ``OffPolicySelection({"perplexity": "1se"})``. The rule of the paper,
-    "top-4 CMIP, top-4 PPL: nDCG↑", is ``OffPolicySelection({"cmip": 4, "perplexity": 4},
-    by="ndcg")``. See :ref:`choosing`.
+    - with 75 of 150 queries annotated, the choice was close in 81 % of the logs and lost 0.024 at
+      most; with 25 annotated queries in 56 %, and 0.10;
+    - the best perplexity among the four of least CMIP was close in 22 %, and lost up to 0.28;
+    - the least CMIP was close in 6 %, and lost up to 0.38;
+    - the best nDCG alone did as well where only networks are compared (86 %, 0.023): CMIP helps
+      between candidates of equal nDCG.
+
+    Rankers without ``predict_click`` have no perplexity: use
+    ``OffPolicySelection({"ndcg": "1se"})``, which was close in 72 % and lost 0.046 at most. With
+    25 annotated queries it lost up to 0.20, and ``refit="ndcg"`` is safer (0.06). Among click
+    models, which are to predict clicks, let perplexity come first:
+    ``OffPolicySelection({"perplexity": "1se"})``. The rule of the paper, "top-4 CMIP, top-4 PPL:
+    nDCG↑", is ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``. See
+    :ref:`choosing`.
 
     Parameters
     ----------
     keep : dict of str to int or "1se", default={"ndcg": "1se", "perplexity": "1se"}
-        Scorer of the search to the number of candidates that it keeps, or "1se": all candidates
-        that the best one leads by at most one standard error of the mean difference over folds.
-        This best one is that of the candidates which the scorers before it in the dict keep. An
-        empty dict keeps all.
+        How many candidates each scorer of the search keeps. "1se" keeps all candidates that the
+        best one leads by at most one standard error of the mean difference over folds; the best
+        one is sought among those that the scorers before it in the dict keep. An empty dict keeps
+        all.
     by : str, default="cmip"
         Scorer that decides among the candidates kept.
 

@@ -28,13 +28,16 @@ from ._thresholds import BLIND
 
 @dataclass(eq=False, repr=False)
 class CMIPScorer(Scorer):
-    """Scorer of debiasedness: minus the mutual information of scores and logging policy (−CMIP).
+    """Score how little a model copies the logged ranking beyond what relevance explains (−CMIP).
 
-    CMIP measures how much the scores of a model copy the logged ranking beyond what relevance
-    explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated documents of X. X
-    is a log of which some rows are annotated (``relevance`` is missing in the others), and clicks
-    (``y``) do not change the value; or, with ``arm``, a log of which some lists were shuffled, and
-    the clicks on these replace the annotation.
+    CMIP is the mutual information of scores and logging policy, given relevance. The scorer
+    returns minus :func:`cmip_score` of ``estimator.predict(X)``, over documents whose relevance is
+    known in one of two ways:
+
+    - by annotation. Some rows of the log X have a ``relevance``, which is missing in the others.
+      Clicks (``y``) do not change the value;
+    - by clicks, with ``arm``. Some lists of the log were shuffled, and the clicks on these take
+      the place of annotation.
 
     CMIP does not measure quality: random scores have a CMIP of 0. In a search, put quality first,
     with ``refit=OffPolicySelection()`` (see the example), and never choose by this scorer alone.
@@ -56,18 +59,21 @@ class CMIPScorer(Scorer):
         Column of X that is given in the rows of lists in random order, and missing (or ``""``)
         in the others (False is a value): the column ``"arm"`` that
         :class:`~skultr.simulation.ShufflePolicy` writes, and that
-        :class:`~skultr.propensity.RandomizedPropensity` reads. The clicks of these rows, fresh
-        ones that the estimator was not trained on, take the place of ``relevance``, and the
-        positions of the others are those of the logging policy. Some 50 impressions of each of a
-        thousand documents are needed (see :func:`cmip_score`, ``impressions``), the role ``doc``,
-        and position-based users: of users who stop when satisfied unbiased models are refused too
-        often. With ``logging``, no position is needed; ``estimator`` and ``n_repeats`` are not
-        used. With the role ``propensity``, the examination of each row, the order needs not be
-        random: swaps do, or all rows of documents that moved, if the curve is right.
+        :class:`~skultr.propensity.RandomizedPropensity` reads. The clicks of these rows take the
+        place of ``relevance``; the estimator must not be trained on them. The positions of the
+        other rows are those of the logging policy; with ``logging`` they are not needed.
+
+        This needs the role ``doc`` and about 50 impressions of each of 1,000 documents (see
+        :func:`cmip_score`, ``impressions``). It assumes position-based users; if users stop once
+        satisfied, unbiased models are rejected too often. ``estimator`` and ``n_repeats`` are not
+        used.
+
+        With the role ``propensity``, the examination of each row, the order need not be random.
+        Swaps are enough, or all rows of documents that moved, if the curve is right.
     estimator : {"classifier", "knn", "published"}, default="classifier"
         See :func:`cmip_score`. Classifiers need 200 annotated documents in each fold; with fewer,
-        ``"knn"`` is used, with a warning. This depends on the documents of the fold alone, so that
-        all candidates of a search are compared by the same estimator.
+        ``"knn"`` is used, with a warning. All candidates of a search are compared by the same
+        estimator, because the choice depends on the documents of the fold alone.
     n_repeats : int, default=5
         See :func:`cmip_score`.
     random_state : int, RandomState instance or None, default=0
@@ -76,22 +82,29 @@ class CMIPScorer(Scorer):
     Raises
     ------
     ValueError
-        By the constructor: if a parameter has a wrong type or value. When called: if X has no
-        ``qid``, no ``relevance``, or neither ``position`` nor the column ``logging``; if no row
-        is annotated; if no two annotated documents that were shown share a grade; or if the
-        estimator does not predict one score per row. With ``arm``: if there are no clicks, or
-        one is missing; if no row has an arm, or one has False; if a query has several arms and
-        there is no ``propensity``; or as :func:`cmip_score` with ``impressions``.
+        By the constructor: if a parameter has a wrong type or value. When called, if
+
+        - X has no ``qid``, no ``relevance``, or neither ``position`` nor the column ``logging``;
+        - no row is annotated, or no two annotated documents that were shown share a grade;
+        - the estimator does not predict one score per row.
+
+        With ``arm``, if
+
+        - a click is missing, or there are none;
+        - no row has an arm, or one has False;
+        - a query has several arms and there is no ``propensity``;
+        - :func:`cmip_score` with ``impressions`` raises an error.
 
     Warns
     -----
     ClickDataWarning
-        If clicks are passed and the scores explain them no better than position alone: clicks go
-        with the scores by less than one standard error, given one click rate per position (a score
-        test by query; not with ``logging``). Measured on folds of 50 queries and 1,000 sessions:
-        of networks that learned less than a quarter of what the best one did, 0.86 get it; of good
-        ones 0.07, but 0.34 where the production ranker memorised the grades and users trust
-        positions. Otherwise as :func:`cmip_score`.
+        If the scores explain the clicks no better than position alone: given one click rate per
+        position, clicks go with the scores by less than one standard error (a score test by
+        query). Without clicks, or with ``logging``, this is not tested. On folds of 50 queries
+        and 1,000 sessions the warning reached 86 % of the networks that learned less than a
+        quarter of what the best one did, and 7 % of the good ones; but 34 % of these where the
+        production ranker memorised the grades and users trust positions. Otherwise as
+        :func:`cmip_score`.
 
     See Also
     --------
@@ -223,11 +236,12 @@ default=None
 
 @dataclass(eq=False, repr=False)
 class PerplexityScorer(Scorer):
-    """Scorer: minus the perplexity of clicks under a model's click probabilities.
+    """Score how well a model predicts held-out clicks: minus their perplexity.
 
-    :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of X, averaged over
-    positions; rows are weighted by impressions. For a :class:`~sklearn.pipeline.Pipeline` the
-    first steps transform X and the last one predicts; for a fitted search, its best estimator.
+    The value is minus :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of
+    X, averaged over positions; rows are weighted by impressions. Of a
+    :class:`~sklearn.pipeline.Pipeline`, the first steps transform X and the last one predicts; of
+    a fitted search, the best estimator predicts.
 
     Parameters
     ----------
@@ -567,9 +581,9 @@ def perplexity_score(
     Warns
     -----
     ClickDataWarning
-        If clicks have probability 0. Each costs 33 bits, so that perplexity is above that of a
-        constant, and says only how many there are. In a search every candidate is scored all the
-        same; this one is not comparable.
+        If clicks have probability 0. Each costs 33 bits, so that perplexity says little more than
+        how many there are. A search scores this candidate all the same, but it cannot be compared
+        with others.
 
     See Also
     --------

@@ -53,14 +53,15 @@ class CMIPResult:
     value : float
         CMIP in nats; 0 is debiased.
     standard_error : float
-        Standard error of ``value``: variance between queries (without ``qid``, documents), and for
-        ``"classifier"`` half of the correction for training and the part of its distance to
-        ``"knn"`` that the error of ``"knn"`` does not explain. NaN for a single query, and for
-        ``"published"``, whose bias is larger than its noise.
+        Standard error of ``value``, from the variance between queries (without ``qid``, between
+        documents). For ``"classifier"`` it includes half of the correction for training, and the
+        part of its distance to ``"knn"`` that the error of ``"knn"`` does not explain. NaN for a
+        single query, and for ``"published"``, whose bias is larger than its noise.
     p_value : float
-        Share of permutations of ``y_logging`` within queries and grades (without ``qid``, within
-        grades) whose dependence on ``y_pred`` is at least as large; small if the scores depend on
-        the logging policy beyond relevance. From clicks, that of a t test by query.
+        Small if the scores depend on the logging policy beyond relevance: the share of
+        permutations of ``y_logging`` within queries and grades (without ``qid``, within grades)
+        whose dependence on ``y_pred`` is at least as large. From clicks, that of a t test by
+        query.
     n_per_grade : Series of int, indexed by ``grade``
         Number of documents of each grade; from clicks, none.
     n_together : int
@@ -168,7 +169,7 @@ def cmip_score(
     impressions: Column | None = None,
     return_result: bool = False,
 ) -> float | CMIPResult:
-    r"""Conditional mutual information of scores with the logging policy, given relevance.
+    r"""Measure how much scores copy the logging policy beyond what relevance explains (CMIP).
 
     .. math:: \mathrm{CMIP} = I(\tilde R; R_l \mid R)
 
@@ -219,17 +220,17 @@ def cmip_score(
     random_state : int, RandomState instance or None, default=None
         Seed of splits, ties and permutations.
     qid : array-like of shape (n_documents,), default=None
-        Query of each document, for the p-value and the standard error; the value is the same.
-        Without it documents count as independent, and the p-value takes for dependence what the
-        scores of whole queries have in common: pass it if documents belong to queries. The value
-        counts that too: 0.05 on average in 30 queries of 10 that truly have 0. Needed with
-        ``impressions``.
+        Query of each document. It changes the p-value and the standard error, not the value. Pass
+        it if documents belong to queries: without it they count as independent, and the p-value
+        takes for dependence what the scores of whole queries have in common. (The value does so
+        in any case: in 30 queries of 10 documents that truly have 0 it is 0.05 on average.)
+        Needed with ``impressions``.
     impressions : array-like of shape (n_documents,), default=None
-        Number of times that each document was shown in lists whose order was random, of which
-        ``y_true`` is the click rate: nobody needs to annotate (see Notes). ``y_logging`` is of
-        the other lists. ``estimator``, ``n_repeats`` and ``n_permutations`` are then not used.
-        For rows of a log, and where examination is known and orders are not random, see
-        :class:`CMIPScorer`.
+        Number of times that each document was shown in lists whose order was random. ``y_true`` is
+        then the click rate there, so that nobody needs to annotate (see Notes), and ``y_logging``
+        is from the other lists. ``estimator``, ``n_repeats`` and ``n_permutations`` are not used.
+        :class:`CMIPScorer` does this for the rows of a log, and for orders that are not random
+        where examination is known.
     return_result : bool, default=False
         Whether to return the standard error and the p-value as well.
 
@@ -243,16 +244,20 @@ def cmip_score(
     ------
     ValueError
         If inputs are not flat, differ in length, are empty or hold NaN or infinity, or if no two
-        documents share a grade. With ``impressions``: if ``qid`` is missing, a click rate is not
-        one of so many impressions, fewer than ten queries have two documents with six impressions
-        each, or clicks are too few to show how relevance varies.
+        documents share a grade. With ``impressions``, if
+
+        - ``qid`` is missing;
+        - a click rate is not one of so many impressions;
+        - fewer than ten queries have two documents with six impressions each;
+        - clicks are too few to show how relevance varies.
 
     Warns
     -----
     ClickDataWarning
-        If grades have fewer than 20 documents (not with ``"published"``), if ``y_pred`` or
-        ``y_logging`` is constant (CMIP is then 0, and so are all estimates but ``"published"``,
-        which has its bias for constants too), or if there are too few documents for a classifier.
+        - If grades have fewer than 20 documents (not with ``"published"``).
+        - If ``y_pred`` or ``y_logging`` is constant. CMIP is then 0, and so are all estimates but
+          ``"published"``, which has its bias for constants, too.
+        - If there are too few documents for a classifier.
 
     See Also
     --------

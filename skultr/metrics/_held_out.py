@@ -95,7 +95,7 @@ class EstimateScorer(Scorer):
 @describes_a_scorer
 @dataclass(eq=False, repr=False)
 class IPSScorer(EstimateScorer):
-    r"""Scorer: a ranking metric of an estimator's predictions, estimated from clicks.
+    r"""Estimate a ranking metric from clicks, without annotation.
 
     A click on a document that was examined with probability :math:`p` has the weight
     :math:`1 / p`, which compensates for the few clicks at positions that few users examine:
@@ -118,8 +118,8 @@ class IPSScorer(EstimateScorer):
         Ranks that count; None for all. "arp" always counts all.
     {propensity}
     clip : float in (0, 1], default=None
-        Lower propensities are raised to this value: less variance, and a bias towards the old
-        ranking.
+        Lower propensities are raised to this value. This takes variance, and adds a bias towards
+        the old ranking.
     normalize : bool, default=False
         Divide by :math:`\sum c_i / p_i`, the estimated relevance in all sessions, instead of by
         their number (self-normalised, SNIPS). The value is then the mean :math:`\lambda` of a
@@ -141,7 +141,7 @@ class IPSScorer(EstimateScorer):
     -----
     Candidates that were never shown (no position) take ranks and contribute 0, because nobody
     could click them. A model that ranks them high is underestimated, the more so the fewer
-    documents were shown; if the logging policy left out good documents, no weighting corrects it.
+    documents were shown. If the logging policy left out good documents, no weight corrects that.
 
     Propensities are often known up to one factor only, as all estimates from clicks are. Without
     ``normalize`` the value is off by that factor, but the order of models is not affected.
@@ -329,7 +329,7 @@ class ClickLikelihoodEstimate(NamedTuple):
 @describes_a_scorer
 @dataclass(eq=False, repr=False)
 class ClickLikelihoodScorer(EstimateScorer):
-    r"""Scorer: gain in log-likelihood per held-out click by the scores, in nats.
+    r"""Score how well a ranker explains where held-out clicks fell: nats gained per click.
 
     Given that a click falls into a list, its row is i with the probability
     :math:`\mathrm{softmax}(w s + \log o)_i` over the shown rows of the list, for scores
@@ -350,10 +350,10 @@ class ClickLikelihoodScorer(EstimateScorer):
     ----------
     {propensity}
     scale : "fit" or float, default="fit"
-        Factor :math:`w` of the scores. "fit" takes the likeliest, at least 0, because only the
-        order of most rankers means something, not the unit of their scores. This one number is
-        fitted on the scored clicks, by which the value is too high by about 1 / (2 n_clicks), for
-        all estimators alike. ``scale=1.0`` judges the scores as log relevance.
+        Factor :math:`w` of the scores. "fit" takes the likeliest one, at least 0, because the
+        scores of most rankers have no unit. It is fitted to the scored clicks, and makes the value
+        too high by about 1 / (2 n_clicks), for all estimators alike. ``scale=1.0`` judges the
+        scores as log relevance.
 
     Raises
     ------
@@ -374,11 +374,11 @@ class ClickLikelihoodScorer(EstimateScorer):
 
     Notes
     -----
-    *The propensities decide.* Too steep ones explain the clicks alone: all values are near 0, and
-    the best is chance, or reverses the old ranking. Too flat ones favour copies of the old
-    ranking. Where the log shows each document at one position only, and the ranker that served
-    it was good, curves estimated from the log are too steep: do not choose by clicks there. Take
-    propensities from swaps or an experiment.
+    *The propensities decide.* If they are too steep, they explain the clicks alone: all values are
+    near 0, and the best model is chance, or reverses the old ranking. If they are too flat, copies
+    of the old ranking win. Curves estimated from the log are too steep where it shows each
+    document at one position only and the ranker that served it was good. Do not choose by clicks
+    there, or take propensities from swaps or an experiment.
 
     *Steep propensities leave little to see*: if nearly all clicks fall on the first rows whatever
     is shown there, the values of all rankers are close together. ``estimate`` with a ``baseline``
@@ -576,7 +576,7 @@ def matched_pairs_score(
     level: float = 0.05,
     per_query: bool = False,
 ) -> float | pd.DataFrame:
-    r"""Share of document pairs shown at the same position that scores order as click rates do.
+    r"""Share of document pairs, shown at the same position, that scores order as clicks do.
 
     A pair is two documents of one query that different pages showed at the same position. The one
     with the higher click rate there is the better one, however many users look at that position.
@@ -683,12 +683,12 @@ def matched_pairs_score(
 @describes_a_scorer
 @dataclass(eq=False, repr=False)
 class MatchedPairsScorer(Scorer):
-    """Scorer: share of document pairs shown at the same position that scores order as clicks do.
+    """Score how often a model orders two documents, shown at the same position, as clicks do.
 
-    :func:`matched_pairs_score` of ``estimator.predict(X)`` on the shown rows of X: of two
-    documents that held-out pages showed at the same position, is the one that users clicked more
-    often scored higher? Clicks judge, without propensities and without annotation. A query must
-    have pages in different orders, best in orders that training did not see:
+    Of two documents that held-out pages showed at the same position, is the one that users clicked
+    more often scored higher? The value is :func:`matched_pairs_score` of ``estimator.predict(X)``
+    on the shown rows of X. It needs neither propensities nor annotation, but pages of a query in
+    different orders, best in orders that training did not see:
     :class:`~skultr.model_selection.LayoutSplit`.
 
     Parameters

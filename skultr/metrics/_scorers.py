@@ -97,7 +97,7 @@ class Scorer:
 
 
 class RankingScorer(Scorer):
-    """Scorer: a ranking metric of an estimator's predictions against human annotation.
+    """Score a ranking by human annotation, with nDCG or another ranking metric.
 
     The scorer compares ``estimator.predict(X)`` with the role ``relevance`` of X, query by query.
     Clicks (``y``) are not read. A document counts once, however often the log shows it; documents
@@ -105,8 +105,8 @@ class RankingScorer(Scorer):
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
     default (``enable_metadata_routing=True``). Without ``doc``, rows of a query with equal
-    features are one document. Text columns are ignored in this comparison, numeric columns are
-    not: if X has numeric columns of bias factors, pass ``doc``.
+    features are one document. Columns of text are ignored in this comparison. Numeric columns are
+    not: if X has numeric bias factors, pass ``doc``.
 
     Parameters
     ----------
@@ -125,8 +125,8 @@ class RankingScorer(Scorer):
     ------
     ValueError
         By the constructor: if there is no such metric, or it has no such option. When called: if
-        X has no ``relevance`` or no ``qid``, no row is annotated, or rows of one document differ
-        in relevance.
+        X has no ``relevance`` or no ``qid``, if no row is annotated, or if rows of one document
+        differ in relevance.
 
     Examples
     --------
