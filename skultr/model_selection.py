@@ -126,7 +126,8 @@ class QueryKFold(_Splitter, GroupKFold):
         # Without chance folds are balanced by rows.
         fold_of = _balanced_folds(sizes, self.n_splits)[codes]
         for fold in range(self.n_splits):
-            yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+            test = fold_of == fold
+            yield np.flatnonzero(~test), np.flatnonzero(test)
 
 
 class QueryShuffleSplit(_Splitter, GroupShuffleSplit):
@@ -638,7 +639,8 @@ def _mean_score(cv_results, name):
 def _best(score, number):
     """Mask of the ``number`` largest scores and of all that tie with them; NaN is never kept."""
     # All that tie with the last one are kept.
-    ranked = np.sort(score[~np.isnan(score)])[::-1]
+    known = score[~np.isnan(score)]
+    ranked = np.sort(known)[::-1]
     last = min(number, len(ranked)) - 1
     return score >= ranked[last]
 

@@ -189,7 +189,8 @@ class OnFeatures(
         if not hasattr(self, "transformer_"):
             check_is_fitted(self)
         rows, back = features_to_transform(X)
-        values = self.transformer_.transform(self._features(rows, reset=False))
+        features = self._features(rows, reset=False)
+        values = self.transformer_.transform(features)
         return back(self._with_roles(rows, values))
 
     def get_feature_names_out(

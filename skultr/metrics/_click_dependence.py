@@ -55,7 +55,8 @@ def information_by_clicks(
     # Delta method: the derivative of the value by ρ is ρ / (1 - ρ²). It is 0 at 0, where the error
     # is not: hence half of the squared error beside ρ².
     error_of_value = np.sqrt(square + error**2 / 2) * error / (1 - square)
-    p_value = 2 * t.sf(abs(rho) / max(error, TINY), len(sums) - 1)
+    n_errors = abs(rho) / max(error, TINY)
+    p_value = 2 * t.sf(n_errors, len(sums) - 1)
     return float(value), float(error_of_value), float(p_value)
 
 
@@ -96,7 +97,10 @@ def elementary_polynomials(shown: Floats, examination: Floats, document: Ints) -
     Of rows with so many impressions; shape (7, n_documents). Examination counts relative to the
     largest.
     """
-    total = np.repeat(_POWERS == 0, document.max() + 1, axis=1).astype(float)
+    # Without impressions the product is 1.
+    n_documents = document.max() + 1
+    total = np.zeros((len(_POWERS), n_documents))
+    total[0] = 1
     rows = pd.DataFrame({"document": document, "o": examination, "n": shown})[shown > 0]
     cells = rows.groupby(["document", "o"], as_index=False)["n"].sum()
     cells["o"] /= cells["o"].max() or 1.0
@@ -105,7 +109,9 @@ def elementary_polynomials(shown: Floats, examination: Floats, document: Ints) -
     # multiplies by one cell of every document.
     round_ = cells.groupby("document").cumcount()
     for _, cell in cells.groupby(round_):
-        factor = binom(cell["n"].to_numpy(), _POWERS) * cell["o"].to_numpy() ** _POWERS
+        n = cell["n"].to_numpy()
+        o = cell["o"].to_numpy()
+        factor = binom(n, _POWERS) * o**_POWERS
         old = total[:, cell["document"]]
         coefficients = []
         for m in range(len(old)):
@@ -130,7 +136,8 @@ def _as_click_rates(values, rate, weight):
     rank = rankdata(values)
     # Bins of equal counts: up to ten of at least 20 documents.
     n_bins = int(np.clip(len(rank) // 20, 2, 10))
-    _, bin_ = np.unique((rank - 0.5) * n_bins // len(rank), return_inverse=True)
+    bin_ = (rank - 0.5) * n_bins // len(rank)
+    _, bin_ = np.unique(bin_, return_inverse=True)
     mass = np.bincount(bin_, weight)
     place = np.bincount(bin_, weight * rank) / mass
     mean_rate = np.bincount(bin_, weight * rate) / mass
@@ -170,12 +177,15 @@ def _partial(sums, degree):
     own = sums[..., :2, :2]
     cross = sums[..., :2, 2 : 2 + degree]
     # Two levels of relevance have no square of their own: hence the pseudoinverse.
-    inverse = np.linalg.pinv(sums[..., 2 : 2 + degree, 2 : 2 + degree], hermitian=True)
+    powers = sums[..., 2 : 2 + degree, 2 : 2 + degree]
+    inverse = np.linalg.pinv(powers, hermitian=True)
     # Schur complement: what relevance leaves of the covariance of scores and positions.
     rest = own - cross @ inverse @ np.swapaxes(cross, -1, -2)
     variances = np.maximum(rest, _SMALLEST_SHARE * own)[..., [0, 1], [0, 1]]
     size = np.sqrt(variances.prod(axis=-1))
-    return _quotient(rest[..., 0, 1], size), _quotient(1.0, inverse[..., -1, -1])
+    correlation = _quotient(rest[..., 0, 1], size)
+    variance_of_last = _quotient(1.0, inverse[..., -1, -1])
+    return correlation, variance_of_last
 
 
 def _quotient(numerator, denominator):

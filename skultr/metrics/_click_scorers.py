@@ -424,7 +424,8 @@ def _rows_with_an_arm(X, arm):
     # Text has no other missing value than "".
     chosen = (arms.notna() & (arms != "")).to_numpy(dtype=bool)
     # False is a value, so that the lists of production would count as shuffled.
-    if pd.api.types.infer_dtype(arms, skipna=True) == "boolean" and not arms[chosen].all():
+    is_flag = pd.api.types.infer_dtype(arms, skipna=True) == "boolean"
+    if is_flag and not arms[chosen].all():
         raise ValueError(
             f"The column {arm!r} holds False, which is a value; expected it to be missing in the "
             f"lists of production. Make it missing: X[{arm!r}].where(X[{arm!r}])."

@@ -696,7 +696,9 @@ def _ranks_within(values, grade, query):
 def _table(x, y, grade, table):
     """Row and column of each document by its ranks in its grade; tables have separate rows."""
     # The cube root of the number of documents, as many as 8.
-    n_bins = np.clip(np.cbrt(np.bincount(table)[table] + 0.5).astype(int), 2, _MAX_BINS)
+    n_in_table = np.bincount(table)[table]
+    n_bins = np.cbrt(n_in_table + 0.5).astype(int)
+    n_bins = np.clip(n_bins, 2, _MAX_BINS)
     n_in_grade = np.bincount(grade)[grade]
 
     def bin_of(values):

@@ -89,6 +89,7 @@ def _normal_scores(rank, grade):
     return ndtri((rank - 0.5) / n_in_grade)
 
 
+#: Three folds train a classifier, one stops it, and one is told by it.
 _N_FOLDS = 5
 #: Odds are clipped to [1/99, 99] for each of the copula and the trees, and twice that together:
 #: a single impossible pair must not decide the value.
@@ -225,7 +226,9 @@ def _boosted(n_trees, rng, train, stop=None, start=None, **settings):
 
 def _donsker_varadhan(log_odds, documents, independent):
     """Terms of the bound E[log odds] - log E_independent[odds], one per document."""
-    odds = np.exp(log_odds(independent)).reshape(-1, len(documents)).mean(axis=0)
+    odds = np.exp(log_odds(independent))
+    # Mean of the pairs of each document.
+    odds = odds.reshape(-1, len(documents)).mean(axis=0)
     normaliser = odds.mean()
     # The last term, of mean 0, is the first-order effect of the noise of the normaliser; it enters
     # the standard error.
@@ -241,7 +244,8 @@ def _copula_log_ratio(features, rho):
     rho = rho[cell]
     # log of N(0, [[1, ρ], [ρ, 1]]) over N(0, 1) N(0, 1).
     square = rho**2
-    exponent = (square * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - square))
+    form = square * (x**2 + y**2) - 2 * rho * x * y
+    exponent = form / (2 * (1 - square))
     log_ratio = -0.5 * np.log1p(-square) - exponent
     return np.clip(log_ratio, -2 * _LARGEST_LOG_ODDS, 2 * _LARGEST_LOG_ODDS)
 
@@ -298,5 +302,6 @@ def _with_nearest_grade(grades, others, rng):
     # Documents of the nearest grade, from which one is drawn.
     nearest = abs(grades[:, None] - values).argmin(axis=1)
     first = np.cumsum(counts) - counts
-    draw = (rng.random_sample(len(grades)) * counts[nearest]).astype(np.intp)
+    draw = rng.random_sample(len(grades)) * counts[nearest]
+    draw = draw.astype(np.intp)
     return np.argsort(others, kind="stable")[first[nearest] + draw]

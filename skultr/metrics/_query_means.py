@@ -131,7 +131,8 @@ def _standard_errors(values):
     n = len(values)
     unknown = np.full(values.shape[1], np.nan)
     error = values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else unknown
-    return error, error > _ROUNDING * np.abs(values).max(axis=0)
+    largest = np.abs(values).max(axis=0)
+    return error, error > _ROUNDING * largest
 
 
 def _resampled_t(centred, n_resamples, rng):
@@ -140,10 +141,13 @@ def _resampled_t(centred, n_resamples, rng):
     parts = []
     for size in progress(_batches(n_resamples, n), "batch of resamples"):
         # How often each row was drawn, by one count of all resamples.
-        drawn = rng.randint(n, size=(size, n)) + n * np.arange(size)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(float)
+        drawn = rng.randint(n, size=(size, n))
+        cell = drawn + n * np.arange(size)[:, None]
+        counts = np.bincount(cell.ravel(), minlength=size * n)
+        counts = counts.reshape(size, n).astype(float)
         mean = counts @ centred / n
-        variance = np.maximum(counts @ centred**2 / n - mean**2, 0) / (n - 1)
+        spread = counts @ centred**2 / n - mean**2
+        variance = np.maximum(spread, 0) / (n - 1)
         # That of the sample, 1, counts as one further query: of few queries that differ among
         # many ties a resample may have none, and would have no variance.
         parts.append(mean / np.sqrt((n * variance + 1) / (n + 1)))
@@ -173,7 +177,8 @@ def quantile_of_lead(lead: Floats, level: float, sequential: bool) -> float:
         return np.inf
     # Boundary of a mixture of martingales over all sizes of the lead (Robbins).
     ratio = 1 + squares / _MIXTURE
-    return float(np.sqrt(ratio / (ratio - 1) * np.log(ratio / level**2)))
+    square = ratio / (ratio - 1) * np.log(ratio / level**2)
+    return float(np.sqrt(square))
 
 
 def p_value_of_lead(lead: Floats, sequential: bool) -> float:
@@ -221,5 +226,6 @@ def ratio_of_sums(numerator: Floats, denominator: Floats, query: Ints) -> tuple[
     n_queries = len(residual)
     if n_queries < 2:
         return float(value), np.nan
-    variance = n_queries / (n_queries - 1) * (residual**2).sum() / total**2
+    spread = n_queries / (n_queries - 1) * (residual**2).sum()
+    variance = spread / total**2
     return float(value), float(np.sqrt(variance))

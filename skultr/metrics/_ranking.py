@@ -132,7 +132,8 @@ def _check_grades(y_true, options):
 def _group(codes, n_codes):
     """Indices of the rows in the order of their codes, and the offsets of the codes."""
     # Transposing a sparse matrix with one entry per row is a stable counting sort in linear time.
-    one_per_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
+    entries = np.ones(len(codes), dtype=np.int8)
+    one_per_row = (entries, codes, np.arange(len(codes) + 1))
     by_code = sparse.csr_array(one_per_row, shape=(len(codes), n_codes)).tocsc()
     return by_code.indices, by_code.indptr.astype(np.int64)
 

@@ -399,14 +399,17 @@ def to_ir_measures(
         )
     # Without ids, documents are named by the number of their row.
     docs = documents.rows if documents.doc is None else documents.doc
-    ids = pd.DataFrame({"query_id": _texts(documents.qid, "qid"), "doc_id": _texts(docs, "doc")})
+    ids = pd.DataFrame({"query_id": _texts(documents.qid, "qid")})
+    ids["doc_id"] = _texts(docs, "doc")
     # Ids that differ as numbers or as text with a number may be equal as text.
     twice = ids.duplicated()
     if twice.any():
         raise ValueError(
             f"Two documents are {tuple(ids[twice].iloc[0])} as text; expected different ids."
         )
-    return ids.assign(relevance=grade.astype(np.int64)), ids.assign(score=score)
+    judged = ids.assign(relevance=grade.astype(np.int64))
+    ranked = ids.assign(score=score)
+    return judged, ranked
 
 
 @validate_params({"name": [str]}, prefer_skip_nested_validation=True)
@@ -480,7 +483,8 @@ def id_text(id_: Any, column: str) -> str:
     """An id as text; frames with gaps turn whole numbers into floats."""
     if pd.isna(id_) or not str(id_).strip():
         raise ValueError(f"{column} holds {id_!r}; expected an id. Drop these rows.")
-    return f"{id_:.0f}" if isinstance(id_, float) and id_ % 1 == 0 else str(id_)
+    is_whole = isinstance(id_, float) and id_ % 1 == 0
+    return f"{id_:.0f}" if is_whole else str(id_)
 
 
 def refuse_white_space(ids: list[str]) -> None:
@@ -541,7 +545,8 @@ def model_and_input(estimator: Any, X: Any) -> tuple[Any, Any]:
     if isinstance(estimator, FrozenEstimator):
         inner = estimator.estimator
     elif isinstance(estimator, Pipeline):  # which exposes methods of scikit-learn only
-        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        if len(estimator) > 1:
+            X = estimator[:-1].transform(X)
         inner = estimator[-1]
     return (estimator, X) if inner is None else model_and_input(inner, X)
 

@@ -188,4 +188,6 @@ def mean_correlation_coefficient(
     size = np.sqrt(weight @ truth**2) * np.sqrt(weight @ estimate**2)
     if is_constant or size == 0:
         return 0.0
-    return float(np.clip(weight @ (truth * estimate) / size, -1, 1))
+    correlation = weight @ (truth * estimate) / size
+    # Rounding may leave it above 1.
+    return float(np.clip(correlation, -1, 1))

@@ -221,7 +221,8 @@ def _fill_pages(components, n_documents, n_queries, rng):
     for part, n_own in zip(components, shares, strict=True):
         _check_room(part, int(n_own), n_queries, n_documents)
     # Shuffled, so that ids and their order do not depend on the component.
-    documents = np.split(rng.permutation(n_documents), np.cumsum(shares)[:-1])
+    ends = np.cumsum(shares)
+    documents = np.split(rng.permutation(n_documents), ends[:-1])
     pages = np.empty((n_queries, sizes.sum()), dtype=np.int64)
     for part, own in zip(components, documents, strict=True):
         columns = np.array(part) - 1

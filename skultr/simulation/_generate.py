@@ -356,7 +356,8 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
         "The policy",
         "a row of documents, or -1 behind the end of a list, for each session and position",
     )
-    return np.where(place >= 0, order[place], np.int32(-1)), arm
+    shown = np.where(place >= 0, order[place], np.int32(-1))
+    return shown, arm
 
 
 def _draw_contexts(user, shown, rng):
@@ -578,7 +579,8 @@ def simulate_shift(
     >>> [round(float(log.X["relevance"].corr(log.X["position"])), 1) for log in (train, shifted)]
     [-0.5, 0.0]
     """
-    seeds = check_random_state(random_state).randint(2**31 - 1, size=4).tolist()
+    seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
+    seeds = seeds.tolist()
     policy = checked_instance("policy", policy, Policy, PlackettLucePolicy())
     # Out of distribution by default: other pages, or the pages of another ranker.
     by_default = UniformPolicy() if test_scores is None else PlackettLucePolicy()
@@ -702,6 +704,7 @@ def _pages(rows: Rows) -> Ints:
             "shown document of a session, and positions 1, 2, ... in each session and query."
         )
     # Each row at its position in its list.
-    pages = np.full((len(length), length.max(initial=0)), -1)
+    longest = length.max(initial=0)
+    pages = np.full((len(length), longest), -1)
     pages[list_, position - 1] = shown
     return pages

@@ -133,7 +133,8 @@ class ClickMatrixUser(User):
         grade = rows["relevance"][used]
         position = rows.position[used]
         if not used.any() or (grade % 1).any():
-            wrong = f"the grade {grade[grade % 1 > 0][0]:g}" if used.any() else "no graded row"
+            broken = grade[grade % 1 > 0]
+            wrong = f"the grade {broken[0]:g}" if used.any() else "no graded row"
             raise ValueError(
                 f"{caller} found {wrong}; expected whole grades from 0 in the column 'relevance' "
                 "of rows that were shown. Merge the grades into the log, or round them."
@@ -233,7 +234,8 @@ class ClickMatrixUser(User):
         """
         grade = np.asarray(grade, dtype=float)
         n_grades = len(self._matrix())
-        bad = ~((grade >= 0) & (grade < n_grades) & (grade == np.floor(grade)))
+        is_row = (grade >= 0) & (grade < n_grades)
+        bad = ~is_row | (grade != np.floor(grade))
         if bad.any():
             raise ValueError(
                 f"A grade is {grade[bad].flat[0]:g}, but the click matrix has {n_grades} rows: "

@@ -640,21 +640,25 @@ class CarouselUser(DBNUser):
         chosen = self.choice_probability(relevance_probability)
         clicked = chosen[:, :, None] * within
         # The last row may be longer than the page.
-        return clicked.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
+        n_positions = relevance_probability.shape[1]
+        return clicked.reshape(len(page), -1)[:, :n_positions]
 
     def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
         """Draw the clicks of sessions; see :meth:`User.click`."""
         page = np.maximum(self._page(relevance_probability), 0.0)
         # The row that each session reads; sessions without relevance read the last.
         cumulated = self.choice_probability(relevance_probability).cumsum(axis=1)
-        drawn = rng.random((len(page), 1)) * cumulated[:, -1:]
+        drawn = rng.random((len(page), 1))
+        drawn = drawn * cumulated[:, -1:]
         # A draw at the end of the last row, by rounding, is in it.
-        row = np.minimum((cumulated <= drawn).sum(axis=1), page.shape[1] - 1)
+        n_before = (cumulated <= drawn).sum(axis=1)
+        row = np.minimum(n_before, page.shape[1] - 1)
         session = np.arange(len(page))
         chosen = page[session, row]
         clicks = np.zeros(page.shape, dtype=bool)
         clicks[session, row] = super().click(chosen, rng)
-        return clicks.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
+        n_positions = relevance_probability.shape[1]
+        return clicks.reshape(len(page), -1)[:, :n_positions]
 
     def _row_examination(self, n_positions: int) -> Floats:
         n_rows = -(-n_positions // self.n_columns)  # rounded up

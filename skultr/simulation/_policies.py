@@ -425,7 +425,8 @@ class DeterministicPolicy(Policy):
         code = np.repeat(np.arange(len(lengths)), lengths)
         order = sort_in_segment(code, scores).astype(np.int32)
         # The list of each query, where the last value fills the places behind its end.
-        lists = np.append(order, np.int32(-1))[pad(offsets, n_positions)]
+        order = np.append(order, np.int32(-1))
+        lists = order[pad(offsets, n_positions)]
         return lists[query]
 
 

@@ -360,7 +360,8 @@ def relevance_probability(
         return np.where(grade > max_grade / 2, 1.0, noise)
     # 2^y - 1, exact for small y.
     gains = np.expm1(np.log(2) * grade)
-    return noise + (1 - noise) * gains / np.expm1(np.log(2) * max_grade)
+    largest = np.expm1(np.log(2) * max_grade)
+    return noise + (1 - noise) * gains / largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -717,7 +718,8 @@ class UserPopulation(User):
         weights = 1 - rng.random((len(self.user_weights), len(asked)))
         n_left_out = int(self.never_asked * len(asked))
         # Some queries of each user, drawn without replacement.
-        left_out = rng.random(weights.shape).argsort(axis=1)[:, :n_left_out]
+        order = rng.random(weights.shape).argsort(axis=1)
+        left_out = order[:, :n_left_out]
         np.put_along_axis(weights, left_out, 0.0, axis=1)
         table = np.zeros((len(weights), len(query_weights)))
         table[:, asked] = weights * query_weights[asked]
@@ -770,7 +772,8 @@ def draw_sessions(
     # The rows of the table one after another increase: user u has the interval [u, u + 1).
     ends = (cumulated + np.arange(n_users)[:, None]).ravel()
     # Rounding must not reach the interval of the next user.
-    drawn = np.minimum(user + rng.random(n_sessions), np.nextafter(user + 1.0, 0))
+    drawn = user + rng.random(n_sessions)
+    drawn = np.minimum(drawn, np.nextafter(user + 1.0, 0))
     place = ends.searchsorted(drawn, side="right")
     query = place - user * n_queries
     return user.astype(np.int32), query.astype(np.int32)
