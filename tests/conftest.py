@@ -9,6 +9,45 @@ import pytest
 collect_ignore = ["typing"]
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--seed-shift",
+        type=int,
+        default=0,
+        help="add this to every seed: do statistical tests hold in other draws?",
+    )
+
+
+def pytest_configure(config):
+    shift = config.getoption("--seed-shift")
+    if shift:
+        _shift_seeds(shift)
+
+
+def _shift_seeds(shift):
+    """Let NumPy's generators take another seed than the one that a test writes."""
+    new_generator = np.random.default_rng
+    State = np.random.RandomState
+
+    def default_rng(seed=None):
+        return new_generator(seed + shift if isinstance(seed, int) else seed)
+
+    class RandomState(State):
+        def __init__(self, seed=None):
+            super().__init__(seed + shift if isinstance(seed, int) else seed)
+
+    np.random.default_rng = default_rng
+    np.random.RandomState = RandomState
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--seed-shift"):
+        skip = pytest.mark.skip(reason="holds for the seed that it writes")
+        for item in items:
+            if item.get_closest_marker("pinned"):
+                item.add_marker(skip)
+
+
 @pytest.fixture(autouse=True)
 def _same_numbers_in_every_run():
     """What a test leaves to the global generators is the same in every run and order."""

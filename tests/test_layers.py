@@ -72,6 +72,14 @@ def test_the_house_has_few_rooms_and_arrows():
     assert len(arrows) <= 92
 
 
+def test_the_picture_shows_the_house(monkeypatch):
+    monkeypatch.syspath_prepend(PACKAGE.parent / "docs" / "_ext")
+    house = importlib.import_module("house")
+    assert [set(rooms) for rooms in house.FLOORS] == ORDER
+    drawn = PACKAGE.parent / "docs" / "_static" / "house.svg"
+    assert drawn.read_text() == house.house(), "draw it again: python docs/_ext/house.py"
+
+
 def test_no_cycle_of_files():
     TopologicalSorter({name: set(_imports(name)) for name in NAMES}).prepare()
 

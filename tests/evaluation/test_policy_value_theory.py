@@ -171,7 +171,7 @@ def test_standard_errors_and_intervals_are_calibrated(method):
     squares = np.mean([of.standard_error**2 for of in told])
     assert_allclose(squares, np.mean(error**2), rtol=0.5)
     low, high = np.array([of.interval for of in told]).T
-    # 60 logs know a coverage of 95 % up to 3 points; benchmarks/studies/policy_value.py has
+    # 60 logs know a coverage of 95 % up to 3 points; benchmarks/studies/policy_grid.py has
     # that of many. Intervals of half the width would cover 67 %.
     assert 0.84 < np.mean((low <= expected) & (expected <= high)) <= 1
 
