@@ -458,7 +458,8 @@ def _logged(X, logging, rows):
     values = as_numbers(read_column(X, logging), f"The column {logging!r}")
     # A document may have a score by the logging policy although it was never shown.
     missing = np.isnan(values)
-    return np.where(missing, 0.0, values), (~missing).astype(float)
+    weight = (~missing).astype(float)
+    return np.where(missing, 0.0, values), weight
 
 
 def _warn_if_blind(name, rows, scores, y):

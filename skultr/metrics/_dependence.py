@@ -23,6 +23,7 @@ from ._information import (
     knn_information,
     mean_ranks,
     published_information,
+    shuffled_within,
 )
 from ._query_means import ratio_of_sums
 from ._ranking import check_ids, flat_columns, refuse_where
@@ -590,8 +591,11 @@ def _value(pred, logging, grades, query, estimator, n_repeats, rng, with_error):
     doubt = added.sum() / len(rows) / 2
     near_terms = knn_information(*documents, n_repeats, rng)
     near, near_error = _mean_and_error(near_terms, query, KNN_ERROR_FACTOR)
-    missed = near - value if near - value > 2 * near_error else 0.0
-    return value, float(np.hypot(np.hypot(error, doubt), missed))
+    missed = near - value
+    if not missed > 2 * near_error:
+        missed = 0.0
+    error = np.hypot(np.hypot(error, doubt), missed)
+    return value, float(error)
 
 
 def _mean_and_error(terms, query, factor=1.0):
@@ -669,8 +673,8 @@ def _permutations(grade, query, n_permutations, rng):
     place = np.arange(len(grade))
     other = np.empty_like(alike)
     for _ in range(n_permutations):
-        within = np.lexsort((rng.random_sample(len(cell)), cell))
-        other[sorted_queries] = np.lexsort((rng.random_sample(len(alike)), alike))
+        within = shuffled_within(cell, rng)
+        other[sorted_queries] = shuffled_within(alike, rng)
         moved = first[other] - first[:-1]
         yield within[place + moved[query]]
 

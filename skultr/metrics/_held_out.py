@@ -256,7 +256,8 @@ class IPSScorer(EstimateScorer):
     def _credits(self, list_, scores):
         """Value of a relevant document at the rank of each row, averaged over ties."""
         rank = rank_in_segment(list_, scores)
-        cutoff = np.bincount(list_)[list_] if self.k is None else self.k
+        length = np.bincount(list_)[list_]
+        cutoff = length if self.k is None else self.k
         if self.metric == "arp":
             credit = -rank.astype(float)
         else:
@@ -272,7 +273,8 @@ def _count_lists(X, click):
     names = open_frame(X).collect_schema().names()
     # Equal lists are added up in the engine, where the log stays.
     X, rate = count_lists_of(X, click, feature_names(names, {click}))
-    never = int(np.isnan(read_role(X, "position")).sum())
+    position = read_role(X, "position")
+    never = int(np.isnan(position).sum())
     if never:
         raise ValueError(
             f"The log in the engine has {count_of(never, 'candidate')} that "
@@ -529,7 +531,8 @@ def _centered(scores: Floats, choice: GroupedLogit, name: str) -> Floats:
         f"The scores of {name} are infinite",
         "expected finite scores, because a click on a row of score -inf is impossible.",
     )
-    mean = np.bincount(choice.list_, used) / np.bincount(choice.list_)
+    length = np.bincount(choice.list_)
+    mean = np.bincount(choice.list_, used) / length
     centered = np.zeros(len(scores))
     centered[choice.rows] = used - mean[choice.list_]
     return centered

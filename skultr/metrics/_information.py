@@ -67,6 +67,11 @@ def _n_within(values, distance):
     return above - below
 
 
+def shuffled_within(cell: Ints, rng: Any) -> Ints:
+    """Rows sorted by their cell, and in random order within it."""
+    return np.lexsort((rng.random_sample(len(cell)), cell))
+
+
 # Ranks within grades ------------------------------------------------------------------
 def _scattered_ranks(values, grade, rng):
     """Ranks from 1 within the grade, each moved by up to a half; equal values in random order."""
@@ -112,7 +117,7 @@ def classifier_information(
         x = _scores_in_cells(pred, grade, cell, rng)
         y = _scores_in_cells(logging, grade, cell, rng)
         # Each cell is divided evenly.
-        order = np.lexsort((rng.random_sample(len(cell)), cell))
+        order = shuffled_within(cell, rng)
         # Documents of a cell are dealt to the folds one after another.
         fold = np.argsort(order) % _N_FOLDS
         for test in progress(range(_N_FOLDS), "fold"):
@@ -133,14 +138,16 @@ def _scores_in_cells(values, grade, cell, rng):
     """Normal scores in the grade; equal values have their mean rank where a cell is one grade."""
     rank = _scattered_ranks(values, grade, rng)
     # Ties need no scatter there: a classifier does not measure distances.
-    alone = np.bincount(cell)[cell] == np.bincount(grade)[grade]
+    n_in_cell = np.bincount(cell)[cell]
+    n_in_grade = np.bincount(grade)[grade]
+    alone = n_in_cell == n_in_grade
     rank = np.where(alone, mean_ranks(values, grade), rank)
     return _normal_scores(rank, grade)
 
 
 def _pairs(x, y, cell, n_pairs, rng):
     """Features of the documents, and of pairs with the position of another one of the cell."""
-    order = np.lexsort((rng.random_sample(len(cell)), cell))
+    order = shuffled_within(cell, rng)
     offsets = offsets_from_sorted(cell[order])
     sizes = np.diff(offsets)
     # Size and first place of the cell of each document.
@@ -265,8 +272,9 @@ def _correlations(x, y, cell, n_cells):
         return np.zeros(n_cells)
     total = weight.sum()
     pooled = weight @ z / total
+    squares = weight @ (z - pooled) ** 2
     # Cochran's Q less its expected value, over its scale: the variance between cells.
-    excess = weight @ (z - pooled) ** 2 - (np.count_nonzero(weight) - 1)
+    excess = squares - (np.count_nonzero(weight) - 1)
     scale = total - weight @ weight / total
     between = max(excess / scale, 0.0) if scale > 0 else 0.0
     # How far a cell keeps its own correlation.
@@ -303,5 +311,5 @@ def _with_nearest_grade(grades, others, rng):
     nearest = abs(grades[:, None] - values).argmin(axis=1)
     first = np.cumsum(counts) - counts
     draw = rng.random_sample(len(grades)) * counts[nearest]
-    draw = draw.astype(np.intp)
-    return np.argsort(others, kind="stable")[first[nearest] + draw]
+    place = first[nearest] + draw.astype(np.intp)
+    return np.argsort(others, kind="stable")[place]

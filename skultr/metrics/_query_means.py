@@ -73,8 +73,10 @@ def bootstrap(
         t = _resampled_t(standardized, n_resamples, rng)
         # Resamples of few queries vary too little: Student's quantiles are the least.
         student = stats.t.ppf(1 - tail, n_equal - 1)
-        low[varies] = np.minimum(np.quantile(t, tail, axis=0), -student)
-        high[varies] = np.maximum(np.quantile(t, 1 - tail, axis=0), student)
+        lowest = np.quantile(t, tail, axis=0)
+        highest = np.quantile(t, 1 - tail, axis=0)
+        low[varies] = np.minimum(lowest, -student)
+        high[varies] = np.maximum(highest, student)
     return mean - high * error, mean - low * error
 
 
@@ -212,7 +214,8 @@ def ratio_interval(lead: Floats, size: Floats, z: float, unknown: float) -> tupl
     b = lead.sum() * total - z**2 * (lead * size).sum()
     c = lead.sum() ** 2 - z**2 * (lead**2).sum()
     # Rounding may leave a root of less than 0.
-    half = np.sqrt(max(b**2 - a * c, 0.0))
+    discriminant = max(b**2 - a * c, 0.0)
+    half = np.sqrt(discriminant)
     return (b - half) / a, (b + half) / a
 
 

@@ -91,7 +91,8 @@ def _score(
     if per_query:
         columns = [name if k is None else f"{name}@{k}" for k in cutoffs]
         index = pd.Index(ids, name="qid", tupleize_cols=False)
-        return pd.DataFrame(values, columns=columns, index=index).assign(n_documents=lengths)
+        table = pd.DataFrame(values, columns=columns, index=index)
+        return table.assign(n_documents=lengths)
     mean = _mean_of_defined(values, name)
     return mean if np.ndim(k) else float(mean[0])
 

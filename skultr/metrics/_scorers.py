@@ -270,7 +270,8 @@ class AnnotatedDocuments:
 
     def total(self, values: Floats) -> Floats:
         """Sum over all rows of each document."""
-        return np.bincount(self._code, values[self._seen])[self._own]
+        total = np.bincount(self._code, values[self._seen])
+        return total[self._own]
 
     def of_rows(self, function: Callable[..., Floats], *columns: Floats) -> Floats:
         """What a function of columns and codes of rows finds, last axis by document."""
@@ -517,7 +518,8 @@ def metric_by_query(
             # The second column counts documents.
             return table.iloc[:, 0]
 
-        return named, metric if k is None else f"{metric}@{k}"
+        name = metric if k is None else f"{metric}@{k}"
+        return named, name
     if options:
         raise ValueError(
             f"A metric that is a function takes no options, got {[*options]}; bind them with "
@@ -533,7 +535,8 @@ def metric_by_query(
         for rows in np.split(order, ends[:-1]):
             value = metric(documents.relevance[rows], scores[rows])
             values.append(float(value))
-        return pd.Series(values, index=pd.Index(ids, name="qid", tupleize_cols=False))
+        queries = pd.Index(ids, name="qid", tupleize_cols=False)
+        return pd.Series(values, index=queries)
 
     return called, getattr(metric, "__name__", type(metric).__name__)
 

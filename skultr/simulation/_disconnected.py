@@ -298,7 +298,8 @@ def _deal(n_documents, n_queries, width, rng):
             # The last page shows the end of the deck before: fill it with other documents.
             on_page = np.isin(deck, decks[-1][-begun:])
             top = np.flatnonzero(~on_page)[: width - begun]
-            deck = np.concatenate([deck[top], np.delete(deck, top)])
+            rest = np.delete(deck, top)
+            deck = np.concatenate([deck[top], rest])
         decks.append(deck)
         dealt += n_documents
     pages = np.concatenate(decks)[:n_slots].reshape(n_queries, width)

@@ -284,15 +284,16 @@ def _check_free(documents, name, who):
 
 def _query_probabilities(query_ids, weights):
     """P(query) in the order of the ids."""
+    n_queries = len(query_ids)
     if weights is None:
-        return np.full(len(query_ids), 1 / len(query_ids))
+        return np.full(n_queries, 1 / n_queries)
     if isinstance(weights, Mapping | pd.Series):
         weights = _weights_by_id(query_ids, weights)
     weights = np.asarray(weights, dtype=float)
-    if weights.shape != (len(query_ids),):
+    if weights.shape != (n_queries,):
         raise ValueError(
             f"query_weights has the shape {weights.shape}; expected one weight for each of the "
-            f"{len(query_ids)} queries, in the sorted order of their ids."
+            f"{n_queries} queries, in the sorted order of their ids."
         )
     valid = np.isfinite(weights) & (weights >= 0)
     if not valid.all() or not weights.any():
@@ -348,7 +349,8 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
     Both of the shape (n_sessions, n_positions); the arms are None without an experiment.
     """
     # No list is longer than the largest query, so that wider arrays would have empty columns.
-    width = min(n_positions, int(np.diff(offsets).max()))
+    longest = int(np.diff(offsets).max())
+    width = min(n_positions, longest)
     place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
     place = _shaped(
         place,

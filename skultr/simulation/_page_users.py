@@ -524,6 +524,7 @@ class MixtureDBNUser(DBNUser):
         # Pages in the order in which each session reads them.
         as_read = np.where(down, relevance_probability, relevance_probability[:, ::-1])
         clicks = draw_chain_clicks(*self._chain(as_read), rng)
+        # Back in the order of the page.
         return np.where(down, clicks, clicks[:, ::-1])
 
     def _chain(self, relevance_probability: Floats) -> tuple[Floats, ArrayLike, ArrayLike]:

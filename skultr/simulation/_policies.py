@@ -181,6 +181,7 @@ def _standardized(name, given, shape):
     varies."""
     column = np.asarray(given, dtype=float)
     spread = np.ptp(column) if column.size else 0.0
+    # A constant has no unit to bring the scores to.
     if column.ndim != 1 or column.shape != shape or not spread > 0:
         raise ValueError(
             f"{name} has the shape {column.shape} and the range {spread:g}; expected one "
@@ -283,7 +284,8 @@ def _draw_training_queries(query, relevance, fraction, random_state):
             "graded documents, or pass scores= to simulate_clicks."
         )
     n_needed = two_grades[0] + 1
-    return order[: max(round(fraction * len(order)), n_needed)]
+    n_wanted = round(fraction * len(order))
+    return order[: max(n_wanted, n_needed)]
 
 
 def _production_estimator(estimator, n_rows):
@@ -532,6 +534,7 @@ def _race(utilities, first, lengths, n_positions, rng):
     with np.errstate(divide="ignore"):  # a draw of exactly 0 arrives at -inf
         arrival = np.log(draw) - utilities[rows]
     arrival[~inside] = np.inf
+    # Whoever arrives first stands at the top.
     top = np.argsort(arrival, axis=1)[:, :n_positions]
     ranked = np.take_along_axis(rows, top, axis=1)
     return np.where(top < lengths[:, None], ranked, -1)
@@ -760,7 +763,8 @@ class MixturePolicy(Policy):
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         n_rankers = scores.shape[1]
         n_queries = len(offsets) - 1
-        shares = np.ones(n_rankers) if self.weights is None else as_floats(self.weights)
+        equal = np.ones(n_rankers)
+        shares = equal if self.weights is None else as_floats(self.weights)
         if shares.shape[-1] != n_rankers:
             raise ValueError(
                 f"MixturePolicy has {shares.shape[-1]} weights, but scores has {n_rankers} "

@@ -715,7 +715,8 @@ class UserPopulation(User):
         # A query that nobody asks must not count among the queries that a user never asks.
         asked = np.flatnonzero(query_weights)
         # In (0, 1]: whoever asks a query asks it sometimes.
-        weights = 1 - rng.random((len(self.user_weights), len(asked)))
+        shape = (len(self.user_weights), len(asked))
+        weights = 1 - rng.random(shape)
         n_left_out = int(self.never_asked * len(asked))
         # Some queries of each user, drawn without replacement.
         order = rng.random(weights.shape).argsort(axis=1)
