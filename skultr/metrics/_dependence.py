@@ -198,18 +198,18 @@ def cmip_score(
 
         - ``"classifier"``: as in the paper, LightGBM separates the documents from pairs of the
           score of a document and the ``y_logging`` of another document of its grade, and the odds
-          enter the bound of Donsker and Varadhan; but it starts from a normal distribution (a
-          Gaussian copula), trees are cross-fitted and stop early (see Notes). It has the least
-          noise near 0. Of dependence that is no correlation it misses a part: 0.27 of 0.80 nats
-          for a parabola and 500 documents, 0.12 for 2,000.
+          enter the bound of Donsker and Varadhan. Unlike there, it starts from a normal
+          distribution (a Gaussian copula), and its trees are cross-fitted and stop early (see
+          Notes). It has the least noise near 0. Of dependence that is no correlation it misses a
+          part: of a parabola of 0.80 nats, 0.27 with 500 documents and 0.12 with 2,000.
         - ``"knn"``: distances to the nearest neighbours (Kraskov et al. [2]_; given a discrete
           variable, Frenzel and Pompe's [3]_). It needs no training, is faster, and has little
           bias from a hundred documents per grade; in smaller grades it misses a part of strong
           dependence. Near 0 it is noisier.
-        - ``"published"``: section 4.3 of the paper to the letter, to compare with its figures: one
-          half of the documents against the other with exchanged ``y_logging``, LightGBM as it
-          comes, trained on one half of both and tested on the other, P in [0.01, 0.99]. Its bias
-          is large: -0.28 at 5,000 documents where the truth is 0, 0.15 for 0.51.
+        - ``"published"``: section 4.3 of the paper to the letter, to compare with its figures. One
+          half of the documents stands against the other with exchanged ``y_logging``; LightGBM as
+          it comes is trained on one half of both and tested on the other, with P in [0.01, 0.99].
+          Its bias is large: with 5,000 documents it finds -0.28 of 0, and 0.15 of 0.51.
 
         With fewer than 200 documents, ``"knn"`` is used instead of both classifiers, with a
         warning. This depends on ``y_true`` alone, and never on the scores.
@@ -269,37 +269,39 @@ def cmip_score(
     CMIP is no measure of quality: random scores have CMIP 0. Use it together with nDCG and
     perplexity, as :class:`~skultr.model_selection.OffPolicySelection` does.
 
-    The p-value permutes ``y_logging`` within query and grade, and whole queries among those with
-    as many documents of each grade; without ``qid``, within the grades of ``y_true``, however
-    small. It assumes no more than that what is permuted is exchangeable: the documents of a query
-    and grade, and queries of the same grades. Dependence of whole queries alone (all documents of
-    some queries score higher and are logged higher) is not found. Its statistic is fast to
-    permute: the mutual information of both variables' ranks within their grade, less the means of
-    queries as far as these differ by more than chance, in a table of at most 8 × 8 bins of equal
-    counts, plus that of one such table per grade, plus that of a normal distribution of the same
-    correlation. It does not depend on ``estimator``. Measured over 200 logs of 300 documents each
-    (4, 10 and 30 per query, 2 and 5 grades) in which both scores vary twice as much between
-    queries as within: without dependence 0.03 to 0.08 of the p-values are at most 0.05, and 0.24
-    to 0.92 without ``qid``; at a correlation of 0.25 within queries and grades, 0.65 to 0.78.
+    **The p-value** permutes ``y_logging`` within query and grade, and whole queries among those
+    with as many documents of each grade. Without ``qid`` it permutes within the grades of
+    ``y_true``, however small. It assumes no more than that what is permuted is exchangeable: the
+    documents of a query and grade, and queries of the same grades. Dependence of whole queries
+    alone (all documents of some queries score higher and are logged higher) is not found.
 
-    Estimators compare ranks within the grade. Those of grades of fewer than 20 documents are
-    compared together: ranks are independent of each other if scores and positions are so within
-    each grade, whatever differs between grades. Strong dependence in small grades is found in
-    part: 0.45 of 0.51 nats in five grades of 15, 0.31 in five grades of 5. Documents alone in
-    their grade are left out, and so are small grades that together have fewer than 20 documents.
-    ``n_together`` and ``n_left_out`` of the result count them.
+    The statistic does not depend on ``estimator``, and is fast to permute. It takes the ranks of
+    both variables within their grade, less the means of queries as far as these differ by more
+    than chance, and adds up three estimates of their mutual information: in a table of at most
+    8 × 8 bins of equal counts, in one such table per grade, and that of a normal distribution of
+    the same correlation. It was measured over 200 logs of 300 documents each (4, 10 and 30 per
+    query, 2 and 5 grades) in which both scores vary twice as much between queries as within.
+    Without dependence 0.03 to 0.08 of the p-values are at most 0.05 (0.24 to 0.92 without
+    ``qid``); at a correlation of 0.25 within queries and grades, 0.65 to 0.78 are.
 
-    ``"classifier"`` boosts trees from the log density ratio of a Gaussian copula, with one
+    **Small grades.** Estimators compare ranks within the grade. The ranks of all grades with fewer
+    than 20 documents are compared together: they are independent of each other if scores and
+    positions are so within each grade, whatever differs between grades. Strong dependence in small
+    grades is found in part: 0.45 of 0.51 nats in five grades of 15, 0.31 in five grades of 5.
+    Documents alone in their grade are left out, and so are small grades that together have fewer
+    than 20 documents. ``n_together`` and ``n_left_out`` of the result count them.
+
+    **"classifier"** boosts trees from the log density ratio of a Gaussian copula, with one
     correlation per grade, shrunk to that of all as far as grades agree. Each document's term is
     that of the classifier which has not seen it, plus a third of what it gains where it was used
-    in training. Measured over 100 draws of 500 documents with correlation 0, 0.3, 0.6 and 0.9 by
-    grade: bias −0.01 of 0.28, and 93 of 100 intervals of 1.96 standard errors hold the truth.
+    in training. Over 100 draws of 500 documents with correlations of 0, 0.3, 0.6 and 0.9 by grade,
+    the bias is −0.01 of 0.28, and 93 intervals of 1.96 standard errors hold the truth.
 
     **Clicks in the place of grades**, which the paper leaves for later. Where the order is random,
     the click rate :math:`c/n` of a document has the mean :math:`r`, up to one factor for all, and
-    tells no more than :math:`r` about scores and positions. But it is noisy: among documents of
+    tells no more than :math:`r` about scores and positions. But it is noisy. Among documents of
     equal click rates those that production ranks higher *are* more relevant, and the scores of an
-    unbiased model follow them, so that clicks must not be grades. They are moments here:
+    unbiased model follow them: clicks must not be grades. They are moments here:
     :math:`c(c-1)\cdots(c-m+1) / (n(n-1)\cdots(n-m+1))` has the mean :math:`r^m`. With these, the
     partial correlation :math:`\rho` of scores and positions (both as the monotone click rates that
     go with them), given :math:`r, r^2` (and :math:`r^3` where clicks show that much) and the
@@ -309,15 +311,24 @@ def cmip_score(
     of a jackknife over queries. The value is that of a normal distribution of click rates: do not
     compare it with values from grades, which count ranks.
 
-    Measured over 200 logs each, with a hundred queries of ten documents and 50 randomised
-    impressions of each: of unbiased scores (log relevance and noise) 0.01 of the p-values are at
-    most 0.05, of scores that copy three tenths of the log examination 0.65, of click rates of
-    production's lists 0.99. With 20 impressions these are 0.04, 0.33 and 0.61, and a third of the
-    logs is refused; with 200 they are 0.06 (350 logs), 1 and 1; with 20 in 400 queries 0.02, 0.64
-    and 0.93; by true grades 0.07, 1 and 1. The level does not hold where clicks depend on other
-    documents: of users who stop when satisfied (DBN), 0.08 at 50 impressions and 0.13 at 200. And
-    scores that are right only relative to their query count as dependent (0.15 at 50 impressions,
-    0.27 at 200), as positions are relative, too.
+    It was measured over 200 logs each, with a hundred queries of ten documents. The table has the
+    share of p-values of at most 0.05: of unbiased scores (log relevance and noise), of scores that
+    copy three tenths of the log examination, and of click rates of production's lists.
+
+    ==============================  ========  ======  ===========
+    Randomised impressions          Unbiased  Copies  Click rates
+    ==============================  ========  ======  ===========
+    20 (a third of logs refused)    0.04      0.33    0.61
+    20, in 400 queries              0.02      0.64    0.93
+    50                              0.01      0.65    0.99
+    200 (350 logs)                  0.06      1       1
+    True grades                     0.07      1       1
+    ==============================  ========  ======  ===========
+
+    The level does not hold where clicks depend on other documents: of users who stop when
+    satisfied (DBN), 0.08 at 50 impressions and 0.13 at 200. And scores that are right only
+    relative to their query count as dependent (0.15 at 50 impressions, 0.27 at 200), because
+    positions are relative, too.
 
     ``"published"`` takes the second half of the documents for those that are not exchanged, which
     the paper leaves open, and documents of the nearest grade where that half has none of the same.
