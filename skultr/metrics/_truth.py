@@ -182,11 +182,10 @@ def mean_correlation_coefficient(
     # Squares of very small or large numbers are no numbers: the largest becomes 1.
     truth, estimate, weight = (each / (abs(each).max() or 1.0) for each in kept)
     truth = truth - np.average(truth, weights=weight)
-    # Rounding leaves a rest of constants, which has a correlation.
-    is_constant = estimate.min() == estimate.max()
     estimate = estimate - np.average(estimate, weights=weight)
     size = np.sqrt(weight @ truth**2) * np.sqrt(weight @ estimate**2)
-    if is_constant or size == 0:
+    # A constant, here 1 or 0, has no correlation.
+    if size == 0:
         return 0.0
     correlation = weight @ (truth * estimate) / size
     # Rounding may leave it above 1.
