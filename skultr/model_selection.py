@@ -34,8 +34,7 @@ __all__ = [
     "train_test_queries",
 ]
 
-#: Scores that differ by so little are equal.
-_ROUNDING = 1e-12
+#: Roles that say which layout a page has.
 _LAYOUT_ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 _LAYOUT_CONSTRAINTS = {
     "n_splits": [Interval(Integral, 1, None, closed="left")],
@@ -124,9 +123,11 @@ class QueryKFold(_Splitter, GroupKFold):
         if self.shuffle:
             yield from super().split(codes, None, codes)
             return
+        # Without chance folds are balanced by rows.
         fold_of = _balanced_folds(sizes, self.n_splits)[codes]
         for fold in range(self.n_splits):
-            yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+            test = fold_of == fold
+            yield np.flatnonzero(~test), np.flatnonzero(test)
 
 
 class QueryShuffleSplit(_Splitter, GroupShuffleSplit):
@@ -190,12 +191,11 @@ class QueryShuffleSplit(_Splitter, GroupShuffleSplit):
 
 
 class LayoutSplit(_Splitter, BaseShuffleSplit):
-    """Splits by page layout: test pages have layouts that the training set does not have.
+    """Test a model on pages that are ordered differently from those that it learned from.
 
     A layout is the documents of a result page of one query, each at its position. All pages of a
-    layout are in the training set or all are in the test set; of each query that was shown in
-    several layouts, both sets have some. A model is thus judged on the clicks of real users on
-    pages that are ordered differently from those that it learned from.
+    layout are in the training set, or all are in the test set. Of each query that was shown in
+    several layouts, both sets have some.
 
     Parameters
     ----------
@@ -223,9 +223,9 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
 
     Notes
     -----
-    Queries with one layout are training data, as are lists of which no row was shown. Where the
-    production ranker changes an order for a reason (a document became more relevant), held-out
-    pages differ from the others in more than their order.
+    Queries with one layout are training data, as are lists of which no row was shown. If the
+    production ranker changed an order for a reason, such as a document that became more relevant,
+    held-out pages differ from the others in more than their order.
 
     Documents that only held-out layouts show have no label; models with parameters per document
     give them the mean.
@@ -253,7 +253,9 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
         held_out: Literal["random", "far"] = "random",
         random_state: RandomState = None,
     ) -> None:
-        n_splits = 1 if held_out == "far" else n_splits
+        if held_out == "far":
+            # Without chance all splits are the same.
+            n_splits = 1
         super().__init__(n_splits, test_size=test_size, random_state=random_state)
         self.held_out = held_out
         validate_parameter_constraints(_LAYOUT_CONSTRAINTS, vars(self), "LayoutSplit")
@@ -311,10 +313,13 @@ class LayoutSplit(_Splitter, BaseShuffleSplit):
             )
         rng = check_random_state(self.random_state)
         for _ in range(self.n_splits):
-            at_random = rng.random_sample(len(layouts))
-            order = -layouts["distance"] if self.held_out == "far" else at_random
-            held_out = _first_layouts(layouts, order, self.test_size)[layout]
-            test = np.isin(rows.list_, list_[held_out])
+            if self.held_out == "far":
+                order = -layouts["distance"]
+            else:
+                order = rng.random_sample(len(layouts))
+            held_out = _first_layouts(layouts, order, self.test_size)
+            # Rows of lists with a layout that is held out; lists without a layout train.
+            test = np.isin(rows.list_, list_[held_out[layout]])
             yield np.flatnonzero(~test), np.flatnonzero(test)
 
 
@@ -364,64 +369,83 @@ def train_test_queries(
     if not arrays:
         raise ValueError("train_test_queries got nothing to split; expected at least one array.")
     if len(arrays) > 1:
-        for array in arrays:
-            refuse_dataset(
-                array,
-                "train_test_queries got a ClickDataset and other arrays; a dataset holds its "
-                "clicks and roles. Pass it alone.",
-            )
-        lengths = [count_rows(array) for array in arrays]
-        if len(set(lengths)) > 1:
-            raise ValueError(
-                f"The arrays have {lengths} rows; expected the same number of rows in each of "
-                "them."
-            )
+        _check_together(arrays)
     if test_size is None and train_size is None:
+        # The default of scikit-learn's train_test_split.
         test_size = 0.25
+    # The first split of random ones.
     splitter = QueryShuffleSplit(
         n_splits=1, test_size=test_size, train_size=train_size, random_state=random_state
     )
-    framed = [X for X in arrays if is_frame(X)] if len(arrays) > 1 else []
-    named = [X for X in framed if "qid" in role_columns(X)] or arrays
-    train, test = next(splitter.split(named[0], qid=qid))
-    return [safe_indexing(array, rows) for array in arrays for rows in (train, test)]
+    train, test = next(splitter.split(_with_queries(arrays), qid=qid))
+    parts = []
+    for array in arrays:
+        parts += [safe_indexing(array, train), safe_indexing(array, test)]
+    return parts
+
+
+def _check_together(arrays):
+    """Refuse arrays that cannot be split by the same rows."""
+    for array in arrays:
+        refuse_dataset(
+            array,
+            "train_test_queries got a ClickDataset and other arrays; a dataset holds its "
+            "clicks and roles. Pass it alone.",
+        )
+    lengths = [count_rows(array) for array in arrays]
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            f"The arrays have {lengths} rows; expected the same number of rows in each of them."
+        )
+
+
+def _with_queries(arrays):
+    """The first frame with a column 'qid', or else the first array."""
+    if len(arrays) > 1:
+        for array in arrays:
+            if is_frame(array) and "qid" in role_columns(array):
+                return array
+    return arrays[0]
 
 
 class OffPolicySelection:
-    """Rule for ``refit`` in a search: selects a model for rankings unlike the logged one.
+    """Select, in a search, a model that also ranks well where rankings differ from the log.
 
-    A callable for ``refit`` of scikit-learn's searches. Each scorer of ``keep`` keeps its best
-    candidates; among the candidates that every scorer keeps, the one with the best score ``by`` is
-    selected. If no candidate that has a score ``by`` is kept by all scorers, the best of all
-    candidates by ``by`` is selected, with a warning.
+    Pass it as ``refit`` to scikit-learn's searches. Each scorer of ``keep`` keeps its best
+    candidates. Of those that every scorer keeps, the one with the best score ``by`` is selected.
+    If there is none, the best of all candidates by ``by`` is selected, with a warning.
 
     Held-out clicks come from the logged ranking. A model that copies this ranking may be best by
     every usual metric and fail as soon as its own ranking is served. CMIP detects copies, but is
-    also low for models that learned nothing, so quality comes first: by default the candidates
-    within one standard error of the best nDCG on annotation, of these the ones within one standard
-    error of the best perplexity, and of these the one with the least CMIP.
+    also low for models that learned nothing, so quality comes first. By default the rule keeps the
+    candidates within one standard error of the best nDCG on annotation, of these the ones within
+    one standard error of the best perplexity, and selects the one with the least CMIP.
 
-    Measured on 36 logs, grids of 18 networks of which a third and more learned nothing: with 75 of
-    150 queries annotated, the choice was within 0.01 nDCG@5 of the best network in 0.81 of the
-    logs, and lost 0.024 at most; the best perplexity among the four of least CMIP in 0.22, and up
-    to 0.28; the least CMIP in 0.06, and up to 0.38. With 25 annotated queries it was within 0.01
-    in 0.56, and lost up to 0.10. Where networks are all that is compared, the best nDCG alone did
-    as well (0.86, 0.023): CMIP helps between candidates of equal nDCG.
+    It was measured on 36 logs, each with 18 networks of which a third and more learned nothing.
+    "Close" is within 0.01 nDCG@5 of the best network:
 
-    Rankers without ``predict_click`` have no perplexity: ``OffPolicySelection({"ndcg": "1se"})``,
-    within 0.01 in 0.72, and 0.046 at most; with 25 annotated queries it lost up to 0.20, and
-    ``refit="ndcg"`` is safer (0.06). Among click models, which are to predict clicks, let
-    perplexity come first: ``OffPolicySelection({"perplexity": "1se"})``. The rule of the paper,
-    "top-4 CMIP, top-4 PPL: nDCG↑", is ``OffPolicySelection({"cmip": 4, "perplexity": 4},
-    by="ndcg")``. See :ref:`choosing`.
+    - with 75 of 150 queries annotated, the choice was close in 81 % of the logs and lost 0.024 at
+      most; with 25 annotated queries in 56 %, and 0.10;
+    - the best perplexity among the four of least CMIP was close in 22 %, and lost up to 0.28;
+    - the least CMIP was close in 6 %, and lost up to 0.38;
+    - the best nDCG alone did as well where only networks are compared (86 %, 0.023): CMIP helps
+      between candidates of equal nDCG.
+
+    Rankers without ``predict_click`` have no perplexity: use
+    ``OffPolicySelection({"ndcg": "1se"})``, which was close in 72 % and lost 0.046 at most. With
+    25 annotated queries it lost up to 0.20, and ``refit="ndcg"`` is safer (0.06). Among click
+    models, which are to predict clicks, let perplexity come first:
+    ``OffPolicySelection({"perplexity": "1se"})``. The rule of the paper, "top-4 CMIP, top-4 PPL:
+    nDCG↑", is ``OffPolicySelection({"cmip": 4, "perplexity": 4}, by="ndcg")``. See
+    :ref:`choosing`.
 
     Parameters
     ----------
     keep : dict of str to int or "1se", default={"ndcg": "1se", "perplexity": "1se"}
-        Scorer of the search to the number of candidates that it keeps, or "1se": all candidates
-        that the best one leads by at most one standard error of the mean difference over folds.
-        This best one is that of the candidates which the scorers before it in the dict keep. An
-        empty dict keeps all.
+        How many candidates each scorer of the search keeps. "1se" keeps all candidates that the
+        best one leads by at most one standard error of the mean difference over folds; the best
+        one is sought among those that the scorers before it in the dict keep. An empty dict keeps
+        all.
     by : str, default="cmip"
         Scorer that decides among the candidates kept.
 
@@ -484,16 +508,17 @@ class OffPolicySelection:
     def __init__(
         self, keep: dict[str, int | Literal["1se"]] | None = None, *, by: str = "cmip"
     ) -> None:
-        keep = {"ndcg": "1se", "perplexity": "1se"} if keep is None else keep
-        if not isinstance(keep, dict) or not all(isinstance(name, str) for name in (by, *keep)):
+        if keep is None:
+            keep = {"ndcg": "1se", "perplexity": "1se"}
+        # Checked here, because a search would fail only after its last fit.
+        named = isinstance(keep, dict) and all(isinstance(name, str) for name in (by, *keep))
+        if not named:
             raise ValueError(
                 "keep must be a dict from scorers to numbers of candidates or '1se', and by must "
                 f"be the name of a scorer of the search, got keep={keep!r}, by={by!r}."
             )
         for name, number in keep.items():
-            if number != "1se" and (
-                isinstance(number, bool) or not (isinstance(number, Integral) and number >= 1)
-            ):
+            if number != "1se" and not _is_count(number):
                 raise ValueError(
                     f"keep[{name!r}] must be a whole number of candidates from 1 or '1se', got "
                     f"{number!r}."
@@ -514,16 +539,19 @@ class OffPolicySelection:
         best_index : int
         """
         scores, _, kept, best = self._select(cv_results)
+        # `by` may also keep: each name once.
         for name in dict.fromkeys((*self.keep, self.by)):
             failed = np.isnan(scores[name])
-            if failed.any():
+            n_failed = int(failed.sum())
+            if n_failed:
                 warn_user(
-                    f"The score {name!r} is NaN for {int(failed.sum())} of {len(failed)} "
+                    f"The score {name!r} is NaN for {n_failed} of {len(failed)} "
                     f"candidates, first for candidate {int(failed.argmax())}: it cannot keep or "
                     "select them. Run the search with error_score='raise' to see why.",
                     ClickDataWarning,
                 )
         if np.isnan(scores[self.by][kept]).all():
+            # A candidate that is kept may lack the score that decides.
             lacking = f" and has a score {self.by!r}" if kept.any() else ""
             warn_user(
                 f"None of the {len(kept)} candidates is kept by all of {list(self.keep)}{lacking}"
@@ -549,6 +577,7 @@ class OffPolicySelection:
             ``chosen``. If no candidate is ``kept``, the choice was among all.
         """
         scores, steps, kept, best = self._select(cv_results)
+        # One row per candidate, one pair of columns per step.
         table = {"params": list(cv_results["params"])}
         for name, mask in steps.items():
             table |= {name: scores[name], f"kept_by_{name}": mask}
@@ -570,23 +599,33 @@ class OffPolicySelection:
                     "'relevance' fails in a fold without annotation: give each fold some, or run "
                     "the search with error_score='raise' to see why."
                 )
+        # Each scorer keeps some candidates; the best of those kept by all is selected.
         deciding = scores[self.by]
         steps = {}
         kept = np.ones(len(deciding), dtype=bool)
         for name, number in self.keep.items():
-            steps[name] = (
-                _near_best(cv_results, np.where(kept, scores[name], -np.inf), name)
-                if number == "1se"
-                else _best(scores[name], number)
-            )
+            if number == "1se":
+                # The best of those that are still kept is compared with the others.
+                still_kept = np.where(kept, scores[name], -np.inf)
+                steps[name] = _near_best(cv_results, still_kept, name)
+            else:
+                steps[name] = _best(scores[name], number)
             kept = kept & steps[name]
-        eligible = kept & ~np.isnan(deciding)
+        has_score = ~np.isnan(deciding)
+        eligible = kept & has_score
         # The paper's fallback if no candidate is kept by all.
-        among = np.flatnonzero(eligible if eligible.any() else ~np.isnan(deciding))
-        return scores, steps, kept, int(among[np.argmax(deciding[among])])
+        among = np.flatnonzero(eligible if eligible.any() else has_score)
+        best = among[np.argmax(deciding[among])]
+        return scores, steps, kept, int(best)
+
+
+def _is_count(number):
+    """True for a whole number from 1, but not for True."""
+    return isinstance(number, Integral) and not isinstance(number, bool) and number >= 1
 
 
 def _mean_score(cv_results, name):
+    # Names of the columns of a search over several scorers.
     prefix = "mean_test_"
     if prefix + name not in cv_results:
         known = sorted(key.removeprefix(prefix) for key in cv_results if key.startswith(prefix))
@@ -599,14 +638,18 @@ def _mean_score(cv_results, name):
 
 def _best(score, number):
     """Mask of the ``number`` largest scores and of all that tie with them; NaN is never kept."""
-    ranked = np.sort(score[~np.isnan(score)])[::-1]
-    return score >= ranked[min(number, len(ranked)) - 1]
+    # All that tie with the last one are kept.
+    known = score[~np.isnan(score)]
+    ranked = np.sort(known)[::-1]
+    last = min(number, len(ranked)) - 1
+    return score >= ranked[last]
 
 
 def _near_best(cv_results, score, name):
     """Mask of candidates that the best one leads by at most a standard error: folds are paired."""
     best = np.where(np.isnan(score), -np.inf, score).argmax()
-    keys = takewhile(cv_results.__contains__, (f"split{i}_test_{name}" for i in count()))
+    names = (f"split{fold}_test_{name}" for fold in count())
+    keys = takewhile(cv_results.__contains__, names)
     folds = np.array([cv_results[key] for key in keys], dtype=float)
     if len(folds) < 2:
         warn_user(
@@ -617,7 +660,8 @@ def _near_best(cv_results, score, name):
         return score == score[best]
     behind = folds[:, [best]] - folds
     error = behind.std(axis=0, ddof=1) / np.sqrt(len(folds))
-    return behind.mean(axis=0) <= error + _ROUNDING
+    # Scores that differ by rounding are equal.
+    return behind.mean(axis=0) <= error + 1e-12
 
 
 def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
@@ -629,18 +673,25 @@ def _layouts(rows: Rows) -> tuple[Ints, Ints, pd.DataFrame]:
     position = rows.position[shown]
     code = rows.documents().code[shown]
     doc, *_ = pairs_of_codes(query, code, int(code.max()) + 1)
+    # Pages have one layout if the hashes of their documents at their positions have one sum.
     key = np.zeros(len(list_), dtype=np.uint64)
     np.add.at(key, page, hash_columns([doc, position]))
-    layout, example = equal_keys([key, query[first]])
-    table = pd.DataFrame({"query": query[first][example], "page": example})
-    table["n_pages"] = np.bincount(layout, rows.weight[shown][first])
+    query_of_page = query[first]
+    layout, example = equal_keys([key, query_of_page])
+    table = pd.DataFrame({"query": query_of_page[example], "page": example})
+    weight_of_page = rows.weight[shown][first]
+    table["n_pages"] = np.bincount(layout, weight_of_page)
+    # The commonest layout of each query, and where it shows its documents.
     by_size = table.sort_values("n_pages", kind="stable")
     usual = np.isin(page, by_size.groupby("query")["page"].last())
-    place = np.full(doc.max() + 1, position.max() + 1)
-    place[doc[usual]] = position[usual]
-    moved = np.bincount(page, np.abs(position.astype(int) - place[doc]))
-    moved[page[usual]] = -1  # not the farthest, even if another one is its beginning
-    return list_, layout, table.assign(distance=moved[example])
+    below_the_last = position.max() + 1
+    usual_place = np.full(doc.max() + 1, below_the_last)
+    usual_place[doc[usual]] = position[usual]
+    moved = np.abs(position.astype(int) - usual_place[doc])
+    distance = np.bincount(page, moved)
+    # It is not the farthest, even if another one is its beginning.
+    distance[page[usual]] = -1
+    return list_, layout, table.assign(distance=distance[example])
 
 
 def _first_layouts(layouts: pd.DataFrame, order: Floats, share: float) -> Bools:
@@ -648,16 +699,22 @@ def _first_layouts(layouts: pd.DataFrame, order: Floats, share: float) -> Bools:
     one, but never the last."""
     ordered = layouts.assign(order=order).sort_values(["query", "order"])
     n_pages = ordered.groupby("query")["n_pages"]
-    within = n_pages.cumsum() - ordered["n_pages"] / 2 < share * n_pages.transform("sum")
-    chosen = (within | (n_pages.cumcount() == 0)) & (n_pages.cumcount(ascending=False) > 0)
+    # A layout is within the share if most of its pages are.
+    middle = n_pages.cumsum() - ordered["n_pages"] / 2
+    within = middle < share * n_pages.transform("sum")
+    is_first = n_pages.cumcount() == 0
+    is_last = n_pages.cumcount(ascending=False) == 0
+    chosen = (within | is_first) & ~is_last
     return chosen.sort_index().to_numpy()
 
 
 def _balanced_folds(sizes, n_splits):
     """Fold of each query, given the rows per query."""
     fold_of = np.empty(len(sizes), dtype=int)
-    rows_of = np.zeros(n_splits)
+    rows_in = np.zeros(n_splits)
+    # From the longest query to the shortest, each to the fold with the fewest rows.
     for query in np.argsort(sizes, kind="stable")[::-1]:
-        fold_of[query] = np.argmin(rows_of)
-        rows_of[fold_of[query]] += sizes[query]
+        fold = np.argmin(rows_in)
+        fold_of[query] = fold
+        rows_in[fold] += sizes[query]
     return fold_of

@@ -153,17 +153,20 @@ class OnFeatures(
     def _fitted(self, method, X, y, params):
         """Fit the transformer: the rows, the way back to X, and what its method returns."""
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
+        # Rows to transform (of a dataset, documents once each), and the way back to X.
         rows, back = features_to_transform(X, y)
         self._click_column = y if isinstance(y, str) else None
         clicks = y if self._click_column is None else read_column(rows, y)
         features = self._features(rows, reset=True)
+        # The transformer that was passed stays as it is.
         self.transformer_ = clone(self._inner())
         roles = _roles_requested(rows, self.transformer_)
         # Some pass metadata on only where it is routed.
         routing = config_context(enable_metadata_routing=True) if roles else nullcontext()
+        fit = getattr(self.transformer_, method)
         try:
             with few_threads(ALL), routing:
-                values = getattr(self.transformer_, method)(features, clicks, **(roles | params))
+                values = fit(features, clicks, **(roles | params))
         except (TypeError, ValueError, OverflowError) as error:
             self._refuse_words(features, error)
             raise
@@ -182,10 +185,12 @@ class OnFeatures(
         -------
         X_new : frame, ndarray or sparse matrix
         """
-        if not hasattr(self, "transformer_"):  # first, because asking for tags takes long
+        # Asked first, because `check_is_fitted` reads tags, which takes long in a request.
+        if not hasattr(self, "transformer_"):
             check_is_fitted(self)
         rows, back = features_to_transform(X)
-        values = self.transformer_.transform(self._features(rows, reset=False))
+        features = self._features(rows, reset=False)
+        values = self.transformer_.transform(features)
         return back(self._with_roles(rows, values))
 
     def get_feature_names_out(
@@ -206,6 +211,7 @@ class OnFeatures(
         return self.transformer_.get_feature_names_out(input_features)
 
     def __sklearn_tags__(self) -> Tags:
+        # What it accepts is what the transformer accepts.
         tags = super().__sklearn_tags__()
         inner = get_tags(self._inner())
         tags.input_tags.sparse = inner.input_tags.sparse
@@ -216,6 +222,7 @@ class OnFeatures(
     def _inner(self):
         """The transformer, not fitted."""
         inner = self.transformer
+        # It keeps names and sparse matrices.
         if isinstance(inner, str) and inner == "passthrough":
             return FunctionTransformer(accept_sparse=True, feature_names_out="one-to-one")
         if not (hasattr(inner, "fit") and hasattr(inner, "transform")):
@@ -233,15 +240,16 @@ class OnFeatures(
         if is_frame(X):
             plan = feature_plan(X, self._not_features())
             if plan is None:
-                frame = open_frame(X)
-                frame = without_roles(frame, self._not_features()).to_native()
+                frame = without_roles(open_frame(X), self._not_features()).to_native()
             else:
                 frame = _another(only_features(X, plan), deep=bool(plan.others))
             X = self._readable(frame, plan)
+            # The quick way of a request: names are those of `fit`, perhaps in another order.
             if not reset and plan is not None:
                 if knows_names(self, plan.names):
                     return X
-                if (places := places_of_fit(self, plan.names)) is not None:
+                places = places_of_fit(self, plan.names)
+                if places is not None:
                     return X.iloc[:, places] if isinstance(X, pd.DataFrame) else X[:, places]
         elif getattr(X, "ndim", 2) == 1:
             raise ValueError(
@@ -255,12 +263,14 @@ class OnFeatures(
 
     def _refuse_words(self, features, error):
         """An error that names the columns without numbers, which the transformer did not read."""
+        # Arrays have no names to tell.
         frame = nw.from_native(features, eager_only=True, pass_through=True)
         if not isinstance(frame, nw.DataFrame):
             return
-        words = [
-            name for place, name in enumerate(frame.columns) if numbers_of(frame[:, place]) is None
-        ]
+        words = []
+        for place, name in enumerate(frame.columns):
+            if numbers_of(frame[:, place]) is None:
+                words.append(name)
         if words:
             raise ValueError(
                 f"{type(self.transformer_).__name__} cannot read the feature columns {words}, "
@@ -277,15 +287,16 @@ class OnFeatures(
             return frame.to_pandas()
         if not frame.implementation.is_polars() or _may_read_polars(self._inner()):
             return native
+        # Only scikit-learn reads it, and of numbers it would copy each column.
         if plan is not None and plan.is_floating:
             return pd.DataFrame(native.to_numpy(), columns=plan.names, copy=False)
         return _convert(frame, "pandas").to_native()
 
     def _with_roles(self, X, values):
+        """The transformed features behind the roles of X, as the kind of frame to return."""
         _check_rows(X, values, self.transformer_)
         kind = self._output_kind()
-        framed = is_frame(X)
-        if kind == "default" and not framed:
+        if kind == "default" and not is_frame(X):
             return values
         if sparse.issparse(values):
             raise ValueError(
@@ -293,26 +304,44 @@ class OnFeatures(
                 "hold. Set sparse_threshold=0 of a ColumnTransformer, or sparse_output=False."
             )
         roles = self._not_features()
-        if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:
-            names = _names_of(values, self.transformer_, roles)
-            out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
-            kept = [i for i, n in enumerate(X.columns.tolist()) if is_role(n) or n in roles]
-            return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
-        if not framed:
+        if not is_frame(X):
             return _framed(values, self.transformer_, roles, kind).to_native()
-        X = nw.from_native(X, eager_only=True)
-        backend = X.implementation if kind == "default" else kind
-        out = _framed(values, self.transformer_, roles, backend)
-        kept = [name for name in X.columns if is_role(name) or name in roles]
-        if kept:
-            # pandas would align rows by index, and a transformer may have numbered them anew.
-            parts = (_convert(X.select(kept), backend), out)
-            out = nw.concat([nw.maybe_reset_index(part) for part in parts], how="horizontal")
-        out = out.to_native()
-        index = nw.maybe_get_index(X)
-        if index is not None and isinstance(out, pd.DataFrame):
-            out = out.set_axis(index, axis=0)  # a new frame: this may be one of the transformer's
-        return out
+        # An array beside pandas, as in most requests, needs no conversion.
+        if isinstance(X, pd.DataFrame) and kind != "polars" and type(values) is np.ndarray:
+            return _beside_pandas(X, values, self.transformer_, roles)
+        return _beside_frame(X, values, self.transformer_, roles, kind)
+
+
+def _beside_pandas(X, values, transformer, roles):
+    """Roles of a pandas frame, and an array of transformed features."""
+    names = _names_of(values, transformer, roles)
+    out = pd.DataFrame(values, columns=names, index=X.index, copy=False)
+    kept = _places_of_roles(X.columns.tolist(), roles)
+    return pd.concat([X.iloc[:, kept], out], axis=1) if kept else out
+
+
+def _beside_frame(X, values, transformer, roles, kind):
+    """Roles of any frame, and transformed features as an array or a frame."""
+    X = nw.from_native(X, eager_only=True)
+    backend = X.implementation if kind == "default" else kind
+    out = _framed(values, transformer, roles, backend)
+    kept = _places_of_roles(X.columns, roles)
+    if kept:
+        kept_roles = _convert(X[:, kept], backend)
+        # pandas would align rows by index, and a transformer may have numbered them anew.
+        parts = [nw.maybe_reset_index(part) for part in (kept_roles, out)]
+        out = nw.concat(parts, how="horizontal")
+    out = out.to_native()
+    index = nw.maybe_get_index(X)
+    if index is not None and isinstance(out, pd.DataFrame):
+        # A new frame: this may be one of the transformer's.
+        out = out.set_axis(index, axis=0)
+    return out
+
+
+def _places_of_roles(names, roles):
+    """Places of the columns that are kept as they are."""
+    return [place for place, name in enumerate(names) if is_role(name) or name in roles]
 
 
 def _roles_requested(X, transformer):
@@ -320,7 +349,10 @@ def _roles_requested(X, transformer):
     if not is_frame(X):
         return {}
     roles = [name for name in role_columns(X) if name in FIT_ROLES]
-    requested = get_routing_for_object(transformer).consumes("fit", roles) if roles else ()
+    if not roles:
+        return {}
+    # Most transformers request none.
+    requested = get_routing_for_object(transformer).consumes("fit", roles)
     return {name: read_role(X, name) for name in roles if name in requested}
 
 
@@ -336,12 +368,16 @@ def _may_read_polars(transformer):
     """False if only scikit-learn reads the frame, of which it makes float64 unless it is
     pandas; functions and classes of the user get it as it is."""
     parts = [transformer, *transformer.get_params(deep=True).values()]
+    # Steps of pipelines and column transformers stand in lists and tuples.
     parts += [part for value in parts if isinstance(value, list | tuple) for part in value]
-    return any(
-        isinstance(part, FunctionTransformer)
-        or (hasattr(part, "transform") and not type(part).__module__.startswith("sklearn."))
-        for part in parts
-    )
+    return any(_is_of_the_user(part) for part in parts)
+
+
+def _is_of_the_user(part):
+    """True for a transformer that runs code which is not scikit-learn's."""
+    if isinstance(part, FunctionTransformer):
+        return True
+    return hasattr(part, "transform") and not type(part).__module__.startswith("sklearn.")
 
 
 def _check_rows(X, values, transformer):
@@ -359,11 +395,13 @@ def _check_rows(X, values, transformer):
         return
     anew = pd.RangeIndex(n_rows)
     given = X.index if isinstance(X, pd.DataFrame) else anew
-    numbered_anew = isinstance(values.index, pd.RangeIndex) and values.index.equals(anew)
-    if not numbered_anew and not values.index.equals(given):
+    found = values.index
+    # An index 0, 1, ... means that the transformer knows no labels, and kept the order.
+    numbered_anew = isinstance(found, pd.RangeIndex) and found.equals(anew)
+    if not numbered_anew and not found.equals(given):
         raise ValueError(
             f"{name} gave the rows of X in another order or under other labels: its index begins "
-            f"{values.index[:3].tolist()}, that of X {given[:3].tolist()}. Expected the rows in "
+            f"{found[:3].tolist()}, that of X {given[:3].tolist()}. Expected the rows in "
             "their order, because roles and clicks keep it."
         )
 
@@ -377,16 +415,20 @@ def _framed(values, transformer, roles, backend):
     values = np.asarray(values)
     names = _names_of(values, transformer, roles)
     backend = nw.Implementation.from_backend(backend)
+    # Polars reads objects from pandas alone.
     if backend.is_polars() and values.dtype != object:
-        return nw.from_numpy(values, schema=[str(name) for name in names], backend=backend)
+        texts = [str(name) for name in names]
+        return nw.from_numpy(values, schema=texts, backend=backend)
     frame = pd.DataFrame(values, columns=names, copy=False)
     return _convert(nw.from_native(frame, eager_only=True), backend)
 
 
 def _names_of(values, transformer, roles):
     """Names of the columns of an array that a transformer gave."""
-    numbered = [f"f{i}" for i in range(values.shape[1])]
-    names = getattr(transformer, "get_feature_names_out", lambda: numbered)()
+    if hasattr(transformer, "get_feature_names_out"):
+        names = transformer.get_feature_names_out()
+    else:
+        names = [f"f{i}" for i in range(values.shape[1])]
     _refuse_roles(names, transformer, roles)
     return names
 
@@ -406,9 +448,10 @@ def _convert(frame, backend):
     backend = nw.Implementation.from_backend(backend)
     if frame.implementation is backend:
         return frame
-    arrays = {name: frame[name].to_numpy() for name in frame.columns}
-    arrays = {  # cells of lists or structs, which are flattened here, are objects in pandas
-        name: values if values.ndim == 1 else frame[name].to_list()
-        for name, values in arrays.items()
-    }
+    # By way of arrays, one column at a time.
+    arrays = {}
+    for name in frame.columns:
+        values = frame[name].to_numpy()
+        # Cells of lists or structs, which are flattened here, are objects in pandas.
+        arrays[name] = values if values.ndim == 1 else frame[name].to_list()
     return nw.from_dict(arrays, backend=backend)

@@ -185,6 +185,13 @@ def test_far_layouts_are_held_out_first():
         assert {*layout_of_page(log.iloc[test])["docs"]} == {*by_distance[:n_held_out]}
 
 
+def test_documents_that_are_new_come_from_below_the_last_position():
+    """Two of them at the top moved by 4 + 3, more than the ends of a page that change places."""
+    log = pages(*["abcd"] * 6, *["dbca"] * 2, *["xycd"] * 2)
+    ((_, test),) = LayoutSplit(test_size=0.1, held_out="far").split(log)
+    assert {*layout_of_page(log.iloc[test])["docs"]} == {"xycd"}
+
+
 @pytest.mark.parametrize("usual", ["abc", "bac", "cab"])
 def test_the_commonest_layout_is_not_the_farthest(usual):
     log = pages(*[usual] * 9, usual[:2])

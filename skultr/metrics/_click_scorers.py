@@ -23,17 +23,21 @@ from ._dependence import CMIP_CONSTRAINTS, CMIPEstimator, cmip_by_clicks, cmip_s
 from ._query_means import ratio_of_sums
 from ._ranking import as_numbers, check_ids, flat_columns, refuse_where
 from ._scorers import AnnotatedDocuments, Scorer, describes_a_scorer, model_and_input, one_per_row
+from ._thresholds import BLIND
 
 
 @dataclass(eq=False, repr=False)
 class CMIPScorer(Scorer):
-    """Scorer of debiasedness: minus the mutual information of scores and logging policy (−CMIP).
+    """Score how little a model copies the logged ranking beyond what relevance explains (−CMIP).
 
-    CMIP measures how much the scores of a model copy the logged ranking beyond what relevance
-    explains: :func:`cmip_score` of ``estimator.predict(X)`` over the annotated documents of X. X
-    is a log of which some rows are annotated (``relevance`` is missing in the others), and clicks
-    (``y``) do not change the value; or, with ``arm``, a log of which some lists were shuffled, and
-    the clicks on these replace the annotation.
+    CMIP is the mutual information of scores and logging policy, given relevance. The scorer
+    returns minus :func:`cmip_score` of ``estimator.predict(X)``, over documents whose relevance is
+    known in one of two ways:
+
+    - by annotation. Some rows of the log X have a ``relevance``, which is missing in the others.
+      Clicks (``y``) do not change the value;
+    - by clicks, with ``arm``. Some lists of the log were shuffled, and the clicks on these take
+      the place of annotation.
 
     CMIP does not measure quality: random scores have a CMIP of 0. In a search, put quality first,
     with ``refit=OffPolicySelection()`` (see the example), and never choose by this scorer alone.
@@ -55,18 +59,21 @@ class CMIPScorer(Scorer):
         Column of X that is given in the rows of lists in random order, and missing (or ``""``)
         in the others (False is a value): the column ``"arm"`` that
         :class:`~skultr.simulation.ShufflePolicy` writes, and that
-        :class:`~skultr.propensity.RandomizedPropensity` reads. The clicks of these rows, fresh
-        ones that the estimator was not trained on, take the place of ``relevance``, and the
-        positions of the others are those of the logging policy. Some 50 impressions of each of a
-        thousand documents are needed (see :func:`cmip_score`, ``impressions``), the role ``doc``,
-        and position-based users: of users who stop when satisfied unbiased models are refused too
-        often. With ``logging``, no position is needed; ``estimator`` and ``n_repeats`` are not
-        used. With the role ``propensity``, the examination of each row, the order needs not be
-        random: swaps do, or all rows of documents that moved, if the curve is right.
+        :class:`~skultr.propensity.RandomizedPropensity` reads. The clicks of these rows take the
+        place of ``relevance``; the estimator must not be trained on them. The positions of the
+        other rows are those of the logging policy; with ``logging`` they are not needed.
+
+        This needs the role ``doc`` and about 50 impressions of each of 1,000 documents (see
+        :func:`cmip_score`, ``impressions``). It assumes position-based users; if users stop once
+        satisfied, unbiased models are rejected too often. ``estimator`` and ``n_repeats`` are not
+        used.
+
+        With the role ``propensity``, the examination of each row, the order need not be random.
+        Swaps are enough, or all rows of documents that moved, if the curve is right.
     estimator : {"classifier", "knn", "published"}, default="classifier"
         See :func:`cmip_score`. Classifiers need 200 annotated documents in each fold; with fewer,
-        ``"knn"`` is used, with a warning. This depends on the documents of the fold alone, so that
-        all candidates of a search are compared by the same estimator.
+        ``"knn"`` is used, with a warning. All candidates of a search are compared by the same
+        estimator, because the choice depends on the documents of the fold alone.
     n_repeats : int, default=5
         See :func:`cmip_score`.
     random_state : int, RandomState instance or None, default=0
@@ -75,22 +82,29 @@ class CMIPScorer(Scorer):
     Raises
     ------
     ValueError
-        By the constructor: if a parameter has a wrong type or value. When called: if X has no
-        ``qid``, no ``relevance``, or neither ``position`` nor the column ``logging``; if no row
-        is annotated; if no two annotated documents that were shown share a grade; or if the
-        estimator does not predict one score per row. With ``arm``: if there are no clicks, or
-        one is missing; if no row has an arm, or one has False; if a query has several arms and
-        there is no ``propensity``; or as :func:`cmip_score` with ``impressions``.
+        By the constructor: if a parameter has a wrong type or value. When called, if
+
+        - X has no ``qid``, no ``relevance``, or neither ``position`` nor the column ``logging``;
+        - no row is annotated, or no two annotated documents that were shown share a grade;
+        - the estimator does not predict one score per row.
+
+        With ``arm``, if
+
+        - a click is missing, or there are none;
+        - no row has an arm, or one has False;
+        - a query has several arms and there is no ``propensity``;
+        - :func:`cmip_score` with ``impressions`` raises an error.
 
     Warns
     -----
     ClickDataWarning
-        If clicks are passed and the scores explain them no better than position alone: clicks go
-        with the scores by less than one standard error, given one click rate per position (a score
-        test by query; not with ``logging``). Measured on folds of 50 queries and 1,000 sessions:
-        of networks that learned less than a quarter of what the best one did, 0.86 get it; of good
-        ones 0.07, but 0.34 where the production ranker memorised the grades and users trust
-        positions. Otherwise as :func:`cmip_score`.
+        If the scores explain the clicks no better than position alone: given one click rate per
+        position, clicks go with the scores by less than one standard error (a score test by
+        query). Without clicks, or with ``logging``, this is not tested. On folds of 50 queries
+        and 1,000 sessions the warning reached 86 % of the networks that learned less than a
+        quarter of what the best one did, and 7 % of the good ones; but 34 % of these where the
+        production ranker memorised the grades and users trust positions. Otherwise as
+        :func:`cmip_score`.
 
     See Also
     --------
@@ -202,26 +216,32 @@ default=None
         score : float
             In nats.
         """
+        # `sample_weight`, the last one, is no role.
         roles = {name: value for name, value in locals().items() if name in self._roles[:-1]}
-        X, y = (X, None) if y is None else take_clicks(X, y, "CMIPScorer", roles)[:2]
-        settings = dict(vars(self))
-        arm = settings.pop("arm")
-        logging = settings.pop("logging")
-        if arm is not None:
-            return -_by_clicks(estimator, X, y, sample_weight, arm, logging, roles).value
+        if y is not None:
+            X, y, _ = take_clicks(X, y, "CMIPScorer", roles)
+        if self.arm is not None:
+            found = _by_clicks(estimator, X, y, sample_weight, self.arm, self.logging, roles)
+            return -found.value
         documents = annotated_documents(
-            "CMIPScorer", estimator, X, y, sample_weight, logging=logging, **roles
+            "CMIPScorer", estimator, X, y, sample_weight, logging=self.logging, **roles
         )
-        return -cmip_score(*documents, **settings)
+        return -cmip_score(
+            *documents,
+            estimator=self.estimator,
+            n_repeats=self.n_repeats,
+            random_state=self.random_state,
+        )
 
 
 @dataclass(eq=False, repr=False)
 class PerplexityScorer(Scorer):
-    """Scorer: minus the perplexity of clicks under a model's click probabilities.
+    """Score how well a model predicts held-out clicks: minus their perplexity.
 
-    :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of X, averaged over
-    positions; rows are weighted by impressions. For a :class:`~sklearn.pipeline.Pipeline` the
-    first steps transform X and the last one predicts; for a fitted search, its best estimator.
+    The value is minus :func:`perplexity_score` of ``estimator.predict_click`` on the shown rows of
+    X, averaged over positions; rows are weighted by impressions. Of a
+    :class:`~sklearn.pipeline.Pipeline`, the first steps transform X and the last one predicts; of
+    a fitted search, the best estimator predicts.
 
     Parameters
     ----------
@@ -315,11 +335,8 @@ class PerplexityScorer(Scorer):
             caller="PerplexityScorer",
         )
         shown = rows.shown
-        probability = one_per_row(
-            _predict_click(estimator, X, rows.rate, self.conditional, roles),
-            rows.n_rows,
-            "predict_click",
-        )
+        predicted = _predict_click(estimator, X, rows.rate, self.conditional, roles)
+        probability = one_per_row(predicted, rows.n_rows, "predict_click")
         return -perplexity_score(
             rows.rate[shown],
             probability[shown],
@@ -343,10 +360,14 @@ def annotated_documents(
     A document is annotated if one of its rows is; its position is the mean over its shown rows.
     With clicks ``y`` and positions, it warns of scores that explain no clicks.
     """
-    unread = {"sample_weight", "propensity"} | ({"position"} if logging else set())
+    # A score by the logging policy takes the place of positions.
+    unread = {"sample_weight", "propensity"}
+    if logging:
+        unread.add("position")
     given = {role: roles.get(role) for role in CMIPScorer._roles if role not in unread}
     documents = AnnotatedDocuments(X, given, caller=caller, sample_weight=sample_weight)
-    mean = documents.mean(*_logged(X, logging, documents.read))
+    logged, weight = _logged(X, logging, documents.read)
+    mean = documents.mean(logged, weight)
     ranked = ~np.isnan(mean)
     if not ranked.any():
         raise ValueError(
@@ -365,9 +386,46 @@ def _by_clicks(estimator, X, y, sample_weight, arm, logging, roles):
     if y is None:
         raise ValueError("CMIPScorer(arm=) needs y: the clicks, which take the place of grades.")
     refuse_where(np.isnan(y), "y is missing", "expected a click or click rate in every row.")
+    arms, chosen = _rows_with_an_arm(X, arm)
+    # The documents are those of the rows with an arm, whatever is annotated.
+    given = roles | {"relevance": np.where(chosen, 0.0, np.nan)}
+    if logging is not None and read_role(X, "position", roles.get("position")) is None:
+        # With a score by the logging policy no position is needed.
+        given.pop("position", None)
+    documents = AnnotatedDocuments(X, given, caller="CMIPScorer", sample_weight=sample_weight)
+    rows = documents.read
+    # Clicks count in the rows with an arm; positions, unless `logging` replaces them, in others.
+    weight = np.where(chosen & rows.shown, rows.weight, 0.0)
+    examination = _examination_of_arms(rows, arms.where(chosen), arm)
+    logged, logged_weight = _logged(X, logging, rows)
+    if not logging:
+        logged_weight = np.where(chosen, 0.0, logged_weight)
+    mean = documents.mean(logged, logged_weight)
+    examined = documents.of_rows(elementary_polynomials, weight, examination)
+    scores = documents.scores(estimator, "the estimator")
+    clicks = documents.total(weight * y)
+    shown = documents.total(weight)
+    used = ~np.isnan(mean) & (shown > 0)
+    if not used.any():
+        raise ValueError(
+            f"The documents with a value of {arm!r} have no position in lists without an arm; "
+            "expected lists in production's order beside the random ones, or logging=; and ids in "
+            "the column 'doc', because by features a document differs from itself in its arm."
+        )
+    query, _ = encode(documents.qid[used])
+    return cmip_by_clicks(
+        scores[used], mean[used], clicks[used], examined[:, used], shown[used], query
+    )
+
+
+def _rows_with_an_arm(X, arm):
+    """The column of arms, and the mask of the rows that have one."""
     arms = pd.Series(read_column(X, arm))
+    # Text has no other missing value than "".
     chosen = (arms.notna() & (arms != "")).to_numpy(dtype=bool)
-    if pd.api.types.infer_dtype(arms, skipna=True) == "boolean" and not arms[chosen].all():
+    # False is a value, so that the lists of production would count as shuffled.
+    is_flag = pd.api.types.infer_dtype(arms, skipna=True) == "boolean"
+    if is_flag and not arms[chosen].all():
         raise ValueError(
             f"The column {arm!r} holds False, which is a value; expected it to be missing in the "
             f"lists of production. Make it missing: X[{arm!r}].where(X[{arm!r}])."
@@ -377,65 +435,50 @@ def _by_clicks(estimator, X, y, sample_weight, arm, logging, roles):
             f"The column {arm!r} is missing in all {len(arms)} rows; expected a value in the rows "
             "of lists in random order."
         )
-    # Its documents are those of the rows with an arm, whatever is annotated.
-    given = {
-        role: value
-        for role, value in (roles | {"relevance": np.where(chosen, 0.0, np.nan)}).items()
-        if role != "position" or logging is None or read_role(X, role, value) is not None
-    }
-    documents = AnnotatedDocuments(X, given, caller="CMIPScorer", sample_weight=sample_weight)
-    rows = documents.read
-    weight = np.where(chosen & rows.shown, rows.weight, 0.0)
-    if (examination := rows["propensity"]) is None:
-        if arms.where(chosen).groupby(rows.query).nunique().max() > 1:
-            raise ValueError(
-                f"A query has several arms in the column {arm!r}: its documents were not shown at "
-                "the same positions. Add the column 'propensity', the examination of each row."
-            )
-        examination = np.ones(len(weight))
-    values, share = _logged(X, logging, rows)
-    mean = documents.mean(values, share if logging else np.where(chosen, 0.0, share))
-    examined = documents.of_rows(elementary_polynomials, weight, examination)
-    scores = documents.scores(estimator, "the estimator")
-    shown = documents.total(weight)
-    columns = np.array([scores, mean, documents.total(weight * y), shown, *examined])
-    used = ~np.isnan(mean) & (shown > 0)
-    if not used.any():
+    return arms, chosen
+
+
+def _examination_of_arms(rows, arms, arm):
+    """Examination of each row: the role, or one constant where the order was random."""
+    if rows["propensity"] is not None:
+        return rows["propensity"]
+    if arms.groupby(rows.query).nunique().max() > 1:
         raise ValueError(
-            f"The documents with a value of {arm!r} have no position in lists without an arm; "
-            "expected lists in production's order beside the random ones, or logging=; and ids in "
-            "the column 'doc', because by features a document differs from itself in its arm."
+            f"A query has several arms in the column {arm!r}: its documents were not shown at "
+            "the same positions. Add the column 'propensity', the examination of each row."
         )
-    pred, mean, clicks, shown, *examined = columns[:, used]
-    return cmip_by_clicks(
-        pred, mean, clicks, np.array(examined), shown, encode(documents.qid[used])[0]
-    )
+    return np.ones(rows.n_rows)
 
 
 def _logged(X, logging, rows):
     """Position (or score by the logging policy) of each row, and the weight of the row."""
     if logging is None:
-        return rows.position.astype(float), np.where(rows.shown, rows.weight, 0.0)
+        weight = np.where(rows.shown, rows.weight, 0.0)
+        return rows.position.astype(float), weight
     values = as_numbers(read_column(X, logging), f"The column {logging!r}")
     # A document may have a score by the logging policy although it was never shown.
     missing = np.isnan(values)
-    return np.where(missing, 0.0, values), (~missing).astype(float)
+    weight = (~missing).astype(float)
+    return np.where(missing, 0.0, values), weight
 
 
 def _warn_if_blind(name, rows, scores, y):
     """Score test, clustered by query, of the scores beside one click rate per position."""
     shown = rows.shown & ~np.isnan(scores)
-    query, position = (encode(code[shown])[0] for code in (rows.query, rows.position))
+    query, _ = encode(rows.query[shown])
+    position, _ = encode(rows.position[shown])
     weight = rows.weight[shown]
 
     def centered(values, code):
-        return values - (np.bincount(code, weight * values) / np.bincount(code, weight))[code]
+        mean = np.bincount(code, weight * values) / np.bincount(code, weight)
+        return values - mean[code]
 
+    # The score statistic is the covariance of what position leaves of clicks and of scores.
+    surprise = centered(y[shown], position)
     within = centered(centered(scores[shown], query), position)
-    value, error = ratio_of_sums(weight * centered(y[shown], position) * within, weight, query)
-    # Measured: with 1.64 errors, 98 instead of 91 % of what learned nothing, and twice the false
-    # alarms.
-    if not value > error:  # 0 of constant scores, too
+    value, error = ratio_of_sums(weight * surprise * within, weight, query)
+    # Constant scores have 0 of both.
+    if not value > BLIND.value * error:
         warn_user(
             f"The scores of {name} explain the clicks no better than position alone: its CMIP may "
             "be near 0 because nothing was learned. Compare quality first, with "
@@ -456,6 +499,7 @@ def _predict_click(estimator, X, y, conditional, roles):
             "clicks, such as TwoTowerRanker or RegressionEMRanker; score other rankers with "
             "RankingScorer or IPSScorer."
         )
+    # Rankers that explain clicks read fewer roles than click models.
     takes = inspect.signature(predict_click).parameters
     given = {name: value for name, value in roles.items() if value is not None and name in takes}
     if "conditional" in takes:
@@ -463,14 +507,12 @@ def _predict_click(estimator, X, y, conditional, roles):
     return predict_click(X, **given)
 
 
+#: Constraints of clicks and their predictions.
 _CLICKS = {
     "y_true": ["array-like"],
     "y_prob": ["array-like"],
     "sample_weight": ["array-like", None],
 }
-#: Probabilities are clipped to [this, 1 - this]: a click that was predicted impossible costs 33
-#: bits instead of infinitely many.
-_SMALLEST_PROBABILITY = 1e-10
 
 
 @overload
@@ -541,9 +583,9 @@ def perplexity_score(
     Warns
     -----
     ClickDataWarning
-        If clicks have probability 0. Each costs 33 bits, so that perplexity is above that of a
-        constant, and says only how many there are. In a search every candidate is scored all the
-        same; this one is not comparable.
+        If clicks have probability 0. Each costs 33 bits, so that perplexity says little more than
+        how many there are. A search scores this candidate all the same, but it cannot be compared
+        with others.
 
     See Also
     --------
@@ -578,10 +620,14 @@ def perplexity_score(
     _warn_of_the_impossible(clicks * weight, probability)
     if position is None and per_position:
         raise ValueError("per_position=True needs position=: pass the rank of each row.")
-    position = np.zeros(len(clicks)) if position is None else position
+    if position is None:
+        position = np.zeros(len(clicks))
     codes, values = encode(check_ids(position, "position", len(clicks)))
+    # Perplexity of each position: 2 to the mean of the bits.
     mass = np.bincount(codes, weight)
-    bits = np.bincount(codes, -weight * _log_likelihood(clicks, probability)) / np.log(2)
+    loss = -weight * _log_likelihood(clicks, probability)
+    bits = np.bincount(codes, loss) / np.log(2)
+    # Positions whose rows have no weight do not count.
     counted = mass > 0
     perplexity = np.exp2(bits[counted] / mass[counted])
     if not per_position:
@@ -646,12 +692,15 @@ def click_log_likelihood(
     total = weight @ _log_likelihood(clicks, probability)
     if session is None:
         return float(total / weight.sum())
+    # A session counts by the mean weight of its rows.
     codes, _ = encode(check_ids(session, "session", len(clicks)))
-    return float(total / (np.bincount(codes, weight) / np.bincount(codes)).sum())
+    weight_of_session = np.bincount(codes, weight) / np.bincount(codes)
+    return float(total / weight_of_session.sum())
 
 
 def _log_likelihood(clicks, probability):
-    probability = np.clip(probability, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
+    # A click that was predicted impossible costs 33 bits instead of infinitely many.
+    probability = np.clip(probability, 1e-10, 1 - 1e-10)
     return xlogy(clicks, probability) + (1 - clicks) * np.log1p(-probability)
 
 
@@ -672,25 +721,31 @@ def check_weighted(
 ) -> list[Floats]:
     """The given columns and the weights of their rows, after checks: finite, and in [0, 1] where
     ``bounded``."""
-    first = next(iter(given.values()))
-    weight = np.ones(np.shape(first)) if sample_weight is None else sample_weight
-    columns = [column.astype(float) for column in flat_columns(**given, sample_weight=weight)]
-    limits = (0, 1, "in [0, 1]") if bounded else (-np.inf, np.inf, "finite")
-    for name, values in zip(given, columns, strict=False):
-        refuse_where(
-            ~(np.isfinite(values) & (values >= limits[0]) & (values <= limits[1])),
-            f"{name} must be {limits[2]}; it is not",
-            "expected probabilities, or clicks or their rates."
-            if bounded
-            else "expected numbers.",
-            values,
-        )
+    if sample_weight is None:
+        sample_weight = np.ones(np.shape(next(iter(given.values()))))
+    columns = flat_columns(**given, sample_weight=sample_weight)
+    *columns, weight = (column.astype(float) for column in columns)
+    for name, values in zip(given, columns, strict=True):
+        if bounded:
+            refuse_where(
+                ~((values >= 0) & (values <= 1)),
+                f"{name} must be in [0, 1]; it is not",
+                "expected probabilities, or clicks or their rates.",
+                values,
+            )
+        else:
+            refuse_where(
+                ~np.isfinite(values),
+                f"{name} must be finite; it is not",
+                "expected numbers.",
+                values,
+            )
     refuse_where(
-        ~((columns[-1] >= 0) & np.isfinite(columns[-1])),
+        ~((weight >= 0) & np.isfinite(weight)),
         "sample_weight must be finite and at least 0; it is not",
         "expected impressions or the like.",
-        columns[-1],
+        weight,
     )
-    if not columns[-1].any():
+    if not weight.any():
         raise ValueError("sample_weight is 0 in every row; expected some rows to count.")
-    return columns
+    return [*columns, weight]

@@ -95,7 +95,7 @@ class EstimateScorer(Scorer):
 @describes_a_scorer
 @dataclass(eq=False, repr=False)
 class IPSScorer(EstimateScorer):
-    r"""Scorer: a ranking metric of an estimator's predictions, estimated from clicks.
+    r"""Estimate a ranking metric from clicks, without annotation.
 
     A click on a document that was examined with probability :math:`p` has the weight
     :math:`1 / p`, which compensates for the few clicks at positions that few users examine:
@@ -118,8 +118,8 @@ class IPSScorer(EstimateScorer):
         Ranks that count; None for all. "arp" always counts all.
     {propensity}
     clip : float in (0, 1], default=None
-        Lower propensities are raised to this value: less variance, and a bias towards the old
-        ranking.
+        Lower propensities are raised to this value. This takes variance, and adds a bias towards
+        the old ranking.
     normalize : bool, default=False
         Divide by :math:`\sum c_i / p_i`, the estimated relevance in all sessions, instead of by
         their number (self-normalised, SNIPS). The value is then the mean :math:`\lambda` of a
@@ -141,7 +141,7 @@ class IPSScorer(EstimateScorer):
     -----
     Candidates that were never shown (no position) take ranks and contribute 0, because nobody
     could click them. A model that ranks them high is underestimated, the more so the fewer
-    documents were shown; if the logging policy left out good documents, no weighting corrects it.
+    documents were shown. If the logging policy left out good documents, no weight corrects that.
 
     Propensities are often known up to one factor only, as all estimates from clicks are. Without
     ``normalize`` the value is off by that factor, but the order of models is not affected.
@@ -229,39 +229,52 @@ class IPSScorer(EstimateScorer):
         held_out = HeldOut(X, y, sample_weight, roles, caller="IPSScorer")
         rows = held_out.rows
         clicks, sessions = _served(rows)
+        # An estimate of nothing is no error: a search goes on.
         if not clicks.any():  # the reader warned
             return IPSEstimate(np.nan, np.nan, np.nan, np.nan, 0.0)
         _refuse_lists_of_one_row(rows, clicks)
-        weight = 1 / np.maximum(held_out.examination(self.propensity), self.clip or 0.0)
+        examination = held_out.examination(self.propensity)
+        weight = 1 / np.maximum(examination, self.clip or 0.0)
         credit = self._credits(rows.list_, held_out.scores(estimator))
+        # Inverse propensity scoring: a click counts as often as its position is overlooked.
         debiased = clicks * weight
         total = debiased if self.normalize else sessions
         value, error = ratio_of_sums(debiased * credit, total, rows.query)
         n_clicks = clicks.sum()
         carried = debiased.sum()
+        # Kish: the number of clicks of equal weight that tell as much.
+        effective = carried**2 / (debiased @ weight)
+        largest = weight[clicks > 0].max() * n_clicks / carried
         return IPSEstimate(
             value=value,
             standard_error=error,
-            effective_sample_size=float(carried**2 / (debiased @ weight)),
-            largest_weight=float(weight[clicks > 0].max() * n_clicks / carried),
+            effective_sample_size=float(effective),
+            largest_weight=float(largest),
             n_clicks=float(n_clicks),
         )
 
     def _credits(self, list_, scores):
         """Value of a relevant document at the rank of each row, averaged over ties."""
         rank = rank_in_segment(list_, scores)
-        cutoff = np.bincount(list_)[list_] if self.k is None else self.k
-        credit = -rank.astype(float)
-        if self.metric != "arp":
-            credit = (rank <= cutoff) / (np.log2(1 + rank) if self.metric == "dcg" else cutoff)
-        return pd.Series(credit).groupby([list_, scores], sort=False).transform("mean").to_numpy()
+        length = np.bincount(list_)[list_]
+        cutoff = length if self.k is None else self.k
+        if self.metric == "arp":
+            credit = -rank.astype(float)
+        else:
+            # A relevant document is worth 1 / log2(1 + rank), or 1 / k.
+            divisor = np.log2(1 + rank) if self.metric == "dcg" else cutoff
+            credit = np.where(rank <= cutoff, 1 / divisor, 0.0)
+        tied = pd.Series(credit).groupby([list_, scores], sort=False)
+        return tied.transform("mean").to_numpy()
 
 
 def _count_lists(X, click):
     """The distinct lists of a log in an engine, with features, and their click rates."""
     names = open_frame(X).collect_schema().names()
+    # Equal lists are added up in the engine, where the log stays.
     X, rate = count_lists_of(X, click, feature_names(names, {click}))
-    never = int(np.isnan(read_role(X, "position")).sum())
+    position = read_role(X, "position")
+    never = int(np.isnan(position).sum())
     if never:
         raise ValueError(
             f"The log in the engine has {count_of(never, 'candidate')} that "
@@ -274,7 +287,8 @@ def _count_lists(X, click):
 
 def _refuse_lists_of_one_row(rows, clicks):
     """An error if no list has a rank that could be better, as in a table counted over pages."""
-    if not clicks[np.bincount(rows.list_)[rows.list_] > 1].any():
+    n_rows = np.bincount(rows.list_)[rows.list_]
+    if not clicks[n_rows > 1].any():
         raise ValueError(
             "Every list with a click has one row, which every ranker puts first. Expected served "
             "lists, with their 'session'. Where rows were counted over pages that are not known, "
@@ -287,7 +301,8 @@ def _served(rows):
     shown = rows.shown
     # The rows of a list stand for equally many sessions; where they do not, their mean counts.
     n_shown = np.bincount(rows.list_, shown)[rows.list_]
-    clicks, weight = (np.where(shown, each, 0.0) for each in (rows.clicks, rows.weight))
+    clicks = np.where(shown, rows.clicks, 0.0)
+    weight = np.where(shown, rows.weight, 0.0)
     return clicks, weight / np.maximum(n_shown, 1)
 
 
@@ -316,7 +331,7 @@ class ClickLikelihoodEstimate(NamedTuple):
 @describes_a_scorer
 @dataclass(eq=False, repr=False)
 class ClickLikelihoodScorer(EstimateScorer):
-    r"""Scorer: gain in log-likelihood per held-out click by the scores, in nats.
+    r"""Score how well a ranker explains where held-out clicks fell: nats gained per click.
 
     Given that a click falls into a list, its row is i with the probability
     :math:`\mathrm{softmax}(w s + \log o)_i` over the shown rows of the list, for scores
@@ -337,10 +352,10 @@ class ClickLikelihoodScorer(EstimateScorer):
     ----------
     {propensity}
     scale : "fit" or float, default="fit"
-        Factor :math:`w` of the scores. "fit" takes the likeliest, at least 0, because only the
-        order of most rankers means something, not the unit of their scores. This one number is
-        fitted on the scored clicks, by which the value is too high by about 1 / (2 n_clicks), for
-        all estimators alike. ``scale=1.0`` judges the scores as log relevance.
+        Factor :math:`w` of the scores. "fit" takes the likeliest one, at least 0, because the
+        scores of most rankers have no unit. It is fitted to the scored clicks, and makes the value
+        too high by about 1 / (2 n_clicks), for all estimators alike. ``scale=1.0`` judges the
+        scores as log relevance.
 
     Raises
     ------
@@ -361,11 +376,11 @@ class ClickLikelihoodScorer(EstimateScorer):
 
     Notes
     -----
-    *The propensities decide.* Too steep ones explain the clicks alone: all values are near 0, and
-    the best is chance, or reverses the old ranking. Too flat ones favour copies of the old
-    ranking. Where the log shows each document at one position only, and the ranker that served
-    it was good, curves estimated from the log are too steep: do not choose by clicks there. Take
-    propensities from swaps or an experiment.
+    *The propensities decide.* If they are too steep, they explain the clicks alone: all values are
+    near 0, and the best model is chance, or reverses the old ranking. If they are too flat, copies
+    of the old ranking win. Curves estimated from the log are too steep where it shows each
+    document at one position only and the ranker that served it was good. Do not choose by clicks
+    there, or take propensities from swaps or an experiment.
 
     *Steep propensities leave little to see*: if nearly all clicks fall on the first rows whatever
     is shown there, the values of all rankers are close together. ``estimate`` with a ``baseline``
@@ -470,23 +485,31 @@ class ClickLikelihoodScorer(EstimateScorer):
         log_examination = np.log(held_out.examination(self.propensity) * weight)
         gain, scale = self._gains(estimator, "the estimator", held_out, choice, log_examination)
         if baseline is not None:
-            gain -= self._gains(baseline, "the baseline", held_out, choice, log_examination)[0]
-        query, _ = encode(rows.query[choice.rows[choice.starts]])
+            baseline_gain, _ = self._gains(
+                baseline, "the baseline", held_out, choice, log_examination
+            )
+            gain -= baseline_gain
+        # Errors are those of sums over queries, whose lists go together.
+        first_row = choice.rows[choice.starts]
+        query, _ = encode(rows.query[first_row])
         value, error = ratio_of_sums(gain, choice.total, query)
         return ClickLikelihoodEstimate(value, error, scale, choice.n_clicks)
 
     def _gains(self, ranker, name, held_out, choice, log_examination):
         """Log-likelihood gained over examination alone in each list, and the scale."""
         scores = _centered(held_out.scores(ranker, name), choice, name)
-        is_fit = isinstance(self.scale, str)
-        scale = _likeliest_scale(scores, choice, log_examination) if is_fit else self.scale
-        alone = choice.list_losses(log_examination)
-        return alone - choice.list_losses(scale * scores + log_examination), float(scale)
+        scale = self.scale
+        if isinstance(scale, str):  # "fit"
+            scale = _likeliest_scale(scores, choice, log_examination)
+        loss_alone = choice.list_losses(log_examination)
+        loss = choice.list_losses(scale * scores + log_examination)
+        return loss_alone - loss, float(scale)
 
 
 def _clicked_lists(rows):
     """Clicks of the lists in which a click could have fallen elsewhere."""
     n_shown = np.bincount(rows.choice, rows.shown)[rows.choice]
+    # A click on the only row of a list says nothing.
     clicks = np.where(rows.shown & (n_shown > 1), rows.clicks, 0.0)
     if not clicks.any():
         raise ValueError(
@@ -499,6 +522,7 @@ def _clicked_lists(rows):
 
 def _centered(scores: Floats, choice: GroupedLogit, name: str) -> Floats:
     """Scores minus their mean in the list, so that large offsets cost no precision."""
+    # Rows that were not shown may have any score.
     used = scores[choice.rows]
     infinite = np.zeros(len(scores), dtype=bool)
     infinite[choice.rows] = np.isinf(used)
@@ -507,7 +531,8 @@ def _centered(scores: Floats, choice: GroupedLogit, name: str) -> Floats:
         f"The scores of {name} are infinite",
         "expected finite scores, because a click on a row of score -inf is impossible.",
     )
-    mean = np.bincount(choice.list_, used) / np.bincount(choice.list_)
+    length = np.bincount(choice.list_)
+    mean = np.bincount(choice.list_, used) / length
     centered = np.zeros(len(scores))
     centered[choice.rows] = used - mean[choice.list_]
     return centered
@@ -515,8 +540,10 @@ def _centered(scores: Floats, choice: GroupedLogit, name: str) -> Floats:
 
 def _likeliest_scale(scores, choice, log_examination):
     spread = np.sqrt(np.mean(scores[choice.rows] ** 2))
+    # The scores are constant in each list, up to rounding.
     if spread <= 1e-12:
-        return 0.0  # the scores are constant in each list
+        return 0.0
+    # Divided by their size, which the solver need not know.
     (scale,) = choice.best_weights(scores[:, None] / spread, log_examination)
     if not scale:
         warn_user(
@@ -530,6 +557,7 @@ def _likeliest_scale(scores, choice, log_examination):
 
 
 # Documents at the same position ---------------------------------------------------------
+#: Constraints of what makes a pair count.
 _PAIR_CONSTRAINTS = {
     "min_impressions": [Interval(Real, 0, None, closed="neither")],
     "level": [Interval(Real, 0, 1, closed="right")],
@@ -551,7 +579,7 @@ def matched_pairs_score(
     level: float = 0.05,
     per_query: bool = False,
 ) -> float | pd.DataFrame:
-    r"""Share of document pairs shown at the same position that scores order as click rates do.
+    r"""Share of document pairs, shown at the same position, that scores order as clicks do.
 
     A pair is two documents of one query that different pages showed at the same position. The one
     with the higher click rate there is the better one, however many users look at that position.
@@ -642,7 +670,8 @@ def matched_pairs_score(
     y_true, scores = flat_columns(y_true=y_true, y_score=y_score)
     refuse_where(np.isnan(scores), "y_score contains NaN", "expected a score in every row.")
     roles = {"qid": qid, "doc": doc, "position": position}
-    if sample_weight is not None:  # impressions, with rates beside them
+    if sample_weight is not None:
+        # The weights are impressions, with click rates beside them; a rate of none is no number.
         weight, _ = flat_columns(sample_weight=sample_weight, y_score=scores)
         roles["impressions"] = weight
         y_true = as_known_rates(np.where(weight == 0, 0.0, y_true))
@@ -657,12 +686,12 @@ def matched_pairs_score(
 @describes_a_scorer
 @dataclass(eq=False, repr=False)
 class MatchedPairsScorer(Scorer):
-    """Scorer: share of document pairs shown at the same position that scores order as clicks do.
+    """Score how often a model orders two documents, shown at the same position, as clicks do.
 
-    :func:`matched_pairs_score` of ``estimator.predict(X)`` on the shown rows of X: of two
-    documents that held-out pages showed at the same position, is the one that users clicked more
-    often scored higher? Clicks judge, without propensities and without annotation. A query must
-    have pages in different orders, best in orders that training did not see:
+    Of two documents that held-out pages showed at the same position, is the one that users clicked
+    more often scored higher? The value is :func:`matched_pairs_score` of ``estimator.predict(X)``
+    on the shown rows of X. It needs neither propensities nor annotation, but pages of a query in
+    different orders, best in orders that training did not see:
     :class:`~skultr.model_selection.LayoutSplit`.
 
     Parameters
@@ -752,11 +781,9 @@ class MatchedPairsScorer(Scorer):
         roles = {name: value for name, value in locals().items() if name in FIT_ROLES}
         need = {"position": "to compare documents at the same position"}
         held_out = HeldOut(X, y, sample_weight, roles, caller="MatchedPairsScorer", need=need)
-        return _mean_over_pairs(
-            _matched_pairs(
-                held_out.rows, held_out.scores(estimator), self.min_impressions, self.level
-            )
-        )
+        scores = held_out.scores(estimator)
+        table = _matched_pairs(held_out.rows, scores, self.min_impressions, self.level)
+        return _mean_over_pairs(table)
 
 
 def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd.DataFrame:
@@ -769,23 +796,32 @@ def _matched_pairs(rows: Rows, scores: Floats, least: float, level: float) -> pd
         "n": rows.weight,
         "score": scores,
     }
-    cells = pd.DataFrame(columns)[rows.shown].groupby(["query", "position", "doc"])
+    shown = pd.DataFrame(columns)[rows.shown]
+    cells = shown.groupby(["query", "position", "doc"])
     cells = cells.agg({"clicks": "sum", "n": "sum", "score": "median"}).reset_index()
+    # Few impressions decide no pair.
     cells = cells[cells["n"] >= least]
+    # Each pair once, of documents at one position of one query.
     pairs = cells.merge(cells, on=["query", "position"], suffixes=("", "_2"))
     pairs = pairs[pairs["doc"] < pairs["doc_2"]]
     n = pairs["n"]
     n_2 = pairs["n_2"]
-    scores = pairs["score"]
-    lead = pairs["clicks"] / n - pairs["clicks_2"] / n_2
-    pooled = (pairs["clicks"] + pairs["clicks_2"]) / (n + n_2)
-    error = np.sqrt(np.maximum(pooled * (1 - pooled), 0) * (1 / n + 1 / n_2))
-    higher = np.where(lead > 0, scores > pairs["score_2"], scores < pairs["score_2"])
-    pairs["right"] = higher + (scores == pairs["score_2"]) / 2
+    clicks = pairs["clicks"]
+    clicks_2 = pairs["clicks_2"]
+    # The z test of two proportions, with their pooled variance.
+    lead = clicks / n - clicks_2 / n_2
+    pooled = (clicks + clicks_2) / (n + n_2)
+    variance = np.maximum(pooled * (1 - pooled), 0) * (1 / n + 1 / n_2)
+    least_lead = norm.isf(level / 2) * np.sqrt(variance)
     # Equal rates may differ by rounding.
-    decided = np.abs(lead) > np.maximum(norm.isf(level / 2) * error, 1e-9)
-    right = pairs[decided].groupby("query")["right"]
-    return pd.DataFrame({"matched_pairs": right.mean(), "n_pairs": right.size()})
+    decided = np.abs(lead) > np.maximum(least_lead, 1e-9)
+    score = pairs["score"]
+    score_2 = pairs["score_2"]
+    right = np.where(lead > 0, score > score_2, score < score_2).astype(float)
+    # Equal scores are right by half.
+    pairs["right"] = np.where(score == score_2, 0.5, right)
+    by_query = pairs[decided].groupby("query")["right"]
+    return pd.DataFrame({"matched_pairs": by_query.mean(), "n_pairs": by_query.size()})
 
 
 def _mean_over_pairs(table: pd.DataFrame) -> float:
@@ -818,22 +854,24 @@ class HeldOut(RowsOfLog):
         super().__init__(X, y, sample_weight, roles)
         self.caller = caller
         need = {"qid": "to compare the rows of a query with each other", **(need or {})}
+        reads = set(FIT_ROLES)
         # Rows with propensities need no place.
-        has_place = read_role(X, "position", roles.get("position")) is not None
-        reads = {role for role in FIT_ROLES if has_place or role != "position"}
+        if read_role(X, "position", roles.get("position")) is None:
+            reads.discard("position")
         self.rows = read(X, y, sample_weight, roles, reads=reads, need=need, caller=caller)
 
     def examination(self, source: ArrayLike | Estimator | None) -> Floats:
         """Examination probability of each row by the parameter ``propensity``; 1 if not shown."""
         propensity, _ = propensities(source, self, default=self._refuse_to_assume)
+        # Numbers of an estimator are checked as those of a column are.
         checked = self.rows.replace("propensity", propensity)["propensity"]
         examination = np.where(self.rows.shown, checked, 1.0)
-        if not examination.all():
+        n_unseen = int((examination == 0).sum())
+        if n_unseen:
             raise ValueError(
-                f"propensity is 0 in {count_of(int((examination == 0).sum()), 'shown row')}, "
-                f"first in row {int(np.argmin(examination))}; expected a number in (0, 1] "
-                "wherever a document was shown. A row that nobody could examine should have no "
-                "position."
+                f"propensity is 0 in {count_of(n_unseen, 'shown row')}, first in row "
+                f"{int(np.argmin(examination))}; expected a number in (0, 1] wherever a document "
+                "was shown. A row that nobody could examine should have no position."
             )
         return examination
 

@@ -27,9 +27,6 @@ from .._log._roles import to_float64
 from .._log._segments import as_array, encode, offsets_from_counts, rectangles
 from ..exceptions import warn_user
 
-#: Above this grade the exponential gain 2^y - 1 could exceed the range of float64.
-_LARGEST_EXPONENT = 1000
-
 #: Options of metrics; each has some of them.
 _OPTIONS = {
     "k": [Interval(Integral, 1, None, closed="left"), "array-like", None],
@@ -58,13 +55,12 @@ def _metric(name: str, value: Callable[..., Floats], **constraints: Any):
 
     def decorated(public: Function) -> Function:
         signature = inspect.signature(public)
-        known = {
-            key: constraint for key, constraint in _OPTIONS.items() if key in signature.parameters
-        }
+        known = {name: _OPTIONS[name] for name in _OPTIONS if name in signature.parameters}
 
         @validate_params(known | constraints, prefer_skip_nested_validation=True)
         @wraps(with_shared_text(**_TEXTS)(public))
         def score(*args: Any, **options: Any) -> Score:
+            # Defaults are those of the signature that users see.
             given = signature.bind(*args, **options)
             given.apply_defaults()
             return _score(name, value, **given.arguments)
@@ -77,13 +73,16 @@ def _metric(name: str, value: Callable[..., Floats], **constraints: Any):
 def _score(
     name, value, y_true, y_score, *, qid, k, ties, per_query, no_relevant="skip", **options
 ):
+    # One column of values for each k.
     cutoffs = _check_cutoffs(k)
     y_true, y_score, qid = check_rows(y_true, y_score, qid)
     _check_grades(y_true, options)
     codes, ids = encode(qid)
+    # Rows in the order of their queries.
     order, offsets = _group(codes, len(ids))
     lengths = np.diff(offsets)
     values = np.empty((len(ids), len(cutoffs)))
+    # Queries of similar length at a time, as a rectangle of ranked lists.
     for queries, place in rectangles(offsets):
         relevance, leads = _rank(y_true, y_score, order, place, ties)
         values[queries] = value(relevance, leads, lengths[queries], cutoffs, **options)
@@ -92,17 +91,21 @@ def _score(
     if per_query:
         columns = [name if k is None else f"{name}@{k}" for k in cutoffs]
         index = pd.Index(ids, name="qid", tupleize_cols=False)
-        return pd.DataFrame(values, columns=columns, index=index).assign(n_documents=lengths)
+        table = pd.DataFrame(values, columns=columns, index=index)
+        return table.assign(n_documents=lengths)
     mean = _mean_of_defined(values, name)
     return mean if np.ndim(k) else float(mean[0])
 
 
 def _check_cutoffs(k):
-    cutoffs = list(k) if np.ndim(k) else [k]
+    # One number was checked with the other parameters.
+    if not np.ndim(k):
+        return [k]
+    cutoffs = list(k)
     if not cutoffs:
         raise ValueError("k is an empty list; expected at least one rank, or None for all ranks.")
     for cutoff in cutoffs:
-        if np.ndim(k) and (not isinstance(cutoff, Integral) or cutoff < 1):
+        if not isinstance(cutoff, Integral) or cutoff < 1:
             raise ValueError(f"k holds {cutoff!r}; expected whole numbers of at least 1.")
     return cutoffs
 
@@ -111,7 +114,8 @@ def _check_grades(y_true, options):
     """Check that gains are finite; the largest grade of the scale is that of the data."""
     largest = float(y_true.max())
     exponential = "max_grade" in options or options.get("gain") == "exponential"
-    if exponential and largest > _LARGEST_EXPONENT:
+    # 2^y - 1 could exceed the range of float64.
+    if exponential and largest > 1_000:
         raise ValueError(
             f"y_true is as large as {largest:g}, too large for the exponential gain "
             "2^y_true - 1; expected grades such as 0 to 4. Rescale the relevance, or use "
@@ -129,7 +133,8 @@ def _check_grades(y_true, options):
 def _group(codes, n_codes):
     """Indices of the rows in the order of their codes, and the offsets of the codes."""
     # Transposing a sparse matrix with one entry per row is a stable counting sort in linear time.
-    one_per_row = (np.ones(len(codes), dtype=np.int8), codes, np.arange(len(codes) + 1))
+    entries = np.ones(len(codes), dtype=np.int8)
+    one_per_row = (entries, codes, np.arange(len(codes) + 1))
     by_code = sparse.csr_array(one_per_row, shape=(len(codes), n_codes)).tocsc()
     return by_code.indices, by_code.indptr.astype(np.int64)
 
@@ -149,6 +154,7 @@ def _rank(y_true, y_score, order, place, ties):
     if ties == "average":
         falling = np.take_along_axis(falling, ranking, axis=1)
         leads[:, 1:] = falling[:, 1:] != falling[:, :-1]
+        # Absent cells are equal, too, but no run.
         leads |= absent
     return relevance, leads
 
@@ -196,14 +202,14 @@ def check_rows(
 
 def flat_columns(*, unit: str = "row", **given: Column) -> list[NDArray[Any]]:
     """Arrays of one length, at least 1; numbers, but for query ids."""
-    columns = {
-        name: values if name == "qid" else as_numbers(values, name)
-        for name, values in given.items()
-    }
+    columns = {}
+    for name, values in given.items():
+        columns[name] = values if name == "qid" else as_numbers(values, name)
     shapes = {name: np.shape(values) for name, values in columns.items()}
     *first, last = columns
     names = f"{', '.join(first)} and {last}"
-    if len({*shapes.values()}) > 1 or len(shapes[last]) != 1:
+    same = len({*shapes.values()}) == 1
+    if not same or len(shapes[last]) != 1:
         found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(
             f"{names} must be flat and of one length, one value per {unit}; got the shapes "
@@ -217,10 +223,11 @@ def flat_columns(*, unit: str = "row", **given: Column) -> list[NDArray[Any]]:
 def check_ids(values: Column, name: str, n_rows: int) -> NDArray[Any]:
     """The ids as an array, after checking that each row has one."""
     values = as_array(values)
-    if values.shape != (n_rows,) or pd.isna(values).any():
+    n_missing = int(pd.isna(values).sum())
+    if values.shape != (n_rows,) or n_missing:
         raise ValueError(
             f"{name} must have one value for each of the {n_rows} rows; got the shape "
-            f"{values.shape} and {int(pd.isna(values).sum())} missing values."
+            f"{values.shape} and {n_missing} missing values."
         )
     return values
 
@@ -259,6 +266,7 @@ def as_numbers(values: Column, name: str) -> NDArray[Any]:
         ) from error
 
 
+# Metrics of ranked lists --------------------------------------------------------------
 def _dcg(relevance, leads, lengths, cutoffs, *, gain):
     """Discounted cumulative gain of each query, shape (n_queries, n_cutoffs)."""
     gains = average_runs(_gains(relevance, gain), leads)
@@ -269,7 +277,9 @@ def _ndcg(relevance, leads, lengths, cutoffs, *, gain):
     """DCG divided by the DCG of the ideal order; NaN without a relevant document."""
     gains = _gains(relevance, gain)
     discounts = _discounts(gains.shape[1])
-    ideal = _sum_to_cutoffs(np.sort(gains, axis=1)[:, ::-1], discounts, cutoffs)
+    # The ideal order, by falling gain.
+    best_first = np.sort(gains, axis=1)[:, ::-1]
+    ideal = _sum_to_cutoffs(best_first, discounts, cutoffs)
     value = _sum_to_cutoffs(average_runs(gains, leads), discounts, cutoffs)
     return np.divide(value, ideal, out=np.full_like(value, np.nan), where=ideal > 0)
 
@@ -277,11 +287,11 @@ def _ndcg(relevance, leads, lengths, cutoffs, *, gain):
 def _precision(relevance, leads, lengths, cutoffs, *, threshold):
     """Share of relevant documents among the first k (without k, in the list)."""
     relevant = (relevance >= threshold).astype(float)
-    hits = _sum_to_cutoffs(average_runs(relevant, leads), np.ones(relevant.shape[1]), cutoffs)
-    denominators = np.column_stack(
-        [lengths if k is None else np.full(len(lengths), k) for k in cutoffs]
-    )
-    return _undefined_without(relevant, hits / denominators)
+    no_discount = np.ones(relevant.shape[1])
+    hits = _sum_to_cutoffs(average_runs(relevant, leads), no_discount, cutoffs)
+    # k even where a list is shorter, as in TREC.
+    counted = [lengths if k is None else np.full(len(lengths), k) for k in cutoffs]
+    return _undefined_without(relevant, hits / np.column_stack(counted))
 
 
 def _average_precision(relevance, leads, lengths, cutoffs, *, threshold):
@@ -296,10 +306,14 @@ def _average_precision(relevance, leads, lengths, cutoffs, *, threshold):
         before = (found - relevant).ravel()[start]
         others = np.maximum(n_relevant - 1, 0) / np.maximum(size - 1, 1)
         place = np.arange(relevant.size) - start[run]
-        found = (before[run] + place * others[run] + 1).reshape(relevant.shape)
+        expected = before[run] + place * others[run] + 1
+        found = expected.reshape(relevant.shape)
     terms = average_runs(relevant, leads) * found
-    total = _sum_to_cutoffs(terms, 1 / np.arange(1, relevant.shape[1] + 1), cutoffs)
-    return _undefined_without(relevant, total / np.maximum(relevant.sum(axis=1), 1)[:, None])
+    rank = np.arange(1, relevant.shape[1] + 1)
+    total = _sum_to_cutoffs(terms, 1 / rank, cutoffs)
+    # Those below the last rank count, too, as in TREC.
+    n_relevant = np.maximum(relevant.sum(axis=1), 1)
+    return _undefined_without(relevant, total / n_relevant[:, None])
 
 
 def _err(relevance, leads, lengths, cutoffs, *, max_grade):
@@ -314,6 +328,7 @@ def _reciprocal_rank(relevance, leads, lengths, cutoffs, *, threshold):
     return _undefined_without(stop, _expected_inverse_stop(stop, leads, cutoffs))
 
 
+# What the metrics share ---------------------------------------------------------------
 def _gains(relevance, gain):
     return relevance if gain == "linear" else np.exp2(relevance) - 1
 
@@ -327,7 +342,9 @@ def _sum_to_cutoffs(terms, discounts, cutoffs):
 
 
 def _undefined_without(relevant, values):
-    values[~(relevant > 0).any(axis=1)] = np.nan
+    """The values, NaN in queries without a relevant document."""
+    has_relevant = (relevant > 0).any(axis=1)
+    values[~has_relevant] = np.nan
     return values
 
 
@@ -335,8 +352,11 @@ def _undefined_without(relevant, values):
 def _runs(leads):
     """Flat start and size of each run, and the run of each cell."""
     flat = leads.ravel()
+    # A list begins a run, so that none crosses lists.
     start = np.flatnonzero(flat)
-    return start, np.diff(start, append=flat.size), np.cumsum(flat) - 1
+    size = np.diff(start, append=flat.size)
+    run = np.cumsum(flat) - 1
+    return start, size, run
 
 
 def average_runs(values: Floats, leads: Bools) -> Floats:
@@ -344,37 +364,52 @@ def average_runs(values: Floats, leads: Bools) -> Floats:
     if leads.all():
         return values
     start, size, run = _runs(leads)
-    return (np.add.reduceat(values.ravel(), start) / size)[run].reshape(values.shape)
+    mean = np.add.reduceat(values.ravel(), start) / size
+    return mean[run].reshape(values.shape)
 
 
 def _expected_inverse_stop(stop, leads, cutoffs):
     """Expected 1 / rank of the stop of a user who scans down; 0 without a stop."""
+    # Share of users who go on behind each rank.
     survival = np.cumprod(1 - stop, axis=1)
     width = stop.shape[1]
     if not leads.all():
-        widest = max(width if k is None else min(k, width) for k in cutoffs)
-        survival = _average_survival(stop, survival, leads, widest)
-    before = np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1)
-    return _sum_to_cutoffs(before - survival, 1 / np.arange(1, width + 1), cutoffs)
+        # Survival behind the last rank that counts is not needed.
+        deepest = max(width if k is None else min(k, width) for k in cutoffs)
+        survival = _average_survival(stop, survival, leads, deepest)
+    stops_here = _one_rank_later(survival) - survival
+    rank = np.arange(1, width + 1)
+    return _sum_to_cutoffs(stops_here, 1 / rank, cutoffs)
+
+
+def _one_rank_later(survival):
+    """Survival before each rank; all survive until the first."""
+    return np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1)
 
 
 def _average_survival(stop, survival, leads, k):
     """Survival after each rank up to k, averaged over the order within runs."""
     start, size, _ = _runs(leads)
     # The product up to the start of a run does not depend on the order within earlier runs.
-    before = np.pad(survival[:, :-1], ((0, 0), (1, 0)), constant_values=1).ravel()
-    result = survival.ravel().copy()
+    before = _one_rank_later(survival).ravel()
+    averaged = survival.ravel().copy()
     stay = 1 - stop.ravel()
-    tied = (size > 1) & (start % stop.shape[1] < k)
+    begins_in_time = start % stop.shape[1] < k
+    tied = (size > 1) & begins_in_time
     start = start[tied]
     offsets = offsets_from_counts(size[tied])
+    # Runs of similar size at a time, as a rectangle.
     for runs, place in rectangles(offsets):
-        cells = start[runs, None] + np.where(place >= 0, place - offsets[runs, None], 0)
-        expected = _expected_products(stay[cells], place >= 0, min(k, place.shape[1]))
-        filled = (place >= 0)[:, : expected.shape[1]]
-        cells = cells[:, : expected.shape[1]]
-        result[cells[filled]] = (before[start[runs], None] * expected)[filled]
-    return result.reshape(stop.shape)
+        present = place >= 0
+        within_run = np.where(present, place - offsets[runs, None], 0)
+        cells = start[runs, None] + within_run
+        width = min(k, place.shape[1])
+        products = _expected_products(stay[cells], present, width)
+        expected = before[start[runs], None] * products
+        filled = present[:, :width]
+        cells = cells[:, :width]
+        averaged[cells[filled]] = expected[filled]
+    return averaged.reshape(stop.shape)
 
 
 def _expected_products(values, present, n_factors):
@@ -386,8 +421,9 @@ def _expected_products(values, present, n_factors):
     for t in range(1, values.shape[1] + 1):
         # A share of i / t of the subsets of i among t values contains the t-th value.
         share = np.minimum(factors / t, 1)
+        value = values[:, t - 1, None]
         updated = (1 - share) * mean
-        updated[:, 1:] += share[1:] * values[:, t - 1, None] * mean[:, :-1]
+        updated[:, 1:] += share[1:] * value * mean[:, :-1]
         mean = np.where(present[:, t - 1, None], updated, mean)
     return mean[:, 1:]
 
@@ -431,9 +467,9 @@ Warns
 UndefinedMetricWarning
     If all queries are skipped; the mean is then NaN.""",
 }
-_TEXTS["binary"] = "\n".join(
-    _TEXTS[name] for name in ("rows", "k", "threshold", "ties", "no_relevant", "per_query")
-)
+#: Parameters of metrics for which a document is relevant or not.
+_BINARY = ("rows", "k", "threshold", "ties", "no_relevant", "per_query")
+_TEXTS["binary"] = "\n".join(_TEXTS[name] for name in _BINARY)
 _TEXTS["score"] = f"""\
 Returns
 -------

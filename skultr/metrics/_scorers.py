@@ -37,6 +37,7 @@ BY_CLICKS = (
     "compare by clicks with skultr.evaluation.policy_difference, or with estimate(..., baseline=) "
     "of skultr.metrics.ClickLikelihoodScorer"
 )
+#: Parameters of metrics that a scorer passes itself.
 _NOT_OPTIONS = ("y_true", "y_score", "qid", "k", "per_query")
 
 
@@ -88,13 +89,15 @@ class Scorer:
 
     def __repr__(self) -> str:
         given = dict(vars(self))
+        # Options of a metric are shown as the parameters they were.
         given |= given.pop("options", {})
+        # The metric is passed by position.
         texts = [f"{name}={value!r}".removeprefix("metric=") for name, value in given.items()]
         return f"{type(self).__name__}({', '.join(texts)})"
 
 
 class RankingScorer(Scorer):
-    """Scorer: a ranking metric of an estimator's predictions against human annotation.
+    """Score a ranking by human annotation, with nDCG or another ranking metric.
 
     The scorer compares ``estimator.predict(X)`` with the role ``relevance`` of X, query by query.
     Clicks (``y``) are not read. A document counts once, however often the log shows it; documents
@@ -102,8 +105,8 @@ class RankingScorer(Scorer):
 
     Roles are columns of X, or keyword metadata, which the scorer requests from scikit-learn by
     default (``enable_metadata_routing=True``). Without ``doc``, rows of a query with equal
-    features are one document. Text columns are ignored in this comparison, numeric columns are
-    not: if X has numeric columns of bias factors, pass ``doc``.
+    features are one document. Columns of text are ignored in this comparison. Numeric columns are
+    not: if X has numeric bias factors, pass ``doc``.
 
     Parameters
     ----------
@@ -122,8 +125,8 @@ class RankingScorer(Scorer):
     ------
     ValueError
         By the constructor: if there is no such metric, or it has no such option. When called: if
-        X has no ``relevance`` or no ``qid``, no row is annotated, or rows of one document differ
-        in relevance.
+        X has no ``relevance`` or no ``qid``, if no row is annotated, or if rows of one document
+        differ in relevance.
 
     Examples
     --------
@@ -149,6 +152,7 @@ class RankingScorer(Scorer):
             raise ValueError(
                 f"There is no metric {metric!r}; expected one of {sorted(RANKING_METRICS)}."
             )
+        # Options are the keywords of the function of that name.
         allowed = inspect.signature(RANKING_METRICS[metric]).parameters
         for name in options:
             if name not in allowed or name in _NOT_OPTIONS:
@@ -202,6 +206,10 @@ class RankingScorer(Scorer):
         )
 
 
+#: Without ids, documents with equal features are taken for one.
+_NAME_DOCUMENTS = " Name different documents in a column 'doc'."
+
+
 class AnnotatedDocuments:
     """The annotated documents of X, each once, and how estimators score them."""
 
@@ -213,17 +221,16 @@ class AnnotatedDocuments:
         caller: str,
         sample_weight: Column | None = None,
     ) -> None:
-        need = {
+        purposes = {
             "qid": "to say which query a row belongs to",
             "relevance": "as the human annotation to compare with",
             "position": "to say where the logging policy put a document",
         }
-        need = {role: purpose for role, purpose in need.items() if role in given}
+        need = {role: purpose for role, purpose in purposes.items() if role in given}
+        rows = read(X, None, sample_weight, given, reads=tuple(given), need=need, caller=caller)
         self._X = X
         #: All rows of X.
-        self.read = rows = read(
-            X, None, sample_weight, given, reads=tuple(given), need=need, caller=caller
-        )
+        self.read = rows
         relevance = rows["relevance"]
         doc = rows["doc"]
         self._annotated = np.flatnonzero(~np.isnan(relevance))
@@ -236,12 +243,14 @@ class AnnotatedDocuments:
                 "score by clicks."
             )
         # Rows without annotation may show the same documents.
-        self._seen = np.flatnonzero(np.isin(rows.query, rows.query[self._annotated]))
+        judged_queries = rows.query[self._annotated]
+        self._seen = np.flatnonzero(np.isin(rows.query, judged_queries))
         features = _dense_features(X) if doc is None else None
         code = rows.documents(features, self._seen).code
         # A document of two queries has two codes.
         self._code, _, _ = pairs_of_codes(rows.query[self._seen], code, int(code.max()) + 1)
-        self._document = self._code[np.searchsorted(self._seen, self._annotated)]
+        place_in_seen = np.searchsorted(self._seen, self._annotated)
+        self._document = self._code[place_in_seen]
         first = self._first(
             relevance,
             "with the relevance",
@@ -261,15 +270,18 @@ class AnnotatedDocuments:
 
     def total(self, values: Floats) -> Floats:
         """Sum over all rows of each document."""
-        return np.bincount(self._code, values[self._seen])[self._own]
+        total = np.bincount(self._code, values[self._seen])
+        return total[self._own]
 
     def of_rows(self, function: Callable[..., Floats], *columns: Floats) -> Floats:
         """What a function of columns and codes of rows finds, last axis by document."""
-        return function(*(each[self._seen] for each in columns), self._code)[..., self._own]
+        seen = [column[self._seen] for column in columns]
+        return function(*seen, self._code)[..., self._own]
 
     def scores(self, ranker: Predictor | Column | str, name: str) -> Floats:
         """One score per document, by a fitted ranker or from scores of the rows of X."""
-        self.row_scores = scores = scores_of_rows(ranker, self._X, self.read, name)
+        scores = scores_of_rows(ranker, self._X, self.read, name)
+        self.row_scores = scores
         missing = np.isnan(scores[self.rows])
         if missing.any():
             raise ValueError(
@@ -288,26 +300,29 @@ class AnnotatedDocuments:
     def to_order(self, scores: Floats) -> tuple[Floats, NDArray[Any]]:
         """Scores and queries of the documents of those queries whose relevance varies."""
         query, _ = encode(self.qid)
-        varies = np.zeros(query.max() + 1, dtype=bool)
-        first = np.zeros(len(varies))
-        first[query] = self.relevance
-        varies[query[self.relevance != first[query]]] = True
-        return scores[varies[query]], query[varies[query]]
+        # Relevance varies in a query if one document differs from any other, here the last.
+        any_relevance = np.zeros(query.max() + 1)
+        any_relevance[query] = self.relevance
+        differs = self.relevance != any_relevance[query]
+        varies = np.zeros(len(any_relevance), dtype=bool)
+        varies[query[differs]] = True
+        kept = varies[query]
+        return scores[kept], query[kept]
 
     def _first(self, values, told, one):
         """First annotated row of each document, increasing; its rows must have ``one`` value."""
         values = values[self._annotated]
         rows = self._annotated
+        # The value of a document is that of its first row; the others must have the same.
         _, first, code = np.unique(self._document, return_index=True, return_inverse=True)
         conflict = np.flatnonzero(values != values[first][code])
         if len(conflict):
             row = conflict[0]
             other = first[code[row]]
+            remedy = "" if self.read["doc"] is not None else _NAME_DOCUMENTS
             raise ValueError(
                 f"Rows {rows[other]} and {rows[row]} show one document of one query {told} "
-                f"{values[other]:g} and {values[row]:g}; expected one {one}."
-                + " Name different documents in a column 'doc'."
-                * (self.read["doc"] is None)
+                f"{values[other]:g} and {values[row]:g}; expected one {one}.{remedy}"
             )
         return np.sort(first)
 
@@ -376,20 +391,26 @@ def to_ir_measures(
     )
     score = documents.scores(scores, "the ranking")
     grade = documents.relevance
-    if (grade % 1 != 0).any():
+    broken = grade % 1 != 0
+    if broken.any():
+        first = broken.argmax()
         raise ValueError(
-            f"relevance is {grade[grade % 1 != 0][0]:g} in row "
-            f"{documents.rows[(grade % 1 != 0).argmax()]}; judgments hold whole grades. Round "
-            "them, or map them to grades."
+            f"relevance is {grade[first]:g} in row {documents.rows[first]}; judgments hold whole "
+            "grades. Round them, or map them to grades."
         )
+    # Without ids, documents are named by the number of their row.
     docs = documents.rows if documents.doc is None else documents.doc
-    ids = pd.DataFrame({"query_id": _texts(documents.qid, "qid"), "doc_id": _texts(docs, "doc")})
+    ids = pd.DataFrame({"query_id": _texts(documents.qid, "qid")})
+    ids["doc_id"] = _texts(docs, "doc")
+    # Ids that differ as numbers or as text with a number may be equal as text.
     twice = ids.duplicated()
     if twice.any():
         raise ValueError(
             f"Two documents are {tuple(ids[twice].iloc[0])} as text; expected different ids."
         )
-    return ids.assign(relevance=grade.astype(np.int64)), ids.assign(score=score)
+    judged = ids.assign(relevance=grade.astype(np.int64))
+    ranked = ids.assign(score=score)
+    return judged, ranked
 
 
 @validate_params({"name": [str]}, prefer_skip_nested_validation=True)
@@ -443,21 +464,28 @@ def to_trec(
     """
     judged, ranked = to_ir_measures(X, scores, qid=qid, doc=doc, relevance=relevance)
     refuse_white_space([name, *judged["query_id"].unique(), *judged["doc_id"]])
-    order = ranked.assign(place=ranked.groupby("query_id", sort=False).ngroup())
-    order = order.sort_values(["place", "score"], ascending=[True, False], kind="stable")
-    rank = order.groupby("place").cumcount() + 1
     qrels = "".join(
         f"{query} 0 {doc} {grade}\n" for query, doc, grade in judged.itertuples(index=False)
     )
-    lines = zip(order["query_id"], order["doc_id"], rank, order["score"].tolist(), strict=True)
-    return qrels, "".join(f"{q} Q0 {doc} {r} {score!r} {name}\n" for q, doc, r, score in lines)
+    # Queries stay in the order of the rows; documents stand best first.
+    place = ranked.groupby("query_id", sort=False).ngroup()
+    order = ranked.assign(place=place)
+    order = order.sort_values(["place", "score"], ascending=[True, False], kind="stable")
+    order["rank"] = order.groupby("place").cumcount() + 1
+    columns = [order[column].tolist() for column in ("query_id", "doc_id", "rank", "score")]
+    lines = [
+        f"{query} Q0 {doc} {rank} {score!r} {name}\n"
+        for query, doc, rank, score in zip(*columns, strict=True)
+    ]
+    return qrels, "".join(lines)
 
 
 def id_text(id_: Any, column: str) -> str:
     """An id as text; frames with gaps turn whole numbers into floats."""
     if pd.isna(id_) or not str(id_).strip():
         raise ValueError(f"{column} holds {id_!r}; expected an id. Drop these rows.")
-    return f"{id_:.0f}" if isinstance(id_, float) and id_ % 1 == 0 else str(id_)
+    is_whole = isinstance(id_, float) and id_ % 1 == 0
+    return f"{id_:.0f}" if is_whole else str(id_)
 
 
 def refuse_white_space(ids: list[str]) -> None:
@@ -484,11 +512,14 @@ def metric_by_query(
         RankingScorer(metric, k=k, **options)  # checks the options
 
         def named(documents: AnnotatedDocuments, scores: Floats) -> pd.Series:
-            return RANKING_METRICS[metric](
+            table = RANKING_METRICS[metric](
                 documents.relevance, scores, qid=documents.qid, k=k, per_query=True, **options
-            ).iloc[:, 0]
+            )
+            # The second column counts documents.
+            return table.iloc[:, 0]
 
-        return named, metric if k is None else f"{metric}@{k}"
+        name = metric if k is None else f"{metric}@{k}"
+        return named, name
     if options:
         raise ValueError(
             f"A metric that is a function takes no options, got {[*options]}; bind them with "
@@ -498,22 +529,27 @@ def metric_by_query(
     def called(documents: AnnotatedDocuments, scores: Floats) -> pd.Series:
         codes, ids = encode(documents.qid)
         order = np.argsort(codes, kind="stable")
-        values = [
-            float(metric(documents.relevance[rows], scores[rows]))
-            for rows in np.split(order, np.cumsum(np.bincount(codes))[:-1])
-        ]
-        return pd.Series(values, index=pd.Index(ids, name="qid", tupleize_cols=False))
+        # Rows of one query after another.
+        ends = np.cumsum(np.bincount(codes))
+        values = []
+        for rows in np.split(order, ends[:-1]):
+            value = metric(documents.relevance[rows], scores[rows])
+            values.append(float(value))
+        queries = pd.Index(ids, name="qid", tupleize_cols=False)
+        return pd.Series(values, index=queries)
 
     return called, getattr(metric, "__name__", type(metric).__name__)
 
 
 def model_and_input(estimator: Any, X: Any) -> tuple[Any, Any]:
     """The model inside searches and pipelines, and X as the steps before it transform it."""
+    # A search predicts by its best estimator.
     inner = getattr(estimator, "best_estimator_", None)
     if isinstance(estimator, FrozenEstimator):
         inner = estimator.estimator
     elif isinstance(estimator, Pipeline):  # which exposes methods of scikit-learn only
-        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        if len(estimator) > 1:
+            X = estimator[:-1].transform(X)
         inner = estimator[-1]
     return (estimator, X) if inner is None else model_and_input(inner, X)
 
@@ -522,17 +558,22 @@ def predict_within(
     estimator: Predictor | Column | str, X: Table, qid: Column | None, doc: Column | None = None
 ) -> NDArray[Any]:
     """Scores of X by an estimator that may request query and document ids, or as given."""
+    if isinstance(estimator, str):
+        return read_column(X, estimator)
     if not hasattr(estimator, "predict"):
-        return read_column(X, estimator) if isinstance(estimator, str) else as_array(estimator)
+        return as_array(estimator)
     refuse_lost_queries(estimator, qid)
+    # Ids that are columns of X are there already.
     columns = role_columns(X) if is_frame(X) else ()
-    ids = {
-        name: value
-        for name, value in (("qid", qid), ("doc", doc))
-        if value is not None and name not in columns
-    }
-    taken = get_routing_for_object(estimator).consumes("predict", ids) if ids else ()
-    return as_array(estimator.predict(X, **{name: ids[name] for name in taken}))
+    ids = {"qid": qid, "doc": doc}
+    for name in [*ids]:
+        if ids[name] is None or name in columns:
+            del ids[name]
+    if ids:
+        # Only estimators that request ids take them.
+        taken = get_routing_for_object(estimator).consumes("predict", ids)
+        ids = {name: ids[name] for name in taken}
+    return as_array(estimator.predict(X, **ids))
 
 
 def scores_of_rows(ranker: Predictor | Column | str, X: Table, rows: Rows, name: str) -> Floats:
@@ -560,7 +601,12 @@ def one_per_row(values: ArrayLike, n_rows: int, method: str) -> NDArray[Any]:
 def _dense_features(X):
     """The features but columns of text, such as devices, which belong to pages."""
     if is_frame(X):
+        # Devices and the like belong to pages, and would split documents.
         frame = nw.from_native(X, eager_only=True)
-        text = [name for name, dtype in frame.schema.items() if isinstance(dtype, nw.String)]
-        X = without_columns(frame, {name for name in text if not is_role(name)}).to_native()
+        text = {
+            name
+            for name, dtype in frame.schema.items()
+            if isinstance(dtype, nw.String) and not is_role(name)
+        }
+        X = without_columns(frame, text).to_native()
     return features_of(X)

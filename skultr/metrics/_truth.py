@@ -9,6 +9,7 @@ from .._base._typing import Column
 from .._log._faults import count_of
 from ._click_scorers import check_weighted
 
+#: Constraints of estimates of relevance.
 _ESTIMATES = {
     "y_true": ["array-like"],
     "y_pred": ["array-like"],
@@ -171,17 +172,21 @@ def mean_correlation_coefficient(
     0.866
     """
     columns = np.array(check_weighted(sample_weight, bounded=False, y_true=y_true, y_pred=y_pred))
-    kept = columns[:, columns[2] > 0]
+    has_weight = columns[2] > 0
+    kept = columns[:, has_weight]
     if kept[0].min() == kept[0].max():
         raise ValueError(
             f"y_true is {kept[0, 0]:g} for {count_of(kept.shape[1], 'document')}, all that have a "
             "weight; expected relevance that differs, because a correlation compares documents."
         )
-    # Squares of very small or large numbers are no numbers.
+    # Squares of very small or large numbers are no numbers: the largest becomes 1.
     truth, estimate, weight = (each / (abs(each).max() or 1.0) for each in kept)
-    centered = [each - np.average(each, weights=weight) for each in (truth, estimate)]
-    size = np.prod([np.sqrt(weight @ each**2) for each in centered])
-    # Rounding leaves a rest of constants.
-    if estimate.min() == estimate.max() or size == 0:
+    truth = truth - np.average(truth, weights=weight)
+    estimate = estimate - np.average(estimate, weights=weight)
+    size = np.sqrt(weight @ truth**2) * np.sqrt(weight @ estimate**2)
+    # A constant, here 1 or 0, has no correlation.
+    if size == 0:
         return 0.0
-    return float(np.clip(weight @ np.prod(centered, axis=0) / size, -1, 1))
+    correlation = weight @ (truth * estimate) / size
+    # Rounding may leave it above 1.
+    return float(np.clip(correlation, -1, 1))

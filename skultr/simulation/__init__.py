@@ -8,10 +8,10 @@ other.
 from .._models._browsing import EYE_TRACKING, TIANGONG_CLICK_MATRIX
 from ._disconnected import make_disconnected_log
 from ._generate import ShiftedLogs, SimulatedLog, clicks_on_lists, simulate_clicks, simulate_shift
+from ._matrix_user import ClickMatrixUser
 from ._page_users import (
     CarouselUser,
     CascadeUser,
-    ClickMatrixUser,
     DBNUser,
     DCMUser,
     MixtureDBNUser,

@@ -24,7 +24,7 @@ _OF_THE_PAPER = {
     3: ((1, 2, 3, 4), (5, 6, 7), (8, 9, 10)),
     4: ((1, 2, 3), (4, 5, 6), (7, 8), (9, 10)),
 }
-#: Draws of pages at most until their positions are connected.
+#: Draws of pages at most until their positions are connected: then documents recur too rarely.
 _MAX_DEALS = 1_000
 
 
@@ -143,36 +143,41 @@ default='eye-tracking'
     if components is None:
         components = _default_components(n_components, n_positions)
     components = _check_components(components)
+    n_positions = sum(len(part) for part in components)
+    # Streams of their own, so that grades do not depend on the pages, nor pages on clicks.
     seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
     grades_rng, pages_rng, clicks_rng = np.random.default_rng(seeds).spawn(3)
 
     grade = grades_rng.integers(max_grade + 1, size=n_documents)
     relevance = relevance_probability(grade, noise=noise, max_grade=max_grade)
-    curve = PositionBasedUser(examination).examination_at(sum(map(len, components)))
-    doc = _fill_pages(components, n_documents, n_queries, pages_rng)
-    probability = pbm_click_probability(relevance[doc], curve).ravel()
+    # The truth: who clicks with which probability.
+    curve = PositionBasedUser(examination).examination_at(n_positions)
+    pages = _fill_pages(components, n_documents, n_queries, pages_rng)
+    probability = pbm_click_probability(relevance[pages], curve).ravel()
+    documents = pd.RangeIndex(n_documents, name="doc")
     truth = Bunch(
-        relevance_probability=pd.Series(relevance, name="relevance_probability").rename_axis(
-            "doc"
-        ),
-        relevance=pd.Series(grade, name="relevance").rename_axis("doc"),
+        relevance_probability=pd.Series(relevance, documents, name="relevance_probability"),
+        relevance=pd.Series(grade, documents, name="relevance"),
         examination=curve,
         click_probability=probability,
         components=components,
     )
+    doc = pages.ravel()
     X = pd.DataFrame(
         {
-            "qid": np.repeat(np.arange(n_queries), len(curve)),
-            "doc": doc.ravel(),
-            "position": np.tile(np.arange(1, len(curve) + 1), n_queries),
+            "qid": np.repeat(np.arange(n_queries), n_positions),
+            "doc": doc,
+            "position": np.tile(np.arange(1, n_positions + 1), n_queries),
             "impressions": n_impressions or 1,
             "doc_scope": "global",
-            "relevance": grade[doc.ravel()],
+            "relevance": grade[doc],
         }
     )
     if n_impressions is None:
+        # Without noise of clicks, a rate is its probability.
         return SimulatedLog(X, probability.copy(), truth)
-    return SimulatedLog(X, clicks_rng.binomial(n_impressions, probability) / n_impressions, truth)
+    clicks = clicks_rng.binomial(n_impressions, probability)
+    return SimulatedLog(X, clicks / n_impressions, truth)
 
 
 # Components ---------------------------------------------------------------------------
@@ -190,6 +195,7 @@ def _default_components(n_components, n_positions):
 def _check_components(components):
     """The components as a tuple of tuples of int; an error unless they partition 1, ..., n."""
     try:
+        # `index` refuses floats, of which 1.5 is no position.
         found = tuple(tuple(sorted(map(index, part))) for part in components)
     except TypeError:
         raise ValueError(
@@ -197,7 +203,8 @@ def _check_components(components):
             f"[[1, 2, 3], [4, 5]]; got {components!r}."
         ) from None
     positions = sorted(position for part in found for position in part)
-    if not positions or not all(found) or positions != list(range(1, len(positions) + 1)):
+    all_once = positions == list(range(1, len(positions) + 1))
+    if not positions or not all(found) or not all_once:
         raise ValueError(
             f"components={components!r} is not a partition of positions: expected each of "
             "1, ..., n_positions in exactly one component, and no component empty."
@@ -208,58 +215,68 @@ def _check_components(components):
 # Pages --------------------------------------------------------------------------------
 def _fill_pages(components, n_documents, n_queries, rng):
     """Documents on the pages, (n_queries, n_positions), with exactly the given components."""
+    # Each component has documents of its own, which no other one shows.
     sizes = np.array([len(part) for part in components])
     shares = _share(n_documents, sizes)
     for part, n_own in zip(components, shares, strict=True):
         _check_room(part, int(n_own), n_queries, n_documents)
     # Shuffled, so that ids and their order do not depend on the component.
-    documents = np.split(rng.permutation(n_documents), np.cumsum(shares)[:-1])
+    ends = np.cumsum(shares)
+    documents = np.split(rng.permutation(n_documents), ends[:-1])
     pages = np.empty((n_queries, sizes.sum()), dtype=np.int64)
     for part, own in zip(components, documents, strict=True):
-        pages[:, np.array(part) - 1] = own[_connected_pages(len(own), n_queries, part, rng)]
+        columns = np.array(part) - 1
+        pages[:, columns] = own[_connected_pages(len(own), n_queries, part, rng)]
     return pages
 
 
 def _share(n_documents, sizes):
     """Number of documents per component, in proportion to its positions (largest remainders)."""
+    # Rounded down; the documents left over go where most was cut off.
     exact = n_documents * sizes / sizes.sum()
     shares = np.floor(exact).astype(np.int64)
     missing = n_documents - shares.sum()
-    shares[np.argsort(shares - exact, kind="stable")[:missing]] += 1
+    by_remainder = np.argsort(shares - exact, kind="stable")
+    shares[by_remainder[:missing]] += 1
     return shares
 
 
 def _check_room(part, n_own, n_queries, n_documents):
     """An error if these documents cannot fill the component, or cannot link its positions."""
     width = len(part)
-    n_slots = len(part) * n_queries
+    n_slots = width * n_queries
+    # To link `width` positions, `width - 1` slots must show a document again.
+    n_most = n_slots - (width - 1)
     where = f"The component of positions {', '.join(map(str, part))}"
     if n_own < width:
         raise ValueError(
             f"{where} has {n_own} of n_documents={n_documents} documents, but a page shows "
             f"{width} different documents there. Pass more documents."
         )
-    if n_own > n_slots - (width - 1):
+    if n_own > n_most:
         raise ValueError(
             f"{where} has {n_own} of n_documents={n_documents} documents for {n_slots} slots "
             f"(n_queries={n_queries} pages). Each is shown at least once, and documents shown "
-            f"again must link the positions: at most {n_slots - width + 1} fit. Pass fewer "
+            f"again must link the positions: at most {n_most} fit. Pass fewer "
             "documents or more queries."
         )
 
 
 def _connected_pages(n_documents, n_queries, part, rng):
     """Codes of documents on pages of one component whose positions are connected."""
-    factor = np.tile(np.arange(len(part)), n_queries)
+    width = len(part)
+    factor = np.tile(np.arange(width), n_queries)
     for _ in range(_MAX_DEALS):
-        dealt = _deal(n_documents, n_queries, len(part), rng)
-        if factor_components(dealt.ravel(), factor, len(part))[0] == 1:
+        # Documents that recur at other positions of the component link these.
+        dealt = _deal(n_documents, n_queries, width, rng)
+        n_components, *_ = factor_components(dealt.ravel(), factor, width)
+        if n_components == 1:
             return dealt
+    n_slots = n_queries * width
     raise ValueError(
         f"In {_MAX_DEALS} draws the documents that recur never linked the positions "
         f"{', '.join(map(str, part))}: {n_documents} documents recur in only "
-        f"{n_queries * len(part) - n_documents} of {n_queries * len(part)} slots. Pass fewer "
-        "documents or more queries."
+        f"{n_slots - n_documents} of {n_slots} slots. Pass fewer documents or more queries."
     )
 
 
@@ -272,14 +289,19 @@ def _deal(n_documents, n_queries, width, rng):
     """
     n_slots = n_queries * width
     dealt = 0
+    # Each document once, before one is shown again.
     decks: list[Ints] = []
     while dealt < n_slots:
         deck = rng.permutation(n_documents)
-        if begun := dealt % width:
+        begun = dealt % width
+        if begun:
+            # The last page shows the end of the deck before: fill it with other documents.
             on_page = np.isin(deck, decks[-1][-begun:])
             top = np.flatnonzero(~on_page)[: width - begun]
-            deck = np.concatenate([deck[top], np.delete(deck, top)])
+            rest = np.delete(deck, top)
+            deck = np.concatenate([deck[top], rest])
         decks.append(deck)
         dealt += n_documents
+    pages = np.concatenate(decks)[:n_slots].reshape(n_queries, width)
     # Shuffled, because the first pages hold the first deck.
-    return rng.permutation(np.concatenate(decks)[:n_slots].reshape(n_queries, width))
+    return rng.permutation(pages)

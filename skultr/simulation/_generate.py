@@ -17,6 +17,7 @@ from .._log._reader import Rows, read
 from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad
 from ._policies import (
+    PAGES_AT_ONCE,
     DeterministicPolicy,
     PlackettLucePolicy,
     Policy,
@@ -25,9 +26,6 @@ from ._policies import (
     required,
 )
 from ._users import PositionBasedUser, User, checked_instance, draw_sessions, relevance_probability
-
-#: Sessions per draw of clicks, so that memory does not hold the probabilities of a whole log.
-_CHUNK = 65_536
 
 
 class SimulatedLog(NamedTuple):
@@ -182,27 +180,27 @@ def simulate_clicks(
     """
     policy = checked_instance("policy", policy, Policy, DeterministicPolicy())
     user = checked_instance("user", user, User, PositionBasedUser())
+    # Streams of their own, so that queries do not depend on the policy, nor pages on the user.
     seeds = check_random_state(random_state).randint(2**31 - 1, size=5)
     queries_rng, policy_rng, user_rng = np.random.default_rng(seeds[1:]).spawn(3)
+
+    # Documents, and what is true about them.
     roles = {role: required(documents, role) for role in ("qid", "doc", "relevance")}
-    recurs = pd.DataFrame({"qid": roles["qid"], "doc": roles["doc"]}).duplicated()
-    if recurs.any():
-        row = int(recurs.argmax())
-        raise ValueError(
-            f"The doc {roles['doc'][row]!r} of the query {roles['qid'][row]!r} is in several "
-            "rows of documents; expected one row per query and doc. Drop or rename the others."
-        )
+    _refuse_documents_that_recur(roles)
     if user.context_vectors is not None:
         _check_free(documents, "context", "a user with contexts")
     if scores is None:
         scores = production_scores(documents, random_state=int(seeds[0]))
+    relevance = relevance_probability(
+        roles["relevance"], noise=noise, max_grade=max_grade, gain=gain
+    )
     truth = Bunch(
         examination=np.asarray(user.examination_at(n_positions)),
-        relevance_probability=relevance_probability(
-            roles["relevance"], noise=noise, max_grade=max_grade, gain=gain
-        ),
+        relevance_probability=relevance,
         scores=_check_scores(scores, len(roles["doc"]), policy),
     )
+
+    # Sessions: who asks what, and which documents the policy shows.
     code, query_ids = encode(roles["qid"])
     who, query, population = _draw_sessions(
         user, query_ids, query_weights, n_sessions, queries_rng
@@ -212,54 +210,66 @@ def simulate_clicks(
     shown, arm = _rank(policy, truth.scores, order, offsets, query, n_positions, policy_rng)
     if arm is not None:
         _check_free(documents, "arm", "a policy that experiments")
-    context = None
-    if user.context_vectors is not None:
-        # A separate stream, so that contexts and clicks may be drawn in any order.
-        context = _shaped(
-            user.draw_contexts(shown, user_rng.spawn(1)[0]),
-            shown.shape,
-            "The user's draw_contexts",
-            "a context for each session and position",
-        )
+    context = _draw_contexts(user, shown, user_rng)
+
+    # What is true about the user.
+    if context is not None:
         truth.context_vectors = np.asarray(user.context_vectors)
     truth.update({**population, **user.truth_at(n_positions)})
-    truth.update(user.document_truth(truth.relevance_probability))
+    truth.update(user.document_truth(relevance))
     if who is not None or context is not None:
         truth.examination_table = np.asarray(user.examination_table(n_positions))
-    clicks = click_pages(
-        user, shown, truth.relevance_probability, roles["relevance"], user_rng, who, context
-    )
-    position = np.broadcast_to(np.arange(1, shown.shape[1] + 1, dtype=np.int32), shown.shape)
-    given = {"row": shown, "click": clicks, "position": position, "arm": arm, "context": context}
-    columns = {name: values for name, values in given.items() if values is not None}
+
+    # Clicks, and the log.
+    clicks = click_pages(user, shown, relevance, roles["relevance"], user_rng, who, context)
+    position = np.arange(1, shown.shape[1] + 1, dtype=np.int32)
+    columns = {"row": shown, "click": clicks, "position": np.broadcast_to(position, shown.shape)}
+    if arm is not None:
+        columns["arm"] = arm
+    if context is not None:
+        columns["context"] = context
     if candidates:
         columns = _with_candidates(columns, _not_shown(order, offsets, query, shown))
-    return SimulatedLog(*_log_frame(documents, roles, columns, who, features), truth)
+    X, clicks = _log_frame(documents, roles, columns, who, features)
+    return SimulatedLog(X, clicks, truth)
 
 
 # What the user gave -------------------------------------------------------------------
-def _check_scores(scores, n_documents, policy):
-    scores = np.asarray(scores, dtype=float)
-    several = policy.several_rankers
-    if scores.ndim != (2 if several else 1):
+def _refuse_documents_that_recur(roles):
+    recurs = pd.DataFrame({"qid": roles["qid"], "doc": roles["doc"]}).duplicated()
+    if recurs.any():
+        row = int(recurs.argmax())
         raise ValueError(
-            f"scores has the shape {scores.shape}, but {type(policy).__name__} ranks by "
-            + (
-                "those of several rankers: pass scores= with one column per ranker, such as "
-                "numpy.column_stack([production_scores(documents, random_state=seed) for seed in "
-                "range(3)])."
-                if several
-                else f"one ranker: expected ({n_documents},). Pass one column, or "
-                "policy=MixturePolicy(), which divides the sessions among the rankers."
-            )
+            f"The doc {roles['doc'][row]!r} of the query {roles['qid'][row]!r} is in several "
+            "rows of documents; expected one row per query and doc. Drop or rename the others."
         )
-    fits = len(scores) == n_documents and scores.size
-    if not fits or not np.isfinite(scores).all():
+
+
+def _check_scores(scores, n_documents, policy):
+    """The scores as an array, (n_documents,) or, for several rankers, (n_documents, n_rankers)."""
+    scores = np.asarray(scores, dtype=float)
+    name = type(policy).__name__
+    found = f"scores has the shape {scores.shape}, but {name} ranks by"
+    if policy.several_rankers and scores.ndim != 2:
         raise ValueError(
-            f"scores must hold one finite number for each of the {n_documents} rows of "
-            f"documents{' and each ranker' if several else ''}, got the shape {scores.shape}"
-            + (" with missing or infinite values." if fits else ".")
-            + (" Make one column per ranker: use np.column_stack." * (several and not fits))
+            f"{found} those of several rankers: pass scores= with one column per ranker, such as "
+            "numpy.column_stack([production_scores(documents, random_state=seed) for seed in "
+            "range(3)])."
+        )
+    if not policy.several_rankers and scores.ndim != 1:
+        raise ValueError(
+            f"{found} one ranker: expected ({n_documents},). Pass one column, or "
+            "policy=MixturePolicy(), which divides the sessions among the rankers."
+        )
+    each = " and each ranker" if policy.several_rankers else ""
+    expected = f"one finite number for each of the {n_documents} rows of documents{each}"
+    if len(scores) != n_documents or not scores.size:
+        remedy = " Make one column per ranker: use np.column_stack." if each else ""
+        raise ValueError(f"scores must hold {expected}, got the shape {scores.shape}.{remedy}")
+    if not np.isfinite(scores).all():
+        raise ValueError(
+            f"scores must hold {expected}, got the shape {scores.shape} with missing or infinite "
+            "values."
         )
     return scores
 
@@ -274,43 +284,53 @@ def _check_free(documents, name, who):
 
 def _query_probabilities(query_ids, weights):
     """P(query) in the order of the ids."""
+    n_queries = len(query_ids)
     if weights is None:
-        return np.full(len(query_ids), 1 / len(query_ids))
+        return np.full(n_queries, 1 / n_queries)
     if isinstance(weights, Mapping | pd.Series):
-        absent = [query for query in query_ids if query not in weights]
-        if absent:
-            raise ValueError(
-                f"query_weights has no weight for {len(absent)} of {len(query_ids)} queries, "
-                f"such as {absent[0]!r}; give 0 to a query that nobody asks."
-            )
-        weights = [weights[query] for query in query_ids]
+        weights = _weights_by_id(query_ids, weights)
     weights = np.asarray(weights, dtype=float)
-    if weights.shape != (len(query_ids),):
+    if weights.shape != (n_queries,):
         raise ValueError(
             f"query_weights has the shape {weights.shape}; expected one weight for each of the "
-            f"{len(query_ids)} queries, in the sorted order of their ids."
+            f"{n_queries} queries, in the sorted order of their ids."
         )
-    if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+    valid = np.isfinite(weights) & (weights >= 0)
+    if not valid.all() or not weights.any():
         raise ValueError("query_weights must be finite, at least 0, and not all 0.")
     return weights / weights.sum()
+
+
+def _weights_by_id(query_ids, weights):
+    absent = [query for query in query_ids if query not in weights]
+    if absent:
+        raise ValueError(
+            f"query_weights has no weight for {len(absent)} of {len(query_ids)} queries, "
+            f"such as {absent[0]!r}; give 0 to a query that nobody asks."
+        )
+    return [weights[query] for query in query_ids]
 
 
 # Sessions -----------------------------------------------------------------------------
 def _draw_sessions(user, query_ids, query_weights, n_sessions, rng):
     """User (or None) and query code of each session, and the truth about users and queries."""
     if user.user_weights is None and query_weights is None:
-        return None, rng.integers(len(query_ids), size=n_sessions, dtype=np.int32), {}
+        query = rng.integers(len(query_ids), size=n_sessions, dtype=np.int32)
+        return None, query, {}
     base = _query_probabilities(query_ids, query_weights)
     if user.user_weights is None:
-        return None, rng.choice(len(base), size=n_sessions, p=base).astype(np.int32), {}
+        query = rng.choice(len(base), size=n_sessions, p=base)
+        return None, query.astype(np.int32), {}
     user_weights = np.asarray(user.user_weights)
     # A separate stream, so that the sequence of users does not depend on what they ask.
+    (habits_rng,) = rng.spawn(1)
     habits = _shaped(
-        user.draw_query_weights(base, rng.spawn(1)[0]),
+        user.draw_query_weights(base, habits_rng),
         (len(user_weights), len(base)),
         "The user's draw_query_weights",
         "P(query | user)",
     )
+    # Who asks, then what.
     who, query = draw_sessions(user_weights, habits, n_sessions, rng)
     return who, query, {"user_weights": user_weights, "query_weights": habits}
 
@@ -329,7 +349,8 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
     Both of the shape (n_sessions, n_positions); the arms are None without an experiment.
     """
     # No list is longer than the largest query, so that wider arrays would have empty columns.
-    width = min(n_positions, int(np.diff(offsets).max()))
+    longest = int(np.diff(offsets).max())
+    width = min(n_positions, longest)
     place, arm = policy.rank_with_arms(scores[order], offsets, query, width, rng)
     place = _shaped(
         place,
@@ -337,7 +358,22 @@ def _rank(policy, scores, order, offsets, query, n_positions, rng):
         "The policy",
         "a row of documents, or -1 behind the end of a list, for each session and position",
     )
-    return np.where(place >= 0, order[place], np.int32(-1)), arm
+    shown = np.where(place >= 0, order[place], np.int32(-1))
+    return shown, arm
+
+
+def _draw_contexts(user, shown, rng):
+    """Context of each impression, or None for a user without contexts."""
+    if user.context_vectors is None:
+        return None
+    # A separate stream, so that contexts and clicks may be drawn in any order.
+    (contexts_rng,) = rng.spawn(1)
+    return _shaped(
+        user.draw_contexts(shown, contexts_rng),
+        shown.shape,
+        "The user's draw_contexts",
+        "a context for each session and position",
+    )
 
 
 def click_pages(
@@ -354,6 +390,7 @@ def click_pages(
     """
     # The last value is that of an empty place, -1.
     judged = np.append(relevance, -1.0 if user.marks_empty else 0.0)
+    # Some users judge by grades, and not by the probability of relevance.
     read_grades = user.read_grades(grade)
     if read_grades is not None:
         read_grades = _shaped(
@@ -365,21 +402,27 @@ def click_pages(
         judged = np.append(read_grades, -1)
     known = [values for values in about if values is not None]
     clicks = np.empty(shown.shape, dtype=np.int8)
-    for first in range(0, len(shown), _CHUNK):
-        chunk = slice(first, first + _CHUNK)
+    # Memory must not hold the probabilities of a whole log.
+    for first in range(0, len(shown), PAGES_AT_ONCE):
+        chunk = slice(first, first + PAGES_AT_ONCE)
+        pages = shown[chunk]
+        known_of_pages = [values[chunk] for values in known]
         drawn = _shaped(
-            user.click(judged[shown[chunk]], rng, *(values[chunk] for values in known)),
-            shown[chunk].shape,
+            user.click(judged[pages], rng, *known_of_pages),
+            pages.shape,
             "The user's click",
             "a click or none for each session and position",
         )
-        clicks[chunk] = np.where(shown[chunk] >= 0, drawn, 0)
+        clicks[chunk] = np.where(pages >= 0, drawn, 0)
     return clicks
 
 
 def _not_shown(order, offsets, query, shown):
     """Rows of the documents of each session's query that it did not show, -1 behind the end."""
-    hidden = np.append(order, np.int32(-1))[pad(offsets)][query]
+    # All documents of each query, where the last value fills the places behind their end.
+    candidates = np.append(order, np.int32(-1))[pad(offsets)]
+    hidden = candidates[query]
+    # One position at a time: a document is marked where it was shown.
     for column in shown.T:
         hidden[hidden == column[:, None]] = -1
     return hidden
@@ -387,30 +430,37 @@ def _not_shown(order, offsets, query, shown):
 
 def _with_candidates(columns, hidden):
     """Shown rows and, behind them, those that were not shown: no position, no click."""
+    # They have no position, arm or context.
     unknown = np.full(hidden.shape, np.nan, dtype=np.float32)
-    added = {"row": hidden, "click": np.zeros(hidden.shape, dtype=np.int8)}
-    return {
-        name: np.column_stack([values, added.get(name, unknown)])
-        for name, values in columns.items()
-    }
+    added = dict.fromkeys(columns, unknown)
+    added["row"] = hidden
+    added["click"] = np.zeros(hidden.shape, dtype=np.int8)
+    return {name: np.column_stack([columns[name], added[name]]) for name in columns}
 
 
 def _log_frame(documents, roles, columns, who, features):
     """The log as a frame, from columns of shape (n_sessions, n_places), and its clicks."""
     there = columns["row"] >= 0
+    # Rows of the log, without the places behind the end of a list.
     values = {name: column[there] for name, column in columns.items()}
     row = values.pop("row")
     clicks = values.pop("click")
     lengths = there.sum(axis=1)
-    log = {"session": np.repeat(np.arange(len(there), dtype=np.int32), lengths)}
+    session = np.arange(len(there), dtype=np.int32)
+    log = {"session": np.repeat(session, lengths)}
     if who is not None:
         log["user"] = np.repeat(who, lengths)
+    # Roles of the document that each row shows.
     log |= {"qid": roles["qid"][row], "doc": roles["doc"][row], **values}
-    if features:
-        given = {"relevance": roles["relevance"], "production": read_role(documents, "production")}
-        log |= {name: values[row] for name, values in given.items() if values is not None}
+    if not features:
+        return pd.DataFrame(log, copy=False), clicks
+    log["relevance"] = roles["relevance"][row]
+    production = read_role(documents, "production")
+    if production is not None:
+        log["production"] = production[row]
     frame = pd.DataFrame(log, copy=False)
-    if features and feature_columns(documents):
+    if feature_columns(documents):
+        # One copy of the features, not one per column.
         values = read_features(documents)
         shown = pd.DataFrame(values.to_numpy()[row], columns=values.columns, copy=False)
         frame = pd.concat([frame, shown], axis=1)
@@ -531,8 +581,10 @@ def simulate_shift(
     >>> [round(float(log.X["relevance"].corr(log.X["position"])), 1) for log in (train, shifted)]
     [-0.5, 0.0]
     """
-    seeds = check_random_state(random_state).randint(2**31 - 1, size=4).tolist()
+    seeds = check_random_state(random_state).randint(2**31 - 1, size=4)
+    seeds = seeds.tolist()
     policy = checked_instance("policy", policy, Policy, PlackettLucePolicy())
+    # Out of distribution by default: other pages, or the pages of another ranker.
     by_default = UniformPolicy() if test_scores is None else PlackettLucePolicy()
     test_policy = checked_instance("test_policy", test_policy, Policy, by_default)
     if scores is None:
@@ -540,26 +592,27 @@ def simulate_shift(
     if test_scores is None:
         test_scores = np.asarray(scores, dtype=float)
         if policy.several_rankers and not test_policy.several_rankers:
-            test_scores = test_scores.mean(axis=1)  # of the rankers
-    n_test = max(n_sessions // 5, 1) if n_test_sessions is None else n_test_sessions
+            # One ranker shows what all of them think.
+            test_scores = test_scores.mean(axis=1)
+    if n_test_sessions is None:
+        n_test_sessions = max(n_sessions // 5, 1)
     plan = [
         (n_sessions, policy, scores),
-        (n_test, policy, scores),
-        (n_test, test_policy, test_scores),
+        (n_test_sessions, policy, scores),
+        (n_test_sessions, test_policy, test_scores),
     ]
-    return ShiftedLogs(
-        *(
-            simulate_clicks(
-                documents,
-                n_sessions=n,
-                policy=who,
-                scores=by,
-                random_state=seed,
-                **simulate_params,
-            )
-            for (n, who, by), seed in zip(plan, seeds[1:], strict=True)
+    logs = [
+        simulate_clicks(
+            documents,
+            n_sessions=n,
+            policy=who_ranks,
+            scores=by,
+            random_state=seed,
+            **simulate_params,
         )
-    )
+        for (n, who_ranks, by), seed in zip(plan, seeds[1:], strict=True)
+    ]
+    return ShiftedLogs(*logs)
 
 
 def clicks_on_lists(
@@ -626,27 +679,34 @@ def clicks_on_lists(
     rows = read(X, reads=[*names, "impressions"], need=need, caller="clicks_on_lists")
     pages = _pages(rows)
     grade = rows["relevance"]
+    # Rows that were not shown may lack a grade, and are not clicked.
     probability = relevance_probability(
         np.where(rows.shown, grade, 0.0), noise=noise, max_grade=max_grade, gain=gain
     )
-    clicks = np.zeros(rows.n_rows, dtype=np.int8)
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+    seeds = check_random_state(random_state).randint(2**31, size=4)
+    drawn = click_pages(user, pages, probability, grade, np.random.default_rng(seeds))
     there = pages >= 0
-    clicks[pages[there]] = click_pages(user, pages, probability, grade, rng)[there]
+    clicks = np.zeros(rows.n_rows, dtype=np.int8)
+    clicks[pages[there]] = drawn[there]
     return clicks
 
 
 def _pages(rows: Rows) -> Ints:
     """Rows that each list shows, of shape (n_lists, n_positions), -1 behind the end of a list."""
     shown = np.flatnonzero(rows.shown)
-    list_ = encode(rows.list_[shown])[0]
+    list_, _ = encode(rows.list_[shown])
     position = rows.position[shown]
     length = np.bincount(list_)
-    if (rows.impressions[shown] != 1).any() or (position > length[list_]).any():
+    counted = rows.impressions[shown] != 1
+    # Behind a gap a position is deeper than the list is long.
+    has_gap = position > length[list_]
+    if counted.any() or has_gap.any():
         raise ValueError(
             "X holds rows of several impressions, or a list with a gap; expected one row per "
             "shown document of a session, and positions 1, 2, ... in each session and query."
         )
-    pages = np.full((len(length), length.max(initial=0)), -1)
+    # Each row at its position in its list.
+    longest = length.max(initial=0)
+    pages = np.full((len(length), longest), -1)
     pages[list_, position - 1] = shown
     return pages

@@ -8,23 +8,17 @@ ranking."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
-from .._base._typing import Bools, Column, Floats, Frame, Ints
-from .._log._reader import read, take_clicks
-from .._log._roles import read_role
-from .._log._segments import TINY
+from .._base._typing import Bools, Floats
 from .._models._browsing import (
-    TIANGONG_CLICK_MATRIX,
     chain_click_probability,
     draw_chain_clicks,
     draw_ubm_clicks,
-    matrix_click_probability,
     power_law_examination,
     trust_affine,
     trust_click_probability,
@@ -53,9 +47,11 @@ def _is_curve(given):
 def _is_examination_after(given):
     """True for the exponent of a power law, a curve, or a table of positions and last clicks."""
     values = as_floats(given)
+    if values.ndim < 2:
+        return is_exponent_or_curve(values)
     square = values.ndim == 2 and values.shape[0] == values.shape[1]
     # Values above the diagonal are not read.
-    return is_exponent_or_curve(values) or (square and are_probabilities(np.tril(values)))
+    return square and are_probabilities(np.tril(values))
 
 
 class SequentialUser(User):
@@ -67,6 +63,7 @@ class SequentialUser(User):
     """
 
     def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
+        """P(goes on) to the next row after a skip and after a click."""
         raise NotImplementedError
 
     def examination_at(self, n_positions: int) -> Floats:
@@ -76,20 +73,19 @@ class SequentialUser(User):
         See :meth:`User.examination_at`.
         """
         nothing = np.zeros((1, n_positions))
-        after_skip = np.broadcast_to(self._going_on(nothing)[0], nothing.shape)[0]
-        return np.append(1.0, np.cumprod(after_skip[:-1]))
+        after_skip, _ = self._going_on(nothing)
+        along = np.broadcast_to(after_skip, nothing.shape)[0]
+        return np.append(1.0, np.cumprod(along[:-1]))
 
     def click_probability(self, relevance_probability: Floats) -> Floats:
         """P(click) by position before any click is known; see :meth:`User.click_probability`."""
-        return chain_click_probability(
-            relevance_probability, *self._going_on(relevance_probability)
-        )
+        after_skip, after_click = self._going_on(relevance_probability)
+        return chain_click_probability(relevance_probability, after_skip, after_click)
 
     def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
         """Draw the clicks of sessions; see :meth:`User.click`."""
-        return draw_chain_clicks(
-            relevance_probability, *self._going_on(relevance_probability), rng
-        )
+        after_skip, after_click = self._going_on(relevance_probability)
+        return draw_chain_clicks(relevance_probability, after_skip, after_click, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +150,7 @@ class DBNUser(SequentialUser):
         }
 
     def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
+        # Goes on if not satisfied, with the same probability as after a skip.
         unsatisfied = 1 - self.satisfaction * relevance_probability
         return self.continuation, self.continuation * unsatisfied
 
@@ -225,7 +222,8 @@ class DCMUser(SequentialUser):
         return {"continuation": curve_at("continuation", self.continuation, n_positions)}
 
     def _going_on(self, relevance_probability: Floats) -> tuple[ArrayLike, ArrayLike]:
-        return 1.0, curve_at("continuation", self.continuation, relevance_probability.shape[1])
+        n_positions = relevance_probability.shape[1]
+        return 1.0, curve_at("continuation", self.continuation, n_positions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +298,9 @@ class UBMUser(User):
         given = as_floats(self.examination)
         position, last = np.ogrid[1 : n_positions + 1, :n_positions]
         if given.ndim == 0:
-            table = np.maximum(position - last, 1) ** -float(given)
+            # Power law of the distance from the last click.
+            distance = np.maximum(position - last, 1)
+            table = distance ** -float(given)
         elif given.ndim == 1:
             table = cut("examination", given, n_positions)[:, None]
         else:
@@ -424,7 +424,8 @@ default='eye-tracking'
         ValueError
             If the examination or the trust is known for fewer positions.
         """
-        return trust_affine(self.examination_at(n_positions), *self._trust_at(n_positions))
+        positive, negative = self._trust_at(n_positions)
+        return trust_affine(self.examination_at(n_positions), positive, negative)
 
     def truth_at(self, n_positions: int) -> Mapping[str, Any]:
         """``alpha`` and ``beta`` of :meth:`affine_at`; see :meth:`User.truth_at`."""
@@ -434,16 +435,18 @@ default='eye-tracking'
     def click_probability(self, relevance_probability: Floats) -> Floats:
         """P(click) = α_k r + β_k at each position; see :meth:`User.click_probability`."""
         n_positions = relevance_probability.shape[1]
-        return trust_click_probability(
-            relevance_probability, self.examination_at(n_positions), *self._trust_at(n_positions)
-        )
+        examination = self.examination_at(n_positions)
+        positive, negative = self._trust_at(n_positions)
+        return trust_click_probability(relevance_probability, examination, positive, negative)
 
     def _trust_at(self, n_positions: int) -> tuple[Floats, Floats]:
         """ε⁺ and ε⁻ at positions 1, ..., n_positions."""
         position = np.arange(1, n_positions + 1)
-        default = 1 - (position + 1) / 100
-        positive = curve_at("trust_positive", self.trust_positive, n_positions, default)
-        negative = curve_at("trust_negative", self.trust_negative, n_positions, 0.65 / position)
+        # Chen et al. (2022), equations 12 to 14: ε⁺ = 1 - (k + 1) / 100 and ε⁻ = 0.65 / k.
+        by_default = 1 - (position + 1) / 100
+        positive = curve_at("trust_positive", self.trust_positive, n_positions, by_default)
+        by_default = 0.65 / position
+        negative = curve_at("trust_negative", self.trust_negative, n_positions, by_default)
         below = positive < negative
         if below.any():
             k = int(below.argmax())
@@ -454,253 +457,6 @@ default='eye-tracking'
                 "curves, or show fewer positions."
             )
         return positive, negative
-
-
-@dataclass(frozen=True, eq=False)
-class ClickMatrixUser(User):
-    """A user whose P(click) comes from a table of grades and positions.
-
-    No assumption connects grade and position: each pair has its own click rate, for example the
-    rate counted on a real log. If the table has rank one, P(click) is examination times
-    relevance; the table of TianGong-ST has rank five, so that a model with one number per
-    position is misspecified.
-
-    This user reads the *grades* of the documents, from 0, in place of the relevance
-    probabilities. ``noise``, ``max_grade`` and ``gain`` of :func:`simulate_clicks`, and
-    ``truth.relevance_probability``, therefore have no effect on the clicks (but the grades must
-    not exceed ``max_grade``). The truth has ``click_matrix``, of shape (n_grades, n_positions).
-
-    Parameters
-    ----------
-    matrix : 'tiangong' or array-like of shape (n_grades, n_positions), default='tiangong'
-        P(click) of a document of grade 0, 1, ... at position 1, 2, ... The string means
-        :data:`TIANGONG_CLICK_MATRIX` (5 grades, 10 positions). :meth:`from_log` counts the matrix
-        of your own users.
-
-    Attributes
-    ----------
-    counts : DataFrame or None
-        What :meth:`from_log` counted, by ``grade`` and ``position`` (index): ``impressions``,
-        ``clicks``, ``click_rate`` and its ``standard_error``. None for a matrix that was given.
-
-    Raises
-    ------
-    ValueError
-        If the matrix does not hold probabilities, or is 0 everywhere; in :func:`simulate_clicks`
-        also if the matrix has no row for a grade, or fewer columns than the lists have
-        positions.
-
-    Notes
-    -----
-    On TianGong-ST the click rate does not rise with the grade at most positions (at the first:
-    0.59, 0.50, 0.54, 0.61, 0.74). A ranker that orders by grade is then not the best predictor of
-    clicks, and the clicks at a single position order the grades wrongly, although they have no
-    position bias.
-
-    References
-    ----------
-    M. Chen, C. Liu, Z. Liu and J. Sun (2022). Scalar is not enough: vectorization-based unbiased
-    learning to rank. KDD. Equation 11 and Figure 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skultr.simulation import ClickMatrixUser
-    >>> user = ClickMatrixUser([[0.4, 0.1], [0.9, 0.2]])
-    >>> grade = np.tile([0, 1], (100_000, 1))
-    >>> user.click(grade, np.random.default_rng(0)).mean(axis=0).round(2).tolist()
-    [0.4, 0.2]
-    >>> ClickMatrixUser().examination_at(5).round(3)
-    array([1.   , 0.208, 0.168, 0.072, 0.037])
-    """
-
-    matrix: ArrayLike = "tiangong"
-    counts: pd.DataFrame | None = field(default=None, init=False, repr=False)
-
-    @classmethod
-    def from_log(
-        cls, X: Frame, y: Column | str, *, sample_weight: Column | None = None
-    ) -> ClickMatrixUser:
-        r"""The user whose matrix holds the click rates of a log by grade and position (Fig. 1).
-
-        Parameters
-        ----------
-        X : DataFrame of shape (n_rows, n_columns)
-            A click log with the roles ``position`` and ``relevance`` (whole grades from 0) and, if
-            rows stand for several, ``impressions``. Rows without a grade, or that were not shown,
-            are not counted.
-        y : array-like of shape (n_rows,) or str
-            Click (0 or 1), or click rate if a row has several impressions; or its column of X.
-        sample_weight : array-like of shape (n_rows,), default=None
-            Multiplies ``impressions``, relative to its mean: a common factor changes nothing.
-
-        Returns
-        -------
-        user : ClickMatrixUser
-            Its ``counts`` have the standard error :math:`\sqrt{p (1 - p) / n}` of each click rate
-            of n independent impressions, with p = (clicks + 1) / (n + 2), so that none is 0. Pairs
-            that were never shown have NaN there; their P(click) is the click rate of the position
-            times the ratio of the grade's clicks to those of average documents.
-
-        Raises
-        ------
-        ValueError
-            If a role is missing, a grade is no whole number, or a grade (or position) below the
-            largest has no row.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from skultr.simulation import ClickMatrixUser
-        >>> log = pd.DataFrame({"position": [1, 2, 1, 2], "relevance": [0, 1, 1, 0],
-        ...                     "impressions": [100, 100, 50, 50], "rate": [0.2, 0.3, 0.6, 0.1]})
-        >>> ClickMatrixUser.from_log(log, "rate").matrix
-        array([[0.2, 0.1],
-               [0.6, 0.3]])
-        """
-        caller = "ClickMatrixUser.from_log"
-        X, y, _ = take_clicks(X, y, caller)
-        if any(read_role(X, role) is None for role in ("position", "relevance")):
-            raise ValueError(
-                f"{caller} needs a frame with the columns 'position' and 'relevance'; one is not "
-                "in X. Add it, or rename the column that holds the positions or the grades."
-            )
-        rows = read(X, y, sample_weight, reads=("position", "relevance", "impressions"))
-        used = rows.shown & ~np.isnan(rows["relevance"])
-        grade = rows["relevance"][used]
-        position = rows.position[used]
-        if not used.any() or (grade % 1).any():
-            wrong = f"the grade {grade[grade % 1 > 0][0]:g}" if used.any() else "no graded row"
-            raise ValueError(
-                f"{caller} found {wrong}; expected whole grades from 0 in the column 'relevance' "
-                "of rows that were shown. Merge the grades into the log, or round them."
-            )
-        counts = _counts_of_cells(
-            grade.astype(int), position, rows.weight[used], rows.clicks[used]
-        )
-        shown, clicks = counts.to_numpy().T.reshape(2, *counts.index.levshape)
-        with np.errstate(invalid="ignore"):
-            rate = clicks / shown
-            position_rate = clicks.sum(axis=0) / shown.sum(axis=0)
-        # Where a pair was never shown: clicks of the grade, relative to average documents.
-        grade_ratio = clicks.sum(axis=1) / np.maximum(shown @ position_rate, TINY)
-        user = cls(np.where(shown > 0, rate, np.clip(np.outer(grade_ratio, position_rate), 0, 1)))
-        p = (counts["clicks"] + 1) / (counts["impressions"] + 2)
-        error = np.sqrt(p * (1 - p) / counts["impressions"].where(shown.ravel() > 0))
-        object.__setattr__(
-            user, "counts", counts.assign(click_rate=rate.ravel(), standard_error=error)
-        )
-        return user
-
-    def __post_init__(self) -> None:
-        matrix = self._matrix()
-        if matrix.ndim != 2 or not are_probabilities(matrix) or not matrix.any():
-            raise ValueError(
-                "matrix must be 'tiangong' or a table of shape (n_grades, n_positions) of "
-                "probabilities in [0, 1] that are not all 0; got the shape "
-                f"{matrix.shape} with values such as {matrix.ravel()[:3].tolist()}."
-            )
-
-    def click_matrix_at(self, n_positions: int) -> Floats:
-        """P(click) by grade at positions 1, ..., ``n_positions``.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        matrix : ndarray of shape (n_grades, n_positions)
-
-        Raises
-        ------
-        ValueError
-            If the matrix has fewer positions.
-        """
-        return self._cut(self._matrix(), n_positions)
-
-    def examination_at(self, n_positions: int) -> Floats:
-        """Position factor of the best approximation of rank one, relative to its largest value.
-
-        The approximation is that in least squares, with equal weight for all grades and
-        positions of the whole matrix. If the matrix has rank one, this *is* the examination, up
-        to its scale. Otherwise there is no examination, and this is a reference, not a truth.
-
-        Parameters
-        ----------
-        n_positions : int
-
-        Returns
-        -------
-        examination : ndarray of shape (n_positions,)
-
-        Raises
-        ------
-        ValueError
-            If the matrix has fewer positions.
-        """
-        # The leading singular vector of a matrix without negative values has one sign.
-        curve = np.abs(np.linalg.svd(self._matrix(), full_matrices=False)[2][0])
-        return self._cut(curve / curve.max(), n_positions)
-
-    def truth_at(self, n_positions: int) -> Mapping[str, Any]:
-        """``click_matrix`` of :meth:`click_matrix_at`; see :meth:`User.truth_at`."""
-        return {"click_matrix": self.click_matrix_at(n_positions)}
-
-    def read_grades(self, grade: ArrayLike) -> Ints:
-        """Rows of the matrix that belong to the grades of documents.
-
-        Parameters
-        ----------
-        grade : array-like of shape (n_documents,)
-
-        Returns
-        -------
-        row : ndarray of shape (n_documents,), int
-
-        Raises
-        ------
-        ValueError
-            If a grade is not a whole number, or the matrix has no row for it.
-        """
-        grade = np.asarray(grade, dtype=float)
-        n_grades = len(self._matrix())
-        bad = ~((grade >= 0) & (grade < n_grades) & (grade == np.floor(grade)))
-        if bad.any():
-            raise ValueError(
-                f"A grade is {grade[bad].flat[0]:g}, but the click matrix has {n_grades} rows: "
-                f"expected whole grades from 0 to {n_grades - 1}. Pass matrix= with a row for "
-                "each grade of your documents, or round or shift their relevance to its rows."
-            )
-        return grade.astype(np.int64)
-
-    def click_probability(self, grade: Ints) -> Floats:
-        """P(click) by position; 0 where the grade is -1. See :meth:`User.click_probability`."""
-        return matrix_click_probability(grade, self.click_matrix_at(grade.shape[1]))
-
-    def _cut(self, values: Floats, n_positions: int) -> Floats:
-        return cut("The click matrix", values, n_positions, "a matrix with more columns")
-
-    def _matrix(self) -> Floats:
-        return as_floats(self.matrix, {"tiangong": TIANGONG_CLICK_MATRIX})
-
-
-def _counts_of_cells(grade, position, impressions, clicks):
-    """Impressions and clicks of all pairs of a grade and a position, which must have no gap."""
-    cells = pd.DataFrame(
-        {"grade": grade, "position": position, "impressions": impressions, "clicks": clicks}
-    )
-    counts = cells.groupby(["grade", "position"]).sum()
-    known = {name: counts.index.unique(name).sort_values() for name in counts.index.names}
-    for first, (name, values) in enumerate(known.items()):  # grades from 0, positions from 1
-        gaps = np.flatnonzero(values != np.arange(len(values)) + first)
-        if len(gaps):
-            raise ValueError(
-                f"No graded row of the log has the {name} {gaps[0] + first}; expected each {name} "
-                f"up to {values[-1]}. Join it with a neighbour, or grade more rows."
-            )
-    pairs = pd.MultiIndex.from_product(known.values(), names=[*known])
-    return counts.reindex(pairs, fill_value=0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -756,15 +512,19 @@ class MixtureDBNUser(DBNUser):
 
     def click_probability(self, relevance_probability: Floats) -> Floats:
         """P(click) by position before any click is known; see :meth:`User.click_probability`."""
+        # Reading up is reading down a page that is turned over.
+        reversed_ = relevance_probability[:, ::-1]
         down = chain_click_probability(*self._chain(relevance_probability))
-        up = chain_click_probability(*self._chain(relevance_probability[:, ::-1]))[:, ::-1]
+        up = chain_click_probability(*self._chain(reversed_))[:, ::-1]
         return self.top_down * down + (1 - self.top_down) * up
 
     def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
         """Draw the clicks of sessions; see :meth:`User.click`."""
         down = rng.random((len(relevance_probability), 1)) < self.top_down
+        # Pages in the order in which each session reads them.
         as_read = np.where(down, relevance_probability, relevance_probability[:, ::-1])
         clicks = draw_chain_clicks(*self._chain(as_read), rng)
+        # Back in the order of the page.
         return np.where(down, clicks, clicks[:, ::-1])
 
     def _chain(self, relevance_probability: Floats) -> tuple[Floats, ArrayLike, ArrayLike]:
@@ -840,9 +600,10 @@ class CarouselUser(DBNUser):
 
     def examination_at(self, n_positions: int) -> Floats:
         """P(examined) of a page whose rows are equally relevant, where nothing is clicked."""
-        chosen = self._row_examination(n_positions)
+        examination = self._row_examination(n_positions)
+        chosen = examination / examination.sum()
         along = self.continuation ** np.arange(self.n_columns)
-        return np.outer(chosen / chosen.sum(), along).ravel()[:n_positions]
+        return np.outer(chosen, along).ravel()[:n_positions]
 
     def truth_at(self, n_positions: int) -> Mapping[str, Any]:
         """``continuation`` and ``row_examination``; see :meth:`User.truth_at`."""
@@ -864,7 +625,10 @@ class CarouselUser(DBNUser):
         """
         page = self._page(relevance_probability)
         there = page >= 0
-        mean = np.where(there, page, 0.0).sum(axis=2) / np.maximum(there.sum(axis=2), 1)
+        total = np.where(there, page, 0.0).sum(axis=2)
+        # An empty row has no document, and no relevance.
+        mean = total / np.maximum(there.sum(axis=2), 1)
+        # Rows are chosen in proportion to relevance and to how often they are seen.
         share = mean * self._row_examination(relevance_probability.shape[1])
         total = share.sum(axis=1, keepdims=True)
         return np.divide(share, total, out=np.zeros_like(share), where=total > 0)
@@ -873,28 +637,38 @@ class CarouselUser(DBNUser):
         """P(click) by position before any click is known; see :meth:`User.click_probability`."""
         page = np.maximum(self._page(relevance_probability), 0.0)
         rows = page.reshape(-1, self.n_columns)
-        within = chain_click_probability(rows, *self._going_on(rows)).reshape(page.shape)
-        chosen = self.choice_probability(relevance_probability)[:, :, None] * within
-        return chosen.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
+        within = super().click_probability(rows).reshape(page.shape)
+        chosen = self.choice_probability(relevance_probability)
+        clicked = chosen[:, :, None] * within
+        # The last row may be longer than the page.
+        n_positions = relevance_probability.shape[1]
+        return clicked.reshape(len(page), -1)[:, :n_positions]
 
     def click(self, relevance_probability: Floats, rng: np.random.Generator) -> Bools:
         """Draw the clicks of sessions; see :meth:`User.click`."""
         page = np.maximum(self._page(relevance_probability), 0.0)
+        # The row that each session reads; sessions without relevance read the last.
         cumulated = self.choice_probability(relevance_probability).cumsum(axis=1)
-        drawn = rng.random((len(page), 1)) * cumulated[:, -1:]
-        row = np.minimum((cumulated <= drawn).sum(axis=1), page.shape[1] - 1)
+        drawn = rng.random((len(page), 1))
+        drawn = drawn * cumulated[:, -1:]
+        # A draw at the end of the last row, by rounding, is in it.
+        n_before = (cumulated <= drawn).sum(axis=1)
+        row = np.minimum(n_before, page.shape[1] - 1)
         session = np.arange(len(page))
-        clicks = np.zeros(page.shape, dtype=bool)
         chosen = page[session, row]
-        clicks[session, row] = draw_chain_clicks(chosen, *self._going_on(chosen), rng)
-        return clicks.reshape(len(page), -1)[:, : relevance_probability.shape[1]]
+        clicks = np.zeros(page.shape, dtype=bool)
+        clicks[session, row] = super().click(chosen, rng)
+        n_positions = relevance_probability.shape[1]
+        return clicks.reshape(len(page), -1)[:, :n_positions]
 
     def _row_examination(self, n_positions: int) -> Floats:
-        return power_law_examination(-(-n_positions // self.n_columns), self.eta)
+        n_rows = -(-n_positions // self.n_columns)  # rounded up
+        return power_law_examination(n_rows, self.eta)
 
     def _page(self, relevance_probability: Floats) -> Floats:
         """Sessions as pages, (n_sessions, n_rows, n_columns); -1 where nothing is shown."""
         n_sessions, n_positions = relevance_probability.shape
-        missing = ((0, 0), (0, -n_positions % self.n_columns))
-        page = np.pad(relevance_probability, missing, constant_values=-1.0)
+        # Empty places fill the last row.
+        n_missing = -n_positions % self.n_columns
+        page = np.pad(relevance_probability, ((0, 0), (0, n_missing)), constant_values=-1.0)
         return page.reshape(n_sessions, -1, self.n_columns)

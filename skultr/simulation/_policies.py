@@ -25,8 +25,11 @@ from .._log._roles import feature_columns, read_features, read_role
 from .._log._segments import encode, offsets_from_sorted, pad, sort_in_segment
 from ._users import POSITIVE, PROBABILITY, Constrained, as_floats
 
-#: Random numbers drawn at a time, so that memory does not grow with the number of sessions.
-_CHUNK = 2**20
+# Memory must not grow with the number of sessions:
+#: random numbers that are drawn at a time,
+_DRAWS_AT_ONCE = 2**20
+#: and pages that are shuffled or clicked at a time.
+PAGES_AT_ONCE = 65_536
 
 
 # The production ranker ----------------------------------------------------------------
@@ -102,8 +105,10 @@ def production_scores(
     features = read_features(documents)
     chosen = _draw_training_queries(query, relevance, fraction, random_state)
     rows = np.flatnonzero(np.isin(query, chosen))
+    # Trained on the rows of few queries, so that it is not perfect.
     learner = seeded_clone(_production_estimator(estimator, len(rows)), random_state)
     _fit_estimator(learner, features, relevance, query, rows)
+    # Documents that were not ranked for training may be scored, too.
     scored = features if candidates is None else read_features(candidates)
     return np.asarray(learner.predict(scored), dtype=np.float64)
 
@@ -163,19 +168,26 @@ def hidden_signal_scores(
     >>> hidden_signal_scores(scores, documents["relevance"], random_state=0).shape
     (4000,)
     """
-    values = []
-    for name, given in (("scores", scores), ("relevance", relevance)):
-        column = np.asarray(given, dtype=float)
-        spread = np.ptp(column) if column.size else 0.0
-        if column.ndim != 1 or column.shape != np.shape(relevance) or not spread > 0:
-            raise ValueError(
-                f"{name} has the shape {column.shape} and the range {spread:g}; expected one "
-                f"number per document, {np.shape(relevance)}, that are not all the same."
-            )
-        values.append((column - column.mean()) / column.std())
-    score, grade = values
+    score = _standardized("scores", scores, np.shape(relevance))
+    grade = _standardized("relevance", relevance, np.shape(relevance))
     noise = check_random_state(random_state).standard_normal(len(score))
-    return score + strength * (correlation * grade + np.sqrt(1 - correlation**2) * noise)
+    # A signal of variance 1 that has this correlation with relevance.
+    signal = correlation * grade + np.sqrt(1 - correlation**2) * noise
+    return score + strength * signal
+
+
+def _standardized(name, given, shape):
+    """The column with mean 0 and variance 1; refused unless it is flat, of this shape, and
+    varies."""
+    column = np.asarray(given, dtype=float)
+    spread = np.ptp(column) if column.size else 0.0
+    # A constant has no unit to bring the scores to.
+    if column.ndim != 1 or column.shape != shape or not spread > 0:
+        raise ValueError(
+            f"{name} has the shape {column.shape} and the range {spread:g}; expected one "
+            f"number per document, {shape}, that are not all the same."
+        )
+    return (column - column.mean()) / column.std()
 
 
 @validate_params(
@@ -245,19 +257,25 @@ def required(documents: Frame, role: str) -> NDArray[Any]:
     if not len(values):
         raise ValueError("documents is empty; expected at least one row.")
     if role == "relevance":
-        bad = ~(np.isfinite(values) & (values >= 0))
-        if bad.any():
-            row = int(bad.argmax())
-            raise ValueError(
-                f"relevance is missing or no grade in {int(bad.sum())} of {len(bad)} rows, first "
-                f"{values[row]:g} in row {row}; expected a grade of at least 0 in every row. Drop "
-                "the documents that were not annotated."
-            )
+        _refuse_what_is_no_grade(values)
     return values
 
 
+def _refuse_what_is_no_grade(values):
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            f"relevance is missing or no grade in {int(bad.sum())} of {len(bad)} rows, first "
+            f"{values[row]:g} in row {row}; expected a grade of at least 0 in every row. Drop "
+            "the documents that were not annotated."
+        )
+
+
 def _draw_training_queries(query, relevance, fraction, random_state):
+    """Random queries, as many as needed for one with documents of two grades."""
     n_grades = pd.Series(relevance).groupby(query).nunique().to_numpy()
+    # In random order, at least until one has something to rank.
     order = random_state.permutation(len(n_grades))
     two_grades = np.flatnonzero(n_grades[order] > 1)
     if not len(two_grades):
@@ -265,10 +283,13 @@ def _draw_training_queries(query, relevance, fraction, random_state):
             "No query has documents of two different grades: there is nothing to rank. Expected "
             "graded documents, or pass scores= to simulate_clicks."
         )
-    return order[: max(round(fraction * len(order)), two_grades[0] + 1)]
+    n_needed = two_grades[0] + 1
+    n_wanted = round(fraction * len(order))
+    return order[: max(n_wanted, n_needed)]
 
 
 def _production_estimator(estimator, n_rows):
+    """The learner that was asked for; by default ridge regression on quantiles of features."""
     if estimator is None:
         quantiles = QuantileTransformer(n_quantiles=min(n_rows, 100), subsample=None)
         return make_pipeline(quantiles, SimpleImputer(), Ridge(alpha=10.0))
@@ -283,7 +304,8 @@ def _fit_estimator(estimator, features, relevance, query, rows):
     if not isinstance(estimator, LGBMRanker):
         estimator.fit(features.iloc[rows], relevance[rows])
         return
-    rows = rows[np.argsort(query[rows], kind="stable")]  # LightGBM wants queries in one block
+    # LightGBM wants queries in one block.
+    rows = rows[np.argsort(query[rows], kind="stable")]
     group = np.diff(offsets_from_sorted(query[rows]))
     estimator.fit(features.iloc[rows], relevance[rows].astype(int), group=group)
 
@@ -401,9 +423,13 @@ class DeterministicPolicy(Policy):
         rng: np.random.Generator | None = None,
     ) -> Ints:
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
-        code = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        lengths = np.diff(offsets)
+        code = np.repeat(np.arange(len(lengths)), lengths)
         order = sort_in_segment(code, scores).astype(np.int32)
-        return np.append(order, np.int32(-1))[pad(offsets, n_positions)][query]
+        # The list of each query, where the last value fills the places behind its end.
+        order = np.append(order, np.int32(-1))
+        lists = order[pad(offsets, n_positions)]
+        return lists[query]
 
 
 @dataclass(frozen=True)
@@ -482,8 +508,12 @@ def _draw_rankings(utilities, offsets, query, n_positions, rng):
     lengths = np.diff(offsets)[query]
     order = np.argsort(-lengths, kind="stable")
     start = 0
-    while start < len(order) and (width := int(lengths[order[start]])):
-        sessions = order[start : start + max(1, _CHUNK // width)]
+    while start < len(order):
+        # The longest list of those that are left.
+        width = int(lengths[order[start]])
+        if not width:
+            break
+        sessions = order[start : start + max(1, _DRAWS_AT_ONCE // width)]
         top = _race(utilities, offsets[query[sessions]], lengths[sessions], n_positions, rng)
         rows[sessions, : top.shape[1]] = top
         start += len(sessions)
@@ -496,23 +526,24 @@ def _race(utilities, first, lengths, n_positions, rng):
     Document i arrives at T_i ~ Exp(rate exp(u_i)), and is first with the probability of
     Plackett-Luce, exp(u_i) / sum_j exp(u_j). log T_i = log E_i - u_i with E_i ~ Exp(1).
     """
+    # The documents of each session, in a rectangle.
     column = np.arange(lengths.max())
     inside = column < lengths[:, None]
     rows = np.where(inside, first[:, None] + column, 0)
-    with np.errstate(divide="ignore"):  # an exponential draw of exactly 0 arrives at -inf
-        arrival = np.log(rng.standard_exponential(rows.shape)) - utilities[rows]
+    draw = rng.standard_exponential(rows.shape)
+    with np.errstate(divide="ignore"):  # a draw of exactly 0 arrives at -inf
+        arrival = np.log(draw) - utilities[rows]
     arrival[~inside] = np.inf
+    # Whoever arrives first stands at the top.
     top = np.argsort(arrival, axis=1)[:, :n_positions]
-    return np.where(top < lengths[:, None], np.take_along_axis(rows, top, axis=1), -1)
+    ranked = np.take_along_axis(rows, top, axis=1)
+    return np.where(top < lengths[:, None], ranked, -1)
 
 
 #: Disjoint pairs of positions (from 0), each of which is swapped with probability 1/2.
 Layout = list[tuple[int, int]]
 #: All positions in random order.
 SHUFFLE: Layout = []
-
-#: Lists shuffled at a time, so that memory does not grow with the number of sessions.
-_PAGES_AT_ONCE = 65_536
 
 
 class _Experiment(Policy):
@@ -543,6 +574,7 @@ class _Experiment(Policy):
         rng: np.random.Generator,
     ) -> tuple[Ints, NDArray[np.float32]]:
         """Rows shown, and the arm of each; see :meth:`Policy.rank_with_arms`."""
+        # A copy: the policy of production may keep its lists.
         rows = self.production.rank(scores, offsets, query, n_positions, rng).copy()
         arm = np.full(rows.shape, np.nan, dtype=np.float32)
         self._change(rows, arm, query, rng)
@@ -606,14 +638,15 @@ class SwapPolicy(_Experiment):
     def _change(self, rows, arm, query, rng):
         """The arm is the deeper position of the pair."""
         session = _draw_experiment(rows, self.share, rng)
-        deeper = rng.integers(2, np.count_nonzero(rows[session] >= 0, axis=1), endpoint=True)
+        length = np.count_nonzero(rows[session] >= 0, axis=1)
+        # Positions count from 1 here, and columns from 0.
+        deeper = rng.integers(2, length, endpoint=True)
         upper = deeper - 1 if self.swaps == "adjacent" else np.ones_like(deeper)
-        arm[session, upper - 1] = arm[session, deeper - 1] = deeper
+        arm[session, upper - 1] = deeper
+        arm[session, deeper - 1] = deeper
+        # Half of the pairs stay: those that are not exchanged are the control group.
         swapped = rng.random(len(session)) < 0.5
-        session = session[swapped]
-        upper = upper[swapped] - 1
-        deeper = deeper[swapped] - 1
-        _exchange(rows, session, upper, deeper)
+        _exchange(rows, session[swapped], upper[swapped] - 1, deeper[swapped] - 1)
 
 
 @dataclass(frozen=True)
@@ -659,7 +692,8 @@ class ShufflePolicy(_Experiment):
     _constraints = {"share": PROBABILITY}
 
     def _change(self, rows, arm, query, rng):
-        _shuffle(rows, arm, _draw_experiment(rows, self.share, rng), rng)
+        session = _draw_experiment(rows, self.share, rng)
+        _shuffle(rows, arm, session, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -729,7 +763,8 @@ class MixturePolicy(Policy):
         """Rows of the documents that each session shows; see :meth:`Policy.rank`."""
         n_rankers = scores.shape[1]
         n_queries = len(offsets) - 1
-        shares = np.ones(n_rankers) if self.weights is None else as_floats(self.weights)
+        equal = np.ones(n_rankers)
+        shares = equal if self.weights is None else as_floats(self.weights)
         if shares.shape[-1] != n_rankers:
             raise ValueError(
                 f"MixturePolicy has {shares.shape[-1]} weights, but scores has {n_rankers} "
@@ -740,12 +775,16 @@ class MixturePolicy(Policy):
                 f"MixturePolicy has weights of {len(shares)} queries, but there are {n_queries}; "
                 "expected one row per query."
             )
-        ranker = _draw_action(shares / shares.sum(axis=-1, keepdims=True), query, rng)
+        shares = shares / shares.sum(axis=-1, keepdims=True)
+        ranker = _draw_action(shares, query, rng)
+        # Shares may sum to less than 1 by rounding, and a draw fall behind the last ranker.
+        ranker = np.minimum(ranker, n_rankers - 1)
+        each_query = np.arange(n_queries)
         lists = [
-            DeterministicPolicy().rank(column, offsets, np.arange(n_queries), n_positions, rng)
+            DeterministicPolicy().rank(column, offsets, each_query, n_positions, rng)
             for column in scores.T
         ]
-        return np.stack(lists)[np.minimum(ranker, n_rankers - 1), query]  # up to rounding
+        return np.stack(lists)[ranker, query]
 
 
 @dataclass(frozen=True, eq=False)
@@ -766,40 +805,58 @@ class LayoutPolicy(_Experiment):
             chosen = np.flatnonzero(drawn == number)
             if pairs == SHUFFLE:
                 _shuffle(rows[:, : self.depth], arm[:, : self.depth], chosen, rng)
-            for i, j in (pair for pair in pairs if pair[1] < rows.shape[1]):
-                both = chosen[rows[chosen, j] >= 0]
-                arm[both, i] = arm[both, j] = i * self.depth + j
-                _exchange(rows, both[rng.random(len(both)) < 0.5], i, j)
+            for upper, deeper in pairs:
+                if deeper >= rows.shape[1]:
+                    continue
+                # Pages that show a document at both positions.
+                both = chosen[rows[chosen, deeper] >= 0]
+                number_of_pair = upper * self.depth + deeper
+                arm[both, upper] = number_of_pair
+                arm[both, deeper] = number_of_pair
+                swapped = rng.random(len(both)) < 0.5
+                _exchange(rows, both[swapped], upper, deeper)
 
 
 def _are_shares(values):
     """True for numbers of at least 0 that are not all 0, in each row of a table."""
-    finite = values.ndim in (1, 2) and (np.isfinite(values) & (values >= 0)).all()
-    return finite and values.any(axis=-1).all()
+    if values.ndim not in (1, 2):
+        return False
+    valid = np.isfinite(values) & (values >= 0)
+    return valid.all() and values.any(axis=-1).all()
 
 
 def _exchange(rows, session, one, other):
     """Exchange the documents at two positions of pages."""
-    rows[session, one], rows[session, other] = rows[session, other], rows[session, one]
+    was_one = rows[session, one]
+    rows[session, one] = rows[session, other]
+    rows[session, other] = was_one
 
 
 def _shuffle(rows, arm, session, rng):
     """Shuffle the pages of some sessions, each with its empty places at the end, as arm 0."""
-    for start in range(0, len(session), _PAGES_AT_ONCE):
-        chunk = session[start : start + _PAGES_AT_ONCE]
+    for start in range(0, len(session), PAGES_AT_ONCE):
+        chunk = session[start : start + PAGES_AT_ONCE]
         page = rows[chunk]
-        arm[chunk] = np.where(page >= 0, 0, np.nan)
-        order = np.where(page >= 0, rng.random(page.shape), np.inf).argsort(axis=1)
+        there = page >= 0
+        arm[chunk] = np.where(there, 0, np.nan)
+        # Random order, empty places last.
+        key = np.where(there, rng.random(page.shape), np.inf)
+        order = key.argsort(axis=1)
         rows[chunk] = np.take_along_axis(page, order, axis=1)
 
 
 def _draw_action(shares: Floats, query: Ints, rng: np.random.Generator) -> Ints:
     """Number of the action of each session, from shares (by query); behind the last for none."""
+    # Actions are intervals of [0, 1), one behind the other.
     ends = shares.cumsum(axis=-1)
-    return (rng.random((len(query), 1)) >= (ends[query] if ends.ndim == 2 else ends)).sum(axis=1)
+    if ends.ndim == 2:
+        ends = ends[query]
+    drawn = rng.random((len(query), 1))
+    return (drawn >= ends).sum(axis=1)
 
 
 def _draw_experiment(rows: Ints, share: float, rng: np.random.Generator) -> Ints:
     """Sessions that are part of the experiment, each with at least two documents."""
     drawn = rng.random(len(rows)) < share
-    return np.flatnonzero(drawn & (np.count_nonzero(rows >= 0, axis=1) >= 2))
+    length = np.count_nonzero(rows >= 0, axis=1)
+    return np.flatnonzero(drawn & (length >= 2))

@@ -37,6 +37,7 @@ COUNT = [_Range(Integral, 1, 2**31, closed="left")]
 _SEED = [Integral, None]
 #: Curves of examination that have a name.
 _CURVES = {"eye-tracking": EYE_TRACKING}
+#: Constraints of the parameters that turn grades into probabilities.
 _OF_GRADES = {
     "noise": PROBABILITY,
     "max_grade": POSITIVE,
@@ -65,17 +66,19 @@ class Constrained:
 def as_floats(given: object, named: Mapping[Any, ArrayLike] = MappingProxyType({})) -> Floats:
     """The numbers as an array, or the array of that name or number; an empty array, which every
     check refuses, if they are none."""
-    if isinstance(given, str | Integral):
-        given = named.get(given, () if isinstance(given, str) else given)
+    if isinstance(given, str | Integral) and given in named:
+        given = named[given]
     try:
-        return np.array(given, dtype=float)
+        # A text without a name is no number, even if it reads like one.
+        return np.array(() if isinstance(given, str) else given, dtype=float)
     except (TypeError, ValueError):
         return np.empty(0)
 
 
 def are_probabilities(values: Floats) -> bool:
     """True if there are values and all lie in [0, 1]."""
-    return bool(values.size) and bool(((values >= 0) & (values <= 1)).all())
+    inside = (values >= 0) & (values <= 1)
+    return bool(values.size) and bool(inside.all())
 
 
 def is_exponent_or_curve(values: Floats) -> bool:
@@ -355,7 +358,10 @@ def relevance_probability(
         return noise + (1 - noise) * grade / max_grade
     if gain == "binary":
         return np.where(grade > max_grade / 2, 1.0, noise)
-    return noise + (1 - noise) * np.expm1(np.log(2) * grade) / np.expm1(np.log(2) * max_grade)
+    # 2^y - 1, exact for small y.
+    gains = np.expm1(np.log(2) * grade)
+    largest = np.expm1(np.log(2) * max_grade)
+    return noise + (1 - noise) * gains / largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -517,7 +523,9 @@ default='eye-tracking'
         if self.assign == "impression":
             return super().draw_contexts(shown, rng)
         n_documents = int(shown.max(initial=-1)) + 1
-        return rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)[shown]
+        # One more, for the empty places, -1.
+        by_document = rng.integers(self.n_contexts, size=n_documents + 1, dtype=np.int32)
+        return by_document[shown]
 
     def click_probability(
         self, relevance_probability: Floats, context: Ints | None = None
@@ -537,7 +545,9 @@ default='eye-tracking'
         if context is None:
             return super().click_probability(relevance_probability)
         n_positions = relevance_probability.shape[1]
-        examination = self.examination_table(n_positions)[context, np.arange(n_positions)]
+        # Examination by context and position.
+        table = self.examination_table(n_positions)
+        examination = table[context, np.arange(n_positions)]
         return pbm_click_probability(relevance_probability, examination)
 
     def click(
@@ -644,24 +654,36 @@ class UserPopulation(User):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self._given()
         if self.examination is None:
-            # A single number is refused unless it means a set of exponents of the paper.
-            if given.ndim != 1 or not len(given) or not ((given >= 0) & (given < np.inf)).all():
-                raise ValueError(
-                    "etas must be 5, 10 or 20, the users of the paper, or one exponent of at "
-                    f"least 0 per user; got {self.etas!r}."
-                )
-        elif given.ndim != 2 or not are_probabilities(given):
-            raise ValueError(
-                "examination must be a table of shape (n_users, n_positions) of probabilities in "
-                f"[0, 1]; got the shape {given.shape}"
-                + (" with other values." if given.ndim == 2 and given.size else ".")
-            )
+            self._check_etas()
+        else:
+            self._check_examination()
+        n_users = len(self._given())
         # Relative to the most active user, so that nothing overflows with thousands of users.
-        exponent = np.arange(len(given)) - (0 if self.decay >= 1 else len(given) - 1)
+        most_active = 0 if self.decay >= 1 else n_users - 1
+        exponent = np.arange(n_users) - most_active
         weights = float(self.decay) ** -exponent
         object.__setattr__(self, "user_weights", weights / weights.sum())
+
+    def _check_etas(self) -> None:
+        given = self._given()
+        # A single number is refused unless it means a set of exponents of the paper.
+        is_list = given.ndim == 1 and len(given) > 0
+        if not is_list or not ((given >= 0) & (given < np.inf)).all():
+            raise ValueError(
+                "etas must be 5, 10 or 20, the users of the paper, or one exponent of at "
+                f"least 0 per user; got {self.etas!r}."
+            )
+
+    def _check_examination(self) -> None:
+        given = self._given()
+        is_table = given.ndim == 2
+        if not is_table or not are_probabilities(given):
+            other_values = " with other values" if is_table and given.size else ""
+            raise ValueError(
+                "examination must be a table of shape (n_users, n_positions) of probabilities in "
+                f"[0, 1]; got the shape {given.shape}{other_values}."
+            )
 
     def _given(self) -> Floats:
         """The examination by user, or else the exponents."""
@@ -692,9 +714,13 @@ class UserPopulation(User):
             rng = np.random.default_rng(self.random_state)
         # A query that nobody asks must not count among the queries that a user never asks.
         asked = np.flatnonzero(query_weights)
-        weights = 1 - rng.random((len(self.user_weights), len(asked)))
+        # In (0, 1]: whoever asks a query asks it sometimes.
+        shape = (len(self.user_weights), len(asked))
+        weights = 1 - rng.random(shape)
         n_left_out = int(self.never_asked * len(asked))
-        left_out = rng.random(weights.shape).argsort(axis=1)[:, :n_left_out]
+        # Some queries of each user, drawn without replacement.
+        order = rng.random(weights.shape).argsort(axis=1)
+        left_out = order[:, :n_left_out]
         np.put_along_axis(weights, left_out, 0.0, axis=1)
         table = np.zeros((len(weights), len(query_weights)))
         table[:, asked] = weights * query_weights[asked]
@@ -714,11 +740,10 @@ class UserPopulation(User):
         probability : ndarray of shape (n_sessions, n_positions)
         """
         n_positions = relevance_probability.shape[1]
-        examination = (
-            self.examination_at(n_positions)
-            if user is None
-            else self.examination_table(n_positions)[user]
-        )
+        if user is None:
+            examination = self.examination_at(n_positions)
+        else:
+            examination = self.examination_table(n_positions)[user]
         return pbm_click_probability(relevance_probability, examination)
 
     def click(
@@ -744,11 +769,15 @@ def draw_sessions(
     n_users, n_queries = query_weights.shape
     user = rng.choice(n_users, size=n_sessions, p=user_weights)
     cumulated = query_weights.cumsum(axis=1)
+    cumulated = cumulated / cumulated[:, -1:]
     # The rows of the table one after another increase: user u has the interval [u, u + 1).
-    scale = (cumulated / cumulated[:, -1:] + np.arange(n_users)[:, None]).ravel()
-    drawn = np.minimum(user + rng.random(n_sessions), np.nextafter(user + 1.0, 0))
-    place = scale.searchsorted(drawn, side="right")
-    return user.astype(np.int32), (place - user * n_queries).astype(np.int32)
+    ends = (cumulated + np.arange(n_users)[:, None]).ravel()
+    # Rounding must not reach the interval of the next user.
+    drawn = user + rng.random(n_sessions)
+    drawn = np.minimum(drawn, np.nextafter(user + 1.0, 0))
+    place = ends.searchsorted(drawn, side="right")
+    query = place - user * n_queries
+    return user.astype(np.int32), query.astype(np.int32)
 
 
 def cut(name: str, values: Floats, n_positions: int, instead: str = "one number") -> Floats:
@@ -766,7 +795,9 @@ def cut(name: str, values: Floats, n_positions: int, instead: str = "one number"
 def curve_at(name: str, given: object, n_positions: int, default: object = None) -> Floats:
     """One value per position, from a curve, by default that one, or one number for all."""
     curve = as_floats(default if given is None else given)
-    return cut(name, curve, n_positions) if curve.ndim else np.full(n_positions, curve)
+    if not curve.ndim:
+        return np.full(n_positions, curve)
+    return cut(name, curve, n_positions)
 
 
 def draw_clicks(probability: Floats, rng: np.random.Generator) -> Bools:
@@ -776,9 +807,11 @@ def draw_clicks(probability: Floats, rng: np.random.Generator) -> Bools:
 
 def checked_instance(name: str, value: object, base: type[Checked], default: Checked) -> Checked:
     """The policy or user, by default the given one; refused unless it derives from its base."""
-    value = default if value is None else value
+    if value is None:
+        return default
     if isinstance(value, base):
         return value
+    # A class in place of its instance is the usual slip.
     found = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     raise TypeError(
         f"{name} is {found}; expected an instance of a class derived from "

@@ -9,12 +9,8 @@ from scipy.stats import kstest
 
 from skultr.exceptions import ClickDataWarning
 from skultr.metrics import CMIPResult, _dependence, cmip_score
-from skultr.metrics._dependence import (
-    _correlations,
-    _permutations,
-    _with_nearest_grade,
-    knn_information,
-)
+from skultr.metrics._dependence import _permutations
+from skultr.metrics._information import _correlations, _with_nearest_grade, knn_information
 
 SHARES = [0.5, 0.2, 0.15, 0.1, 0.05]
 

@@ -205,3 +205,12 @@ def test_propensities_that_are_none():
     # Where nothing was shown, nothing is needed.
     propensity = np.where(X["position"].isna(), np.nan, 0.5)
     assert IPSScorer()(Linear(), X.assign(propensity=propensity), relevance * examined(X)) > 0
+
+
+def test_the_largest_weight_is_that_of_a_click():
+    """Nobody clicked at position 3, whose weight would be 100."""
+    X = pd.DataFrame({"qid": 1, "session": 1, "doc": range(3), "position": [1, 2, 3]})
+    scorer = IPSScorer(propensity=[1.0, 0.5, 0.01])
+    found = scorer.estimate([3.0, 2.0, 1.0], X, [1, 1, 0])
+    assert found.largest_weight == pytest.approx(2 / 1.5)
+    assert found.effective_sample_size == pytest.approx(9 / 5)

@@ -343,3 +343,18 @@ def test_errors_of_single_metrics():
         one_query(err_score, [3, 0], [1, 2], max_grade=2)
     with pytest.raises(ValueError, match="'no_relevant' parameter"):
         one_query(ndcg_score, [1, 0], [1, 2], no_relevant=2)
+
+
+@pytest.mark.parametrize("metric", [ndcg_score, dcg_score, average_precision_score, err_score])
+def test_a_score_of_minus_infinity_does_not_tie_with_the_end_of_a_list(metric):
+    """Shorter lists are filled up to the longest."""
+    options = {"max_grade": 1} if metric is err_score else {}
+    alone = metric([0, 1], [0.0, -np.inf], qid=[1, 1], **options)
+    beside = metric(
+        [0, 1, *[1] * 4],
+        [0.0, -np.inf, *range(4)],
+        qid=[1, 1, *[2] * 4],
+        per_query=True,
+        **options,
+    )
+    assert beside.iloc[0, 0] == pytest.approx(alone)

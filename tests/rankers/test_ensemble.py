@@ -10,6 +10,8 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
 
+from skultr._log._clicklog import make_click_log
+from skultr._models._free_effects import FreeEffects
 from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
 from skultr.exceptions import ClickDataWarning, MissingRoleWarning, NotIdentifiableWarning
@@ -23,7 +25,7 @@ from skultr.rankers import (
     _ensemble,
     _weights,
 )
-from skultr.rankers._candidates import standardized, typical_spread
+from skultr.rankers._candidates import DistinctCandidates, standardized, typical_spread
 from skultr.rankers._members import scores_of
 from skultr.simulation import (
     DeterministicPolicy,
@@ -504,3 +506,62 @@ def test_a_sentinel_of_production_changes_little():
     found = EnsembleRanker(MEMBERS, random_state=0).fit(log, clicks)
     scales = [each.weights_.loc["production", "scale"] for each in (plain, found)]
     assert scales[0] == pytest.approx(scales[1], rel=0.05)
+
+
+def test_standard_errors_of_weights_are_those_of_leaving_out_each_query():
+    rng = np.random.default_rng(0)
+    query = np.repeat(np.arange(80), 5)
+    position = np.array([rng.permutation(5) + 1 for _ in range(80)]).ravel()
+    quality = rng.normal(size=400)
+    scores = quality[:, None] + rng.normal(size=(400, 2)) * [0.8, 1.2]
+    clicks = rng.binomial(40, np.minimum(np.exp(0.5 * quality) / 8 / position, 1)) / 40
+    document = np.arange(400, dtype=np.float32)[:, None]
+    halves = np.full(2, 0.5)
+
+    def weigh(kept):
+        roles = {
+            "qid": query[kept],
+            "position": position[kept],
+            "propensity": 1 / position[kept],
+            "impressions": np.full(kept.sum(), 40.0),
+        }
+        log = make_click_log(document[kept], document[kept], clicks[kept], roles=roles)
+        row = log.features[log.doc, 0].astype(int)
+        return _weights.likeliest_weights(FreeEffects(log, scores[row]), halves, halves)
+
+    weights, errors = weigh(query >= 0)
+    assert weights.sum() == pytest.approx(1)
+    without_one = np.array([weigh(query != left_out)[0] for left_out in range(80)])
+    jackknife = np.sqrt(79 * without_one.var(axis=0))
+    np.testing.assert_allclose(errors, jackknife, rtol=0.1)
+
+
+def test_depth_is_the_median_over_impressions():
+    """Of ten queries that show 1 to 10 documents, at the top of their pages."""
+    n_shown = np.arange(1, 11)
+    query = np.repeat(np.arange(10), n_shown)
+    document = np.arange(len(query), dtype=np.float32)[:, None]
+    roles = {"qid": query, "session": np.arange(len(query)), "position": np.ones(len(query))}
+    for often, depth in ((None, (5, 6)), (0, (1, 1)), (9, (10, 10))):
+        impressions = 60 / n_shown[query]
+        if often is not None:
+            impressions = np.where(query == often, 100, 1) * impressions
+        log = make_click_log(
+            document, document, np.ones(len(query)), roles=roles | {"impressions": impressions}
+        )
+        assert depth[0] <= _ensemble.shown_depth(log) <= depth[1]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_candidates_of_two_queries_are_two(reverse):
+    """Whatever the codes of their features and ids; the last row repeats the first."""
+    features = np.array([[1.0], [0.0], [1.0]], dtype=np.float32)
+    if reverse:
+        features = 1 - features
+    found = DistinctCandidates.of_rows(features, features, np.array([0, 1, 0]))
+    assert found.place.tolist() == [0, 1, 0]
+    assert found.first.tolist() == [0, 1]
+    by_production = DistinctCandidates.of_rows(
+        np.zeros((3, 1)), np.zeros((3, 1), dtype=np.float32), np.array([0, 1, 0]), features[:, 0]
+    )
+    assert by_production.place.tolist() == [0, 1, 0]

@@ -415,3 +415,12 @@ def test_logs_of_which_no_matrix_can_be_counted(changes, message):
             ClickMatrixUser.from_log(X.drop(columns=role), [1, 0, 0])
     with pytest.raises(ValueError, match="needs a frame with the columns 'position'"):
         ClickMatrixUser.from_log(np.zeros((3, 2)), [1, 0, 0])
+
+
+def test_a_pair_that_was_never_shown_is_clicked_always_at_most():
+    """Grade 1 has ten times the clicks of average documents at position 2."""
+    X = pd.DataFrame(
+        {"relevance": [0, 0, 1], "position": [1, 2, 2], "impressions": [100, 98, 2]}
+    ).assign(qid=0, doc=range(3))
+    user = ClickMatrixUser.from_log(X, [0.9, 18 / 98, 1.0])
+    assert user.matrix[1, 0] == 1

@@ -103,7 +103,7 @@ def test_share_of_the_sessions(policy, share):
 def test_chunks_leave_no_seam(monkeypatch):
     query = rng(1).integers(4, size=500)
     whole = run(ShufflePolicy(share=0.8), query)
-    monkeypatch.setattr(_policies, "_PAGES_AT_ONCE", 7)
+    monkeypatch.setattr(_policies, "PAGES_AT_ONCE", 7)
     parts = run(ShufflePolicy(share=0.8), query)
     np.testing.assert_array_equal(parts[0], whole[0])
     np.testing.assert_array_equal(parts[1], whole[1])

@@ -442,7 +442,7 @@ def test_click_rates_match_the_truth_in_each_context(assign):
 )
 def test_chunks_leave_no_seam(documents, user, monkeypatch):
     whole = simulate_clicks(documents, n_sessions=1_000, user=user, random_state=0)
-    monkeypatch.setattr(_generate, "_CHUNK", 64)
+    monkeypatch.setattr(_generate, "PAGES_AT_ONCE", 64)
     parts = simulate_clicks(documents, n_sessions=1_000, user=user, random_state=0)
     pd.testing.assert_frame_equal(parts.X, whole.X)
     np.testing.assert_array_equal(parts.clicks, whole.clicks)

@@ -88,7 +88,7 @@ def test_low_temperature_is_deterministic():
 
 
 def test_chunks_cover_every_session(monkeypatch):
-    monkeypatch.setattr(_policies, "_CHUNK", 7)
+    monkeypatch.setattr(_policies, "_DRAWS_AT_ONCE", 7)
     query = rng().integers(3, size=101)
     rows = UniformPolicy().rank(np.zeros(8), OFFSETS, query, 9, rng(1))
     np.testing.assert_array_equal((rows >= 0).sum(axis=1), np.diff(OFFSETS)[query])

@@ -154,3 +154,21 @@ def test_lambdamart_does_not_need_sorted_queries(documents):
     sorted_ = production_scores(documents, **shared)
     mixed = production_scores(documents.iloc[order], **shared)
     np.testing.assert_allclose(mixed, sorted_[order])
+
+
+def test_few_sessions_are_tested_on_one(documents):
+    logs = simulate_shift(documents, n_sessions=3, random_state=0)
+    assert [log.X["session"].nunique() for log in logs] == [3, 1, 1]
+
+
+def test_one_ranker_in_the_test_ranks_by_the_mean_of_several(documents):
+    scores = np.random.default_rng(0).normal(size=(len(documents), 3))
+    logs = simulate_shift(
+        documents,
+        n_sessions=50,
+        policy=MixturePolicy(),
+        scores=scores,
+        test_policy=DeterministicPolicy(),
+        random_state=0,
+    )
+    np.testing.assert_allclose(logs.out_of_distribution.truth.scores, scores.mean(axis=1))
