@@ -23,11 +23,12 @@ from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._clicklog import ClickLog
 from .._log._dataset import ClickDataset
 from .._log._faults import count_of
+from .._log._pairs import bias_columns, code_factors
 from .._log._reader import in_memory, read
-from .._log._roles import ROLES, read_features, without_columns
+from .._log._roles import ROLES, read_column, read_features, read_role, without_columns
+from .._log._segments import encode
 from ..exceptions import python_value
 from ._bias_features import name_some
-from ._factor_rank import bias_factors
 
 #: Overlap from which features are taken to determine examination (studies/feature_overlap.py).
 ENOUGH = 0.15
@@ -242,7 +243,7 @@ def feature_overlap(
     [1, 3]
     """
     X, _ = in_memory(X)
-    roles, labels = bias_factors(X, bias)
+    roles, labels = _bias_factors(X, bias)
     rows = read(X, roles=roles, reads=_READS)
     shown = np.flatnonzero(rows.shown)
     if not len(shown):
@@ -275,6 +276,38 @@ def feature_overlap(
         _factors=pd.Index(plain, tupleize_cols=False),
         _information=information,
     )
+
+
+def _bias_factors(X, bias):
+    """The columns ``bias`` as a role, and labels of its codes; no role and None without them."""
+    if bias is None:
+        if read_role(X, "position") is None and read_role(X, "bias") is None:
+            raise ValueError(
+                "X has neither a column 'position' nor 'bias': there are no bias factors to "
+                "compare. Rename the column that holds the positions to 'position', or name "
+                "columns in bias=."
+            )
+        return {}, None
+    columns = {name: read_column(X, name) for name in bias_columns({}, bias)}
+    missing = np.any([pd.isna(values) for values in columns.values()], axis=0)
+    unknown = missing & _shown(X)
+    if unknown.any():
+        raise ValueError(
+            f"The bias columns {list(columns)} are missing in "
+            f"{count_of(int(unknown.sum()), 'shown row')}, first in row {int(unknown.argmax())}; "
+            "expected a value in each. Use a separate value for unknown ones."
+        )
+    known = {name: encode(values[~missing]) for name, values in columns.items()}
+    codes = np.full(len(missing), np.nan)
+    codes[~missing], factors = code_factors(known)
+    labels = pd.MultiIndex.from_frame(factors)
+    return {"bias": codes}, labels if len(known) > 1 else labels.get_level_values(0)
+
+
+def _shown(X):
+    """True for rows with a position; for all rows if X has no positions."""
+    position = read_role(X, "position")
+    return np.ones(X.shape[0], dtype=bool) if position is None else ~np.isnan(position)
 
 
 def _features(X, rows, no_features):
