@@ -214,7 +214,8 @@ class UserClusters(
     # Fitting ------------------------------------------------------------------------------
     def _read_dataset(self, X, *, reset):
         self._checked(X, reset=reset)
-        self._fit_users(X, None, None, X.to_places()["user"] if "user" in X.roles else None)
+        users = X.to_places()["user"] if "user" in X.roles else None
+        self._fit_users(X, None, None, users)
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
         X = self._checked(X, reset=reset)
@@ -232,18 +233,18 @@ class UserClusters(
 
     def _fit_users(self, X, y, sample_weight, users):
         if users is None:
-            found = (
-                "has no column 'user'"
-                if names_of(X)
-                else "is an array, whose columns have no roles"
-            )
+            if names_of(X):
+                found = "has no column 'user'"
+            else:
+                found = "is an array, whose columns have no roles"
             warn_user(
                 f"X {found}: UserClusters groups nobody and returns X unchanged. Pass a frame "
                 "with the column 'user'.",
                 MissingRoleWarning,
             )
             return
-        n_users = len(encode(users, "The role 'user'")[1])
+        _, ids = encode(users, "The role 'user'")
+        n_users = len(ids)
         if n_users < self.n_clusters:
             raise ValueError(
                 f"X has {count_of(n_users, 'user')}; expected at least "
@@ -252,13 +253,16 @@ class UserClusters(
         self.propensity_ = self._estimator().fit(X, y, sample_weight)
         # Over the factors that the log determines.
         common = self.propensity_.average_examination_["examination"].dropna()
-        curves = self.propensity_.examination_["examination"].unstack("bias")
+        table = self.propensity_.examination_
+        curves = table["examination"].unstack("bias")
+        # A user who was never shown a factor has the common curve there.
         curves = curves[common.index].fillna(common)
-        impressions = self.propensity_.examination_["impressions"].groupby(level="user").sum()
+        impressions = table["impressions"].groupby(level="user").sum()
         label, centers = self._group(curves, impressions.loc[curves.index])
         self.labels_ = pd.Series(label, curves.index, name="cluster")
         self.cluster_curves_ = centers
-        self._nearest = int(((centers - common) ** 2).sum(axis=1).argmin())
+        distance = ((centers - common) ** 2).sum(axis=1)
+        self._nearest = int(distance.argmin())
 
     def _estimator(self):
         if self.propensity is None:
@@ -273,7 +277,8 @@ class UserClusters(
 
     def _group(self, curves, impressions):
         """Cluster of each curve, and the mean curve of each cluster."""
-        n_clusters = min(self.n_clusters, len(curves.round(2).drop_duplicates()))
+        distinct = curves.round(2).drop_duplicates()
+        n_clusters = min(self.n_clusters, len(distinct))
         if n_clusters < self.n_clusters:
             warn_user(
                 f"The {len(curves)} users have only {count_of(n_clusters, 'distinct curve')}: "
@@ -284,9 +289,10 @@ class UserClusters(
         means = KMeans(n_clusters, n_init=10, random_state=self.random_state)
         found = means.fit(curves.to_numpy(), sample_weight=impressions.to_numpy())
         centers = found.cluster_centers_
+        # Clusters are numbered by how far their users look: the mean position of an examination.
         factor = curves.columns.to_numpy()
-        order = np.argsort(centers @ factor / centers.sum(axis=1), kind="stable")
+        depth = centers @ factor / centers.sum(axis=1)
+        order = np.argsort(depth, kind="stable")
+        number = np.argsort(order)
         index = pd.RangeIndex(n_clusters, name="cluster")
-        return np.argsort(order)[found.labels_], pd.DataFrame(
-            centers[order], index, curves.columns
-        )
+        return number[found.labels_], pd.DataFrame(centers[order], index, curves.columns)

@@ -271,9 +271,9 @@ def _half_clicks(clicks, exposure):
         apart = component[:, :, None] != component[:, None, :]
         unbounded = apart & is_one_sided[problems]
         # Problems are resamples of the groups, in turn.
-        of_groups = exposure[problems % len(exposure)]
-        shown = np.where(unbounded, of_groups[:, 0], 0.0)
-        weighted = np.where(unbounded, of_groups[:, 1], 0.0)
+        exposure_each = exposure[problems % len(exposure)]
+        shown = np.where(unbounded, exposure_each[:, 0], 0.0)
+        weighted = np.where(unbounded, exposure_each[:, 1], 0.0)
         most_shown = shown.max(axis=2, keepdims=True)
         added[problems] = 0.5 * weighted / np.maximum(most_shown, TINY)
     return added

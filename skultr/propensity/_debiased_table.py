@@ -146,14 +146,7 @@ def debiased_table(
     if propensity is None and not takes_given:
         no_propensities()
     keys = ["propensity"] if takes_given else _read_by(propensity, schema)
-    log = EngineLog.of(
-        frame,
-        click,
-        ["qid", "doc", *_PLACES, "impressions", *keys],
-        needs=["qid", "doc", "position"],
-    )
-    weight = nw.lit(1.0) if log.weight is None else log.weight
-    rows = log.rows({name: log.key(name) for name in ("qid", "doc", *keys)} | {"_weight": weight})
+    rows = _rows_of(frame, click, keys)
     rows, least = _with_propensities(rows, None if takes_given else propensity, keys)
     if not user_aware:
         _refuse_zeros(rows.filter(nw.col("propensity") <= 0), "propensity", least)
@@ -161,9 +154,19 @@ def debiased_table(
     if user_aware:
         _refuse_zeros(table.filter(nw.col("_examinations") <= 0), MEAN_PROPENSITY, least)
     table = table.select("qid", "doc", *_estimate(user_aware, clip), "group")
-    return (
-        collect(table) if isinstance(nw.from_native(frame), nw.DataFrame) else table
-    ).to_native()
+    # An eager frame gives an eager table.
+    if isinstance(nw.from_native(frame), nw.DataFrame):
+        table = collect(table)
+    return table.to_native()
+
+
+def _rows_of(frame, click, keys):
+    """The shown rows of the log in its engine: document, weight, clicks and keys."""
+    columns = ["qid", "doc", *_PLACES, "impressions", *keys]
+    log = EngineLog.of(frame, click, columns, needs=["qid", "doc", "position"])
+    read = {name: log.key(name) for name in ("qid", "doc", *keys)}
+    read["_weight"] = nw.lit(1.0) if log.weight is None else log.weight
+    return log.rows(read)
 
 
 def _read_by(source, schema):
@@ -182,12 +185,11 @@ def _read_by(source, schema):
     refuse_wrong_source(source)
     check_is_fitted(source)
     # Any other estimator, such as a pipeline, reads its roles as columns.
-    roles = _PLACES if not getattr(source, "_reads_users", True) else (*_PLACES, "user")
-    return [
-        name
-        for name in dict.fromkeys((*roles, *sorted(columns_of_source(source))))
-        if name in schema
-    ]
+    roles = [*_PLACES]
+    if getattr(source, "_reads_users", True):
+        roles.append("user")
+    names = dict.fromkeys([*roles, *sorted(columns_of_source(source))])
+    return [name for name in names if name in schema]
 
 
 # Propensities -------------------------------------------------------------------------
@@ -197,10 +199,10 @@ def _with_propensities(rows, source, keys):
     Without a source the rows have it.
     """
     if source is None:
+        n_rows = nw.len().alias("_n")
+        sums = nw.col("_click", "_weight").sum()
         least = nw.col("propensity").min().alias("_least")
-        totals = collect(
-            rows.select(nw.len().alias("_n"), nw.col("_click", "_weight").sum(), least)
-        )
+        totals = collect(rows.select(n_rows, sums, least))
         total = Count(totals.filter(nw.col("_n") > 0), {})
         check_counts(total.weight, total.clicks)
         return rows, totals["_least"][0]
@@ -221,9 +223,10 @@ def _predict(estimator, cells):
     predicted = np.asarray(estimator.predict(cells.to_native()), dtype=float)
     wrong = np.flatnonzero(~((predicted > 0) & (predicted <= 1)))
     if len(wrong):
-        found = {name: python_value(cells[name][int(wrong[0])]) for name in cells.columns}
+        first = int(wrong[0])
+        found = {name: python_value(cells[name][first]) for name in cells.columns}
         raise ValueError(
-            f"{type(estimator).__name__} predicts {predicted[wrong[0]]:g} for {found}; expected "
+            f"{type(estimator).__name__} predicts {predicted[first]:g} for {found}; expected "
             "the probability that a row was examined, in (0, 1]. Correct the estimator, or add "
             "the column 'propensity'."
         )
@@ -248,26 +251,32 @@ def _sums(rows, user_aware, clip):
     ``_examinations`` is the sum of the propensities; without ``user_aware`` it is the sum of
     their inverses, and clicks are divided by them.
     """
-    weight, clicks, propensity = map(nw.col, ("_weight", "_click", "propensity"))
+    weight = nw.col("_weight")
+    clicks = nw.col("_click")
+    propensity = nw.col("propensity")
     if user_aware:
         examinations = weight * propensity
     else:
         divisor = _at_least(propensity, clip)
         clicks = clicks / divisor
         examinations = weight / divisor
-    sums = {"_click": clicks, "_weight": weight, "_examinations": examinations}
-    rows = rows.select("qid", "doc", *(each.alias(name) for name, each in sums.items()))
+    clicks = clicks.alias("_click")
+    examinations = examinations.alias("_examinations")
+    rows = rows.select("qid", "doc", clicks, weight, examinations)
     if rows.implementation.is_dask():
         return nw.from_native(_sums_in_dask(rows.to_native()))
     rows, ids = code_ids(rows, ["qid", "doc"])
-    table = rows.group_by("qid", "doc").agg(*(nw.col(name).sum() for name in _SUMS))
+    table = rows.group_by("qid", "doc").agg(nw.col(*_SUMS).sum())
+    # Queries by number, in their order.
     number = (nw.col("qid").rank("dense") - 1).cast(nw.Int64).alias("group")
     queries = rows.group_by("qid").agg(nw.len().alias("_n")).select("qid", number)
     table = table.join(queries, on="qid", how="left")
     if table.implementation.is_spark_like():
         return table  # a sort would shuffle it, and it keeps no order in the next step anyway
     table = nw.maybe_reset_index(table.sort("qid", "doc"))
-    names = [decode(k, ids[k], table[k].to_numpy(), table.implementation) for k in ids]
+    names = []
+    for key, values in ids.items():
+        names.append(decode(key, values, table[key].to_numpy(), table.implementation))
     return table.with_columns(*names) if names else table
 
 
@@ -276,9 +285,8 @@ def _sums_in_dask(rows):
     sums = rows.map_partitions(_sum_by_document)  # first where the rows are: less to move
     sums = sums.shuffle("qid").map_partitions(_sum_by_document)
     # The number of queries that have begun.
-    return sums.assign(
-        group=sums["qid"].map_partitions(_first_rows, meta=("group", "int64")).cumsum() - 1
-    )
+    is_first = sums["qid"].map_partitions(_first_rows, meta=("group", "int64"))
+    return sums.assign(group=is_first.cumsum() - 1)
 
 
 def _sum_by_document(rows):
@@ -292,7 +300,9 @@ def _first_rows(query):
 # The estimate -------------------------------------------------------------------------
 def _estimate(user_aware, clip):
     """Label and weight of a document from its sums, as ``document_labels`` has them."""
-    impressions, clicks, examinations = map(nw.col, _SUMS)
+    impressions = nw.col("_weight")
+    clicks = nw.col("_click")
+    examinations = nw.col("_examinations")
     if user_aware:
         mean = examinations / impressions
         mean = nw.when(mean > 1).then(nw.lit(1.0)).otherwise(mean)  # by rounding

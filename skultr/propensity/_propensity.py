@@ -21,7 +21,6 @@ from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 #: Smallest propensity that is predicted: rankers divide by propensities.
 LEAST = 1e-6
 
-
 #: Quantile of the normal distribution for intervals of 95 %.
 QUANTILE = 1.959964
 
@@ -155,9 +154,9 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             X = self._checked(X, reset=False)
         if not self._has_bias:
             return np.ones(X.shape[0])
+        factor = self._read_bias(X, {"position": position, "bias": bias})
         # NaN where a row is not shown.
-        places = {"position": position, "bias": bias}
-        values = bias_values(X, self._read_bias(X, places), position)
+        values = bias_values(X, factor, position)
         shown = ~np.isnan(values)
         propensity = np.zeros(len(values))
         propensity[shown] = self._predict(X, values, shown, {"user": user})
@@ -208,12 +207,13 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""
         if not is_frame(X):
+            finite = True if self._refuses_missing else "allow-nan"
             return validate_data(
                 self,
                 X,
                 accept_sparse="csr",
                 dtype=np.float32,
-                ensure_all_finite=True if self._refuses_missing else "allow-nan",
+                ensure_all_finite=finite,
                 reset=reset,
             )
         no_features = {*self.columns_read(), self._click_column}
@@ -227,7 +227,9 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
     def _read_bias(self, X, roles):
         """The bias factor of each row, NaN where it was not shown; None where X has none."""
         values = read_role(X, "bias", roles["bias"])
-        return read_role(X, "position", roles["position"]) if values is None else values
+        if values is None:
+            values = read_role(X, "position", roles["position"])
+        return values
 
     def _read_users(self, X, roles, given, instead):
         """The role ``user`` of each row; without it an error that says what to set ``instead``."""

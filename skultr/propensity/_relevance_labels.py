@@ -35,11 +35,6 @@ from ._source import (
     warn_about_weights,
 )
 
-#: Rounds in which dispersion within clusters, and relevance given it, are estimated in turn. Few,
-#: and not until they agree: relevance follows the clicks that it is judged by, so that with 2
-#: impressions a dispersion of 5 ends at 4.2 (4.5 after three rounds; with 40 impressions 4.8).
-_ROUNDS = 3
-
 
 @validate_params(
     {
@@ -175,9 +170,7 @@ def relevance_labels(
     """
 
     def count(X, y):
-        by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
-        by += [cluster] * isinstance(cluster, str)
-        return CellCount.of(X, y, by, mean=["production"] * interval).cells()
+        return _counted_in_engine(X, y, propensity, cluster, interval)
 
     by_model = is_click_model(propensity)
     if cluster is not None and (not interval or by_model):
@@ -187,51 +180,89 @@ def relevance_labels(
         )
     X, y = counted(X, y, sample_weight, {}, "relevance_labels", count)
     given = X, y
+    # `clicks` are those of the column "click" where y is another outcome, else None.
     X, y, _, clicks, scale = take_target(X, y, "relevance_labels")
-    if not is_frame(X) or read_role(X, "doc") is None:
-        raise ValueError(
-            "X must be a frame with a column 'doc': expected one row per shown document, with its "
-            f"id. Got a {type(X).__name__}" + (" without the column." if is_frame(X) else ".")
-        )
-    if interval and not user_aware:
-        raise ValueError(
-            "interval=True needs user_aware=True: a document's clicks and the sum of its "
-            "propensities are what its posterior depends on. Leave user_aware at its default."
-        )
-    if clicks is not None and interval:
-        raise ValueError(
-            "y is another outcome than the click, and interval=True is for clicks, which are 0 or "
-            "1. Leave it out, or pass y='click'."
-        )
+    _check_documents(X)
+    if interval:
+        _check_intervals(user_aware, clicks)
     if by_model and clicks is None:
         return _of_click_model(propensity, given, X, y, sample_weight, clip, interval)
     X, cluster = _read_clusters(X, cluster)
     clicked = y if clicks is None else clicks
     source = RowsOfLog(X, clicked, sample_weight, {})
     row_propensities, estimator = propensities(propensity, source, default=no_propensities)
-    no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
     # The log has a place for users, which nothing reads once propensities are known.
     roles = {"propensity": row_propensities, "user": cluster}
     rows = read(X, clicked, sample_weight, roles, reads=reads)
-    log = sort_into_lists(rows if clicks is None else rows.of_outcome(y), no_features)
+    if clicks is not None:
+        rows = rows.of_outcome(y)
+    log = sort_into_lists(rows, _no_features(len(y)))
     if interval:
         return _with_intervals(log, clip, estimator, cluster is not None)
+    table = _debiased(log, user_aware, clip)
+    table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
+    return table if clicks is None else table.rename(columns={"clicks": "outcome"})
+
+
+def _counted_in_engine(X, y, propensity, cluster, interval):
+    """Cells of a log in an engine, by all that decides propensities, clusters and priors."""
+    by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
+    if isinstance(cluster, str):
+        by.append(cluster)
+    mean = ["production"] if interval else []
+    return CellCount.of(X, y, by, mean=mean).cells()
+
+
+def _check_documents(X):
+    if is_frame(X) and read_role(X, "doc") is not None:
+        return
+    without = " without the column" if is_frame(X) else ""
+    raise ValueError(
+        "X must be a frame with a column 'doc': expected one row per shown document, with its "
+        f"id. Got a {type(X).__name__}{without}."
+    )
+
+
+def _check_intervals(user_aware, clicks):
+    if not user_aware:
+        raise ValueError(
+            "interval=True needs user_aware=True: a document's clicks and the sum of its "
+            "propensities are what its posterior depends on. Leave user_aware at its default."
+        )
+    if clicks is not None:
+        raise ValueError(
+            "y is another outcome than the click, and interval=True is for clicks, which are 0 or "
+            "1. Leave it out, or pass y='click'."
+        )
+
+
+def _no_features(n_rows):
+    return np.empty((n_rows, 0), dtype=np.float32)
+
+
+def _debiased(log, user_aware, clip):
+    """Labels without intervals, of a log with propensities."""
     if user_aware:
         log = average_propensities(log)
     else:
         require_positive(log)
     warn_about_weights(log, clip=clip, queries=False)
-    table = label_table(log, debias_clicks(log, clip=clip).clicks)
-    table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
-    return table if clicks is None else table.rename(columns={"clicks": "outcome"})
+    debiased = debias_clicks(log, clip=clip)
+    return label_table(log, debiased.clicks)
 
 
 def _read_clusters(X, cluster):
     """X without a column of clusters, and the cluster of each row, or None."""
+    if cluster is None:
+        return X, None
     if isinstance(cluster, str):
-        X, cluster = X if is_role(cluster) else without_column(X, cluster), read_column(X, cluster)
-    if cluster is not None and (gaps := np.flatnonzero(pd.isna(as_array(cluster)))).size:
+        name = cluster
+        cluster = read_column(X, name)
+        if not is_role(name):
+            X = without_column(X, name)
+    gaps = np.flatnonzero(pd.isna(as_array(cluster)))
+    if gaps.size:
         raise ValueError(
             f"cluster is missing in {gaps.size} rows, first in row {gaps[0]}; expected an id in "
             "every row. Give rows without one ids of their own."
@@ -251,21 +282,19 @@ def _of_click_model(model, given, X, y, sample_weight, clip, interval):
             "their default prior and solver."
         )
     rows = read(X, y, sample_weight, reads=FIT_ROLES)
-    log = sort_into_lists(rows, np.empty((len(y), 0), dtype=np.float32))
-    found = documents.rename(columns={"relevance": "label"})
+    log = sort_into_lists(rows, _no_features(len(y)))
     table = label_table(log, log.clicks).drop(columns="label")
-    return table.join(found if interval else found["label"], on=[*documents.index.names])
+    found = documents.rename(columns={"relevance": "label"})
+    if not interval:
+        found = found["label"]
+    return table.join(found, on=[*documents.index.names])
 
 
 def _with_intervals(
     log: ClickLog, clip: float | None, estimator: Any, clustered: bool
 ) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
-    # That of all users together: the error of a document is about the mean over its users.
-    curve = getattr(estimator, "average_examination_", getattr(estimator, "examination_", {}))
-    error = None
-    if "standard_error" in curve:
-        error = curve["standard_error"].reindex(log.bias_values).fillna(0.0).to_numpy()[log.bias]
+    error = _examination_error(log, estimator)
     table = label_table(log, log.clicks)
     places = logged_places(log)
     examination = np.maximum(log.propensity, clip or 0.0)
@@ -285,8 +314,14 @@ def _with_intervals(
         )
 
     found = posterior(1.0)
-    for _ in range(_ROUNDS * clustered):
-        found = posterior(_dispersion(log, places.pair, found.mean[places.pair] * examination))
+    if clustered:
+        # Dispersion within clusters, and relevance given it, are estimated in turn. In three
+        # rounds, and not until they agree: relevance follows the clicks that it is judged by, so
+        # that with 2 impressions a dispersion of 5 ends at 4.2 (4.5 after three rounds; with 40
+        # impressions 4.8).
+        for _ in range(3):
+            click_rate = found.mean[places.pair] * examination
+            found = posterior(_dispersion(log, places.pair, click_rate))
     return table.assign(
         label=found.mean,
         lower=found.lower,
@@ -296,8 +331,20 @@ def _with_intervals(
     )
 
 
-def _dispersion(log, pair, click):
+def _examination_error(log, estimator):
+    """Standard error of the log examination of each row, or None where it is taken to be true."""
+    # That of all users together: the error of a document is about the mean over its users.
+    curve = getattr(estimator, "average_examination_", getattr(estimator, "examination_", {}))
+    if "standard_error" not in curve:
+        return None
+    error = curve["standard_error"].reindex(log.bias_values).fillna(0.0)
+    return error.to_numpy()[log.bias]
+
+
+def _dispersion(log, pair, click_rate):
     """Variance of the sums of clicks by document and cluster, 1 if these are independent."""
-    code, _ = encode(pair_codes(pair, log.user, int(log.user.max(initial=0)) + 1))
-    squares = np.bincount(code, log.clicks - log.weight * click) ** 2
-    return max(1.0, squares.sum() / max(log.weight @ (click * (1 - click)), TINY))
+    n_clusters = int(log.user.max(initial=0)) + 1
+    code, _ = encode(pair_codes(pair, log.user, n_clusters))
+    squares = np.bincount(code, log.clicks - log.weight * click_rate) ** 2
+    binomial = log.weight @ (click_rate * (1 - click_rate))
+    return max(1.0, squares.sum() / max(binomial, TINY))
