@@ -15,6 +15,7 @@ from .._base._typing import Bools, Floats, Ints
 from .._log._cells import factor_components, weighted_graph
 from .._log._segments import equal_keys, mix
 from .._models._solve import gram
+from ._thresholds import MOST_FACTORS
 
 
 def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tuple[Ints, Ints]:
@@ -26,24 +27,39 @@ def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tupl
     kept, doc, factor, twice = documents_with_other_factors(doc, factor)
     n_docs = len(kept)
     n_nodes = len(kept) + len(factor_labels)
-    # Searches begin at factors: a document has always a part above it.
-    starts = n_docs + np.unique(factor_labels, return_index=True)[1]
+    # Nodes are documents, then factors. Searches begin at factors: a document has always a part
+    # above it.
+    _, first = np.unique(factor_labels, return_index=True)
+    starts = n_docs + first
     doc, factor = _two_forests(doc, n_docs + factor, starts, n_nodes)
     ends = np.concatenate((doc, factor)), np.concatenate((factor, doc))
     graph = csr_array(coo_array((np.ones(2 * len(doc)), ends), (n_nodes, n_nodes)))
+    n_parts = _parts_without(graph, starts.tolist(), n_nodes)
+    n_parts = np.array(n_parts[:n_docs], dtype=np.intp)
+    found = np.flatnonzero((n_parts > 1) & ~twice)
+    return kept[found], n_parts[found]
+
+
+def _parts_without(graph, path, n_nodes):
+    """Number of parts into which the component of each node falls without it.
+
+    ``path`` holds the nodes where searches begin, and then those from one of them to the current
+    one. ``lowest`` is the lowest number of a node that is adjacent to the subtree of a node.
+    """
     neighbours = memoryview(graph.indices)
     edge = graph.indptr[:-1].tolist()
     last = graph.indptr[1:].tolist()
-    number = [0] * n_nodes
+    number = [0] * n_nodes  # 0: not found yet
     lowest = [0] * n_nodes
     n_parts = [1] * n_nodes
     n_found = 0
-    path = starts.tolist()
     while path:
         node = path[-1]
         if not number[node]:
             n_found += 1
-            number[node] = lowest[node] = n_found
+            number[node] = n_found
+            lowest[node] = n_found
+        # Go on along the next edge of the node.
         if edge[node] < last[node]:
             other = neighbours[edge[node]]
             edge[node] += 1
@@ -52,26 +68,28 @@ def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tupl
             else:
                 path.append(other)
             continue
+        # All edges are done: back to the node above.
         path.pop()
         if path:
             above = path[-1]
             lowest[above] = min(lowest[above], lowest[node])
-            n_parts[above] += lowest[node] >= number[above]
-    n_parts = np.array(n_parts[:n_docs], dtype=np.intp)
-    found = np.flatnonzero((n_parts > 1) & ~twice)
-    return kept[found], n_parts[found]
+            if lowest[node] >= number[above]:
+                n_parts[above] += 1
+    return n_parts
 
 
 def _two_forests(doc, factor, starts, n_nodes):
     """The pairs of a breadth-first forest, and of a spanning forest of all others: a graph that
     hangs on the same documents (Eppstein et al., "Sparsification", J. ACM 44, 1997)."""
+    # One more node is above all starts, so that one search finds the whole forest.
     root = np.full(len(starts), n_nodes)
     rows = np.concatenate((doc, root))
     cols = np.concatenate((factor, starts))
     graph = weighted_graph(n_nodes + 1, rows, cols, np.ones(len(rows)))
-    above = breadth_first_order(graph, n_nodes, directed=False)[1]
+    _, above = breadth_first_order(graph, n_nodes, directed=False)
     is_tree = (above[doc] == factor) | (above[factor] == doc)
-    rest = weighted_graph(n_nodes, doc[~is_tree], factor[~is_tree], np.ones((~is_tree).sum()))
+    others = np.flatnonzero(~is_tree)
+    rest = weighted_graph(n_nodes, doc[others], factor[others], np.ones(len(others)))
     forest = minimum_spanning_tree(rest).tocoo()
     return np.append(doc[is_tree], forest.row), np.append(factor[is_tree], forest.col)
 
@@ -79,7 +97,8 @@ def _two_forests(doc, factor, starts, n_nodes):
 def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, Ints, Bools]:
     """One document for each distinct set of two or more factors (its code, ascending), their pairs
     renumbered, and whether another document has the same factors."""
-    start = np.flatnonzero(np.concatenate(([True], doc[1:] != doc[:-1])))
+    is_first = np.concatenate(([True], doc[1:] != doc[:-1]))
+    start = np.flatnonzero(is_first)
     degree = np.diff(np.append(start, len(doc)))
     hashes = mix(factor.astype(np.uint64))
     # With sums of 128 bits, no collision of two different sets is expected.
@@ -87,15 +106,14 @@ def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, I
     second = np.add.reduceat(mix(hashes), start)
     several = np.flatnonzero(degree > 1)
     code, own = equal_keys((second[several], first[several]))
-    at = np.argsort(own)
-    row = several[own[at]]
-    alone = np.bincount(code)[at] == 1
-    pairs = np.repeat(np.bincount(row, minlength=len(start)) > 0, degree)
-    return doc[start[row]], np.repeat(np.arange(len(row)), degree[row]), factor[pairs], ~alone
-
-
-#: Most factors of a component: its resistances are a dense matrix (of 32 MB).
-MAX_EXACT = 2000
+    # One document for each set, in the order of the documents.
+    in_order = np.argsort(own)
+    row = several[own[in_order]]
+    has_twin = np.bincount(code)[in_order] > 1
+    is_kept = np.bincount(row, minlength=len(start)) > 0
+    pairs = np.repeat(is_kept, degree)
+    number = np.repeat(np.arange(len(row)), degree[row])
+    return doc[start[row]], number, factor[pairs], has_twin
 
 
 def weak_links(
@@ -104,28 +122,31 @@ def weak_links(
     """Minimum spanning tree of the factors under effective resistance, weakest link first: two
     factors, resistance (infinite between components) and factors on the smaller side of each."""
     rows = conductance > 0
-    labels = factor_components(doc[rows], factor[rows], n_factors)[1]
+    _, labels = factor_components(doc[rows], factor[rows], n_factors)
     degree = np.bincount(doc[rows], minlength=int(doc.max(initial=-1)) + 1)
     rows &= (degree > 1)[doc]  # a document links factors if it has two such pairs
     doc = doc[rows]
     factor = factor[rows]
     conductance = conductance[rows]
+    # Trees of the components, and links between them.
     nodes = members_of(labels)
-    pairs = members_of(labels[factor])
-    trees = [
-        _spanning_tree(nodes[component], doc[rows], factor[rows], conductance[rows])
-        for component, rows in pairs.items()
-    ]
-    trees.append(_links_between(labels, np.bincount(factor, conductance, minlength=n_factors)))
+    trees = []
+    for component, own in members_of(labels[factor]).items():
+        tree = _spanning_tree(nodes[component], doc[own], factor[own], conductance[own])
+        trees.append(tree)
+    strength = np.bincount(factor, conductance, minlength=n_factors)
+    trees.append(_links_between(labels, strength))
     a, b, variance = (np.concatenate(columns) for columns in zip(*trees, strict=True))
+    # Strongest first, so that each link joins what stronger ones have joined.
     order = np.argsort(variance, kind="stable")
     sides = DisjointSet(range(n_factors))
     n_smaller = []
-    for ends in zip(a[order].tolist(), b[order].tolist(), strict=True):
-        n_smaller.append(min(map(sides.subset_size, ends)))
-        sides.merge(*ends)
+    for one, other in zip(a[order].tolist(), b[order].tolist(), strict=True):
+        n_smaller.append(min(sides.subset_size(one), sides.subset_size(other)))
+        sides.merge(one, other)
     weakest = order[::-1]
-    return a[weakest], b[weakest], variance[weakest], np.array(n_smaller[::-1], dtype=np.intp)
+    n_smaller = np.array(n_smaller[::-1], dtype=np.intp)
+    return a[weakest], b[weakest], variance[weakest], n_smaller
 
 
 def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats:
@@ -154,7 +175,11 @@ def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats
     inverse = np.pad(inner, ((1, 0), (1, 0)))
     diagonal = inverse.diagonal()
     resistance = diagonal[:, None] + diagonal - inverse - inverse.T
-    return np.maximum(resistance, np.finfo(float).tiny) * ~np.eye(len(diagonal), dtype=bool)
+    # A spanning tree takes 0 for no edge: two factors may be as good as one, but not a factor and
+    # itself.
+    resistance = np.maximum(resistance, np.finfo(float).tiny)
+    np.fill_diagonal(resistance, 0.0)
+    return resistance
 
 
 def members_of(labels: Ints) -> dict[int, Ints]:
@@ -164,13 +189,13 @@ def members_of(labels: Ints) -> dict[int, Ints]:
 
 def _spanning_tree(nodes, doc, factor, conductance):
     """Minimum spanning tree of one component: factors a, b and their effective resistance."""
-    if len(nodes) > MAX_EXACT:
+    if len(nodes) > MOST_FACTORS.value:
         raise ValueError(
             f"One component links {len(nodes):,} bias factors, and weak links compare every two "
-            f"of them; expected at most {MAX_EXACT:,}. Use coarser bias factors (fewer bias "
-            "columns, or values in groups)."
+            f"of them; expected at most {MOST_FACTORS.value:,}. Use coarser bias factors (fewer "
+            "bias columns, or values in groups)."
         )
-    doc = np.unique(doc, return_inverse=True)[1]
+    _, doc = np.unique(doc, return_inverse=True)
     factor = np.searchsorted(nodes, factor)
     with few_threads(len(nodes) ** 3 / 2):
         graph = effective_resistance(doc, factor, conductance)
@@ -183,7 +208,9 @@ def _spanning_tree(nodes, doc, factor, conductance):
 def first_by(values: Floats, labels: Ints) -> Ints:
     """The item of each label with the largest value."""
     order = np.lexsort((-values, labels))
-    return order[np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 1))]
+    n_labels = labels.max(initial=-1) + 1
+    first = np.searchsorted(labels[order], np.arange(n_labels))
+    return order[first]
 
 
 def _links_between(labels, strength):
