@@ -39,6 +39,7 @@ class FactorVectors:
         columns are read from ``rows``: a frame, and the row of ``factors`` of each of its rows, or
         -1."""
         given = self.bias_features
+        # Given vectors, or what the values of the factors say.
         if given is None:
             return self._by_default(factors)
         if callable(given):
@@ -48,6 +49,7 @@ class FactorVectors:
         else:
             vectors = _from_columns(self._column_names(), factors, *rows)
         if "position" in factors:
+            # A position is one more feature, with a weight of its own.
             position = self.position_weight * _numbers(factors, "position")
             vectors = np.column_stack([vectors, position])
         return vectors
@@ -58,6 +60,7 @@ class FactorVectors:
             self._require_columns(rows[0])
         vectors = self.of(self.factors, rows)
         is_finite = (np.abs(vectors) < _LARGEST).all(axis=1)
+        # Squares of larger numbers would not be finite.
         bad = np.flatnonzero(~is_finite)
         if len(bad):
             first = bad[0]
@@ -163,6 +166,7 @@ def _from_mapping(mapping, factors):
             f"bias_features has vectors of different lengths {sorted(sizes)}; expected one length "
             "for all bias factors."
         )
+    # A factor that the mapping lacks is refused, or, in transform, the most frequent one.
     unknown = np.full(sizes.pop() if sizes else 1, np.nan)
     return np.array([found.get(key, unknown) for key in keys])
 
@@ -170,6 +174,7 @@ def _from_mapping(mapping, factors):
 def _from_columns(names, factors, frame, place):
     """Values of columns that are constant within each factor; NaN for a factor without a row."""
     columns = nw.from_native(frame, eager_only=True).columns
+    # Rows that were not shown have no factor.
     rows = np.flatnonzero(place >= 0)
     place = place[rows]
     vectors = np.full((len(factors), len(names)), np.nan)
@@ -214,6 +219,7 @@ def _check_categories(categories, is_too_many):
 
     Any two of these values are equally different, so that merges by them join any factors.
     """
+    # Whole numbers may mean something, which only the user knows.
     whole = [name for name in categories if name not in IDS and _is_numeric(categories[name])]
     about = ""
     if whole:

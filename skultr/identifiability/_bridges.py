@@ -24,6 +24,7 @@ def articulation_documents(doc: Ints, factor: Ints, factor_labels: Ints) -> tupl
     By the depth-first search of Hopcroft and Tarjan (1973): a node separates from the rest each
     subtree below it of which no node is adjacent to one that was found before it.
     """
+    # Documents with the same factors replace each other: one stands for all of them.
     kept, doc, factor, twice = documents_with_other_factors(doc, factor)
     n_docs = len(kept)
     n_nodes = len(kept) + len(factor_labels)
@@ -87,6 +88,7 @@ def _two_forests(doc, factor, starts, n_nodes):
     cols = np.concatenate((factor, starts))
     graph = weighted_graph(n_nodes + 1, rows, cols, np.ones(len(rows)))
     _, above = breadth_first_order(graph, n_nodes, directed=False)
+    # A pair is in the forest if one end is above the other.
     is_tree = (above[doc] == factor) | (above[factor] == doc)
     others = np.flatnonzero(~is_tree)
     rest = weighted_graph(n_nodes, doc[others], factor[others], np.ones(len(others)))
@@ -121,6 +123,7 @@ def weak_links(
 ) -> tuple[Ints, Ints, Floats, Ints]:
     """Minimum spanning tree of the factors under effective resistance, weakest link first: two
     factors, resistance (infinite between components) and factors on the smaller side of each."""
+    # A pair without information links nothing.
     rows = conductance > 0
     _, labels = factor_components(doc[rows], factor[rows], n_factors)
     degree = np.bincount(doc[rows], minlength=int(doc.max(initial=-1)) + 1)
@@ -197,9 +200,11 @@ def _spanning_tree(nodes, doc, factor, conductance):
         )
     _, doc = np.unique(doc, return_inverse=True)
     factor = np.searchsorted(nodes, factor)
+    # The inverse takes n³ / 2 operations: below some size, threads cost more than they gain.
     with few_threads(len(nodes) ** 3 / 2):
         graph = effective_resistance(doc, factor, conductance)
     tree = minimum_spanning_tree(graph).tocoo()
+    # The smaller code first, as everywhere.
     a = np.minimum(tree.row, tree.col)
     b = np.maximum(tree.row, tree.col)
     return nodes[a], nodes[b], tree.data
@@ -216,6 +221,7 @@ def first_by(values: Floats, labels: Ints) -> Ints:
 def _links_between(labels, strength):
     """Links without information: from the strongest factor to those of the other components."""
     strongest = first_by(strength, labels)
+    # The component with the most information is the one that others are compared with.
     hub = int(np.argmax(np.bincount(labels, strength)))
     others = np.delete(strongest, hub)
     return np.full(len(others), strongest[hub]), others, np.full(len(others), np.inf)

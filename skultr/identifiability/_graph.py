@@ -174,6 +174,7 @@ class IdentifiabilityGraph:
         self.n_factors = pairs.n_factors
         self.n_documents = pairs.n_docs
         self.n_pairs = len(pairs.doc)
+        # Documents and factors are the two sides of one graph.
         doc_component, factor_component = bipartite_components(
             pairs.doc, pairs.factor, self.n_documents, self.n_factors
         )
@@ -194,6 +195,7 @@ class IdentifiabilityGraph:
         size = self.n_components
         pair_component = self.labels[pairs.factor]
         impressions = np.bincount(pair_component, pairs.impressions, size)
+        # Unknown without clicks.
         clicks_share = np.nan
         if pairs.clicks is not None and pairs.clicks.any():
             clicks_share = np.bincount(pair_component, pairs.clicks, size) / pairs.clicks.sum()
@@ -239,6 +241,7 @@ class IdentifiabilityGraph:
         pairs = self.pairs
         documents, n_parts = articulation_documents(pairs.doc, pairs.factor, self.labels)
         impressions = np.bincount(pairs.doc, pairs.impressions)[documents]
+        # Unknown without clicks.
         clicks = np.nan
         if pairs.clicks is not None:
             clicks = np.bincount(pairs.doc, pairs.clicks)[documents]
@@ -507,6 +510,7 @@ class IdentifiabilityGraph:
 
 def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
     """Warn if the documents of a log do not connect its bias factors."""
+    # Of all documents, clicked or not: what the log could determine.
     labels = log.cells.component_of_factors
     n_factors = len(log.bias_values)
     n_components = int(labels.max(initial=-1)) + 1
@@ -533,9 +537,11 @@ def warn_unless_identifiable(log: ClickLog, network: bool) -> None:
 
 def _overlap_text(log: ClickLog, labels: Ints) -> str:
     """Whether features can connect the components, as a sentence of a warning."""
+    # Computed only here, where no document connects the components.
     information = information_of_log(log)
     groups = labels[information.factors]
     overlap = information.least(groups)
+    # Without pages that show both, nothing is left to measure.
     if not information.compares(groups):
         return "Features cannot do so either: no result page compares all components."
     components_text = (
@@ -623,6 +629,7 @@ def _components(graph):
             f"  component {row.Index}: {n_factors} ({row.examples}), {n_documents}, "
             f"{100 * row.impressions_share:.1f} % of impressions"
         )
+    # Small components may be thousands.
     others = graph.n_components - len(table)
     if others:
         share = graph.components["impressions_share"].iloc[len(table) :].sum()
@@ -726,9 +733,12 @@ def random_graph_connected(n_nodes: int, log_apart: Floats) -> Floats:
     if n_nodes > 30:
         n_alone = n_nodes * np.exp((n_nodes - 1) * log_apart)
         return np.exp(-n_alone)
+    # Element by element: one probability per number of impressions.
     apart = np.exp(log_apart)
     connected = [np.ones(np.shape(apart))]
     for n in range(2, n_nodes + 1):
+        # P(the part of the first node has k < n nodes): choose the others, connect them, and cut
+        # all edges to the rest.
         fewer = 0
         for k in range(1, n):
             fewer = fewer + comb(n - 1, k - 1) * connected[k - 1] * apart ** (k * (n - k))

@@ -248,6 +248,7 @@ def feature_overlap(
     shown = np.flatnonzero(rows.shown)
     if not len(shown):
         raise ValueError("No row was shown: each has no position, or 0 impressions.")
+    # Codes, and what stands for each: a position, or a code of several columns.
     factor, values = rows.bias
     names = pd.Index(values) if labels is None else labels[values]
     # Bias columns and clicks are no features; roles are none anyway.
@@ -299,6 +300,7 @@ def _bias_factors(X, bias):
             )
         return {}, None
     columns = {name: read_column(X, name) for name in bias_columns({}, bias)}
+    # A combination is known if all of its columns are.
     missing = np.any([pd.isna(values) for values in columns.values()], axis=0)
     unknown = np.flatnonzero(missing & _shown(X))
     if len(unknown):
@@ -307,6 +309,7 @@ def _bias_factors(X, bias):
             f"{count_of(len(unknown), 'shown row')}, first in row {unknown[0]}; "
             "expected a value in each. Use a separate value for unknown ones."
         )
+    # Only rows with a factor have a code; others are NaN, as rows that were not shown.
     known = {name: encode(values[~missing]) for name, values in columns.items()}
     codes = np.full(len(missing), np.nan)
     codes[~missing], factors = code_factors(known)
@@ -442,6 +445,7 @@ def _sample_of_lists(list_, rng):
     _, code, size = np.unique(list_, return_inverse=True, return_counts=True)
     order = rng.permutation(len(size))
     n_rows = np.cumsum(size[order])
+    # Whole lists, because within a list examination is compared.
     n_lists = max(1, np.count_nonzero(n_rows <= _MAX_ROWS))
     return np.flatnonzero(np.isin(code, order[:n_lists]))
 

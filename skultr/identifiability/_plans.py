@@ -49,10 +49,12 @@ def merge_plan(vectors: Floats, labels: Ints) -> tuple[Ints, Ints, Floats]:
     of A and b of B.
     """
     vectors = np.asarray(vectors, dtype=float)
+    # Columns without differences do not change distances.
     differs = np.ptp(vectors, axis=0) > 0
     vectors = vectors[:, differs]
     if vectors.shape[1] <= 1:
         return _merge_on_a_line(vectors.sum(axis=1), labels)
+    # In several dimensions all distances between components are computed.
     _refuse_if_endless(len(vectors), vectors.shape[1])
     a, b, squared = _prim(labels, _nearest(vectors, labels))
     return a, b, np.sqrt(squared)
@@ -155,6 +157,7 @@ def neighbour_inside(
     -1, and its distance, or NaN, where no factor of the component has other features."""
     neighbour = np.full(len(chosen), -1)
     members = members_of(labels)
+    # Only within a component does the log determine ratios.
     for component, places in members_of(labels[chosen]).items():
         if len(members[component]) > 1:
             there = vectors[chosen[places]]
@@ -174,6 +177,7 @@ def _off(vectors, there, distance, rows):
 def relative_scales(a: Ints, b: Ints, change: Floats) -> Floats:
     """Scale of each node of a tree, 1 at node 0: that of b is exp(change) times that of a, and
     every a is 0 or an earlier b."""
+    # Logarithms are added along the tree, from node 0.
     scale = np.zeros(len(a) + 1)
     for parent, node, step in zip(a, b, change, strict=True):
         scale[node] = scale[parent] + step
@@ -260,12 +264,14 @@ def _least(costs, rows, n_columns):
         return costs(rows)[0], rows[0]
     least = np.full(n_columns, np.inf)
     which = np.zeros(n_columns, dtype=np.intp)
+    # Rows in chunks: the matrix of all costs may not fit into memory.
     step = max(1, _CHUNK // max(1, n_columns))
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
         cost = costs(part)
         line = cost.argmin(axis=0)
         cost = cost[line, np.arange(n_columns)]
+        # The first of equal ones stays.
         lower = cost < least
         least[lower] = cost[lower]
         which[lower] = part[line[lower]]
@@ -334,7 +340,8 @@ class _Swaps:
     """
 
     def __init__(self, component, intercept, slope, reach, inverse, needed):
-        # Pairs of one component that reach equally far compete, by ascending slope.
+        # The tier of a pair is how many of the needed positions its list reaches. Pairs of one
+        # component and tier compete, by ascending slope.
         tier = np.searchsorted(np.unique(needed), reach, side="right")
         group = component.astype(np.int64) * (len(needed) + 1) + tier
         order = np.lexsort((intercept, slope, group))
@@ -371,6 +378,7 @@ class _Swaps:
 
     def from_and_to(self, outside):
         """Costs for :func:`_prim`: the least of swaps from a component to others and back."""
+        # Swaps from components outside to the one that was joined.
         lines = np.flatnonzero(np.isin(self.component, outside))
         sender = np.searchsorted(outside, self.component[lines])
 
@@ -401,6 +409,7 @@ def read_lists(
     frame = nw.from_native(X, eager_only=True)
     if "qid" not in frame.columns or "position" not in frame.columns:
         return None
+    # A list is the rows of one page, with one row per position.
     keys = {name: frame[name].to_numpy() for name in _LIST if name in frame.columns}
     if pd.DataFrame(keys)[shown].duplicated().any():
         warn_user(
@@ -412,6 +421,7 @@ def read_lists(
         return None
     factor = np.where(shown, factor_codes(graph.factors, values), -1)
     pairs = graph.pairs
+    # Documents without ids are those of equal features, by their first row.
     if pairs.doc_ids is None:
         codes, first = read_documents(frame, set(values))
         doc = pd.Index(pairs.doc_row).get_indexer(first[codes])
@@ -470,6 +480,7 @@ class ServedLists:
     ) -> tuple[pd.DataFrame, list[int]]:
         """Table of the lists to serve (columns ``intervention``, ``qid``, ``doc``, ``position``
         and other bias columns), and the interventions that no list of the log can carry out."""
+        # Swap by swap: there are as many as components.
         lists = []
         impossible = []
         for number, (own_doc, own_start, own_to) in enumerate(zip(doc, start, to, strict=True)):
@@ -509,6 +520,7 @@ class ServedLists:
     def _swap(self, rows, moved, partner, to, pairs):
         """The list of these rows with two of them swapped, as a table."""
         log = self.log
+        # Places of the two rows within the list.
         ends = np.searchsorted(rows, [moved, partner])
         swapped = np.arange(len(rows))
         swapped[ends] = ends[::-1]

@@ -386,6 +386,7 @@ class IdentifiabilityRepair(
             what = "has neither a column 'bias' nor 'position'"
         else:
             what = "is an array, whose columns have no roles"
+        # A pipeline may meet a log without positions, as at serving time.
         warn_user(
             f"X {what}: IdentifiabilityRepair repairs nothing and returns X unchanged. Pass a "
             "frame with the columns 'doc' and 'position', or name the bias columns in bias=.",
@@ -432,6 +433,7 @@ class IdentifiabilityRepair(
         self._space = FactorVectors(
             graph.factors, self.bias_features, self.position_weight, merging
         )
+        # Bias features that are columns are read from the rows of each factor.
         rows = None
         if self._feature_columns is not None:
             values, _ = self._shown_values(X)
@@ -439,6 +441,7 @@ class IdentifiabilityRepair(
         self._vectors = self._space.known(rows)
         impressions = np.bincount(pairs.factor, pairs.impressions)
         self._most_frequent = int(impressions.argmax())
+        # Each factor has a code of its own, until some are merged.
         self._codes = np.arange(graph.n_factors)
         if merging:
             self._merge(graph)
@@ -449,6 +452,7 @@ class IdentifiabilityRepair(
     def _merge(self, graph):
         a, b, cost = merge_plan(self._vectors, graph.labels)
         self._codes = merged_codes(graph.n_factors, a, b)
+        # What each merge costs in accuracy; NaN where no clicks tell.
         error = merge_errors(graph, self._vectors, a, b, cost, self.examination)
         self.merges_ = pd.DataFrame(
             {
@@ -485,6 +489,7 @@ class IdentifiabilityRepair(
         if lists is not None:
             what = "the lists of intervened_lists_"
             table, impossible = lists.swapped(doc, start, to, pairs)
+            # Served lists are appended to the log, and must say as it does what an id means.
             if "doc_scope" in column_names(X):
                 table = table.assign(doc_scope=read_column(X, "doc_scope")[0])
             self.intervened_lists_ = table
@@ -542,6 +547,7 @@ class IdentifiabilityRepair(
         """Values of the bias columns by name, and True for rows that were shown."""
         columns = column_names(X)
         values = {name: read_column(X, name) for name in self._columns}
+        # A row was shown if it has a position and impressions, as far as X says so.
         shown = np.ones(len(values[self._columns[0]]), dtype=bool)
         if "position" in columns:
             shown &= ~pd.isna(read_column(X, "position"))
@@ -561,6 +567,7 @@ class IdentifiabilityRepair(
                     "a value in every row that was shown. Fill it (with a separate value such as "
                     "'unknown'), or drop these rows."
                 )
+        # -1: fit has not seen the factor.
         known = factor_codes(self._space.factors, values)
         unseen = np.flatnonzero(shown & (known < 0))
         if len(unseen):
@@ -570,11 +577,13 @@ class IdentifiabilityRepair(
     def _nearest_known(self, X, values, rows):
         """Code of the factor of ``fit`` that is nearest to the factor of each of the rows."""
         table = pd.DataFrame({name: column[rows] for name, column in values.items()})
+        # Each unseen factor once, whatever the number of its rows.
         factors = table.drop_duplicates(ignore_index=True)
         n_rows = len(values[self._columns[0]])
         place = np.full(n_rows, -1)
         place[rows] = factor_codes(factors, table)
         vectors = self._space.of(factors.infer_objects(), (X, place))
+        # Without features nothing is near: the most frequent factor.
         found = np.isfinite(vectors).all(axis=1) & (vectors.shape[1] > 0)
         nearest = np.full(len(factors), self._most_frequent)
         if found.any():
@@ -602,6 +611,7 @@ class IdentifiabilityRepair(
 def warn_if_merging_costs_more(graph: Any, n_left: int) -> None:
     """Warn that merging joins more than it connects."""
     ratio = graph.n_components / graph.n_factors
+    # Few merges, and something left to correct.
     if n_left > 1 and ratio <= MOST_COMPONENTS.value:
         return
     if n_left == 1:
@@ -645,6 +655,7 @@ def swap_estimates(
         relevance = _given("relevance", relevance, pairs.doc_ids)
     if examination is not None:
         examination = _given_examination(examination, pairs.factors)
+    # One fit gives both; what was given wins.
     if relevance is None or examination is None:
         estimated_relevance, estimated_examination = _estimated(graph, vectors, required)
         if relevance is None:
@@ -676,6 +687,7 @@ def merge_errors(
         return np.log(given[b] / given[a])
     if pairs.clicks is None:
         return np.full(len(cost), np.nan)
+    # Examination within components, by the clicks of documents that moved.
     fit = fit_tabular(pairs.doc, pairs.factor, pairs.clicks, pairs.impressions, **_ROUGHLY)
     log_examination = np.log(np.maximum(fit.examination, _SMALLEST))
     variance = fit.own_error() ** 2
@@ -689,6 +701,7 @@ def merge_errors(
     usual = np.full(len(most_clicked), np.median(cost))
     apart = np.concatenate([cost, cost, usual])
     neighbour, distance = neighbour_inside(vectors, graph.labels, chosen, apart)
+    # Variance of the difference of two log examinations.
     noise = variance[neighbour] + variance[chosen]
     known = (neighbour >= 0) & np.isfinite(noise)
     change = (log_examination[neighbour] - log_examination[chosen]) ** 2
@@ -719,10 +732,12 @@ def _estimated(graph, vectors, required):
             )
         return np.full(pairs.n_docs, np.nan), np.full(pairs.n_factors, np.nan)
     a, b, _ = merge_plan(vectors, graph.labels)
+    # Merged by distance, so that all documents have one scale.
     merged = merged_codes(graph.n_factors, a, b)
     factor = merged[pairs.factor]
     fit = fit_tabular(pairs.doc, factor, pairs.clicks, pairs.impressions, **_ROUGHLY)
     examination = fit.examination / fit.examination.max()
+    # Impressions that were examined, by document.
     examined = np.bincount(pairs.doc, pairs.impressions * examination[factor])
     clicks = np.bincount(pairs.doc, pairs.clicks)
     mean = clicks.sum() / examined.sum()
@@ -740,6 +755,7 @@ def _given_examination(examination, factors):
                 f"{{{factor_label(factors, 0)!r}: 1.0}}."
             )
         curve = numbers("examination", np.atleast_1d(as_array(examination)))
+        # Position 1 has the first value.
         examination = dict(enumerate(curve, start=1))
     keys = [factor_label(factors, code) for code in range(len(factors))]
     return _given("examination", examination, keys)
@@ -749,6 +765,7 @@ def _given(name, values, keys):
     """Array of the probabilities that a mapping or Series gives for the keys."""
     values = dict(values.items())
     keys = list(keys)
+    # Every document, or factor, of the log needs a value.
     lacking = [key for key in keys if key not in values]
     if lacking:
         raise ValueError(

@@ -200,6 +200,7 @@ class UserClusters(
                 ClickDataWarning,
             )
             return np.full(len(users), self._nearest)
+        # -1: a user whom fit has not seen.
         place = self.labels_.index.get_indexer(users)
         unknown = users[place < 0]
         if len(unknown):
@@ -224,6 +225,7 @@ class UserClusters(
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
         users = read_role(X, "user")
+        # Without users nothing is fitted, and no clicks are needed.
         if users is not None and y is None:
             raise ValueError(
                 "UserClusters requires y to be passed, but the target y is None: pass the "
@@ -278,6 +280,7 @@ class UserClusters(
     def _group(self, curves, impressions):
         """Cluster of each curve, and the mean curve of each cluster."""
         distinct = curves.round(2).drop_duplicates()
+        # As many clusters as curves that differ by more than rounding; KMeans would warn.
         n_clusters = min(self.n_clusters, len(distinct))
         if n_clusters < self.n_clusters:
             warn_user(
@@ -286,6 +289,7 @@ class UserClusters(
                 f"{n_clusters}.",
                 ClickDataWarning,
             )
+        # Ten starts, because a single one may end in a local optimum; users weigh by impressions.
         means = KMeans(n_clusters, n_init=10, random_state=self.random_state)
         found = means.fit(curves.to_numpy(), sample_weight=impressions.to_numpy())
         centers = found.cluster_centers_

@@ -64,6 +64,7 @@ class Comparisons:
             bias = pd.Index(compared).get_indexer(bias)
         else:  # a user whose documents did not move has the common curve, whoever compares it
             n_bias = int(bias.max(initial=-1)) + 1
+        # -1: nothing compares the factor, which has no place among the curves.
         place = np.where(bias >= 0, group * n_bias + bias, -1)
         bias = bias[cells.factor]
         group = group[cells.factor]
@@ -128,8 +129,10 @@ class Comparisons:
         """The totals of resamples, batch by batch."""
         shape = (self.n_groups * self.n_bias**2, int(cluster.max()) + 1)
         clicks = self.weight * self.clicks
+        # What one draw of a cluster adds to each total.
         by_cluster = coo_array((clicks, (self.key, cluster[self.doc])), shape).tocsr()
         draws = iter(draws)
+        # As many resamples together as memory allows.
         n_at_once = max(1, _BATCH // max(shape))
         while batch := list(islice(draws, n_at_once)):
             totals = by_cluster @ np.column_stack(batch)
@@ -197,9 +200,11 @@ def solve(totals, method, exposure):
     o_k / (o_k + o_l)`.
     """
     first = first_compared(exposure)
+    # A comparison that the method leaves out has no clicks.
     clicks = np.where(_compared(totals, method, first), totals, 0.0)
     added = _half_clicks(clicks, exposure)
     clicks = clicks + added
+    # Factors are known relative to the first one as far as clicks connect them.
     component = _components(clicks, "weak")
     b = penalised_curves(clicks, _anchors(clicks)).at
     is_connected = component == component[:, [first]]
@@ -219,6 +224,7 @@ def _codes(factors):
 
 def _cells_together(doc, group):
     """All pairs of cells of the same document and group; cells are sorted by both."""
+    # Cells of a document are neighbours: pairs at distance 1, 2, ... until no two belong together.
     pairs = [np.empty((2, 0), dtype=np.intp)]
     for gap in range(1, len(doc)):
         is_together = (doc[gap:] == doc[:-gap]) & (group[gap:] == group[:-gap])
@@ -267,6 +273,7 @@ def _half_clicks(clicks, exposure):
     is_one_sided = (clicks == 0) & (other > 0)
     problems = np.flatnonzero(is_one_sided.any(axis=(1, 2)))
     if len(problems):
+        # Within a strong component, other comparisons bound the ratio.
         component = _components(clicks[problems], "strong")
         apart = component[:, :, None] != component[:, None, :]
         unbounded = apart & is_one_sided[problems]
@@ -371,6 +378,7 @@ def gradient_noise(source, key, size, shape):
     group = factor // n_bias
     # A source in two groups counts as two sources, because groups have blocks of their own.
     _, source = np.unique(source * n_groups + group, return_inverse=True)
+    # One row per source: what it adds to the gradient at each factor.
     n_sources = int(source.max(initial=-1)) + 1
     rows = np.concatenate([source, source])
     columns = np.concatenate([factor, group * n_bias + other])
@@ -378,6 +386,7 @@ def gradient_noise(source, key, size, shape):
     moves = coo_array((sizes, (rows, columns)), (n_sources, n_groups * n_bias)).tocsr()
     if n_groups == 1:
         return gram(moves, np.ones(n_sources))[None]
+    # Groups share no source, so that only their own blocks are filled.
     noise = (moves.T @ moves).tocoo()
     group, row = np.divmod(noise.row, n_bias)
     covariance = np.zeros((n_groups, n_bias, n_bias))
@@ -429,10 +438,12 @@ def pooled_curves(comparisons, totals, common, common_error, strength="auto"):
         covariance = _estimated_covariance(clicks, share, center, fall, free)
         center = _median(center, covariance, share)
     else:
+        # A given strength: factors differ independently, with its inverse as variance.
         covariance = _covariance((0.0, 1 / strength), fall, free)
     precision = np.linalg.inv(covariance)
     curves = np.empty_like(totals[:, 0])
     errors = np.empty_like(curves)
+    # Batch by batch, because each user has a matrix of factors by factors.
     step = max(1, _BATCH // totals[0].size)
     for start in range(0, len(totals), step):
         some = slice(start, start + step)
@@ -525,6 +536,7 @@ def _independent_clicks(comparisons, totals, center):
     were independent, and from documents. The smaller of the two is used, because gradients of
     documents also contain the differences between users.
     """
+    # All users together, at the common curve.
     lost = np.tile(1 - win_probability(center[None]).ravel(), comparisons.n_groups)
     cell_noise, doc_noise = comparisons.gradient_noise(lost)
     noise = np.diag(np.minimum(cell_noise.sum(axis=0), doc_noise.sum(axis=0)))
@@ -608,6 +620,7 @@ def _counts(gap, noise, clicks):
     exceeds 1 where most impressions are clicked, because such clicks vary less than Poisson.
     """
     known = np.isfinite(gap) & np.isfinite(noise) & (noise > 0)
+    # A factor without a click counts as half of one.
     counted = np.maximum(clicks, 0.5)
     # Any number stands where nothing is known; it counts as no clicks.
     noise = np.where(known, noise, 1.0)

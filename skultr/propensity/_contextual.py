@@ -189,6 +189,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
                 f"contexts has shape {values.shape}; expected one row per context with "
                 f"{self._n_context_features} values each."
             )
+        # A frame was read like the log; an array has its offsets to be taken off.
         if not framed:
             values = take_off(self._offsets, contexts, values)
         examination = np.exp(self._relative(self._logits(values)))
@@ -216,6 +217,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     # Fitting ------------------------------------------------------------------------------
     def _fit(self, X, y, sample_weight, roles):
         values = self._read_contexts(X, reset=True)
+        # A context is a distinct vector; its code takes the place of a user's.
         row_context, first = equal_rows(values)
         contexts = values[first]
         # One curve per context, as other estimators have one per user: factors are (context, bias)
@@ -240,6 +242,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         def resampled(drawn):
             return curve_of(clone(self), cells.reweighted(drawn.doc_weight))
 
+        # The network of the whole log stays; those of resamples are clones.
         curve = curve_of(self, cells)
         drawn = None
         if self.n_bootstrap:
@@ -257,6 +260,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         """Train the network on the cells of documents that were clicked and moved."""
         self._reference = reference
         self.network_ = None
+        # With one factor there is nothing to learn.
         if len(reference) == 1:
             return
         # The maximum-likelihood log examination of a factor without a click is minus infinity, and
@@ -322,6 +326,7 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         bad = [name for name in chosen if name not in columns or name in ROLES]
         if bad:
             _refuse_contexts(bad, columns, framed)
+        # In the order of the parameter, whatever that of the columns.
         places = [columns.index(name) for name in chosen]
         if not framed:
             return X[:, places]
@@ -373,6 +378,7 @@ def _documents_as_lists(cells, contexts):
     """A log whose lists are documents and whose rows are the cells in which they were shown."""
     has_moved = np.bincount(cells.doc) > 1
     has_clicks = np.bincount(cells.doc, cells.clicks) > 0
+    # Other documents tell nothing of where their clicks fell.
     rows = np.flatnonzero((has_moved & has_clicks)[cells.doc])
     doc = cells.doc[rows]
     factor = cells.factor[rows]

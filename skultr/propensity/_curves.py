@@ -134,6 +134,7 @@ class CurvePropensity(AddsLogs, BasePropensity):
                 f"where {type(self).__name__}.partial_fit keeps them. Call fit, with the logs of "
                 "all days together."
             )
+        # A log without positions has one curve value, 1; the two kinds cannot be added.
         has_bias = self._read_bias(X, roles) is not None
         if not is_first:
             if has_bias != self._has_bias:
@@ -256,6 +257,7 @@ class CurvePropensity(AddsLogs, BasePropensity):
     def _predict(self, X, values, shown, roles):
         values = values[shown]
         users = self._users(X, roles)
+        # First the common curve, then that of the user where the log has one.
         place = places_of(values, self._bias_values, self._common)
         examination = self._common[place]
         if users is not None:
@@ -299,6 +301,7 @@ def resamples(cells, n_bootstrap, random_state):
 
     Clusters are queries, or documents if there are fewer than 30 queries.
     """
+    # A legacy random state gives the seed, so that scikit-learn's parameter works.
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     queries, cluster = np.unique(cells.doc_query, return_inverse=True)
     n_clusters = len(queries)
@@ -317,6 +320,7 @@ def _draws(rng, n_clusters, n_bootstrap):
 
 def places_of(values, bias_values, examination):
     """Place of each bias factor in a curve; a ValueError if the curve has no value for it."""
+    # -1: a factor that the log did not show; NaN: one that nothing compares.
     place = pd.Index(bias_values).get_indexer(values)
     is_nan = np.isnan(examination)
     unknown = (place < 0) | is_nan[place]
@@ -334,6 +338,7 @@ def places_of(values, bias_values, examination):
 def _scaled(estimate, cells):
     """The estimate relative to the first bias factor: its mean examination over users is 1."""
     known = np.flatnonzero(np.isfinite(estimate.log_examination))
+    # Nothing was compared.
     if not len(known):
         return estimate
     bias = cells.factors.bias[known]
@@ -422,6 +427,7 @@ def warn_about_curve(table, average=None):
             "first; serve some documents under both, or merge factors with IdentifiabilityRepair.",
             NotIdentifiableWarning,
         )
+    # Where curves of users are pulled, the common one decides what lacks clicks.
     table = table if average is None else average
     unclicked = table.index[(table["clicks"] == 0) & table["examination"].notna()]
     if len(unclicked):
@@ -523,6 +529,7 @@ class PowerLawPropensity(BasePropensity):
     def _curve(self, position, users):
         if users is None:
             return power_law_at(position, self.eta)
+        # One exponent per user.
         code, ids = encode(users)
         unknown = [user for user in ids.tolist() if user not in self.eta]
         if unknown:

@@ -148,6 +148,7 @@ def debiased_table(
     keys = ["propensity"] if takes_given else _read_by(propensity, schema)
     rows = _rows_of(frame, click, keys)
     rows, least = _with_propensities(rows, None if takes_given else propensity, keys)
+    # Without averaging, each row divides; else the mean of a document does.
     if not user_aware:
         _refuse_zeros(rows.filter(nw.col("propensity") <= 0), "propensity", least)
     table = _sums(rows, user_aware, clip)
@@ -199,6 +200,7 @@ def _with_propensities(rows, source, keys):
     Without a source the rows have it.
     """
     if source is None:
+        # One pass over the log for all that is checked.
         n_rows = nw.len().alias("_n")
         sums = nw.col("_click", "_weight").sum()
         least = nw.col("propensity").min().alias("_least")
@@ -206,15 +208,18 @@ def _with_propensities(rows, source, keys):
         total = Count(totals.filter(nw.col("_n") > 0), {})
         check_counts(total.weight, total.clicks)
         return rows, totals["_least"][0]
+    # One row per distinct key: small, whatever the log.
     count = count_by(rows, keys)
     check_counts(count.weight, count.clicks)
     cells = count.table.select(keys)
+    # An estimator, or a curve by position.
     if hasattr(source, "fit"):
         predicted = _predict(source, cells)
     else:
         position = cells["position"].to_numpy()
         predicted = check_curve(source, int(position.max()))[position - 1]
     predicted = nw.new_series("propensity", predicted, backend=cells.implementation)
+    # Back into the engine, and joined to the log there.
     cells = in_engine_of(rows, cells.with_columns(predicted))
     return rows.join(cells, on=keys, how="left").drop(*keys), 1.0
 
@@ -265,6 +270,7 @@ def _sums(rows, user_aware, clip):
     rows = rows.select("qid", "doc", clicks, weight, examinations)
     if rows.implementation.is_dask():
         return nw.from_native(_sums_in_dask(rows.to_native()))
+    # Whole numbers take less memory than ids in a group-by.
     rows, ids = code_ids(rows, ["qid", "doc"])
     table = rows.group_by("qid", "doc").agg(nw.col(*_SUMS).sum())
     # Queries by number, in their order.
@@ -310,6 +316,7 @@ def _estimate(user_aware, clip):
         label = clicks / weight
     else:
         label = clicks / impressions
+        # Impressions times the harmonic mean of propensities.
         weight = impressions * impressions / examinations
     return label.alias("label"), weight.alias("weight")
 

@@ -45,6 +45,7 @@ class _PairwisePropensity(CurvePropensity):
     variant = "default"
 
     def _estimate(self, cells):
+        # All pairs of factors, or documents as a whole where these are too many.
         if self._compares_pairs(cells):
             comparisons = Comparisons.of(cells, self.variant)
             curves = solve(comparisons.totals(), self.method, comparisons.exposure())
@@ -72,8 +73,10 @@ class _PairwisePropensity(CurvePropensity):
             if len(cells.factors) > MOST_RESAMPLED.value:
                 return None
             n_resamples = _N_RESAMPLES
+        # Estimate anew in each resample.
         if not self._compares_pairs(cells):
             return super()._drawn(cells, estimate)
+        # Totals are sums over queries, so that a resample is a weighted sum of them.
         comparisons = Comparisons.of(cells, self.variant)
         drawn = comparisons.resampled(*resamples(cells, n_resamples, self.random_state))
         exposure = comparisons.exposure()
@@ -257,6 +260,7 @@ class RandomizedPropensity(_PairwisePropensity):
             arm = np.bincount(list_)[list_]
         else:
             arm, _ = encode(arm[rows])
+        # Rows that were not randomised are left out.
         bias = cells.factors.bias[row_factor[rows]]
         impressions = 1.0 if log["impressions"] is None else log["impressions"][rows]
         _warn_about_unequal_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
@@ -566,7 +570,9 @@ class SwapModel:
         as in ``Curves``, here with expected clicks. All half-widths are infinite if these
         impressions do not connect all positions.
         """
+        # Impressions of the log, and of pages whose documents moved.
         shown = self.shown + self.shown @ moves * (sessions / self.sessions)
+        # Documents that stayed at one position compare nothing.
         moved = (shown > 0).sum(axis=1) > 1
         o = self.examination
         n = shown[moved]
@@ -580,6 +586,7 @@ class SwapModel:
             unknown = np.full(len(o), np.inf)
             return Precision(unknown, unknown)
         inverse = np.pad(np.linalg.inv(laplacian), ((1, 0), (1, 0)))
+        # Variance by document, of clicks that are 0 or 1, and that of Poisson clicks.
         by_doc = np.zeros_like(n)
         poisson = np.zeros(len(o))
         for k, pull in enumerate(pulls):
@@ -610,6 +617,7 @@ class SwapModel:
         covariance = share_of_doc.T @ share_of_doc / 2 + inverse * np.outer(change, change)
         # Simulated experiments: normal deviations of all half-widths together.
         root = np.linalg.cholesky(covariance[1:, 1:] + _RIDGE * np.eye(len(o) - 1))
+        # A fixed seed, so that equal plans are equal.
         drawn = np.random.default_rng(0).standard_normal((1_000, len(root))) @ root.T
         widest = (expected[1:] * (1 + drawn)).max(axis=1)
         deviation = expected * np.sqrt(np.diag(covariance))
@@ -638,6 +646,7 @@ def _pulls(n, examination):
     lost = examination / (examination + examination[:, None])
     pulls = []
     for k in range(len(examination)):
+        # Shares are 0 where the document was never shown at both.
         n_here = n[:, [k]]
         share = n / np.maximum(n + n_here, TINY)
         weight = np.where(n_here > 0, share, 0.0)
@@ -703,6 +712,7 @@ def harvested(
     """Log examination relative to position 1 and its error, from documents that were shown at
     several of the positions 1, 2, ...; NaN where none were."""
     counted = pd.DataFrame({"qid": qid, "doc": doc, "position": position})
+    # Each row is a session of its own; a row counts as its impressions.
     counted = counted.assign(session=np.arange(len(counted)), impressions=impressions)
     # What it warns of has an error to match.
     with suppress(NotIdentifiableError), warnings.catch_warnings(action="ignore"):
@@ -739,8 +749,10 @@ def moves_of(shares: Floats, served: list[Layout], n_positions: int) -> Floats:
     """P(from, to), if the share ``shares[l]`` of all pages has the layout l."""
     moves = np.eye(n_positions)
     for share, pairs in zip(shares, served, strict=True):
+        # Half of the pages exchange the two, half leave them.
         for i, j in pairs:
             moves[[i, j, i, j], [i, j, j, i]] += np.array([-1, -1, 1, 1]) * share / 2
+        # A shuffle moves to any position.
         if pairs == SHUFFLE:
             moves += share * (1 / n_positions - np.eye(n_positions))
     return moves
@@ -787,6 +799,7 @@ def cheapest_shares(
         if needed <= 1.02 and cost @ shares * needed < cheapest:
             best = shares
             cheapest = cost @ shares * needed
+        # How much smaller variance must get, by what the estimator reached.
         limit = _variance(shares, info) * (half_width / reached) ** 2
         shares = _cheapest_within(limit, info, cost, shares)
     return best

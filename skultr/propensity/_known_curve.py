@@ -51,11 +51,13 @@ def learned_curve(
     """
     # What changes between two versions may be why a document moved, and why it was clicked.
     log = replace(log, doc_of_version=np.arange(log.n_versions), doc_ids=None)
+    # Documents that moved, first: they need no model of relevance.
     table = table_curve(log)
     if source == "table":
         _require_connected(log, table)
     elif source == "network" or not is_known(table):
         return _combined(log, table, network(), is_converged())
+    # The table alone: given, or precise enough.
     log_examination = _rounded(table.log_examination, table.log_examination.max())
     error = table.fit.standard_error(0)
     result = examination_table(log, np.exp(log_examination)[log.bias], error)
@@ -90,6 +92,7 @@ def warn_about_unknown(log: ClickLog, log_examination: Floats) -> None:
 
 def with_counts_of(examination: pd.DataFrame, clicks: ClickLog) -> pd.DataFrame:
     """A table of examination, with impressions and clicks of a further log added."""
+    # Any examination: only the counts are read.
     further = examination_table(clicks, np.ones(len(clicks.clicks)))
     counts = examination[["impressions", "clicks"]] + further[["impressions", "clicks"]]
     return examination.assign(**counts)
@@ -130,6 +133,7 @@ def _combined(log, table, network, is_converged):
     if is_converged and combined.p_value < RARE.value:
         _warn_if_confounded(log, table, network)
     known = np.isfinite(network)
+    # Relative to the largest that the network knows, as predictions are.
     found = _rounded(combined.log_examination, combined.log_examination[known].max())
     shown = np.where(known, found, np.nan)
     # The network learned from the clicks of the table: its agreement with it is no evidence.
@@ -169,6 +173,7 @@ def _relative(log_examination):
 def _warn_if_confounded(log, table: TableCurve, network):
     """Warn if a network and documents that moved show curves that differ by more than a little."""
     clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
+    # Factors that the network does not know have no say.
     clicks = np.where(np.isfinite(network), clicks, 0.0)
     gap = _gap_within_components(table, network, clicks)
     spread = _spread(gap, clicks)

@@ -94,6 +94,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         if self.relevance == "embedding":
             super()._fit(X, y, sample_weight, roles)
             return
+        # With a network the rows are read, for features.
         cells, row_factor = self._read_cells(X, y, sample_weight, roles)
         estimate = self._network_estimate(X, y, sample_weight, roles, cells, row_factor)
         self._tabulate(cells, estimate)
@@ -123,6 +124,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         self._tabulate(cells, self._estimate)
 
     def _estimate(self, cells):
+        # As for tables of clicks: a factor without any is half a click.
         cells = cells.with_half_clicks()
         fit = self._fit_table(cells)
         # Of those factors alone that documents connect to the first one, of any user.
@@ -216,6 +218,7 @@ class RegressionEMPropensity(_LearnedPropensity):
         features = _features_of(X, self.columns_read(), self._refuses_missing, cells.doc_row)
 
         def estimate(cells):
+            # A factor without clicks would have examination 0, and drive the training.
             cells = cells.with_half_clicks()
             learner = self._learner()
             fit_towers(learner, _cells_as_lists(cells, features))
@@ -328,6 +331,7 @@ def _cells_as_lists(cells, features):
 def _features_of(X, not_features, why, rows=None):
     """Features of some rows of X as an array, shape (n_rows, n_features)."""
     framed = is_frame(X)
+    # Columns that are read otherwise are no features.
     if framed:
         X = without_columns(nw.from_native(X, eager_only=True), not_features)
     if rows is not None:
@@ -348,6 +352,8 @@ def without_offsets(X, why, offsets=None):
         names = None
         values = np.asarray(X, dtype=np.float32)
     if offsets is None:
+        # Large offsets would take the digits of single precision; those of fit are taken off
+        # later.
         offsets = find_offsets(X, values, names)
     return take_off(offsets, X, values, names), offsets
 
@@ -360,6 +366,7 @@ def _factors_of_training(cells):
     factors = cells.factors
     if factors.user is None:
         return np.arange(len(factors))
+    # The code after the last user is that of all users of few clicks.
     user, ids = encode(factors.user)
     clicks = np.bincount(user, cells.by_factor(cells.clicks))
     is_rare = clicks[user] < FEW_CLICKS_OF_A_USER.value

@@ -116,6 +116,7 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             self._has_bias = True
             self._fit_cells(X)
             return self
+        # Without positions every row is examined.
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
         return self
@@ -216,8 +217,10 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
                 ensure_all_finite=finite,
                 reset=reset,
             )
+        # Columns that an estimator reads by name, and clicks, are no features.
         no_features = {*self.columns_read(), self._click_column}
         names = [name for name in feature_columns(X) if name not in no_features]
+        # A log of roles alone has no features, which scikit-learn's check refuses.
         if reset and not names:
             self.n_features_in_ = 0
         elif names:

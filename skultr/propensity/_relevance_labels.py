@@ -172,6 +172,7 @@ def relevance_labels(
     def count(X, y):
         return _counted_in_engine(X, y, propensity, cluster, interval)
 
+    # A click model estimates relevance and examination together: its relevance is the label.
     by_model = is_click_model(propensity)
     if cluster is not None and (not interval or by_model):
         raise ValueError(
@@ -187,7 +188,20 @@ def relevance_labels(
         _check_intervals(user_aware, clicks)
     if by_model and clicks is None:
         return _of_click_model(propensity, given, X, y, sample_weight, clip, interval)
+    # Else clicks are divided by propensities: given, or by an estimator of examination.
     X, cluster = _read_clusters(X, cluster)
+    log, estimator = _log_with_propensities(
+        X, y, clicks, sample_weight, propensity, cluster, interval
+    )
+    if interval:
+        return _with_intervals(log, clip, estimator, cluster is not None)
+    table = _debiased(log, user_aware, clip)
+    table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
+    return table if clicks is None else table.rename(columns={"clicks": "outcome"})
+
+
+def _log_with_propensities(X, y, clicks, sample_weight, propensity, cluster, interval):
+    """The log in lists, with the clicks or the other outcome y, and the estimator, if any."""
     clicked = y if clicks is None else clicks
     source = RowsOfLog(X, clicked, sample_weight, {})
     row_propensities, estimator = propensities(propensity, source, default=no_propensities)
@@ -197,12 +211,7 @@ def relevance_labels(
     rows = read(X, clicked, sample_weight, roles, reads=reads)
     if clicks is not None:
         rows = rows.of_outcome(y)
-    log = sort_into_lists(rows, _no_features(len(y)))
-    if interval:
-        return _with_intervals(log, clip, estimator, cluster is not None)
-    table = _debiased(log, user_aware, clip)
-    table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
-    return table if clicks is None else table.rename(columns={"clicks": "outcome"})
+    return sort_into_lists(rows, _no_features(len(y))), estimator
 
 
 def _counted_in_engine(X, y, propensity, cluster, interval):
@@ -274,6 +283,7 @@ def _of_click_model(model, given, X, y, sample_weight, clip, interval):
     """Relevance of each document of a query by a click model."""
     if clip is not None:
         raise ValueError(f"clip={clip} raises propensities, and a click model has none: drop it.")
+    # Two sources of propensities would contradict each other.
     takes_column(model, read_role(X, "propensity") is not None)
     documents = clone(model).fit(*given, sample_weight).documents_
     if interval and "lower" not in documents:
@@ -283,6 +293,7 @@ def _of_click_model(model, given, X, y, sample_weight, clip, interval):
         )
     rows = read(X, y, sample_weight, reads=FIT_ROLES)
     log = sort_into_lists(rows, _no_features(len(y)))
+    # Ids, clicks and impressions of each document; the label is the model's.
     table = label_table(log, log.clicks).drop(columns="label")
     found = documents.rename(columns={"relevance": "label"})
     if not interval:
@@ -296,6 +307,7 @@ def _with_intervals(
     """Posterior mean, interval and effective sample of each document of a query."""
     error = _examination_error(log, estimator)
     table = label_table(log, log.clicks)
+    # The prior mean depends on the place in the logged ranking.
     places = logged_places(log)
     examination = np.maximum(log.propensity, clip or 0.0)
 
@@ -345,6 +357,7 @@ def _dispersion(log, pair, click_rate):
     """Variance of the sums of clicks by document and cluster, 1 if these are independent."""
     n_clusters = int(log.user.max(initial=0)) + 1
     code, _ = encode(pair_codes(pair, log.user, n_clusters))
+    # The square of a sum over a cluster has the variance of all its clicks together.
     squares = np.bincount(code, log.clicks - log.weight * click_rate) ** 2
     binomial = log.weight @ (click_rate * (1 - click_rate))
     return max(1.0, squares.sum() / max(binomial, TINY))

@@ -120,6 +120,7 @@ class RowsOfLog:
             for user, rows, part in self._by_user(estimator):
                 found[rows] = part._examination(estimator[user])
             return found
+        # A click model's examination depends on the clicks above.
         if is_click_model(estimator):
             return estimator._examination_given(self.X, self.y, given)
         if hasattr(estimator, "columns_read"):
@@ -147,6 +148,7 @@ class RowsOfLog:
         columns = {"y": self.y, "sample_weight": self.sample_weight, **self.roles}
         # These two are not values of rows.
         whole = {role: columns.pop(role, None) for role in ("documents", "doc_scope")}
+        # Rows of each user, in the order of the log.
         ends = np.bincount(code).cumsum()[:-1]
         parts = np.split(np.argsort(code, kind="stable"), ends)
         given = {name: values for name, values in columns.items() if values is not None}
@@ -162,8 +164,10 @@ class RowsOfLog:
         """The rows as one frame, with keywords as columns, and features of ``documents``."""
         documents = given.pop("documents", None)
         X = self.X
+        # Features by document are joined to the rows.
         if documents is not None:
             X = FeatureTable(documents).joined(X, given.get("qid"), given.get("doc"))
+        # An array has no names; roles become columns beside these.
         if not is_frame(X):
             X = pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
             X.columns = [f"x{place}" for place in range(X.shape[1])]
@@ -246,10 +250,12 @@ def propensities(
     column = rows.column
     if takes_column(source, column is not None):
         return column, None
+    # Nothing was said: the caller's choice.
     if source is None and default is not None:
         source = default()
     if not (hasattr(source, "fit") or isinstance(source, Mapping)):
         return rows.by_position(source), None
+    # An estimator is cloned and fitted to the same rows.
     estimator = _seeded(source, check_random_state(random_state))
     rows.fit(estimator)
     return rows.predict(estimator), estimator
@@ -264,6 +270,7 @@ def _seeded(source, random):
             f"propensity has {source!r} for a user; expected a click model, or another estimator "
             "of examination, for each."
         )
+    # Click models have `rank`, too, but predict examination here.
     if not is_click_model(source):
         refuse_wrong_source(source)
     return seeded_clone(source, random.randint(2**31 - 1))
@@ -364,6 +371,7 @@ def check_curve(curve, deepest):
             f"propensity has shape {curve.shape}; expected one examination probability per "
             f"position. The log has positions up to {deepest}: give at least so many."
         )
+    # NaN is neither, and is refused as well.
     bad = np.flatnonzero(~((curve > 0) & (curve <= 1)))
     if len(bad):
         raise ValueError(
@@ -450,6 +458,7 @@ def debias_clicks(log, *, clip=None, normalize=False):
     total = clicks.sum()
     if n_clicks == 0:
         return DebiasedClicks(clicks, 0.0, np.nan, 0.0)
+    # Only clicks have weights; rows without one say nothing of their evenness.
     clicked = log.clicks > 0
     propensity = log.propensity[clicked]
     weight = 1 / np.maximum(propensity, least)
@@ -460,6 +469,7 @@ def debias_clicks(log, *, clip=None, normalize=False):
         largest_weight=float(weight.max() * n_clicks / total),
         clipped_share=float(clipped.sum() / n_clicks),
     )
+    # The same total as before, so that losses keep their scale.
     if normalize:
         clicks *= n_clicks / total
     return found
@@ -479,6 +489,7 @@ def document_labels(log, divisors=None):
 def _labels_of(log, group, code, divisors):
     """Labels of a code of the rows, such as that of the document, within each group of rows."""
     (group, code), place = _pairs_of(group, code)
+    # One place per pair of group and code.
     impressions = np.bincount(place, log.weight)
     label = np.bincount(place, log.clicks) / impressions
     if divisors is None:
@@ -498,6 +509,7 @@ def examples_of(log, divisors=None, *, groups=None):
     those of the queries.
     """
     groups = log.query if groups is None else groups
+    # Part by part, because features of a large log are on disk.
     found = []
     first = 0
     for part in log.chunks(whole_queries=True):
@@ -528,6 +540,7 @@ def examples_of_kinds(log, kinds, groups, exponent):
     versions = []
     parts = []
     for place, kind in enumerate(kinds):
+        # Traffic is tempered within a kind, before its share.
         given = replace(log, clicks=kind.clicks).tempered(exponent)
         version, labels = examples_of(given, kind.divisors, groups=groups)
         group = labels.query + place * n_groups
@@ -570,6 +583,7 @@ def warn_about_weights(log, *, clip=None, queries=True):
     """Warn of weights whose noise decides what is learned from the debiased clicks."""
     clicked = log.clicks > 0
     clicks = log.clicks[clicked]
+    # A row without a click has no weight.
     propensity = log.propensity[clicked]
     if clip is not None:
         propensity = np.maximum(propensity, clip)
@@ -592,6 +606,7 @@ def warn_about_weights(log, *, clip=None, queries=True):
 
 def _warn_about_few_clicks(clicks, weight):
     """Warn if a handful of clicks carry half of the weight; True if there was a warning."""
+    # The heaviest clicks first, until they carry half.
     order = np.argsort(-weight, kind="stable")
     carried = np.cumsum(clicks[order] * weight[order])
     half = int(np.searchsorted(carried, 0.5 * carried[-1]))
