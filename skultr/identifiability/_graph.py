@@ -119,11 +119,12 @@ class IdentifiabilityGraph:
             A frame of any kind that Narwhals reads (pandas, Polars, PyArrow, DuckDB, Dask,
             PySpark, ...), in memory or lazy: the engine counts, and only the distinct pairs are
             collected. The columns ``qid``, ``doc``, ``position``, ``impressions``, ``doc_scope``
-            and those of ``bias`` and ``click`` are read. A document is the pair of ``qid`` and
-            ``doc``: the same id under another query is another document, unless the column
-            ``doc_scope`` holds "global" in every row. In a frame in memory without ``doc``, rows
-            with equal features are one document. Rows without a position, or with 0
-            ``impressions``, were never shown.
+            and those of ``bias`` and ``click`` are read.
+
+            - A document is the pair of ``qid`` and ``doc``: the same id under another query is
+              another document, unless the column ``doc_scope`` holds "global" in every row.
+            - In a frame in memory without ``doc``, rows with equal features are one document.
+            - Rows without a position, or with 0 ``impressions``, were never shown.
         bias : str or list of str, default=None
             Columns whose values together are the bias factor; by default ``bias`` if there is
             one, else ``position``.

@@ -105,11 +105,12 @@ class IdentifiabilityRepair(
         or a mapping from factor (its value, or the tuple of its values) to vector; or a function
         of the frame of factors (one row per factor, one column per bias column) that returns an
         array of shape (n_factors, n_features). If ``position`` is a bias column,
-        ``position_weight * position`` is appended to these vectors. By default, positions and
-        other numeric bias columns are used as they are, and different values of any other column
-        have distance 1. Whole numbers with more than 20 different values, other than positions,
-        are taken for ids: name the column here if close numbers mean similar factors. Merging
-        refuses more than 256 values without numeric meaning.
+        ``position_weight * position`` is appended to these vectors.
+
+        By default, positions and other numeric bias columns are used as they are. Different
+        values of any other column have distance 1; merging refuses more than 256 of them. Whole
+        numbers with more than 20 different values, other than positions, are taken for ids: name
+        the column here if close numbers mean similar factors.
     position_weight : float, default=10.0
         Weight of a position that is one of several features. A position alone has weight 1, so
         that the cost of a merge is the difference of the positions.
@@ -154,22 +155,22 @@ class IdentifiabilityRepair(
         Sum of the costs; NaN for random interventions without estimates.
     error_bound_ : float
         Bound of Propositions 2 and 4 of [1]_ on the error of merging (see Notes); 0 if nothing
-        was merged. Without the parameter `examination`, each merge is given its
-        ``estimated_error`` in the worse direction, and this is a bound only as far as
-        `error_bound_if_smooth_` is one.
+        was merged. Without the parameter `examination`, each merge is assumed to have its
+        ``estimated_error`` in the worse direction. The number is then a bound only under the
+        condition of `error_bound_if_smooth_`.
     error_bound_if_smooth_ : float
-        The same in logarithms, which have no scale: bound on the error that merging adds to the
-        logarithm of the ratio of any two examinations, the largest sum of ``estimated_error``
-        along a path of merges. A guessed one is a bound only if log examination changes between
-        components no faster than inside them, by distance. NaN where ``estimated_error`` is; 0 if
-        nothing was merged.
+        The same in logarithms, which have no scale: a bound on the error that merging adds to the
+        logarithm of the ratio of any two examinations. It is the largest sum of
+        ``estimated_error`` along a path of merges. If these are guesses, it is a bound only if log
+        examination changes between components no faster, by distance, than inside them. NaN where
+        ``estimated_error`` is; 0 if nothing was merged.
     intervened_lists_ : DataFrame
         Result lists to serve, one per intervention: ``intervention`` (row of `interventions_`),
         ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it.
-        Each is the most frequent list that shows the document under ``from``, with this document
-        swapped with the one at the position of ``to``; a bias column that is constant on the page
-        (such as a device) takes the value of ``to`` on the whole page. Give each served page its
-        own ``session`` before its rows are appended to the log. None if there are no
+        Each is the most frequent list that shows the document under ``from``. In it, the document
+        is swapped with the one at the position of ``to``. A bias column that is constant on the
+        page (such as a device) takes the value of ``to`` on the whole page. Give each served page
+        its own ``session`` before you append its rows to the log. None if there are no
         interventions, or the rows of X are no lists (see ``qid``, ``session`` and ``position``).
     n_features_in_ : int
         Number of columns of X without a role that are no bias columns.

@@ -71,8 +71,8 @@ class UserClusters(
     time, is returned unchanged. Users who were not in the log of `fit` join the cluster nearest
     to the common curve, with a warning. Arrays have no users and are passed through.
 
-    A pickle holds no users: once loaded, `transform` takes every user for one who was not in the
-    log, which changes no prediction, because rankers read no users to predict. To transform a log
+    A pickle holds no users. Once loaded, `transform` treats every user as one who was not in the
+    log. This changes no prediction, because rankers read no users to predict. To transform a log
     for another fit, pickle ``labels_`` too, and set it after loading.
 
     At positions that a user never saw, the common curve is used.

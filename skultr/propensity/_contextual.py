@@ -58,8 +58,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     ----------
     context : str or int, list of str or int, default=None
         Columns of X that are the context: names in a frame, numbers in an array. They hold
-        numbers, and a ranker with this estimator as its ``propensity`` does not use them as
-        features. By default all columns without a role, which such a ranker uses too.
+        numbers. A ranker with this estimator as its ``propensity`` does not use them as features.
+        By default all columns without a role are the context; the ranker then uses them, too.
     n_bootstrap : int, default=0
         Number of resamples of the queries for the standard errors of ``examination_``, each a
         whole training. With 0, standard errors are NaN.
@@ -122,8 +122,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     *Scale.* Tables are relative to the first bias factor in each context. If documents were shown
     in several contexts, `predict` keeps the ratio of examination between contexts. If each
-    document had one context only, the log does not determine that ratio, and the first factor has
-    the same examination in all contexts. Documents of one query should then have the same context.
+    document had one context only, the log does not determine that ratio: the first factor then
+    has the same examination in all contexts, and documents of one query should share a context.
 
     References
     ----------

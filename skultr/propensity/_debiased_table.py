@@ -76,16 +76,16 @@ def debiased_table(
         what the estimator of propensities reads (``bias``, ``user``). Other columns are ignored.
     propensity : "column", array-like of shape (n_positions,), fitted estimator, default=None
         Where propensities come from: the role ``propensity`` ("column" or None), one number per
-        position, or a fitted estimator of :mod:`skultr.propensity`. It predicts once for each
-        distinct value of the columns that it reads, and these few rows are joined to the log:
-        a context that differs in every row needs the role instead.
+        position, or a fitted estimator of :mod:`skultr.propensity`. An estimator predicts once for
+        each distinct value of the columns that it reads, and these few rows are joined to the
+        log. If a context differs in every row, add its propensities as the role instead.
     click : str, default="click"
         Name of the column of clicks. Without a column ``impressions`` it holds values between 0
         and 1 (larger ones are graded relevance and divided by their maximum); else the number of
         clicks of each row, at most its ``impressions``, or its click rate.
     user_aware : bool, default=True
         Divide the click rate of a document by its mean propensity over the impressions of the
-        query; otherwise each click by its own propensity.
+        query. If False, each click is divided by its own propensity.
     clip : float in (0, 1], default=None
         Smaller propensities (with ``user_aware``, smaller means) are raised to it.
 
@@ -107,10 +107,14 @@ def debiased_table(
     Raises
     ------
     ValueError
-        If a column is missing or holds invalid values; if the curve does not cover the positions;
-        if ``propensity`` is a click model, or a mapping from users to estimators; if an estimator
-        predicts anything but probabilities above 0; if a row with a click has propensity 0, or
-        the mean propensity of a document is 0, or without ``user_aware`` that of any row.
+        In these cases:
+
+        - a column is missing or holds invalid values;
+        - the curve does not cover the positions;
+        - ``propensity`` is a click model, or a mapping from users to estimators;
+        - an estimator predicts anything but probabilities above 0;
+        - a row with a click has propensity 0;
+        - the mean propensity of a document is 0, or, without ``user_aware``, that of any row.
 
     See Also
     --------
@@ -119,8 +123,8 @@ def debiased_table(
 
     Notes
     -----
-    *Passes.* One over the log checks it, one counts the cells of the estimator (or finds the
-    smallest propensity); the rest is left to the engine, and runs when the table is read.
+    *Passes.* The log is read twice: to check it, and to count the cells of the estimator (or find
+    the smallest propensity). The rest is left to the engine, and runs when the table is read.
 
     *What is not checked*, because it would take a sort of the log: that a list has one row per
     position, and that a few clicks do not carry most of the weight.

@@ -129,10 +129,10 @@ class RandomizedPropensity(_PairwisePropensity):
     Parameters
     ----------
     arm : str, default=None
-        Name of the column of the frame that identifies the rows of a query whose documents were
-        exchanged at random: rows with the same value were, whether or not the draw moved them.
-        Rows where it is missing were not randomised; they are not used by ``fit`` but get a
-        propensity from ``predict``. :class:`~skultr.simulation.SwapPolicy` and
+        Name of the column that says which documents of a query were exchanged at random. Rows of
+        a query with the same value were exchanged with each other, whether or not the draw moved
+        them. Rows where it is missing were not randomised: ``fit`` ignores them, and ``predict``
+        gives them a propensity. :class:`~skultr.simulation.SwapPolicy` and
         :class:`~skultr.simulation.ShufflePolicy` write such a column, ``"arm"``. By default
         (None) every list was shuffled as a whole; only lists of equal length are then compared.
     user : str, default=None
@@ -140,13 +140,12 @@ class RandomizedPropensity(_PairwisePropensity):
         one curve.
     user_shrinkage : "auto" or float, default="auto"
         How strongly curves of users are pulled toward the common curve. ``"auto"`` estimates how
-        much users differ. A number is the precision of users' log examination around the common
-        curve: about the weight of the common curve, in clicks. With 0 nothing is pulled.
+        much users differ. A number is about the weight of the common curve, in clicks (the
+        precision of users' log examination around it). With 0, curves are not pulled.
     n_bootstrap : int, default=0
-        Number of resamples of queries for standard errors. With 0, errors follow from the
-        variation between arms of queries (sandwich formula). Resample if clicks of a query are
-        correlated for other reasons than relevance. Errors of curves of users always follow from
-        the formula.
+        Number of resamples of queries for standard errors. With 0, a formula gives them, from the
+        variation between arms of queries (sandwich). Resample if clicks of a query are correlated
+        for other reasons than relevance. For curves of users the formula is always used.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
@@ -180,9 +179,9 @@ class RandomizedPropensity(_PairwisePropensity):
     relative to the user's own first position, where users are assumed equal. If some users
     examine less at all positions, use ``RegressionEMPropensity(relevance="embedding")``.
 
-    ``fit`` warns if documents are at the same position more often than by chance, by at least 1 %
-    and six standard errors. That detects swaps with probability 0.45 in logs of some ten
-    thousand lists; no log proves that all orders were equally likely.
+    ``fit`` warns if documents are at the same position more often than by chance: by at least 1 %
+    and at least six standard errors. In some ten thousand lists, swaps with probability 0.45
+    instead of 0.5 are detected. No log proves that all orders were equally likely.
 
     References
     ----------
@@ -310,15 +309,14 @@ class InterventionHarvesting(_PairwisePropensity):
         user are compared. By default all users have one curve.
     user_shrinkage : "auto" or float, default="auto"
         How strongly curves of users are pulled toward the common curve. ``"auto"`` estimates how
-        much users differ. A number is the precision of users' log examination around the common
-        curve: about the weight of the common curve, in clicks. With 0 nothing is pulled.
+        much users differ. A number is about the weight of the common curve, in clicks (the
+        precision of users' log examination around it). With 0, curves are not pulled.
     n_bootstrap : "auto" or int, default="auto"
         Number of resamples of queries for standard errors (of documents, if there are fewer than
-        30 queries). With 0, errors follow from the variation between documents (sandwich
-        formula), with about the same result. ``"auto"`` takes 200 resamples if there are at most
-        50 bias factors, and the formula for more, because each resample takes a time that grows
-        with the cube of their number. Errors of curves of users always follow from the
-        formula, because each user has few queries.
+        30 queries). With 0, a formula gives them, from the variation between documents (sandwich);
+        the result is about the same. ``"auto"`` takes 200 resamples if there are at most 50 bias
+        factors, and else the formula, because the time of a resample grows with the cube of their
+        number. For curves of users the formula is always used, because each has few queries.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
@@ -392,12 +390,14 @@ class InterventionHarvesting(_PairwisePropensity):
 
     *Memory* grows with the square of the number of positions of a document: about 0.1 kB per
     ordered pair of positions. A hundred thousand documents at 10 positions each take 0.9 GB, at
-    50 positions about 25 GB; with so many, map deep positions to one bias factor. Time grows with
-    the cube of the number of bias factors that are compared. Above 200 bias factors, all pairs
-    (of the default variant, without users) are therefore compared at once, by the likelihood of
-    where the clicks of each document fell, given their number: memory and time are linear, and
-    the estimate is as precise. Above 1,500, standard errors are those of a factor if the others
-    were known, which is too little where each factor is linked to few others.
+    50 positions about 25 GB; with so many, map deep positions to one bias factor. *Time* grows
+    with the cube of the number of bias factors that are compared.
+
+    Above 200 bias factors, pairs are therefore not compared one by one (with the default method
+    and variant, without users). The estimate then maximises the likelihood of where the clicks of
+    each document fell, given their number. Memory and time are linear, and the estimate is as
+    precise. Above 1,500 factors, a standard error is that of a factor if the others were known,
+    which is too small where each factor is linked to few others.
 
     A factor without any click gets half a click, with a warning; with fewer than ten, the larger
     of both errors counts, of resamples and of the formula. The rankers must not have been

@@ -67,12 +67,15 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
         X : DataFrame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, one row per shown document, with its roles as columns. Features are
             read only by estimators that use them, or if no column ``doc`` identifies the
-            documents. Also a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), with the
-            name of its column of clicks as ``y``: the engine adds up clicks and impressions of
-            documents and bias factors, and only these leave it. A
-            :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument;
-            estimators that compare clicks and impressions of documents count them on disk,
-            others read the rows into memory.
+            documents.
+
+            Of a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), ``y`` is the name of the
+            column of clicks. The engine adds up clicks and impressions of documents and bias
+            factors, and only these leave it.
+
+            A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
+            Estimators that compare clicks and impressions of documents count them on disk; others
+            read the rows into memory.
         y : array-like of shape (n_rows,)
             Click (0 or 1), or number of clicks or click rate if a row counts several
             ``impressions``; or the name of the column of X that holds them. Of another outcome, as

@@ -86,29 +86,32 @@ def relevance_labels(
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        As in :class:`~skultr.rankers.IPSRanker`; None requires the role ``propensity``. Also a
-        model of :mod:`skultr.click_models`, which estimates examination from the same log: labels
-        are the ``relevance`` of its ``documents_``. With ``interval=True`` it must be one whose
-        documents have intervals, :class:`~skultr.click_models.UBMModel` or
-        :class:`~skultr.click_models.PBMModel`: these are wider by the error of examination. It
-        also labels documents of positions that no document connects to the first, with an assumed
-        examination. A mapping holds a click model, or another estimator, for each user, as in
-        :class:`~skultr.UserAwareIPSRanker`; intervals take its examination to be true.
+        Where propensities come from, as in :class:`~skultr.rankers.IPSRanker`; None requires the
+        role ``propensity``.
+
+        - A model of :mod:`skultr.click_models` estimates examination from the same log: labels
+          are the ``relevance`` of its ``documents_``. It also labels documents of positions that
+          no document connects to the first, with an assumed examination. With ``interval=True``
+          it must be :class:`~skultr.click_models.UBMModel` or
+          :class:`~skultr.click_models.PBMModel`, whose documents have intervals; these include
+          the error of examination.
+        - A mapping holds a click model, or another estimator, for each user, as in
+          :class:`~skultr.UserAwareIPSRanker`. Intervals take its examination to be true.
     user_aware : bool, default=True
-        Divide the click rate of a document by its mean propensity over the sessions of the query,
-        which has less variance, and allows propensity 0 for users who never look so far; otherwise
-        each click by its own propensity.
+        Divide the click rate of a document by its mean propensity over the sessions of the query.
+        This has less variance, and allows propensity 0 for users who never look so far. If False,
+        each click is divided by its own propensity.
     clip : float in (0, 1], default=None
         Smaller propensities are raised to it.
     interval : bool, default=False
-        Make ``label`` the posterior mean, and add its 95 % interval. The prior mean of a document
-        depends on its place in the logged ranking, and on its query (see Notes): a document with
-        few clicks is about as relevant as others of its query that were shown as high.
+        Make ``label`` the posterior mean, and add its 95 % interval. A document with few clicks
+        is then about as relevant as others of its query that were shown as high: the prior mean
+        depends on the place in the logged ranking, and on the query (see Notes).
     cluster : array-like of shape (n_rows,) or str, default=None
         Impressions that depend on each other, such as those of one user: one value per row, or the
-        name of a column of X. With ``interval=True``, and not for click models. Clicks and
+        name of a column of X. It makes intervals wider, and labels move less: clicks and
         examinations are divided by the dispersion of clicks on a document within clusters, which
-        is estimated from the log: labels move less, and intervals are wider.
+        is estimated from the log. Requires ``interval=True``; not for click models.
 
     Returns
     -------
@@ -123,10 +126,14 @@ def relevance_labels(
     Raises
     ------
     ValueError
-        If a role is missing or holds invalid values; if a row with a click has propensity 0; if
-        the mean propensity of a document is 0 or, without ``user_aware``, that of any row; with
-        ``interval=True`` if not ``user_aware``, or if documents of the click model have no
-        intervals; if there is a ``cluster`` without ``interval=True`` or with a click model.
+        In these cases:
+
+        - a role is missing or holds invalid values;
+        - a row with a click has propensity 0;
+        - the mean propensity of a document is 0, or, without ``user_aware``, that of any row;
+        - ``interval=True`` without ``user_aware``, or with a click model whose documents have no
+          intervals;
+        - ``cluster`` without ``interval=True``, or with a click model.
 
     Notes
     -----
