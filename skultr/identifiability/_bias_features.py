@@ -140,6 +140,7 @@ def factor_labels(factors: pd.DataFrame, codes: Ints) -> NDArray[Any]:
 
 def factor_codes(factors: pd.DataFrame, values: Mapping[str, NDArray[Any]]) -> Ints:
     """Code of the factor of each row, -1 where the row has none of these factors."""
+    # Row by row, in the columns of the factors.
     rows = pd.MultiIndex.from_arrays([as_index_values(values[name]) for name in factors])
     return pd.MultiIndex.from_frame(factors).get_indexer(rows)
 
@@ -181,6 +182,7 @@ def _from_columns(names, factors, frame, place):
     for number, name in enumerate(names):
         if name not in columns:
             continue
+        # A column of text may hold numbers; of others no distance is known.
         try:
             values = np.asarray(read_column(frame, name)[rows], dtype=float)
         except (TypeError, ValueError) as error:
@@ -211,6 +213,7 @@ def _is_category(name, known):
 
 
 def _is_numeric(values):
+    # True and False are two categories.
     return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
 
 

@@ -64,6 +64,7 @@ def _parts_without(graph, path, n_nodes):
         if edge[node] < last[node]:
             other = neighbours[edge[node]]
             edge[node] += 1
+            # Found before: the subtree is adjacent to it. Else go down.
             if number[other]:
                 lowest[node] = min(lowest[node], number[other])
             else:
@@ -102,6 +103,7 @@ def documents_with_other_factors(doc: Ints, factor: Ints) -> tuple[Ints, Ints, I
     is_first = np.concatenate(([True], doc[1:] != doc[:-1]))
     start = np.flatnonzero(is_first)
     degree = np.diff(np.append(start, len(doc)))
+    # A set of factors is the sum of hashes of its members, whatever their order.
     hashes = mix(factor.astype(np.uint64))
     # With sums of 128 bits, no collision of two different sets is expected.
     first = np.add.reduceat(hashes, start)
@@ -164,6 +166,7 @@ def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats
     L = diag(sum_t' w_tt') - W and its inverse M on all factors but one (where M is 0), the
     resistance is R_ab = M_aa + M_bb - 2 M_ab.
     """
+    # Eliminate the documents.
     matrix = csr_array((conductance, (doc, factor)))
     joined = gram(matrix, 1.0 / matrix.sum(axis=1))
     np.fill_diagonal(joined, 0.0)
@@ -175,6 +178,7 @@ def effective_resistance(doc: Ints, factor: Ints, conductance: Floats) -> Floats
     except LinAlgError:
         # The conductances differ by more than the precision of floats.
         inner = pinvh(laplacian[1:, 1:])
+    # The ground has M = 0.
     inverse = np.pad(inner, ((1, 0), (1, 0)))
     diagonal = inverse.diagonal()
     resistance = diagonal[:, None] + diagonal - inverse - inverse.T

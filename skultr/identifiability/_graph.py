@@ -347,6 +347,7 @@ class IdentifiabilityGraph:
             raise ValueError(f"n_repeats must be a whole number from 1, got {n_repeats!r}.")
         rng = check_random_state(random_state)
         pairs = self.pairs
+        # One draw per repeat serves all fractions: samples are nested.
         counts = np.empty((n_repeats, len(fractions)), dtype=np.intp)
         for repeat in progress(range(n_repeats), "subsample"):
             # A pair of n impressions is lost with probability (1 - fraction)^n; the fraction at
@@ -433,6 +434,7 @@ class IdentifiabilityGraph:
             raise ValueError(f"n_links must be a whole number from 0 or None, got {n_links!r}.")
         a, b, variance, n_smaller = self._links()
         rows = slice(None, n_links)
+        # Names for codes; the margin of an unknown ratio is infinite.
         names = self._factor_names()
         error = np.sqrt(variance[rows])
         with np.errstate(over="ignore"):
@@ -566,6 +568,7 @@ _MAX_LISTED = 6
 
 def summary_lines(graph: Any, overlap: Any = None) -> list[str]:
     """The lines of ``IdentifiabilityGraph.summary``."""
+    # Not connected: what the parts are, and what to do.
     factors = _count(graph.n_factors, "bias factor")
     if not graph.is_connected:
         swaps = _count(graph.n_components - 1, "swap")
@@ -581,6 +584,7 @@ def summary_lines(graph: Any, overlap: Any = None) -> list[str]:
         ]
     if graph.n_factors == 1:
         return ["Identifiable: there is one bias factor, so click rates compare documents fairly."]
+    # Connected: but is it so by few documents, or few clicks?
     weak = _weak_part(graph)
     verdict = (
         f"Identifiable: {factors} form one component, so that clicks determine the relevance of "
@@ -622,6 +626,7 @@ def summary_html(graph: Any) -> str:
 # The parts of a summary ---------------------------------------------------------------
 def _components(graph):
     table = graph.components.head(_MAX_LISTED)
+    # The largest ones, with some of their factors.
     lines = []
     for row in table.itertuples():
         n_factors = _count(row.n_factors, "factor")
@@ -656,6 +661,7 @@ def _bridges(graph):
     bridges = graph.bridges()
     if bridges.empty:
         return []
+    # Documents have ids, or the first row with their features.
     columns = [name for name in ("qid", "doc", "row") if name in bridges]
     rows = bridges[columns].head(MAX_NAMED).itertuples(index=False, name=None)
     some = [row[0] if len(row) == 1 else row for row in rows]
@@ -701,6 +707,7 @@ def _weak_part(graph):
     impressions behind weak links; None without weak links."""
     if not _is_small(graph):
         return None
+    # The tree's links, weakest first.
     a, b, variance, _ = graph._links()
     if variance[0] <= WEAK.value**2:
         return None

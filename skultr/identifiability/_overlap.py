@@ -84,6 +84,7 @@ class FeatureOverlap:
             return "There is one bias factor: nothing has to be separated."
         # Pairs are sorted by their overlap.
         least = self.pairs.iloc[0]
+        # The pair that features separate worst.
         names = name_some([least["factor_a"], least["factor_b"]])
         if not self._information.compares():
             return (
@@ -121,6 +122,7 @@ class FeatureOverlap:
         -------
         overlap : float
         """
+        # Factors may be fewer than those of the graph: the most frequent ones.
         place = pd.Index(names, tupleize_cols=False).get_indexer(self._factors)
         unknown = self._factors[place < 0]
         if len(unknown):
@@ -404,6 +406,7 @@ def examination_information(
     standardised features and random units of them, fitted to other queries.
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    # A sample of whole lists, with the factors that matter most.
     factors = _most_shown(factor, weight)
     rows = np.flatnonzero(np.isin(factor, factors))
     rows = rows[_sample_of_lists(list_[rows], rng)]
@@ -453,6 +456,7 @@ def _sample_of_lists(list_, rng):
 def _off_lists(values, list_, weight):
     """Values of rows minus the weighted mean of their list."""
     share = weight / np.bincount(list_, weight)[list_]
+    # Row i of this matrix averages list i.
     average = csr_array((share, (list_, np.arange(len(list_)))))
     mean_of_list = average @ values
     return values - mean_of_list[list_]
@@ -489,6 +493,7 @@ def _with_units(features, rng):
     # Sums of deviation 1.5, beyond the part where an ELU is nearly linear.
     weights = 1.5 * rng.normal(size=(n_features, n_units)) / np.sqrt(n_features)
     units = features @ weights + rng.normal(size=n_units)
+    # ELU, without overflow of the branch that is not taken.
     units = np.where(units > 0, units, np.expm1(np.minimum(units, 0)))
     spread = units.std(axis=0)
     units = (units - units.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -497,6 +502,7 @@ def _with_units(features, rng):
 
 def _rest(inputs, target, weight, fold):
     """What ridge regressions that were fitted to the other folds leave of the target."""
+    # Moments by fold, so that those of all other folds are differences.
     parts = [fold == number for number in range(int(fold.max()) + 1)]
     moments = [_moments(inputs[part], target[part], weight[part]) for part in parts]
     total = [sum(each) for each in zip(*moments, strict=True)]

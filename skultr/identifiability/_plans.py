@@ -84,6 +84,7 @@ def intervention_plan(
     target = first_by(examination, labels)  # where a document would be shown
     slope = 1.0 / relevance[doc]
     needed = np.broadcast_to(needed, len(labels))
+    # Candidates by component: whose document moves, and what a swap to each target costs.
     swaps = _Swaps(
         labels[factor],
         slope / examination[factor],
@@ -207,6 +208,7 @@ def _prim(labels, prepare):
     n_links = int(labels.max(initial=0))
     links = np.empty((2, n_links), dtype=np.intp)
     costs = np.empty(n_links)
+    # The least cost at which each item can be joined so far, and from where.
     best = np.full(len(outside), np.inf)
     source = np.zeros(len(outside), dtype=np.intp)
     cost_from = prepare(outside)
@@ -241,6 +243,7 @@ def _prim(labels, prepare):
 
 def _nearest(vectors, labels):
     """Costs for :func:`_prim`: squared distances from the nearest factor of a component."""
+    # From a component, each outside factor is nearest to one of its members.
     members = members_of(labels)
 
     def prepare(outside):
@@ -437,6 +440,7 @@ def warn_about_impossible(impossible: list[int], interventions: pd.DataFrame) ->
     if not impossible:
         return
     table = interventions.iloc[impossible[:MAX_NAMED]].drop(columns="cost")
+    # The first ones by name.
     named = []
     for row in table.to_dict("records"):
         parts = [f"{name} {plain(value)!r}" for name, value in row.items()]
@@ -507,6 +511,7 @@ class ServedLists:
         if placed:
             position = int(self.factors["position"].iloc[to])
             found = found[self._length[log.list_[found]] >= position]
+        # The first list with a partner for the document.
         for row in found:
             list_ = log.list_[row]
             rows = np.arange(log.offsets[list_], log.offsets[list_ + 1])

@@ -320,6 +320,7 @@ class IdentifiabilityRepair(
         self.graph_ = None
         self.is_identifiable_ = None
         self.intervened_lists_ = None
+        # Tables without rows have their columns all the same.
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
         self.merges_ = pd.DataFrame({name: [] for name in _MERGE})
         self.interventions_ = pd.DataFrame({name: [] for name in _SWAP})
@@ -331,7 +332,7 @@ class IdentifiabilityRepair(
         return self
 
     def _read_dataset(self, dataset, *, reset):
-        self._check_columns(dataset, names_of(dataset), reset)
+        self._check_columns(dataset, reset)
         pairs = read_pairs(dataset, bias=self._columns)
         rows = None
         # Rows are read for bias features and for lists to swap in; pairs are counted on disk.
@@ -343,8 +344,7 @@ class IdentifiabilityRepair(
         if self.strategy == "intervene":  # it looks for lists that can carry out swaps
             is_frame(X)  # raises the error
         check_given(X, "" if y is None else y, sample_weight, {}, type(self).__name__)
-        names = names_of(X)
-        self._check_columns(pd.DataFrame(columns=names), names, reset)
+        self._check_columns(pd.DataFrame(columns=names_of(X)), reset)
         by = [*self._columns, *(self._feature_columns or [])]
         table, rate = CellCount.of(X, y, by).cells(in_order=True)
         if y is None:
@@ -352,7 +352,7 @@ class IdentifiabilityRepair(
         self._plan_rows(table, rate, sample_weight)
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
-        X = self._check_columns(X, names_of(X), reset)
+        X = self._check_columns(X, reset)
         if y is not None:
             _, y, _ = clicks_of(X, y, type(self).__name__)
         self._plan_rows(X, y, sample_weight)
@@ -365,8 +365,10 @@ class IdentifiabilityRepair(
             return [given]
         return given if isinstance(given, list | tuple) else None
 
-    def _check_columns(self, X, names, reset):
+    def _check_columns(self, X, reset):
+        """X, with the bias columns named and its features recorded."""
         if self.bias is None:
+            names = names_of(X)
             self._columns = [name for name in ("bias", "position") if name in names][:1]
         elif isinstance(self.bias, str):
             self._columns = [self.bias]
@@ -377,6 +379,7 @@ class IdentifiabilityRepair(
     def _plan_rows(self, X, y, sample_weight):
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
+        # Only frames have columns with roles.
         framed = is_frame(X)
         if framed and (self._columns or self.bias is not None):
             given = {"click": y, "sample_weight": sample_weight, "called": "y"}
@@ -478,6 +481,7 @@ class IdentifiabilityRepair(
         pairs = graph.pairs
         values, shown = self._shown_values(X)
         lists = read_lists(X, graph, values, shown)
+        # What to swap, and then the lists that do it.
         doc, start, to, cost = self._swaps(graph, lists)
         swaps = {
             "from": factor_labels(graph.factors, start),
@@ -508,6 +512,7 @@ class IdentifiabilityRepair(
         pairs = graph.pairs
         doc = pairs.doc
         factor = pairs.factor
+        # The rarer a click is at either factor, the more a swap costs.
         relevance, examination = swap_estimates(
             graph,
             self._vectors,
@@ -539,6 +544,7 @@ class IdentifiabilityRepair(
                 f"dataset are its column {own[0]!r}. Transform the log, and make a dataset of "
                 "the result; or fit a repair to the dataset."
             )
+        # One row per bias factor is enough: codes follow from it.
         places = dataset.to_places().dropna(subset=own).drop_duplicates(own)
         values = places[own[0]].to_numpy().astype(np.int64)
         codes = self._bias_of(places).astype(np.int64)
@@ -570,6 +576,7 @@ class IdentifiabilityRepair(
                 )
         # -1: fit has not seen the factor.
         known = factor_codes(self._space.factors, values)
+        # Such as a new layout: the nearest factor of fit stands for it.
         unseen = np.flatnonzero(shown & (known < 0))
         if len(unseen):
             known[unseen] = self._nearest_known(X, values, unseen)
@@ -775,6 +782,7 @@ def _given(name, values, keys):
         )
     given = pd.Series([values[key] for key in keys], dtype=object)
     probability = pd.to_numeric(given, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    # Text and missing values are NaN, which no comparison holds for.
     bad = np.flatnonzero(~((probability >= 0) & (probability <= 1)))
     if len(bad):
         first = bad[0]
