@@ -80,7 +80,6 @@ sphinx_gallery_conf = {
             "plot_sessions.py",
             "plot_clusters_table.py",
             "plot_ips_scorer.py",
-            "plot_does_my_log_need_more.py",
             "plot_trust_bias.py",
             "plot_how_many_dimensions.py",
             "plot_embeddings.py",

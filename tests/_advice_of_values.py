@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
 from skultr.evaluation import compare_rankers, plan_experiment, policy_value, run_comparison
-from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair, factor_rank
+from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair, feature_overlap
 from skultr.metrics import (
     ClickLikelihoodScorer,
     CMIPScorer,
@@ -411,15 +411,11 @@ case(
 APART = UNMOVED
 case(
     ("X has neither a column 'position' nor 'bias'", "or name columns in bias="),
-    lambda: factor_rank(X.drop(columns="position"), CLICKS, n_resamples=19),
-    lambda: factor_rank(
-        X.rename(columns={"position": "slot"}).rename(columns={"slot": "position"}),
-        CLICKS,
-        n_resamples=19,
+    lambda: feature_overlap(X.drop(columns="position")),
+    lambda: feature_overlap(
+        X.rename(columns={"position": "slot"}).rename(columns={"slot": "position"})
     ),
-    lambda: factor_rank(
-        X.rename(columns={"position": "slot"}), CLICKS, bias="slot", n_resamples=19
-    ),
+    lambda: feature_overlap(X.rename(columns={"position": "slot"}), bias="slot"),
 )
 case(
     ("The log does not determine relevance", "or filter NotIdentifiableWarning"),
@@ -523,34 +519,6 @@ case(
     ),
     lambda: IdentifiabilityRepair(strategy="intervene", cost="random").fit(
         APART.drop(columns="click")
-    ),
-)
-case(
-    ("The log has", "documents; expected at least", "compare each by itself: rows='doc'"),
-    lambda: factor_rank(X[(X["qid"] < 2)], CLICKS[X["qid"] < 2], n_resamples=19),
-    lambda: factor_rank(X[(X["qid"] < 2)], CLICKS[X["qid"] < 2], rows="doc", n_resamples=19),
-)
-case(
-    ("with clicks and with impressions under more than one bias factor", "rows='relevance'"),
-    lambda: factor_rank(UNMOVED.drop(columns="click"), UNMOVED["click"], n_resamples=19),
-    lambda: factor_rank(
-        UNMOVED.drop(columns="click").assign(relevance=(UNMOVED["b"] > 0) * 1),
-        UNMOVED["click"],
-        rows="relevance",
-        n_resamples=19,
-    ),
-    lambda: factor_rank(X, CLICKS, n_resamples=19),
-)
-case(
-    ("bias factors; expected at most", "Name fewer columns in bias="),
-    lambda: factor_rank(X, CLICKS, bias=["position", "session"], n_resamples=19),
-    lambda: factor_rank(X, CLICKS, bias="position", n_resamples=19),
-)
-case(
-    ("rows has", "or cut a number into classes with pandas.qcut(..., labels=False)"),
-    lambda: factor_rank(X, CLICKS, rows="b", n_resamples=19),
-    lambda: factor_rank(
-        X, CLICKS, rows=pd.qcut(X["b"], 4, labels=False).to_numpy(), n_resamples=19
     ),
 )
 

@@ -19,7 +19,6 @@ from skultr.datasets import make_ltr
 from skultr.identifiability import (
     IdentifiabilityGraph,
     IdentifiabilityRepair,
-    factor_rank,
     feature_overlap,
 )
 from skultr.metrics import ClickLikelihoodScorer, IPSScorer, PerplexityScorer, RankingScorer
@@ -238,9 +237,6 @@ def test_tables_of_the_log(log, dataset):
         arguments = {"propensity": EMBEDDING, "interval": interval}
         found = relevance_labels(dataset, **arguments)
         assert_alike(found, relevance_labels(X, clicks, **arguments), rtol)
-    assert repr(factor_rank(dataset, random_state=0)) == repr(
-        factor_rank(X, clicks, random_state=0)
-    )
     # A sample of lists, which are others where equal ones are merged.
     assert feature_overlap(dataset).overlap == feature_overlap(dataset.to_frame()[0]).overlap
 

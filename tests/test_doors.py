@@ -17,7 +17,7 @@ from skultr.exceptions import (
     NotIdentifiableError,
     NotIdentifiableWarning,
 )
-from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair, factor_rank
+from skultr.identifiability import IdentifiabilityGraph, IdentifiabilityRepair
 from skultr.metrics import ClickLikelihoodScorer, CMIPScorer, IPSScorer, PerplexityScorer
 from skultr.propensity import (
     DualLearningPropensity,
@@ -58,7 +58,6 @@ DOORS = {
     "propensity": lambda X, y, _: InterventionHarvesting(n_bootstrap=0).fit(X, y),
     "graph": lambda X, y, _: IdentifiabilityGraph.from_log(X, click=y),
     "repair": lambda X, y, _: IdentifiabilityRepair().fit(X, y),
-    "factor_rank": lambda X, y, _: factor_rank(X, y, n_resamples=19, random_state=0),
     "aggregate": _aggregate,
     "click model": lambda X, y, _: PBMModel().fit(X, y),
     "predict_click": lambda X, y, fitted: fitted[1].predict_click(X, y),
@@ -206,8 +205,6 @@ FAULTS = {
 #: After the warning, what these doors are asked for does not exist, and they say so.
 GIVE_UP = {
     ("no clicks", "propensity"): "The log cannot separate examination from relevance",
-    ("no clicks", "factor_rank"): "nothing to factorise",
-    ("click 2", "factor_rank"): "grades above 1 are no counts",
 }
 
 

@@ -23,14 +23,13 @@ from .._base._typing import Floats, Frame, Ints, RandomState
 from .._log._clicklog import ClickLog
 from .._log._dataset import ClickDataset
 from .._log._faults import count_of
+from .._log._pairs import bias_columns, code_factors
 from .._log._reader import in_memory, read
-from .._log._roles import ROLES, read_features, without_columns
+from .._log._roles import ROLES, read_column, read_features, read_role, without_columns
+from .._log._segments import encode
 from ..exceptions import python_value
 from ._bias_features import name_some
-from ._factor_rank import bias_factors
-
-#: Overlap from which features are taken to determine examination (studies/feature_overlap.py).
-ENOUGH = 0.15
+from ._thresholds import ENOUGH_OVERLAP
 
 #: Roles that lists and bias factors are read from.
 _READS = ("qid", "session", "position", "bias", "impressions")
@@ -71,7 +70,7 @@ class FeatureOverlap:
     @property
     def determines(self) -> bool:
         """True if features may determine examination; see Attributes."""
-        return self.overlap >= ENOUGH
+        return self.overlap >= ENOUGH_OVERLAP.value
 
     def summary(self) -> str:
         """The answer in plain words, and what to do.
@@ -83,7 +82,10 @@ class FeatureOverlap:
         n_factors = count_of(len(self._factors), "bias factor")
         if len(self._factors) == 1:
             return "There is one bias factor: nothing has to be separated."
-        names = name_some(self.pairs[name].iloc[0] for name in ("factor_a", "factor_b"))
+        # Pairs are sorted by their overlap.
+        least = self.pairs.iloc[0]
+        # The pair that features separate worst.
+        names = name_some([least["factor_a"], least["factor_b"]])
         if not self._information.compares():
             return (
                 "Features cannot separate examination from relevance: no result page compares all "
@@ -92,7 +94,7 @@ class FeatureOverlap:
             )
         seen = (
             f"Of what clicks say about {n_factors}, features leave at least {self.overlap:.2f} "
-            f"(least for the pair {names}: {self.pairs['overlap'].iloc[0]:.2f})."
+            f"(least for the pair {names}: {least['overlap']:.2f})."
         )
         if self.determines:
             return (
@@ -120,13 +122,14 @@ class FeatureOverlap:
         -------
         overlap : float
         """
+        # Factors may be fewer than those of the graph: the most frequent ones.
         place = pd.Index(names, tupleize_cols=False).get_indexer(self._factors)
-        if (place < 0).any():
+        unknown = self._factors[place < 0]
+        if len(unknown):
             raise ValueError(
                 f"The overlap is of another log: it has the bias factor "
-                f"{python_value(self._factors[place < 0][0])!r}, which is not among these "
-                f"{len(names)}. Pass the result of feature_overlap on the same X, with the same "
-                "bias."
+                f"{python_value(unknown[0])!r}, which is not among these {len(names)}. Pass the "
+                "result of feature_overlap on the same X, with the same bias."
             )
         return self._information.least(np.asarray(labels)[place])
 
@@ -242,16 +245,23 @@ def feature_overlap(
     [1, 3]
     """
     X, _ = in_memory(X)
-    roles, labels = bias_factors(X, bias)
+    roles, labels = _bias_factors(X, bias)
     rows = read(X, roles=roles, reads=_READS)
     shown = np.flatnonzero(rows.shown)
     if not len(shown):
         raise ValueError("No row was shown: each has no position, or 0 impressions.")
+    # Codes, and what stands for each: a position, or a code of several columns.
     factor, values = rows.bias
     names = pd.Index(values) if labels is None else labels[values]
-    no_features = {click, *([bias] if isinstance(bias, str) else bias or [])} - {*ROLES}
+    # Bias columns and clicks are no features; roles are none anyway.
+    own = [bias] if isinstance(bias, str) else bias or []
+    no_features = {click, *own} - {*ROLES}
+
+    def features(chosen):
+        return _features(X, shown[chosen], no_features)
+
     information = examination_information(
-        lambda chosen: _features(X, shown[chosen], no_features),
+        features,
         rows.list_[shown],
         rows.query[shown],
         factor[shown],
@@ -259,22 +269,64 @@ def feature_overlap(
         random_state,
     )
     compared = names[information.factors]
-    a, b = np.triu_indices(len(compared), 1)
+    # Names of several columns are tuples.
     plain = pd.Series(list(compared), dtype=object if compared.nlevels > 1 else None)
-    pairs = pd.DataFrame(
-        {
-            "factor_a": plain.take(a).to_numpy(),
-            "factor_b": plain.take(b).to_numpy(),
-            "overlap": information.pairs()[a, b],
-        }
-    )
     return FeatureOverlap(
-        pairs=pairs.sort_values("overlap", kind="stable", ignore_index=True),
+        pairs=_table_of_pairs(plain, information),
         overlap=information.least(),
         n_rows=information.n_rows,
         _factors=pd.Index(plain, tupleize_cols=False),
         _information=information,
     )
+
+
+def _table_of_pairs(names, information):
+    """Overlap of each two factors, ascending."""
+    a, b = np.triu_indices(len(names), 1)
+    pairs = {
+        "factor_a": names.take(a).to_numpy(),
+        "factor_b": names.take(b).to_numpy(),
+        "overlap": information.pairs()[a, b],
+    }
+    return pd.DataFrame(pairs).sort_values("overlap", kind="stable", ignore_index=True)
+
+
+def _bias_factors(X, bias):
+    """The columns ``bias`` as a role, and labels of its codes; no role and None without them."""
+    if bias is None:
+        if read_role(X, "position") is None and read_role(X, "bias") is None:
+            raise ValueError(
+                "X has neither a column 'position' nor 'bias': there are no bias factors to "
+                "compare. Rename the column that holds the positions to 'position', or name "
+                "columns in bias=."
+            )
+        return {}, None
+    columns = {name: read_column(X, name) for name in bias_columns({}, bias)}
+    # A combination is known if all of its columns are.
+    missing = np.any([pd.isna(values) for values in columns.values()], axis=0)
+    unknown = np.flatnonzero(missing & _shown(X))
+    if len(unknown):
+        raise ValueError(
+            f"The bias columns {list(columns)} are missing in "
+            f"{count_of(len(unknown), 'shown row')}, first in row {unknown[0]}; "
+            "expected a value in each. Use a separate value for unknown ones."
+        )
+    # Only rows with a factor have a code; others are NaN, as rows that were not shown.
+    known = {name: encode(values[~missing]) for name, values in columns.items()}
+    codes = np.full(len(missing), np.nan)
+    codes[~missing], factors = code_factors(known)
+    labels = pd.MultiIndex.from_frame(factors)
+    if len(known) == 1:
+        labels = labels.get_level_values(0)
+    return {"bias": codes}, labels
+
+
+def _shown(X):
+    """True for rows with a position; for all rows if X has no positions."""
+    position = read_role(X, "position")
+    if position is None:
+        return np.ones(X.shape[0], dtype=bool)
+    return ~np.isnan(position)
 
 
 def _features(X, rows, no_features):
@@ -290,15 +342,7 @@ _MAX_ROWS = 5_000
 _MAX_FACTORS = 100
 #: Most features that are read: those that vary most with the bias factor.
 _MAX_FEATURES = 300
-#: Random units beside the features themselves, for functions that are not linear.
-_N_UNITS = 100
-#: Penalties of the regression on standardised features; the best one for other queries is taken.
-#: None is smaller: functions that the least one shrinks are those that a network learns late.
-_PENALTIES = (0.1, 1.0, 10.0)
-_N_FOLDS = 5
-#: Standardised features are clipped here, as networks clip them.
-_MAX_DEVIATION = 8.0
-#: Share of the largest information below which there is none.
+#: Share of the largest information below which there is none: what rounding leaves of 0.
 _NOTHING = 1e-9
 
 
@@ -318,15 +362,20 @@ class ExaminationInformation:
         # Of a factor with itself, or with one that no page compares it with.
         with np.errstate(invalid="ignore", divide="ignore"):
             share = _variances(self.full) / _variances(left)
-        page = connected_components(np.abs(self.full) > _NOTHING * self.full.max(), False)[1]
-        return np.where(page[:, None] == page, np.minimum(share, 1.0), 0.0)
+        is_linked = np.abs(self.full) > _NOTHING * self.full.max()
+        _, component = connected_components(is_linked, False)
+        is_compared = component[:, None] == component
+        return np.where(is_compared, np.minimum(share, 1.0), 0.0)
 
     def least(self, groups: Ints | None = None) -> float:
         """The least share over all contrasts; of groups of factors, whose own ratios are known."""
         if not self.compares(groups):
             return 0.0
-        full, left = (_of_contrasts(moments, groups) for moments in (self.full, self.left))
-        return float(np.clip(eigh(left, full, eigvals_only=True).min(initial=1.0), 0.0, 1.0))
+        full = _of_contrasts(self.full, groups)
+        left = _of_contrasts(self.left, groups)
+        # The least ratio of two quadratic forms is a generalised eigenvalue.
+        shares = eigh(left, full, eigvals_only=True)
+        return float(np.clip(shares.min(initial=1.0), 0.0, 1.0))
 
     def compares(self, groups: Ints | None = None) -> bool:
         """True if pages compare all groups of factors, be it through others."""
@@ -336,13 +385,11 @@ class ExaminationInformation:
 
 def information_of_log(log: ClickLog) -> ExaminationInformation:
     """The information in a log; see :func:`examination_information`."""
-    return examination_information(
-        lambda chosen: log.features[log.version[chosen]],
-        log.list_,
-        log.query,
-        log.bias,
-        log.weight,
-    )
+
+    def features(chosen):
+        return log.features[log.version[chosen]]
+
+    return examination_information(features, log.list_, log.query, log.bias, log.weight)
 
 
 def examination_information(
@@ -359,91 +406,121 @@ def examination_information(
     standardised features and random units of them, fitted to other queries.
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    impressions = np.bincount(factor, weight)
-    shown = np.flatnonzero(impressions)
-    factors = np.sort(shown[np.argsort(-impressions[shown], kind="stable")[:_MAX_FACTORS]])
+    # A sample of whole lists, with the factors that matter most.
+    factors = _most_shown(factor, weight)
     rows = np.flatnonzero(np.isin(factor, factors))
     rows = rows[_sample_of_lists(list_[rows], rng)]
-    lists, queries = (np.unique(codes[rows], return_inverse=True)[1] for codes in (list_, query))
+    _, lists = np.unique(list_[rows], return_inverse=True)
+    _, queries = np.unique(query[rows], return_inverse=True)
     # Queries weigh by the square root of their traffic, as for rankers.
-    weight = weight[rows] / np.sqrt(np.bincount(queries, weight[rows])[queries])
+    weight = weight[rows]
+    traffic = np.bincount(queries, weight)
+    weight = weight / np.sqrt(traffic[queries])
     weight /= weight.mean()
-    target = _off_lists(
-        np.eye(len(factors))[np.searchsorted(factors, factor[rows])], lists, weight
-    )
+    # The indicators of the factors, and what predicts them, each less its mean over the list.
+    code = np.searchsorted(factors, factor[rows])
+    target = _off_lists(np.eye(len(factors))[code], lists, weight)
     scaled = _scaled(np.asarray(features(rows), dtype=np.float64))
-    if scaled.shape[1] > _MAX_FEATURES:
-        telling = ((target * weight[:, None]).T @ scaled) ** 2
-        scaled = scaled[:, np.sort(np.argsort(-telling.sum(axis=0))[:_MAX_FEATURES])]
+    scaled = _most_telling(scaled, target, weight)
     inputs = _off_lists(_with_units(scaled, rng), lists, weight)
+    # Five folds of queries, each predicted from the others.
     n_queries = int(queries.max()) + 1
-    fold = (rng.permutation(n_queries) % min(_N_FOLDS, n_queries))[queries]
-    rest = _rest(inputs, target, weight, fold)
-    return ExaminationInformation(
-        factors=factors,
-        full=_moments(target, target, weight)[0],
-        left=_moments(rest, rest, weight)[0],
-        n_rows=len(rows),
-    )
+    fold_of_query = rng.permutation(n_queries) % min(5, n_queries)
+    rest = _rest(inputs, target, weight, fold_of_query[queries])
+    full, _, _ = _moments(target, target, weight)
+    left, _, _ = _moments(rest, rest, weight)
+    return ExaminationInformation(factors=factors, full=full, left=left, n_rows=len(rows))
 
 
 # The sample ---------------------------------------------------------------------------
+def _most_shown(factor, weight):
+    """The factors with the most impressions, ascending."""
+    impressions = np.bincount(factor, weight)
+    shown = np.flatnonzero(impressions)
+    order = np.argsort(-impressions[shown], kind="stable")
+    return np.sort(shown[order[:_MAX_FACTORS]])
+
+
 def _sample_of_lists(list_, rng):
     """Rows of random lists, at most ``_MAX_ROWS`` together but at least one list."""
     if len(list_) <= _MAX_ROWS:
         return np.arange(len(list_))
-    code, size = np.unique(list_, return_inverse=True, return_counts=True)[1:]
+    _, code, size = np.unique(list_, return_inverse=True, return_counts=True)
     order = rng.permutation(len(size))
-    n_lists = max(1, np.count_nonzero(np.cumsum(size[order]) <= _MAX_ROWS))
+    n_rows = np.cumsum(size[order])
+    # Whole lists, because within a list examination is compared.
+    n_lists = max(1, np.count_nonzero(n_rows <= _MAX_ROWS))
     return np.flatnonzero(np.isin(code, order[:n_lists]))
 
 
 def _off_lists(values, list_, weight):
     """Values of rows minus the weighted mean of their list."""
     share = weight / np.bincount(list_, weight)[list_]
+    # Row i of this matrix averages list i.
     average = csr_array((share, (list_, np.arange(len(list_)))))
-    return values - (average @ values)[list_]
+    mean_of_list = average @ values
+    return values - mean_of_list[list_]
 
 
 # The regression -----------------------------------------------------------------------
 def _scaled(features):
     """Signed logarithm, standardised and clipped, as the input of networks is."""
     table = pd.DataFrame(np.sign(features) * np.log1p(np.abs(features)))
-    # At the mean, as there; at 0 if all are missing.
+    # Missing values are at the mean, as there; at 0 if all are missing.
     features = table.fillna(table.mean()).fillna(0.0).to_numpy()
     centre = features.mean(axis=0)
     spread = features.std(axis=0)
+    # What rounding leaves of a constant is no variation.
     constant = spread <= 1e-6 * np.maximum(np.abs(centre), 1e-30)
     scaled = (features - centre) / np.where(constant, 1.0, spread)
-    return np.clip(scaled, -_MAX_DEVIATION, _MAX_DEVIATION)
+    # A single value must not decide: networks clip at eight deviations, too.
+    return np.clip(scaled, -8.0, 8.0)
+
+
+def _most_telling(features, target, weight):
+    """At most 300 features: those that vary most with the bias factor."""
+    if features.shape[1] <= _MAX_FEATURES:
+        return features
+    telling = ((target * weight[:, None]).T @ features) ** 2
+    order = np.argsort(-telling.sum(axis=0))
+    return features[:, np.sort(order[:_MAX_FEATURES])]
 
 
 def _with_units(features, rng):
     """Features, and random ELU units of them of the same total variance."""
     n_features = features.shape[1]
-    weights = 1.5 * rng.normal(size=(n_features, _N_UNITS)) / np.sqrt(n_features)
-    units = features @ weights + rng.normal(size=_N_UNITS)
+    n_units = 100
+    # Sums of deviation 1.5, beyond the part where an ELU is nearly linear.
+    weights = 1.5 * rng.normal(size=(n_features, n_units)) / np.sqrt(n_features)
+    units = features @ weights + rng.normal(size=n_units)
+    # ELU, without overflow of the branch that is not taken.
     units = np.where(units > 0, units, np.expm1(np.minimum(units, 0)))
     spread = units.std(axis=0)
     units = (units - units.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return np.hstack([features, units * np.sqrt(n_features / _N_UNITS)])
+    return np.hstack([features, units * np.sqrt(n_features / n_units)])
 
 
 def _rest(inputs, target, weight, fold):
     """What ridge regressions that were fitted to the other folds leave of the target."""
+    # Moments by fold, so that those of all other folds are differences.
     parts = [fold == number for number in range(int(fold.max()) + 1)]
     moments = [_moments(inputs[part], target[part], weight[part]) for part in parts]
-    total = [sum(parts) for parts in zip(*moments, strict=True)]
+    total = [sum(each) for each in zip(*moments, strict=True)]
     best = target
     least = np.inf
-    for penalty in _PENALTIES:
+    # The best penalty for other queries is taken. None is smaller: functions that the least one
+    # shrinks are those that a network learns late.
+    for penalty in (0.1, 1.0, 10.0):
         rest = np.empty_like(target)
         for part, own in zip(parts, moments, strict=True):
             # With one query there are no others: the prediction is then as good as it can be.
-            others = [sums - held_out for sums, held_out in zip(total, own, strict=True)]
-            gram, cross, mass = others if len(parts) > 1 else total
+            fitted_to = total
+            if len(parts) > 1:
+                fitted_to = [whole - held_out for whole, held_out in zip(total, own, strict=True)]
+            gram, cross, mass = fitted_to
             penalised = gram + penalty * mass * np.eye(len(gram))
-            rest[part] = target[part] - inputs[part] @ np.linalg.solve(penalised, cross)
+            coefficients = np.linalg.solve(penalised, cross)
+            rest[part] = target[part] - inputs[part] @ coefficients
         loss = weight @ (rest**2).sum(axis=1)
         if loss < least:
             best = rest
@@ -452,6 +529,7 @@ def _rest(inputs, target, weight, fold):
 
 
 def _moments(inputs, target, weight):
+    """Weighted moments of the inputs, with the target, and the weight."""
     weighted = inputs * weight[:, None]
     return weighted.T @ inputs, weighted.T @ target, weight.sum()
 
@@ -462,7 +540,9 @@ def _of_contrasts(matrix, groups):
     if groups is not None:
         member = (groups[:, None] == np.unique(groups)).astype(float)
         matrix = member.T @ matrix @ member
-    contrasts = np.linalg.svd(np.ones((1, len(matrix))))[2][1:].T
+    # An orthonormal basis of the vectors that are orthogonal to (1, ..., 1).
+    _, _, basis = np.linalg.svd(np.ones((1, len(matrix))))
+    contrasts = basis[1:].T
     return contrasts.T @ matrix @ contrasts
 
 

@@ -33,14 +33,11 @@ from .._log._segments import pair_codes
 from ..exceptions import ClickDataWarning, warn_user
 from ._bias_features import MAX_NAMED, factor_codes, plain
 from ._bridges import first_by, members_of
+from ._thresholds import MOST_HOURS
 
-#: Merge plans that take longer, in hours, are refused.
-MAX_HOURS = 2.0
 #: Added to the cost of an intervention that no list can carry out; above all other costs.
 _OUT_OF_REACH = 1e9
-#: Logarithm above which a scale is as good as infinite; sums of such scales are still finite.
-_LARGEST_LOG = 500.0
-#: Number of costs computed at a time.
+#: Number of costs computed at a time: 16 MB.
 _CHUNK = 1 << 21
 
 
@@ -52,9 +49,12 @@ def merge_plan(vectors: Floats, labels: Ints) -> tuple[Ints, Ints, Floats]:
     of A and b of B.
     """
     vectors = np.asarray(vectors, dtype=float)
-    vectors = vectors[:, np.ptp(vectors, axis=0) > 0]
+    # Columns without differences do not change distances.
+    differs = np.ptp(vectors, axis=0) > 0
+    vectors = vectors[:, differs]
     if vectors.shape[1] <= 1:
         return _merge_on_a_line(vectors.sum(axis=1), labels)
+    # In several dimensions all distances between components are computed.
     _refuse_if_endless(len(vectors), vectors.shape[1])
     a, b, squared = _prim(labels, _nearest(vectors, labels))
     return a, b, np.sqrt(squared)
@@ -83,23 +83,29 @@ def intervention_plan(
     """
     target = first_by(examination, labels)  # where a document would be shown
     slope = 1.0 / relevance[doc]
+    needed = np.broadcast_to(needed, len(labels))
+    # Candidates by component: whose document moves, and what a swap to each target costs.
     swaps = _Swaps(
         labels[factor],
         slope / examination[factor],
         slope,
         np.broadcast_to(reach, len(doc)),
         inverse=1.0 / examination[target],
-        needed=np.broadcast_to(needed, len(labels))[target],
+        needed=needed[target],
     )
     a, b, cost = _prim(np.arange(len(target)), swaps.from_and_to)
     out = np.empty(len(a), dtype=np.intp)
     to = np.empty(len(a), dtype=np.intp)
     for link, (left, right) in enumerate(zip(a, b, strict=True)):
-        ends = (left, right), (right, left)
-        there, back = (swaps.cheapest(start, np.array([end])) for start, end in ends)
-        forward = there[0][0] <= back[0][0]
-        out[link] = (there if forward else back)[1][0]
-        to[link] = target[right if forward else left]
+        # The tree knows the cost of a link, not which of the two sends a document.
+        cost_there, pair_there = swaps.cheapest(left, np.array([right]))
+        cost_back, pair_back = swaps.cheapest(right, np.array([left]))
+        if cost_there[0] <= cost_back[0]:
+            out[link] = pair_there[0]
+            to[link] = target[right]
+        else:
+            out[link] = pair_back[0]
+            to[link] = target[left]
     cost = np.where(cost < _OUT_OF_REACH, cost, cost - _OUT_OF_REACH) - 2
     return doc[out], factor[out], to, cost
 
@@ -117,24 +123,32 @@ def random_plan(doc: Ints, factor: Ints, labels: Ints, rng: Any) -> tuple[Ints, 
     def cost_of_joining(outside, component):
         # The tree depends only on the order of the costs, so that they may be exponential; the
         # least of m of them is exponential with rate m. Each two components are compared once.
-        m = n_pairs[component] * n_factors[outside] + n_pairs[outside] * n_factors[component]
-        with np.errstate(divide="ignore"):
-            return rng.standard_exponential(len(outside)) / m, component
+        n_there = n_pairs[component] * n_factors[outside]
+        n_back = n_pairs[outside] * n_factors[component]
+        with np.errstate(divide="ignore"):  # no triple joins a component without pairs
+            return rng.standard_exponential(len(outside)) / (n_there + n_back), component
 
-    a, b, _ = _prim(np.arange(n_components), lambda outside: partial(cost_of_joining, outside))
+    def prepare(outside):
+        return partial(cost_of_joining, outside)
+
+    a, b, _ = _prim(np.arange(n_components), prepare)
+    # All triples of a link are equally likely: which side sends, then which pair and factor.
     forward = n_pairs[a] * n_factors[b]
     backward = n_pairs[b] * n_factors[a]
     swap = rng.random(len(a)) * (forward + backward) >= forward
     sender = np.where(swap, b, a)
     receiver = np.where(swap, a, b)
     pair = _random_member(labels[factor], n_pairs, sender, rng)
-    return doc[pair], factor[pair], _random_member(labels, n_factors, receiver, rng)
+    to = _random_member(labels, n_factors, receiver, rng)
+    return doc[pair], factor[pair], to
 
 
 def merged_codes(n_factors: int, a: Ints, b: Ints) -> Ints:
     """Code of each factor after merging pairs: equal for merged ones, numbered by their first."""
     graph = coo_array((np.ones(len(a)), (a, b)), (n_factors, n_factors))
-    return pd.factorize(connected_components(graph, directed=False)[1])[0]
+    _, component = connected_components(graph, directed=False)
+    codes, _ = pd.factorize(component)
+    return codes
 
 
 def neighbour_inside(
@@ -144,9 +158,11 @@ def neighbour_inside(
     -1, and its distance, or NaN, where no factor of the component has other features."""
     neighbour = np.full(len(chosen), -1)
     members = members_of(labels)
+    # Only within a component does the log determine ratios.
     for component, places in members_of(labels[chosen]).items():
         if len(members[component]) > 1:
-            off = partial(_off, vectors, vectors[chosen[places]], distance[places])
+            there = vectors[chosen[places]]
+            off = partial(_off, vectors, there, distance[places])
             least, nearest = _least(off, members[component], len(places))
             neighbour[places] = np.where(np.isfinite(least), nearest, -1)
     apart = np.linalg.norm(vectors[chosen] - vectors[neighbour], axis=1)
@@ -162,10 +178,12 @@ def _off(vectors, there, distance, rows):
 def relative_scales(a: Ints, b: Ints, change: Floats) -> Floats:
     """Scale of each node of a tree, 1 at node 0: that of b is exp(change) times that of a, and
     every a is 0 or an earlier b."""
+    # Logarithms are added along the tree, from node 0.
     scale = np.zeros(len(a) + 1)
     for parent, node, step in zip(a, b, change, strict=True):
         scale[node] = scale[parent] + step
-    return np.exp(np.minimum(scale, _LARGEST_LOG))
+    # Above, a scale is as good as infinite; sums of such scales are still finite.
+    return np.exp(np.minimum(scale, 500.0))
 
 
 def tree_diameter(a: Ints, b: Ints, length: Floats) -> float:
@@ -175,7 +193,8 @@ def tree_diameter(a: Ints, b: Ints, length: Floats) -> float:
     tree = weighted_graph(len(a) + 1, a, b, length)
     # A node farthest from any node is one end of a longest path.
     distance = dijkstra(tree, directed=False, indices=0)
-    return float(dijkstra(tree, directed=False, indices=int(distance.argmax())).max())
+    end = int(distance.argmax())
+    return float(dijkstra(tree, directed=False, indices=end).max())
 
 
 def _prim(labels, prepare):
@@ -189,17 +208,20 @@ def _prim(labels, prepare):
     n_links = int(labels.max(initial=0))
     links = np.empty((2, n_links), dtype=np.intp)
     costs = np.empty(n_links)
+    # The least cost at which each item can be joined so far, and from where.
     best = np.full(len(outside), np.inf)
     source = np.zeros(len(outside), dtype=np.intp)
     cost_from = prepare(outside)
     pending = np.ones(len(outside), dtype=bool)
     joined = 0
     for link in range(n_links):
+        # The component that was joined last may be nearer to those outside.
         cost, origin = cost_from(joined)
         nearer = cost < best
         nearer &= pending
         np.copyto(best, cost, where=nearer)
         np.copyto(source, origin, where=nearer)
+        # Join the nearest one, with all of its items.
         place = int(best.argmin())
         links[:, link] = source[place], outside[place]
         costs[link] = best[place]
@@ -210,9 +232,10 @@ def _prim(labels, prepare):
         # Compact the arrays once an eighth of the items has been joined: compacting at each step
         # would copy all that remain each time.
         if 8 * np.count_nonzero(pending) < 7 * len(pending):
-            outside, component, best, source = (
-                x[pending] for x in (outside, component, best, source)
-            )
+            outside = outside[pending]
+            component = component[pending]
+            best = best[pending]
+            source = source[pending]
             cost_from = prepare(outside)
             pending = np.ones(len(outside), dtype=bool)
     return links[0], links[1], costs
@@ -220,17 +243,17 @@ def _prim(labels, prepare):
 
 def _nearest(vectors, labels):
     """Costs for :func:`_prim`: squared distances from the nearest factor of a component."""
+    # From a component, each outside factor is nearest to one of its members.
     members = members_of(labels)
 
     def prepare(outside):
         there = vectors[outside]
 
+        def distances(rows):
+            return cdist(vectors[rows], there, "sqeuclidean")
+
         def cost_from(component):
-            return _least(
-                lambda part: cdist(vectors[part], there, "sqeuclidean"),
-                members[component],
-                len(there),
-            )
+            return _least(distances, members[component], len(there))
 
         return cost_from
 
@@ -244,44 +267,51 @@ def _least(costs, rows, n_columns):
         return costs(rows)[0], rows[0]
     least = np.full(n_columns, np.inf)
     which = np.zeros(n_columns, dtype=np.intp)
+    # Rows in chunks: the matrix of all costs may not fit into memory.
     step = max(1, _CHUNK // max(1, n_columns))
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
         cost = costs(part)
         line = cost.argmin(axis=0)
         cost = cost[line, np.arange(n_columns)]
+        # The first of equal ones stays.
         lower = cost < least
-        least[lower], which[lower] = cost[lower], part[line[lower]]
+        least[lower] = cost[lower]
+        which[lower] = part[line[lower]]
     return least, which
 
 
 def _merge_on_a_line(values, labels):
     """The merge plan in one dimension, where only neighbours can be the nearest factors."""
+    # Neighbours of different components, the nearest first.
     order = np.argsort(values, kind="stable")
     left = order[:-1]
     right = order[1:]
+    gap = values[right] - values[left]
     link = np.flatnonzero(labels[left] != labels[right])
-    link = link[np.argsort((values[right] - values[left])[link], kind="stable")]
+    link = link[np.argsort(gap[link], kind="stable")]
     left = left[link]
     right = right[link]
     n = int(labels.max()) + 1
     low, high = np.sort([labels[left], labels[right]], axis=0)
-    # The cheapest link of any two components. Ranks replace the costs, because an edge of weight
-    # 0 would not exist in a sparse graph.
-    kept = np.sort(np.unique(pair_codes(low, high, n), return_index=True)[1])
+    # The cheapest link of any two components.
+    _, first = np.unique(pair_codes(low, high, n), return_index=True)
+    kept = np.sort(first)
     left = left[kept]
     right = right[kept]
-    low = low[kept]
-    high = high[kept]
-    tree = minimum_spanning_tree(weighted_graph(n, low, high, np.arange(1.0, len(kept) + 1)))
+    # Ranks replace the costs, because an edge of weight 0 would not exist in a sparse graph.
+    rank = np.arange(1.0, len(kept) + 1)
+    tree = minimum_spanning_tree(weighted_graph(n, low[kept], high[kept], rank))
     used = tree.data.astype(np.intp) - 1
     left = left[used]
     right = right[used]
+    # From component 0 on, each link leads from a parent a to a child b.
     nodes, parents = breadth_first_order(tree, 0, directed=False)
     flip = parents[labels[right]] != labels[left]
     a = np.where(flip, right, left)
     b = np.where(flip, left, right)
-    order = np.argsort(np.argsort(nodes)[labels[b]])  # each component after the one it joins
+    turn = np.argsort(nodes)
+    order = np.argsort(turn[labels[b]])  # each component after the one it joins
     a = a[order]
     b = b[order]
     return a, b, np.abs(values[a] - values[b])
@@ -292,13 +322,14 @@ def _refuse_if_endless(n_factors, n_dimensions):
 
     In nanoseconds, per pair of factors: 2 for the minimum and 0.25 per dimension.
     """
-    hours = n_factors**2 / 2 * (2.0 + 0.25 * n_dimensions) * 1e-9 / 3600
-    if hours > MAX_HOURS:
+    nanoseconds = n_factors**2 / 2 * (2.0 + 0.25 * n_dimensions)
+    hours = nanoseconds * 1e-9 / 3600
+    if hours > MOST_HOURS.value:
         raise ValueError(
             f"Merging {n_factors:,} bias factors by {n_dimensions} bias features would take about "
             f"{hours:,.0f} hours, because every two of them are compared; expected at most "
-            f"{MAX_HOURS:g} hours. Use coarser bias factors (fewer bias columns, or values in "
-            "groups), or a single bias feature, for which millions of factors take seconds."
+            f"{MOST_HOURS.value:g} hours. Use coarser bias factors (fewer bias columns, or values "
+            "in groups), or a single bias feature, for which millions of factors take seconds."
         )
 
 
@@ -312,14 +343,18 @@ class _Swaps:
     """
 
     def __init__(self, component, intercept, slope, reach, inverse, needed):
+        # The tier of a pair is how many of the needed positions its list reaches. Pairs of one
+        # component and tier compete, by ascending slope.
         tier = np.searchsorted(np.unique(needed), reach, side="right")
         group = component.astype(np.int64) * (len(needed) + 1) + tier
         order = np.lexsort((intercept, slope, group))
         rank = np.argsort(np.argsort(intercept[order], kind="stable"))
         # Ranks drop from one group to the next, so that the running minimum restarts there.
         lowest = np.minimum.accumulate(rank - group[order] * len(order))
-        kept = np.sort(order[np.append(True, lowest[1:] < lowest[:-1])])
-        self.pair = kept[np.lexsort((intercept[kept], slope[kept], component[kept]))]
+        is_lower = np.append(True, lowest[1:] < lowest[:-1])
+        kept = np.sort(order[is_lower])
+        by_component = np.lexsort((intercept[kept], slope[kept], component[kept]))
+        self.pair = kept[by_component]
         self.component = component[self.pair]
         self.reach = reach[self.pair]
         self.intercept = intercept[self.pair]
@@ -330,22 +365,28 @@ class _Swaps:
 
     def costs(self, lines, targets):
         """Cost of some candidates at one target, or at several, (n_lines, n_targets)."""
-        far = _OUT_OF_REACH * (self.reach[lines] < self.needed[targets])
+        is_far = self.reach[lines] < self.needed[targets]
+        far = np.where(is_far, _OUT_OF_REACH, 0.0)
         return self.intercept[lines] + far + self.slope[lines] * self.inverse[targets]
 
     def cheapest(self, component, targets):
         """Least cost of the candidates of a component at each target, and the pair that has it."""
-        lines = np.arange(*self.bounds[component : component + 2])
-        least, line = _least(lambda part: self.costs(part[:, None], targets), lines, len(targets))
+        lines = np.arange(self.bounds[component], self.bounds[component + 1])
+
+        def costs(part):
+            return self.costs(part[:, None], targets)
+
+        least, line = _least(costs, lines, len(targets))
         return least, np.broadcast_to(self.pair[line], len(targets))
 
     def from_and_to(self, outside):
         """Costs for :func:`_prim`: the least of swaps from a component to others and back."""
+        # Swaps from components outside to the one that was joined.
         lines = np.flatnonzero(np.isin(self.component, outside))
         sender = np.searchsorted(outside, self.component[lines])
 
         def cost_of_joining(joined):
-            cost = self.cheapest(joined, outside)[0]
+            cost, _ = self.cheapest(joined, outside)
             np.minimum.at(cost, sender, self.costs(lines, joined))
             return cost, joined
 
@@ -356,7 +397,8 @@ def _random_member(labels, sizes, components, rng):
     """A random item of each of some components."""
     order = np.argsort(labels, kind="stable")
     starts = np.cumsum(sizes) - sizes
-    return order[starts[components] + rng.integers(sizes[components])]
+    drawn = rng.integers(sizes[components])
+    return order[starts[components] + drawn]
 
 
 #: Columns that must be unique together among shown rows.
@@ -370,6 +412,7 @@ def read_lists(
     frame = nw.from_native(X, eager_only=True)
     if "qid" not in frame.columns or "position" not in frame.columns:
         return None
+    # A list is the rows of one page, with one row per position.
     keys = {name: frame[name].to_numpy() for name in _LIST if name in frame.columns}
     if pd.DataFrame(keys)[shown].duplicated().any():
         warn_user(
@@ -381,12 +424,13 @@ def read_lists(
         return None
     factor = np.where(shown, factor_codes(graph.factors, values), -1)
     pairs = graph.pairs
+    # Documents without ids are those of equal features, by their first row.
     if pairs.doc_ids is None:
         codes, first = read_documents(frame, set(values))
         doc = pd.Index(pairs.doc_row).get_indexer(first[codes])
     else:
-        ids = [read_column(X, name) for name in pairs.doc_ids.names]
-        ids = ids[0] if len(ids) == 1 else pd.MultiIndex.from_arrays(ids)
+        columns = [read_column(X, name) for name in pairs.doc_ids.names]
+        ids = columns[0] if len(columns) == 1 else pd.MultiIndex.from_arrays(columns)
         doc = pairs.doc_ids.get_indexer(ids)
     return ServedLists(X, doc, factor, graph.factors)
 
@@ -395,11 +439,12 @@ def warn_about_impossible(impossible: list[int], interventions: pd.DataFrame) ->
     """Warn of the interventions that no list of the log can carry out."""
     if not impossible:
         return
-    table = interventions.iloc[impossible[:MAX_NAMED]]
-    named = [
-        " ".join(f"{name} {plain(value)!r}" for name, value in row.items())
-        for row in table.drop(columns="cost").to_dict("records")
-    ]
+    table = interventions.iloc[impossible[:MAX_NAMED]].drop(columns="cost")
+    # The first ones by name.
+    named = []
+    for row in table.to_dict("records"):
+        parts = [f"{name} {plain(value)!r}" for name, value in row.items()]
+        named.append(" ".join(parts))
     more = ", ..." if len(impossible) > MAX_NAMED else ""
     warn_user(
         f"{len(impossible)} of {count_of(len(interventions), 'intervention')} cannot be carried "
@@ -417,7 +462,8 @@ class ServedLists:
         roles = {"doc": doc, "doc_scope": "global", "bias": np.where(shown, factor, np.nan)}
         nothing = np.empty((len(doc), 0), dtype=np.float32)
         # Any clicks: only what was shown counts.
-        self.log = make_click_log(X, nothing, 0.5 * shown, roles=roles).fold()
+        clicks = np.where(shown, 0.5, 0.0)
+        self.log = make_click_log(X, nothing, clicks, roles=roles).fold()
         self.factors = factors
         self._others = [name for name in factors if name not in ("qid", "doc", "position")]
         self._length = np.maximum.reduceat(self.log.position, self.log.offsets[:-1])
@@ -430,44 +476,56 @@ class ServedLists:
         length = self._length[self.log.list_[self._rows]]
         keys, first = np.unique(self._keys, return_index=True)
         longest = np.maximum.reduceat(length, first)
-        return longest[np.searchsorted(keys, pair_codes(doc, factor, len(self.factors)))]
+        wanted = pair_codes(doc, factor, len(self.factors))
+        return longest[np.searchsorted(keys, wanted)]
 
     def swapped(
         self, doc: Ints, start: Ints, to: Ints, pairs: Pairs
     ) -> tuple[pd.DataFrame, list[int]]:
         """Table of the lists to serve (columns ``intervention``, ``qid``, ``doc``, ``position``
         and other bias columns), and the interventions that no list of the log can carry out."""
+        # Swap by swap: there are as many as components.
         lists = []
         impossible = []
-        for number, swap in enumerate(zip(doc, start, to, strict=True)):
-            rows = self._find(*swap)
-            if rows is None:
+        for number, (own_doc, own_start, own_to) in enumerate(zip(doc, start, to, strict=True)):
+            found = self._find(own_doc, own_start, own_to)
+            if found is None:
                 impossible.append(number)
-            else:
-                lists.append(self._swap(*rows, swap[2], pairs).assign(intervention=number))
+                continue
+            rows, moved, partner = found
+            served = self._swap(rows, moved, partner, own_to, pairs)
+            lists.append(served.assign(intervention=number))
         names = ["intervention", "qid", "doc", "position", *self._others]
-        lists = pd.concat(lists, ignore_index=True) if lists else pd.DataFrame(columns=names)
-        return lists[names], impossible
+        if not lists:
+            return pd.DataFrame(columns=names), impossible
+        return pd.concat(lists, ignore_index=True)[names], impossible
 
     def _find(self, doc, start, to):
         """Rows of the most frequent list that permits the swap, and the two to swap; or None."""
+        # Rows of the document under the factor, the most frequent first.
         key = doc * len(self.factors) + start
-        found = self._rows[slice(*np.searchsorted(self._keys, [key, key + 1]))]
+        first, last = np.searchsorted(self._keys, [key, key + 1])
+        found = self._rows[first:last]
+        log = self.log
         placed = "position" in self.factors
         if placed:
             position = int(self.factors["position"].iloc[to])
-            found = found[self._length[self.log.list_[found]] >= position]
+            found = found[self._length[log.list_[found]] >= position]
+        # The first list with a partner for the document.
         for row in found:
-            rows = np.arange(*self.log.offsets[self.log.list_[row] + np.arange(2)])
-            at = self.log.position[rows] == position if placed else self.log.bias[rows] == to
-            if at.any():
-                return rows, row, rows[int(at.argmax())]
+            list_ = log.list_[row]
+            rows = np.arange(log.offsets[list_], log.offsets[list_ + 1])
+            is_there = log.position[rows] == position if placed else log.bias[rows] == to
+            if is_there.any():
+                return rows, row, rows[int(is_there.argmax())]
             if not placed:  # the document keeps its position, and its context changes
                 return rows, row, row
         return None
 
     def _swap(self, rows, moved, partner, to, pairs):
+        """The list of these rows with two of them swapped, as a table."""
         log = self.log
+        # Places of the two rows within the list.
         ends = np.searchsorted(rows, [moved, partner])
         swapped = np.arange(len(rows))
         swapped[ends] = ends[::-1]
@@ -477,9 +535,10 @@ class ServedLists:
             "doc": documents.iloc[:, -1].to_numpy(),
             "position": log.position[rows[swapped]],
         }
+        bias = log.bias[rows[swapped]]
         for name in self._others:
             # A column that is constant on the page changes there, another one is swapped.
-            values = self.factors[name].iloc[log.bias[rows[swapped]]].reset_index(drop=True)
+            values = self.factors[name].iloc[bias].reset_index(drop=True)
             changed = slice(None) if values.nunique() == 1 else ends[0]
             values.iloc[changed] = self.factors[name].iloc[to]
             columns[name] = values

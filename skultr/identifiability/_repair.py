@@ -52,6 +52,7 @@ from ._plans import (
     tree_diameter,
     warn_about_impossible,
 )
+from ._thresholds import MOST_COMPONENTS
 
 BiasFeatures: TypeAlias = (
     str
@@ -104,11 +105,12 @@ class IdentifiabilityRepair(
         or a mapping from factor (its value, or the tuple of its values) to vector; or a function
         of the frame of factors (one row per factor, one column per bias column) that returns an
         array of shape (n_factors, n_features). If ``position`` is a bias column,
-        ``position_weight * position`` is appended to these vectors. By default, positions and
-        other numeric bias columns are used as they are, and different values of any other column
-        have distance 1. Whole numbers with more than 20 different values, other than positions,
-        are taken for ids: name the column here if close numbers mean similar factors. Merging
-        refuses more than 256 values without numeric meaning.
+        ``position_weight * position`` is appended to these vectors.
+
+        By default, positions and other numeric bias columns are used as they are. Different
+        values of any other column have distance 1; merging refuses more than 256 of them. Whole
+        numbers with more than 20 different values, other than positions, are taken for ids: name
+        the column here if close numbers mean similar factors.
     position_weight : float, default=10.0
         Weight of a position that is one of several features. A position alone has weight 1, so
         that the cost of a merge is the difference of the positions.
@@ -117,14 +119,14 @@ class IdentifiabilityRepair(
         random costs, for comparison.
     relevance : mapping or Series, default=None
         For interventions: probability of a click given examination, keyed by document: by the
-        tuple (qid, doc), or by doc if X has no ``qid`` or ``doc_scope`` is "global". By default
-        estimated from ``y`` by a position-based model of the merged factors. In [0, 1], and
-        raised to 0.001.
+        tuple (qid, doc), or by doc if X has no ``qid`` or ``doc_scope`` is "global". In [0, 1];
+        values below 0.001 are raised to it. By default it is estimated from ``y``, by a
+        position-based model of the merged factors.
     examination : mapping, Series or array-like of shape (n_positions,), default=None
         Probability of examination, keyed by bias factor, or by position from 1 on in an array, as
-        `propensity` of the rankers is; in [0, 1] and raised likewise. Costs of interventions are
-        taken from it, else from an estimate like that of `relevance`; errors of merges are taken
-        from it (known in simulations, or measured on random orders), else guessed.
+        `propensity` of the rankers is; in [0, 1]. Values below 0.001 are raised to it. It
+        determines the costs of interventions and the errors of merges. Without it, costs are
+        estimated from ``y`` and errors are guessed (see `merges_`).
     random_state : int, RandomState instance or None, default=None
         Draws the plan if ``cost="random"``.
 
@@ -140,11 +142,11 @@ class IdentifiabilityRepair(
     merges_ : DataFrame
         One row per merge: ``from``, ``into`` (factors: values, or tuples of values), ``cost``
         (their distance) and ``estimated_error``, the difference of the logarithms of their
-        examinations. Without the parameter `examination` it is a guess: the distance times a
-        steep slope of log examination between factors of one component. The guess is too high
-        where examination changes evenly, and can be half of the truth or less where the steepest
-        step is the gap itself, which no log shows; NaN without ``y``, or if every component is a
-        single factor.
+        examinations. Without the parameter `examination` the error is a guess: the distance times
+        a steep slope of log examination between factors of one component. The guess is too high
+        where examination changes evenly. It can be half of the truth or less where the steepest
+        step is the gap itself, which no log shows. It is NaN without ``y``, or if every component
+        is a single factor.
     interventions_ : DataFrame
         One row per intervention: ``qid`` and ``doc`` (``doc`` alone if ids are global), ``from``,
         ``to`` (factors) and ``cost``. If X has no column ``doc``, the document is given by
@@ -153,22 +155,22 @@ class IdentifiabilityRepair(
         Sum of the costs; NaN for random interventions without estimates.
     error_bound_ : float
         Bound of Propositions 2 and 4 of [1]_ on the error of merging (see Notes); 0 if nothing
-        was merged. Without the parameter `examination`, each merge is given its
-        ``estimated_error`` in the worse direction, and this is a bound only as far as
-        `error_bound_if_smooth_` is one.
+        was merged. Without the parameter `examination`, each merge is assumed to have its
+        ``estimated_error`` in the worse direction. The number is then a bound only under the
+        condition of `error_bound_if_smooth_`.
     error_bound_if_smooth_ : float
-        The same in logarithms, which have no scale: bound on the error that merging adds to the
-        logarithm of the ratio of any two examinations, the largest sum of ``estimated_error``
-        along a path of merges. A guessed one is a bound only if log examination changes between
-        components no faster than inside them, by distance. NaN where ``estimated_error`` is; 0 if
-        nothing was merged.
+        The same in logarithms, which have no scale: a bound on the error that merging adds to the
+        logarithm of the ratio of any two examinations. It is the largest sum of
+        ``estimated_error`` along a path of merges. If these are guesses, it is a bound only if log
+        examination changes between components no faster, by distance, than inside them. NaN where
+        ``estimated_error`` is; 0 if nothing was merged.
     intervened_lists_ : DataFrame
         Result lists to serve, one per intervention: ``intervention`` (row of `interventions_`),
         ``qid``, ``doc``, ``position``, the other bias columns, and ``doc_scope`` if X has it.
-        Each is the most frequent list that shows the document under ``from``, with this document
-        swapped with the one at the position of ``to``; a bias column that is constant on the page
-        (such as a device) takes the value of ``to`` on the whole page. Give each served page its
-        own ``session`` before its rows are appended to the log. None if there are no
+        Each is the most frequent list that shows the document under ``from``. In it, the document
+        is swapped with the one at the position of ``to``. A bias column that is constant on the
+        page (such as a device) takes the value of ``to`` on the whole page. Give each served page
+        its own ``session`` before you append its rows to the log. None if there are no
         interventions, or the rows of X are no lists (see ``qid``, ``session`` and ``position``).
     n_features_in_ : int
         Number of columns of X without a role that are no bias columns.
@@ -315,61 +317,80 @@ class IdentifiabilityRepair(
         task = self._init_callback_context().call_on_fit_task_begin(estimator=self, X=X, y=y)
         self._click_column = y if isinstance(y, str) else None
         # As it is if nothing has to be repaired.
-        self.graph_ = self.is_identifiable_ = self.intervened_lists_ = None
+        self.graph_ = None
+        self.is_identifiable_ = None
+        self.intervened_lists_ = None
+        # Tables without rows have their columns all the same.
         self.factors_ = pd.DataFrame({"code": np.empty(0, dtype=int)})
         self.merges_ = pd.DataFrame({name: [] for name in _MERGE})
         self.interventions_ = pd.DataFrame({name: [] for name in _SWAP})
-        self.total_cost_ = self.error_bound_ = self.error_bound_if_smooth_ = 0.0
+        self.total_cost_ = 0.0
+        self.error_bound_ = 0.0
+        self.error_bound_if_smooth_ = 0.0
         self._read(X, y, sample_weight, {}, reset=True)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
     def _read_dataset(self, dataset, *, reset):
-        self._check_columns(dataset, names_of(dataset), reset)
-        reads_rows = self._feature_columns is not None or self.strategy == "intervene"
-        rows = dataset.to_frame()[0] if reads_rows else None
-        self._plan(rows, read_pairs(dataset, bias=self._columns))
+        self._check_columns(dataset, reset)
+        pairs = read_pairs(dataset, bias=self._columns)
+        rows = None
+        # Rows are read for bias features and for lists to swap in; pairs are counted on disk.
+        if self._feature_columns is not None or self.strategy == "intervene":
+            rows, _ = dataset.to_frame()
+        self._plan(rows, pairs)
 
     def _read_engine(self, X, y, sample_weight, roles, *, reset):
         if self.strategy == "intervene":  # it looks for lists that can carry out swaps
             is_frame(X)  # raises the error
         check_given(X, "" if y is None else y, sample_weight, {}, type(self).__name__)
-        names = names_of(X)
-        self._check_columns(pd.DataFrame(columns=names), names, reset)
+        self._check_columns(pd.DataFrame(columns=names_of(X)), reset)
         by = [*self._columns, *(self._feature_columns or [])]
         table, rate = CellCount.of(X, y, by).cells(in_order=True)
-        self._plan_rows(table, None if y is None else rate, sample_weight)
+        if y is None:
+            rate = None  # not one of clicks
+        self._plan_rows(table, rate, sample_weight)
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
-        X = self._check_columns(X, names_of(X), reset)
-        clicks = None if y is None else clicks_of(X, y, type(self).__name__)[1]
-        self._plan_rows(X, clicks, sample_weight)
+        X = self._check_columns(X, reset)
+        if y is not None:
+            _, y, _ = clicks_of(X, y, type(self).__name__)
+        self._plan_rows(X, y, sample_weight)
 
     @property
     def _feature_columns(self):
         """Columns of the log that are bias features; None if the features are given otherwise."""
-        given = [self.bias_features] if isinstance(self.bias_features, str) else self.bias_features
+        given = self.bias_features
+        if isinstance(given, str):
+            return [given]
         return given if isinstance(given, list | tuple) else None
 
-    def _check_columns(self, X, names, reset):
-        self._columns = [self.bias] if isinstance(self.bias, str) else [*(self.bias or [])]
+    def _check_columns(self, X, reset):
+        """X, with the bias columns named and its features recorded."""
         if self.bias is None:
+            names = names_of(X)
             self._columns = [name for name in ("bias", "position") if name in names][:1]
+        elif isinstance(self.bias, str):
+            self._columns = [self.bias]
+        else:
+            self._columns = [*self.bias]
         return self._checked(X, [*self._columns, self._click_column], reset=reset)
 
     def _plan_rows(self, X, y, sample_weight):
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
+        # Only frames have columns with roles.
         framed = is_frame(X)
         if framed and (self._columns or self.bias is not None):
             given = {"click": y, "sample_weight": sample_weight, "called": "y"}
-            self._plan(X, read_pairs(X, bias=self._columns, **given))
+            pairs = read_pairs(X, bias=self._columns, **given)
+            self._plan(X, pairs)
             return
-        what = (
-            "has neither a column 'bias' nor 'position'"
-            if framed
-            else "is an array, whose columns have no roles"
-        )
+        if framed:
+            what = "has neither a column 'bias' nor 'position'"
+        else:
+            what = "is an array, whose columns have no roles"
+        # A pipeline may meet a log without positions, as at serving time.
         warn_user(
             f"X {what}: IdentifiabilityRepair repairs nothing and returns X unchanged. Pass a "
             "frame with the columns 'doc' and 'position', or name the bias columns in bias=.",
@@ -399,24 +420,32 @@ class IdentifiabilityRepair(
         X = self._checked(X, [*self._columns, self._click_column], reset=False)
         if not is_frame(X):
             return X
-        present = column_names(X)
-        if self._columns and all(name in present for name in self._columns):
+        present = [name for name in self._columns if name in column_names(X)]
+        if present and len(present) == len(self._columns):
             X = with_column(X, "bias", self._bias_of(X))
-        own = [name for name in self._columns if name in present and name not in ROLES]
-        return nw.from_native(X, eager_only=True).drop(own).to_native() if own else X
+        # Bias columns without a role are no features of a ranker.
+        own = [name for name in present if name not in ROLES]
+        if not own:
+            return X
+        return nw.from_native(X, eager_only=True).drop(own).to_native()
 
     def _plan(self, X, pairs):
-        self.graph_ = graph = IdentifiabilityGraph._from_pairs(pairs)
+        graph = IdentifiabilityGraph._from_pairs(pairs)
+        self.graph_ = graph
         self.is_identifiable_ = graph.is_connected
         merging = self.strategy == "merge" and not graph.is_connected
         self._space = FactorVectors(
             graph.factors, self.bias_features, self.position_weight, merging
         )
+        # Bias features that are columns are read from the rows of each factor.
         rows = None
         if self._feature_columns is not None:
-            rows = X, factor_codes(graph.factors, self._shown_values(X)[0])
+            values, _ = self._shown_values(X)
+            rows = X, factor_codes(graph.factors, values)
         self._vectors = self._space.known(rows)
-        self._most_frequent = int(np.bincount(pairs.factor, pairs.impressions).argmax())
+        impressions = np.bincount(pairs.factor, pairs.impressions)
+        self._most_frequent = int(impressions.argmax())
+        # Each factor has a code of its own, until some are merged.
         self._codes = np.arange(graph.n_factors)
         if merging:
             self._merge(graph)
@@ -427,6 +456,7 @@ class IdentifiabilityRepair(
     def _merge(self, graph):
         a, b, cost = merge_plan(self._vectors, graph.labels)
         self._codes = merged_codes(graph.n_factors, a, b)
+        # What each merge costs in accuracy; NaN where no clicks tell.
         error = merge_errors(graph, self._vectors, a, b, cost, self.examination)
         self.merges_ = pd.DataFrame(
             {
@@ -437,55 +467,72 @@ class IdentifiabilityRepair(
             }
         )
         self.total_cost_ = float(cost.sum())
-        ends = graph.labels[a], graph.labels[b]
-        scale = relative_scales(*ends, error)
-        self.error_bound_if_smooth_ = tree_diameter(*ends, np.abs(error))
-        self.error_bound_ = tree_diameter(*ends, np.abs(scale[ends[0]] - scale[ends[1]]))
-        warn_if_merging_costs_more(graph, int(self._codes.max()) + 1)
+        # Merges are the edges of a tree of components.
+        component_a = graph.labels[a]
+        component_b = graph.labels[b]
+        self.error_bound_if_smooth_ = tree_diameter(component_a, component_b, np.abs(error))
+        scale = relative_scales(component_a, component_b, error)
+        change = np.abs(scale[component_a] - scale[component_b])
+        self.error_bound_ = tree_diameter(component_a, component_b, change)
+        n_left = int(self._codes.max()) + 1
+        warn_if_merging_costs_more(graph, n_left)
 
     def _intervene(self, X, graph):
         pairs = graph.pairs
-        given = (self.relevance, self.examination)
-        required = self.cost == "variance"
-        relevance, examination = swap_estimates(graph, self._vectors, *given, required=required)
-        lists = read_lists(X, graph, *self._shown_values(X))
-        doc = pairs.doc
-        factor = pairs.factor
-        reach = needed = 0.0
-        if lists is not None and "position" in graph.factors:
-            # A list can show its document at most at its last position.
-            reach = lists.longest(doc, factor)
-            needed = graph.factors["position"].to_numpy()
-        if self.cost == "random":
-            rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-            doc, start, to = random_plan(doc, factor, graph.labels, rng)
-            cost = (1 / examination[start] + 1 / examination[to]) / relevance[doc] - 2
-        else:
-            doc, start, to, cost = intervention_plan(
-                doc, factor, graph.labels, relevance, examination, reach=reach, needed=needed
-            )
-        self.interventions_ = pairs.name_documents(doc).assign(
-            **{
-                "from": factor_labels(graph.factors, start),
-                "to": factor_labels(graph.factors, to),
-                "cost": cost,
-            }
-        )
+        values, shown = self._shown_values(X)
+        lists = read_lists(X, graph, values, shown)
+        # What to swap, and then the lists that do it.
+        doc, start, to, cost = self._swaps(graph, lists)
+        swaps = {
+            "from": factor_labels(graph.factors, start),
+            "to": factor_labels(graph.factors, to),
+            "cost": cost,
+        }
+        self.interventions_ = pairs.name_documents(doc).assign(**swaps)
         self.total_cost_ = float(cost.sum())
+        what = "the swaps of interventions_"
         if lists is not None:
-            self.intervened_lists_, impossible = lists.swapped(doc, start, to, pairs)
-            if "doc_scope" in nw.from_native(X, eager_only=True).columns:
-                self.intervened_lists_ = self.intervened_lists_.assign(
-                    doc_scope=read_column(X, "doc_scope")[0]
-                )
+            what = "the lists of intervened_lists_"
+            table, impossible = lists.swapped(doc, start, to, pairs)
+            # Served lists are appended to the log, and must say as it does what an id means.
+            if "doc_scope" in column_names(X):
+                table = table.assign(doc_scope=read_column(X, "doc_scope")[0])
+            self.intervened_lists_ = table
             warn_about_impossible(impossible, self.interventions_)
-        what = "the swaps of interventions_" if lists is None else "the lists of intervened_lists_"
         warn_user(
             f"The log is not identifiable: its {graph.n_factors} bias factors fall into "
             f"{graph.n_components} components, and strategy='intervene' merges nothing. Serve "
             f"{what}, append their clicks to the log and fit again; until then a ranker that is "
             "trained on this log compares documents of different components by chance.",
             NotIdentifiableWarning,
+        )
+
+    def _swaps(self, graph, lists):
+        """Documents to show once more, their factors, the others to show them under, and costs."""
+        pairs = graph.pairs
+        doc = pairs.doc
+        factor = pairs.factor
+        # The rarer a click is at either factor, the more a swap costs.
+        relevance, examination = swap_estimates(
+            graph,
+            self._vectors,
+            self.relevance,
+            self.examination,
+            required=self.cost == "variance",
+        )
+        if self.cost == "random":
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            rng = np.random.default_rng(seed)
+            doc, start, to = random_plan(doc, factor, graph.labels, rng)
+            cost = (1 / examination[start] + 1 / examination[to]) / relevance[doc] - 2
+            return doc, start, to, cost
+        reach = needed = 0.0
+        if lists is not None and "position" in graph.factors:
+            # A list can show its document at most at its last position.
+            reach = lists.longest(doc, factor)
+            needed = graph.factors["position"].to_numpy()
+        return intervention_plan(
+            doc, factor, graph.labels, relevance, examination, reach=reach, needed=needed
         )
 
     def _transform_dataset(self, dataset):
@@ -497,14 +544,17 @@ class IdentifiabilityRepair(
                 f"dataset are its column {own[0]!r}. Transform the log, and make a dataset of "
                 "the result; or fit a repair to the dataset."
             )
+        # One row per bias factor is enough: codes follow from it.
         places = dataset.to_places().dropna(subset=own).drop_duplicates(own)
+        values = places[own[0]].to_numpy().astype(np.int64)
         codes = self._bias_of(places).astype(np.int64)
-        return dataset.with_values("bias", places[own[0]].to_numpy().astype(np.int64), codes)
+        return dataset.with_values("bias", values, codes)
 
     def _shown_values(self, X):
         """Values of the bias columns by name, and True for rows that were shown."""
-        columns = nw.from_native(X, eager_only=True).columns
+        columns = column_names(X)
         values = {name: read_column(X, name) for name in self._columns}
+        # A row was shown if it has a position and impressions, as far as X says so.
         shown = np.ones(len(values[self._columns[0]]), dtype=bool)
         if "position" in columns:
             shown &= ~pd.isna(read_column(X, "position"))
@@ -524,7 +574,9 @@ class IdentifiabilityRepair(
                     "a value in every row that was shown. Fill it (with a separate value such as "
                     "'unknown'), or drop these rows."
                 )
+        # -1: fit has not seen the factor.
         known = factor_codes(self._space.factors, values)
+        # Such as a new layout: the nearest factor of fit stands for it.
         unseen = np.flatnonzero(shown & (known < 0))
         if len(unseen):
             known[unseen] = self._nearest_known(X, values, unseen)
@@ -533,22 +585,23 @@ class IdentifiabilityRepair(
     def _nearest_known(self, X, values, rows):
         """Code of the factor of ``fit`` that is nearest to the factor of each of the rows."""
         table = pd.DataFrame({name: column[rows] for name, column in values.items()})
+        # Each unseen factor once, whatever the number of its rows.
         factors = table.drop_duplicates(ignore_index=True)
-        place = np.full(len(values[self._columns[0]]), -1)
+        n_rows = len(values[self._columns[0]])
+        place = np.full(n_rows, -1)
         place[rows] = factor_codes(factors, table)
         vectors = self._space.of(factors.infer_objects(), (X, place))
+        # Without features nothing is near: the most frequent factor.
         found = np.isfinite(vectors).all(axis=1) & (vectors.shape[1] > 0)
         nearest = np.full(len(factors), self._most_frequent)
         if found.any():
-            nearest[found] = cKDTree(self._vectors).query(vectors[found])[1]
-        names = name_some(
-            (
-                f"{factor_label(factors, code)!r} as "
-                f"{factor_label(self._space.factors, nearest[code])!r}"
-                for code in range(min(len(factors), MAX_NAMED))
-            ),
-            len(factors),
-        )
+            _, nearest[found] = cKDTree(self._vectors).query(vectors[found])
+        named = []
+        for code in range(min(len(factors), MAX_NAMED)):
+            own = factor_label(factors, code)
+            known = factor_label(self._space.factors, nearest[code])
+            named.append(f"{own!r} as {known!r}")
+        names = name_some(named, len(factors))
         message = (
             f"X has {count_of(len(factors), 'bias factor')}, in {count_of(len(rows), 'row')}, "
             "that the log of fit lacks; each is treated as the nearest that it has: "
@@ -563,21 +616,19 @@ class IdentifiabilityRepair(
         return nearest[place[rows]]
 
 
-#: Components per bias factor from which on rankers were no better with merged factors.
-_MOST_COMPONENTS = 0.6
-
-
 def warn_if_merging_costs_more(graph: Any, n_left: int) -> None:
     """Warn that merging joins more than it connects."""
     ratio = graph.n_components / graph.n_factors
-    if n_left > 1 and ratio <= _MOST_COMPONENTS:
+    # Few merges, and something left to correct.
+    if n_left > 1 and ratio <= MOST_COMPONENTS.value:
         return
-    what = (
-        "a ranker that is trained on this is the naive ranker"
-        if n_left == 1
-        else f"{ratio:.2f} components per factor, and above about {_MOST_COMPONENTS} the errors "
-        "of so many merges tend to outweigh what they connect"
-    )
+    if n_left == 1:
+        what = "a ranker that is trained on this is the naive ranker"
+    else:
+        what = (
+            f"{ratio:.2f} components per factor, and above about {MOST_COMPONENTS.value} the "
+            "errors of so many merges tend to outweigh what they connect"
+        )
     warn_user(
         f"Merging leaves {count_of(n_left, 'examination parameter')} for {graph.n_factors} bias "
         f"factors, because all of their {graph.n_components} components had to be joined: {what}. "
@@ -594,10 +645,6 @@ _ROUGHLY = {"loss": "poisson", "tol": 1e-3, "max_iter": 30}
 #: Examined impressions with the mean click rate that are added to those of each document; without
 #: them a document that was clicked in its single impression would be rated best.
 _PRIOR = 10.0
-#: Number of factors from which the slope of examination is taken.
-_MAX_SLOPES = 2_000
-#: A slope is steep if this share of the slopes is no steeper.
-_STEEP = 0.9
 
 
 def swap_estimates(
@@ -616,10 +663,13 @@ def swap_estimates(
         relevance = _given("relevance", relevance, pairs.doc_ids)
     if examination is not None:
         examination = _given_examination(examination, pairs.factors)
+    # One fit gives both; what was given wins.
     if relevance is None or examination is None:
-        estimates = _estimated(graph, vectors, required)
-        relevance = estimates[0] if relevance is None else relevance
-        examination = estimates[1] if examination is None else examination
+        estimated_relevance, estimated_examination = _estimated(graph, vectors, required)
+        if relevance is None:
+            relevance = estimated_relevance
+        if examination is None:
+            examination = estimated_examination
     return np.clip(relevance, _SMALLEST, 1.0), np.clip(examination, _SMALLEST, 1.0)
 
 
@@ -645,25 +695,33 @@ def merge_errors(
         return np.log(given[b] / given[a])
     if pairs.clicks is None:
         return np.full(len(cost), np.nan)
+    # Examination within components, by the clicks of documents that moved.
     fit = fit_tabular(pairs.doc, pairs.factor, pairs.clicks, pairs.impressions, **_ROUGHLY)
     log_examination = np.log(np.maximum(fit.examination, _SMALLEST))
     variance = fit.own_error() ** 2
     clicks = np.bincount(pairs.factor, pairs.clicks)
+    # The slopes at both ends of each merge, and, for comparison, those of the most clicked
+    # factors: 2,000 are enough for a quantile.
     clicked = np.flatnonzero(clicks > 0)
-    some = clicked[np.argsort(-clicks[clicked], kind="stable")[:_MAX_SLOPES]]
-    chosen = np.concatenate([a, b, some])
-    apart = np.concatenate([cost, cost, np.full(len(some), np.median(cost))])
+    by_clicks = np.argsort(-clicks[clicked], kind="stable")
+    most_clicked = clicked[by_clicks[:2_000]]
+    chosen = np.concatenate([a, b, most_clicked])
+    usual = np.full(len(most_clicked), np.median(cost))
+    apart = np.concatenate([cost, cost, usual])
     neighbour, distance = neighbour_inside(vectors, graph.labels, chosen, apart)
+    # Variance of the difference of two log examinations.
     noise = variance[neighbour] + variance[chosen]
     known = (neighbour >= 0) & np.isfinite(noise)
-    if not known[2 * len(cost) :].any():
-        return np.full(len(cost), np.nan)
     change = (log_examination[neighbour] - log_examination[chosen]) ** 2
     slope = np.zeros(len(chosen))
     slope[known] = np.sqrt(np.maximum(change - noise, 0.0)[known]) / distance[known]
-    typical = slope[2 * len(cost) :][known[2 * len(cost) :]]
-    steep = np.quantile(typical, _STEEP, method="higher")
-    return cost * np.maximum(steep, slope[: 2 * len(cost)].reshape(2, -1).max(axis=0))
+    n_ends = 2 * len(cost)
+    typical = slope[n_ends:][known[n_ends:]]
+    if not len(typical):
+        return np.full(len(cost), np.nan)
+    steep = np.quantile(typical, 0.9, method="higher")
+    at_ends = slope[:n_ends].reshape(2, -1).max(axis=0)
+    return cost * np.maximum(steep, at_ends)
 
 
 def _estimated(graph, vectors, required):
@@ -681,14 +739,18 @@ def _estimated(graph, vectors, required):
                 "factor), or cost='random'."
             )
         return np.full(pairs.n_docs, np.nan), np.full(pairs.n_factors, np.nan)
-    merged = merged_codes(graph.n_factors, *merge_plan(vectors, graph.labels)[:2])
+    a, b, _ = merge_plan(vectors, graph.labels)
+    # Merged by distance, so that all documents have one scale.
+    merged = merged_codes(graph.n_factors, a, b)
     factor = merged[pairs.factor]
     fit = fit_tabular(pairs.doc, factor, pairs.clicks, pairs.impressions, **_ROUGHLY)
     examination = fit.examination / fit.examination.max()
+    # Impressions that were examined, by document.
     examined = np.bincount(pairs.doc, pairs.impressions * examination[factor])
     clicks = np.bincount(pairs.doc, pairs.clicks)
     mean = clicks.sum() / examined.sum()
-    return (clicks + _PRIOR * mean) / (examined + _PRIOR), examination[merged]
+    relevance = (clicks + _PRIOR * mean) / (examined + _PRIOR)
+    return relevance, examination[merged]
 
 
 def _given_examination(examination, factors):
@@ -701,18 +763,17 @@ def _given_examination(examination, factors):
                 f"{{{factor_label(factors, 0)!r}: 1.0}}."
             )
         curve = numbers("examination", np.atleast_1d(as_array(examination)))
+        # Position 1 has the first value.
         examination = dict(enumerate(curve, start=1))
-    return _given(
-        "examination",
-        examination,
-        (factor_label(factors, code) for code in range(len(factors))),
-    )
+    keys = [factor_label(factors, code) for code in range(len(factors))]
+    return _given("examination", examination, keys)
 
 
 def _given(name, values, keys):
     """Array of the probabilities that a mapping or Series gives for the keys."""
     values = dict(values.items())
     keys = list(keys)
+    # Every document, or factor, of the log needs a value.
     lacking = [key for key in keys if key not in values]
     if lacking:
         raise ValueError(
@@ -720,11 +781,13 @@ def _given(name, values, keys):
             f"expected a probability for each, such as {{{lacking[0]!r}: 0.5}}."
         )
     given = pd.Series([values[key] for key in keys], dtype=object)
-    numbers = pd.to_numeric(given, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
-    bad = np.flatnonzero(~((numbers >= 0) & (numbers <= 1)))
+    probability = pd.to_numeric(given, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    # Text and missing values are NaN, which no comparison holds for.
+    bad = np.flatnonzero(~((probability >= 0) & (probability <= 1)))
     if len(bad):
+        first = bad[0]
         raise ValueError(
-            f"{name} is {python_value(given[bad[0]])!r} for {keys[bad[0]]!r}; expected a "
+            f"{name} is {python_value(given[first])!r} for {keys[first]!r}; expected a "
             "probability in [0, 1]. Divide by the largest value if they are relative."
         )
-    return np.maximum(numbers, _SMALLEST)
+    return np.maximum(probability, _SMALLEST)

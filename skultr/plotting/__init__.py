@@ -7,7 +7,7 @@ when a display is drawn.
 
 from ._axes import method_colors
 from ._examination import ExaminationDisplay
-from ._identifiability import IdentifiabilityDisplay, RankDisplay
+from ._identifiability import IdentifiabilityDisplay
 from ._relevance import (
     DebiasednessDisplay,
     EmbeddingDisplay,
@@ -19,7 +19,6 @@ __all__ = [
     "EmbeddingDisplay",
     "ExaminationDisplay",
     "IdentifiabilityDisplay",
-    "RankDisplay",
     "RelevanceDisplay",
     "method_colors",
 ]

@@ -311,7 +311,6 @@ class EmbeddingDisplay(Display):
     See Also
     --------
     skultr.VectorizationRanker : The model.
-    RankDisplay : How many dimensions a log needs.
 
     Notes
     -----

@@ -71,8 +71,8 @@ class UserClusters(
     time, is returned unchanged. Users who were not in the log of `fit` join the cluster nearest
     to the common curve, with a warning. Arrays have no users and are passed through.
 
-    A pickle holds no users: once loaded, `transform` takes every user for one who was not in the
-    log, which changes no prediction, because rankers read no users to predict. To transform a log
+    A pickle holds no users. Once loaded, `transform` treats every user as one who was not in the
+    log. This changes no prediction, because rankers read no users to predict. To transform a log
     for another fit, pickle ``labels_`` too, and set it after loading.
 
     At positions that a user never saw, the common curve is used.
@@ -200,6 +200,7 @@ class UserClusters(
                 ClickDataWarning,
             )
             return np.full(len(users), self._nearest)
+        # -1: a user whom fit has not seen.
         place = self.labels_.index.get_indexer(users)
         unknown = users[place < 0]
         if len(unknown):
@@ -214,7 +215,8 @@ class UserClusters(
     # Fitting ------------------------------------------------------------------------------
     def _read_dataset(self, X, *, reset):
         self._checked(X, reset=reset)
-        self._fit_users(X, None, None, X.to_places()["user"] if "user" in X.roles else None)
+        users = X.to_places()["user"] if "user" in X.roles else None
+        self._fit_users(X, None, None, users)
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
         X = self._checked(X, reset=reset)
@@ -223,6 +225,7 @@ class UserClusters(
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X)
         users = read_role(X, "user")
+        # Without users nothing is fitted, and no clicks are needed.
         if users is not None and y is None:
             raise ValueError(
                 "UserClusters requires y to be passed, but the target y is None: pass the "
@@ -232,18 +235,18 @@ class UserClusters(
 
     def _fit_users(self, X, y, sample_weight, users):
         if users is None:
-            found = (
-                "has no column 'user'"
-                if names_of(X)
-                else "is an array, whose columns have no roles"
-            )
+            if names_of(X):
+                found = "has no column 'user'"
+            else:
+                found = "is an array, whose columns have no roles"
             warn_user(
                 f"X {found}: UserClusters groups nobody and returns X unchanged. Pass a frame "
                 "with the column 'user'.",
                 MissingRoleWarning,
             )
             return
-        n_users = len(encode(users, "The role 'user'")[1])
+        _, ids = encode(users, "The role 'user'")
+        n_users = len(ids)
         if n_users < self.n_clusters:
             raise ValueError(
                 f"X has {count_of(n_users, 'user')}; expected at least "
@@ -252,13 +255,16 @@ class UserClusters(
         self.propensity_ = self._estimator().fit(X, y, sample_weight)
         # Over the factors that the log determines.
         common = self.propensity_.average_examination_["examination"].dropna()
-        curves = self.propensity_.examination_["examination"].unstack("bias")
+        table = self.propensity_.examination_
+        curves = table["examination"].unstack("bias")
+        # A user who was never shown a factor has the common curve there.
         curves = curves[common.index].fillna(common)
-        impressions = self.propensity_.examination_["impressions"].groupby(level="user").sum()
+        impressions = table["impressions"].groupby(level="user").sum()
         label, centers = self._group(curves, impressions.loc[curves.index])
         self.labels_ = pd.Series(label, curves.index, name="cluster")
         self.cluster_curves_ = centers
-        self._nearest = int(((centers - common) ** 2).sum(axis=1).argmin())
+        distance = ((centers - common) ** 2).sum(axis=1)
+        self._nearest = int(distance.argmin())
 
     def _estimator(self):
         if self.propensity is None:
@@ -273,7 +279,9 @@ class UserClusters(
 
     def _group(self, curves, impressions):
         """Cluster of each curve, and the mean curve of each cluster."""
-        n_clusters = min(self.n_clusters, len(curves.round(2).drop_duplicates()))
+        distinct = curves.round(2).drop_duplicates()
+        # As many clusters as curves that differ by more than rounding; KMeans would warn.
+        n_clusters = min(self.n_clusters, len(distinct))
         if n_clusters < self.n_clusters:
             warn_user(
                 f"The {len(curves)} users have only {count_of(n_clusters, 'distinct curve')}: "
@@ -281,12 +289,14 @@ class UserClusters(
                 f"{n_clusters}.",
                 ClickDataWarning,
             )
+        # Ten starts, because a single one may end in a local optimum; users weigh by impressions.
         means = KMeans(n_clusters, n_init=10, random_state=self.random_state)
         found = means.fit(curves.to_numpy(), sample_weight=impressions.to_numpy())
         centers = found.cluster_centers_
+        # Clusters are numbered by how far their users look: the mean position of an examination.
         factor = curves.columns.to_numpy()
-        order = np.argsort(centers @ factor / centers.sum(axis=1), kind="stable")
+        depth = centers @ factor / centers.sum(axis=1)
+        order = np.argsort(depth, kind="stable")
+        number = np.argsort(order)
         index = pd.RangeIndex(n_clusters, name="cluster")
-        return np.argsort(order)[found.labels_], pd.DataFrame(
-            centers[order], index, curves.columns
-        )
+        return number[found.labels_], pd.DataFrame(centers[order], index, curves.columns)

@@ -58,8 +58,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
     ----------
     context : str or int, list of str or int, default=None
         Columns of X that are the context: names in a frame, numbers in an array. They hold
-        numbers, and a ranker with this estimator as its ``propensity`` does not use them as
-        features. By default all columns without a role, which such a ranker uses too.
+        numbers. A ranker with this estimator as its ``propensity`` does not use them as features.
+        By default all columns without a role are the context; the ranker then uses them, too.
     n_bootstrap : int, default=0
         Number of resamples of the queries for the standard errors of ``examination_``, each a
         whole training. With 0, standard errors are NaN.
@@ -122,8 +122,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     *Scale.* Tables are relative to the first bias factor in each context. If documents were shown
     in several contexts, `predict` keeps the ratio of examination between contexts. If each
-    document had one context only, the log does not determine that ratio, and the first factor has
-    the same examination in all contexts. Documents of one query should then have the same context.
+    document had one context only, the log does not determine that ratio: the first factor then
+    has the same examination in all contexts, and documents of one query should share a context.
 
     References
     ----------
@@ -182,7 +182,6 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
             that of ``contexts`` if they are a pandas frame.
         """
         check_is_fitted(self)
-        index = contexts.index if isinstance(contexts, pd.DataFrame) else None
         framed = is_frame(contexts)
         values = self._read_contexts(contexts) if framed else np.asarray(contexts, np.float32)
         if values.ndim != 2 or values.shape[1] != self._n_context_features:
@@ -190,9 +189,11 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
                 f"contexts has shape {values.shape}; expected one row per context with "
                 f"{self._n_context_features} values each."
             )
+        # A frame was read like the log; an array has its offsets to be taken off.
         if not framed:
             values = take_off(self._offsets, contexts, values)
         examination = np.exp(self._relative(self._logits(values)))
+        index = contexts.index if isinstance(contexts, pd.DataFrame) else None
         return pd.DataFrame(examination, index, self.examination_.index)
 
     _predicts_from_features = True
@@ -207,13 +208,16 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         return self._factor_columns(names)
 
     def _factor_columns(self, names):
-        contexts = feature_names(names, {self._click_column})
-        contexts = contexts if self.context is None else self._names()
+        if self.context is None:
+            contexts = feature_names(names, {self._click_column})
+        else:
+            contexts = self._names()
         return ["bias" if "bias" in names else "position", *contexts]
 
     # Fitting ------------------------------------------------------------------------------
     def _fit(self, X, y, sample_weight, roles):
         values = self._read_contexts(X, reset=True)
+        # A context is a distinct vector; its code takes the place of a user's.
         row_context, first = equal_rows(values)
         contexts = values[first]
         # One curve per context, as other estimators have one per user: factors are (context, bias)
@@ -222,19 +226,23 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         all_users = cells.of_all_users()
         self._n_context_features = contexts.shape[1]
         self._reference = _reference_component(all_users)
+        # The public curve is that of the mean context of all impressions.
         context = cells.factors.user[cells.factor]
         mean = np.average(contexts[context], axis=0, weights=cells.weight)[None]
+        mean = mean.astype(np.float32)
         root = self._init_callback_context(max_subtasks=None)
         root.call_on_fit_task_begin(estimator=self, X=X, y=y)
         task = FitTask(root, X, y)
 
         def curve_of(learner, cells):
             learner._learn(cells, contexts, self._reference, task)
-            return Estimate(learner._relative(learner._logits(mean.astype(np.float32)))[0])
+            log_examination = learner._relative(learner._logits(mean))[0]
+            return Estimate(log_examination)
 
         def resampled(drawn):
             return curve_of(clone(self), cells.reweighted(drawn.doc_weight))
 
+        # The network of the whole log stays; those of resamples are clones.
         curve = curve_of(self, cells)
         drawn = None
         if self.n_bootstrap:
@@ -243,7 +251,8 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
             )
         self.examination_ = curve_table(all_users, with_errors(curve, all_users, drawn))
         warn_about_curve(self.examination_)
-        log_examination = self._logits(contexts[np.unique(cells.factors.user)])
+        in_log = np.unique(cells.factors.user)
+        log_examination = self._logits(contexts[in_log])
         self._largest = np.nanmax(log_examination[:, self._reference])
         root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=lambda: {})
 
@@ -251,25 +260,31 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         """Train the network on the cells of documents that were clicked and moved."""
         self._reference = reference
         self.network_ = None
+        # With one factor there is nothing to learn.
         if len(reference) == 1:
             return
         # The maximum-likelihood log examination of a factor without a click is minus infinity, and
         # the estimate would depend on when training ends. Half a click makes it finite.
-        cells = cells.with_half_clicks(np.unique(cells.factors.bias, return_inverse=True)[1])
+        _, bias = np.unique(cells.factors.bias, return_inverse=True)
+        cells = cells.with_half_clicks(bias)
         log = _documents_as_lists(cells, contexts)
-        self._compares_contexts = bool((log.version != log.version[log.offsets[log.list_]]).any())
+        # A version is a context: does any document occur in two?
+        first_context = log.version[log.offsets[log.list_]]
+        self._compares_contexts = bool((log.version != first_context).any())
         log = log.tempered(self.traffic_exponent)
         criterion = ListLoss(softmax_loss, loss_scale(log, log.clicks))
         with self._seeded():
             known = log.features[np.unique(log.version)]
-            module = CellLogits(self._network(known, len(reference)), len(reference))
+            network = self._network(known, len(reference))
+            module = CellLogits(network, len(reference))
             self._train(module, criterion, log, log.clicks, click_only=True, task=task)
         self._offset = _offsets(log, self._outputs(self.network_, contexts))
 
     def _predict(self, X, values, shown, roles):
         curve = self.examination_["examination"]
         code = places_of(values[shown], curve.index.to_numpy(), curve.to_numpy())
-        logits = self._logits(self._read_contexts(X)[shown])
+        contexts = self._read_contexts(X)[shown]
+        logits = self._logits(contexts)
         own = np.take_along_axis(logits, code[:, None], axis=1)[:, 0]
         return np.clip(np.exp(own - self._largest), LEAST, 1.0)
 
@@ -278,7 +293,10 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         if self.network_ is None:
             return np.zeros((len(contexts), len(self._reference)))
         logits = self._outputs(self.network_, contexts) + self._offset
-        return logits if self._compares_contexts else self._relative(logits)
+        if self._compares_contexts:
+            return logits
+        # Nothing compares contexts: each is relative to its own first factor.
+        return self._relative(logits)
 
     def _relative(self, logits):
         """Logits relative to the first determined factor; NaN for undetermined factors."""
@@ -287,7 +305,9 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
 
     # What comes in ------------------------------------------------------------------------
     def _names(self):
-        return [*([self.context] if isinstance(self.context, str | Integral) else self.context)]
+        if isinstance(self.context, str | Integral):
+            return [self.context]
+        return [*self.context]
 
     def _read_contexts(self, X, reset=False):
         """Context of each row, shape (n_rows, n_context_features), float32."""
@@ -305,18 +325,25 @@ class ContextualPropensity(NeuralEstimator, CallbackSupportMixin, BasePropensity
         columns = column_names(X) if framed else range(X.shape[1])
         bad = [name for name in chosen if name not in columns or name in ROLES]
         if bad:
-            what = (
-                f"has the columns {columns}. Expected columns of X that hold numbers and have no "
-                "role."
-                if framed
-                else f"is an array of {len(columns)} columns. Expected numbers of columns, from 0 "
-                f"to {len(columns) - 1}."
-            )
-            raise ValueError(f"context names {bad}, and X {what}")
+            _refuse_contexts(bad, columns, framed)
+        # In the order of the parameter, whatever that of the columns.
         places = [columns.index(name) for name in chosen]
         if not framed:
             return X[:, places]
         return nw.from_native(X, eager_only=True)[:, places].to_native()
+
+
+def _refuse_contexts(bad, columns, framed):
+    if framed:
+        what = (
+            f"has the columns {columns}. Expected columns of X that hold numbers and have no role."
+        )
+    else:
+        what = (
+            f"is an array of {len(columns)} columns. Expected numbers of columns, from 0 to "
+            f"{len(columns) - 1}."
+        )
+    raise ValueError(f"context names {bad}, and X {what}")
 
 
 def _reference_component(cells):
@@ -330,8 +357,9 @@ def _reference_component(cells):
             "IdentifiabilityRepair(strategy='intervene') plans it, or use "
             "RegressionEMPropensity(), which compares positions by the features."
         )
+    size = np.bincount(label)[label]
     # If components are equally large, the one with the lowest factor.
-    return label == label[np.bincount(label)[label].argmax()]
+    return label == label[size.argmax()]
 
 
 def _offsets(log, logits):
@@ -348,25 +376,30 @@ def _offsets(log, logits):
 
 def _documents_as_lists(cells, contexts):
     """A log whose lists are documents and whose rows are the cells in which they were shown."""
-    informative = (np.bincount(cells.doc) > 1) & (np.bincount(cells.doc, cells.clicks) > 0)
-    rows = np.flatnonzero(informative[cells.doc])
-    bias_values, bias = np.unique(cells.factors.bias, return_inverse=True)
+    has_moved = np.bincount(cells.doc) > 1
+    has_clicks = np.bincount(cells.doc, cells.clicks) > 0
+    # Other documents tell nothing of where their clicks fell.
+    rows = np.flatnonzero((has_moved & has_clicks)[cells.doc])
+    doc = cells.doc[rows]
     factor = cells.factor[rows]
-    offsets = offsets_from_sorted(cells.doc[rows])
-    zeros = np.zeros(len(rows), dtype=np.intp)
+    offsets = offsets_from_sorted(doc)
+    doc_of_list = doc[offsets[:-1]]
+    bias_values, bias = np.unique(cells.factors.bias, return_inverse=True)
+    n_queries = cells.doc_query.max() + 1
     return ClickLog(
         features=contexts,
         version=cells.factors.user[factor],
         doc_of_version=np.arange(len(contexts)),
-        query_of_list=cells.doc_query[cells.doc[rows[offsets[:-1]]]],
-        user=zeros,
-        position=zeros + 1,
+        query_of_list=cells.doc_query[doc_of_list],
+        # Nothing reads users and positions of these lists.
+        user=np.zeros(len(rows), dtype=np.intp),
+        position=np.ones(len(rows), dtype=np.intp),
         bias=bias[factor],
         clicks=cells.clicks[rows],
         weight=cells.weight[rows],
         propensity=None,
         offsets=offsets,
-        query_ids=np.arange(cells.doc_query.max() + 1),
+        query_ids=np.arange(n_queries),
         bias_values=bias_values,
         user_ids=np.zeros(1, dtype=int),
         doc_ids=None,

@@ -27,14 +27,10 @@ from .._models._browsing import power_law_at
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, python_value, warn_user
 from ._comparisons import shrink
 from ._propensity import LEAST, QUANTILE, BasePropensity
+from ._thresholds import FEW_CLICKS_OF_A_FACTOR, FEW_DOCUMENTS, LEAST_CLUSTERS
 
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = ("n_features_in_", "feature_names_in_", "_click_column", "_has_bias")
-#: With fewer documents, or fewer clicks of a factor, the spread over resamples underestimates the
-#: error: a factor without a click has none in any resample.
-_LEAST_DOCS, _LEAST_CLICKS = 100, 10
-#: With fewer queries, documents are resampled instead.
-_LEAST_QUERIES = 30
 
 
 class Estimate(NamedTuple):
@@ -138,6 +134,7 @@ class CurvePropensity(AddsLogs, BasePropensity):
                 f"where {type(self).__name__}.partial_fit keeps them. Call fit, with the logs of "
                 "all days together."
             )
+        # A log without positions has one curve value, 1; the two kinds cannot be added.
         has_bias = self._read_bias(X, roles) is not None
         if not is_first:
             if has_bias != self._has_bias:
@@ -145,8 +142,10 @@ class CurvePropensity(AddsLogs, BasePropensity):
                     "Only one of the logs has positions (or the role 'bias'). Pass them with "
                     "every log, or with none."
                 )
-            X, y = self._joined(self._read_counts(X, y, sample_weight, roles)[0])
+            counts, _ = self._read_counts(X, y, sample_weight, roles)
+            X, y = self._joined(counts)
             forget(self, keep=_OF_READING)
+            # Joined counts have their weights and roles in them.
             sample_weight = None
             roles = dict.fromkeys(roles)
         self._has_bias = has_bias
@@ -163,7 +162,8 @@ class CurvePropensity(AddsLogs, BasePropensity):
         return set() if self.user in (None, "user") else {self.user}
 
     def _factor_columns(self, names):
-        return super()._factor_columns(names) + [self.user] * (self.user is not None)
+        columns = super()._factor_columns(names)
+        return columns if self.user is None else [*columns, self.user]
 
     def _users(self, X, roles):
         if self.user == "user":
@@ -176,13 +176,15 @@ class CurvePropensity(AddsLogs, BasePropensity):
 
     # Fitting ------------------------------------------------------------------------------
     def _fit(self, X, y, sample_weight, roles):
-        self._fit_cells(self._read_cells(X, y, sample_weight, roles)[0])
+        cells, _ = self._read_cells(X, y, sample_weight, roles)
+        self._fit_cells(cells)
 
     def _fit_cells(self, cells):
         self._tabulate(cells, self._estimate)
 
     def _read_counts(self, X, y, sample_weight, roles):
-        return CellCounts.read(X, y, sample_weight, roles, self.user, self._users(X, roles))
+        users = self._users(X, roles)
+        return CellCounts.read(X, y, sample_weight, roles, self.user, users)
 
     def _read_cells(self, X, y, sample_weight, roles):
         """The cells of a log, kept for ``partial_fit``, and the factor of each row of X."""
@@ -199,27 +201,33 @@ class CurvePropensity(AddsLogs, BasePropensity):
         self._bias_values = all_users.factors.bias
         self._common = np.exp(common.log_examination)
         self._largest = np.nanmax(self._common)
+        average = None
         if self.user is not None:
-            own = self._on_common_scale(self._with_errors(cells, estimate), cells, common)
+            self._tabulate_users(cells, estimate, common)
+            # Most users have no click at some positions; shrinkage gives them the common curve
+            # there.
             if self.user_shrinkage != 0:
-                own = self._shrunk(cells, own, common)
-            self.average_examination_ = self.examination_
-            self.examination_ = curve_table(cells, own)
-            self._own = self.examination_["examination"]
-            # The estimate of a user with few clicks may be far too large: lower limits set the
-            # scale.
-            least = own.log_examination - QUANTILE * _noise(own, cells.clicks_of_factors)
-            self._largest = np.nanmax([self._largest, *np.exp(least)])
-        # Most users have no click at some positions; shrinkage gives them the common curve there.
-        pulled = self.user is not None and self.user_shrinkage != 0
-        warn_about_curve(self.examination_, self.average_examination_ if pulled else None)
+                average = self.average_examination_
+        warn_about_curve(self.examination_, average)
+
+    def _tabulate_users(self, cells, estimate, common):
+        """The same for the curves of users, beside the common one."""
+        own = self._with_errors(cells, estimate)
+        own = self._on_common_scale(own, cells, common)
+        if self.user_shrinkage != 0:
+            own = self._shrunk(cells, own, common)
+        self.average_examination_ = self.examination_
+        self.examination_ = curve_table(cells, own)
+        self._own = self.examination_["examination"]
+        # The estimate of a user with few clicks may be far too large: lower limits set the scale.
+        least = own.log_examination - QUANTILE * _noise(own, cells.clicks_of_factors)
+        self._largest = np.nanmax([self._largest, *np.exp(least)])
 
     def _with_errors(self, cells, estimate):
         """The estimate relative to the first factor, with standard errors."""
         found = estimate(cells)
-        return with_errors(
-            found, cells, self._drawn(cells, estimate) if self.n_bootstrap else None
-        )
+        drawn = self._drawn(cells, estimate) if self.n_bootstrap else None
+        return with_errors(found, cells, drawn)
 
     def _drawn(self, cells, estimate):
         """Log examination of resamples, of shape (n_bootstrap, n_factors), or None."""
@@ -233,9 +241,11 @@ class CurvePropensity(AddsLogs, BasePropensity):
         clicks = cells.by_factor(cells.clicks)
         place = np.searchsorted(self._bias_values, cells.factors.bias)
         rate = _mean_click_probability(cells, np.exp(common.log_examination)[place])
+        # Clicks of 0 or 1 scatter less than Poisson ones, the more so the likelier they are.
+        noise = _noise(own, clicks) * np.sqrt(1 - rate)
         shrunk, error = shrink(
             own.log_examination,
-            _noise(own, clicks) * np.sqrt(1 - rate),
+            noise,
             clicks,
             place,
             common.log_examination,
@@ -247,22 +257,27 @@ class CurvePropensity(AddsLogs, BasePropensity):
     def _predict(self, X, values, shown, roles):
         values = values[shown]
         users = self._users(X, roles)
-        examination = self._common[places_of(values, self._bias_values, self._common)]
+        # First the common curve, then that of the user where the log has one.
+        place = places_of(values, self._bias_values, self._common)
+        examination = self._common[place]
         if users is not None:
-            users = users[shown]
-            own = self._own
-            unknown = users[~pd.Index(users).isin(own.index.levels[0])]
-            if len(unknown):
-                warn_user(
-                    f"Found {count_of(len(unknown), 'row')} of users who are not in the training "
-                    f"log, such as {python_value(unknown[0])!r}: they get the common curve.",
-                    ClickDataWarning,
-                )
-            place = own.index.get_indexer(pd.MultiIndex.from_arrays([users, values]))
-            # Without a match the place is -1, the last element.
-            found = np.append(own.to_numpy(), np.nan)[place]
+            found = self._examination_of_users(users[shown], values)
             examination = np.where(np.isnan(found), examination, found)
         return np.clip(examination / self._largest, LEAST, 1.0)
+
+    def _examination_of_users(self, users, values):
+        """Examination of each row by the curve of its user, NaN where that has no value."""
+        own = self._own
+        unknown = users[~pd.Index(users).isin(own.index.levels[0])]
+        if len(unknown):
+            warn_user(
+                f"Found {count_of(len(unknown), 'row')} of users who are not in the training "
+                f"log, such as {python_value(unknown[0])!r}: they get the common curve.",
+                ClickDataWarning,
+            )
+        place = own.index.get_indexer(pd.MultiIndex.from_arrays([users, values]))
+        # Without a match the place is -1, the last element.
+        return np.append(own.to_numpy(), np.nan)[place]
 
 
 def with_errors(estimate, cells, drawn=None):
@@ -286,28 +301,36 @@ def resamples(cells, n_bootstrap, random_state):
 
     Clusters are queries, or documents if there are fewer than 30 queries.
     """
+    # A legacy random state gives the seed, so that scikit-learn's parameter works.
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     queries, cluster = np.unique(cells.doc_query, return_inverse=True)
     n_clusters = len(queries)
-    if n_clusters < _LEAST_QUERIES:
+    if n_clusters < LEAST_CLUSTERS.value:
         n_clusters = cells.n_docs
         cluster = np.arange(cells.n_docs)
-    return cluster, (
-        np.bincount(rng.integers(n_clusters, size=n_clusters), minlength=n_clusters).astype(float)
-        for _ in progress(range(n_bootstrap), "resample")
-    )
+    return cluster, _draws(rng, n_clusters, n_bootstrap)
+
+
+def _draws(rng, n_clusters, n_bootstrap):
+    """How often each cluster is drawn, with replacement, one resample after the other."""
+    for _ in progress(range(n_bootstrap), "resample"):
+        drawn = rng.integers(n_clusters, size=n_clusters)
+        yield np.bincount(drawn, minlength=n_clusters).astype(float)
 
 
 def places_of(values, bias_values, examination):
     """Place of each bias factor in a curve; a ValueError if the curve has no value for it."""
+    # -1: a factor that the log did not show; NaN: one that nothing compares.
     place = pd.Index(bias_values).get_indexer(values)
-    unknown = (place < 0) | np.isnan(examination)[place]
+    is_nan = np.isnan(examination)
+    unknown = (place < 0) | is_nan[place]
     if unknown.any():
+        known = bias_values[~is_nan].tolist()
         raise ValueError(
             f"The examination of {count_of(int(unknown.sum()), 'row')} is unknown, such as at "
             f"position (or bias factor) {values[unknown][0]:g}; the training log determines only "
-            f"{bias_values[~np.isnan(examination)].tolist()[:20]}. Leave those rows out, or map "
-            "them to known factors with IdentifiabilityRepair."
+            f"{known[:20]}. Leave those rows out, or map them to known factors with "
+            "IdentifiabilityRepair."
         )
     return place
 
@@ -315,16 +338,20 @@ def places_of(values, bias_values, examination):
 def _scaled(estimate, cells):
     """The estimate relative to the first bias factor: its mean examination over users is 1."""
     known = np.flatnonzero(np.isfinite(estimate.log_examination))
+    # Nothing was compared.
     if not len(known):
         return estimate
-    first = known[cells.factors.bias[known] == cells.factors.bias[known].min()]
+    bias = cells.factors.bias[known]
+    first = known[bias == bias.min()]
+    # Half a click where there is none, which would have no weight.
     clicks = np.maximum(cells.clicks_of_factors[first], 0.5)
     # The mean over users is clicks over the clicks under full examination. The mean of the users'
     # ratios would be too large: among users with hardly any click, those with one seem to examine
     # everything.
     # Relative to one of the users, so that the first factor of a single one has exactly 1.
     log_examination = estimate.log_examination - estimate.log_examination[first[0]]
-    scale = np.log(clicks.sum() / (clicks / np.exp(log_examination[first])).sum())
+    clicks_if_examined = clicks / np.exp(log_examination[first])
+    scale = np.log(clicks.sum() / clicks_if_examined.sum())
     return Estimate(log_examination - scale, estimate.standard_error)
 
 
@@ -332,53 +359,61 @@ def _mean_click_probability(cells, examination):
     """Mean P(click) over the clicks of each factor, shape (n_factors,), by the common curve."""
     examination = np.nan_to_num(examination)[cells.factor]
     seen = cells.by_doc(cells.weight * examination)
-    relevance = (cells.by_doc(cells.clicks) / np.where(seen > 0, seen, np.inf))[cells.doc]
+    relevance = cells.by_doc(cells.clicks) / np.where(seen > 0, seen, np.inf)
+    relevance = relevance[cells.doc]
     expected = cells.weight * examination * relevance
     total = cells.by_factor(expected)
-    rate = cells.by_factor(expected * np.minimum(relevance * examination, 0.9))
+    # A probability near 1 would leave a click without noise, by chance where clicks are few.
+    probability = np.minimum(relevance * examination, 0.9)
+    rate = cells.by_factor(expected * probability)
     return rate / np.where(total > 0, total, np.inf)
 
 
 def _noise(estimate, clicks):
     """Standard errors; those of Poisson clicks, 1 / sqrt(clicks), where there is no formula."""
     known = ~np.isnan(estimate.standard_error)
-    return np.where(known, estimate.standard_error, 1 / np.sqrt(np.maximum(clicks, 0.5)))
+    poisson = 1 / np.sqrt(np.maximum(clicks, 0.5))
+    return np.where(known, estimate.standard_error, poisson)
 
 
 def _spread(drawn):
     """Standard deviation over resamples; infinite where most of them have no estimate."""
     table = pd.DataFrame(np.where(np.isfinite(drawn), drawn, np.nan))
-    return table.std().fillna(0.0).where(table.notna().mean() >= 0.5, np.inf).to_numpy()
+    deviation = table.std().fillna(0.0)
+    is_known_mostly = table.notna().mean() >= 0.5
+    return deviation.where(is_known_mostly, np.inf).to_numpy()
 
 
 def _where_resamples_suffice(drawn, analytic, cells):
     """Errors by resampling, or by formula for factors of too few queries (or documents)."""
     if cells.factors.user is None:
-        few = (cells.n_docs < _LEAST_DOCS) | (cells.clicks_of_factors < _LEAST_CLICKS)
+        few_docs = cells.n_docs < FEW_DOCUMENTS.value
+        few = few_docs | (cells.clicks_of_factors < FEW_CLICKS_OF_A_FACTOR.value)
         return np.where(few, np.fmax(drawn, analytic), drawn)
     n_queries = int(cells.doc_query.max()) + 1
-    seen = np.unique(pair_codes(cells.factor, cells.doc_query[cells.doc], n_queries))
-    seen = np.bincount(seen // n_queries, minlength=len(cells.factors))
-    return np.where((seen < _LEAST_QUERIES) & np.isfinite(analytic), analytic, drawn)
+    # Pairs of factor and query, each once, counted by factor.
+    pairs = np.unique(pair_codes(cells.factor, cells.doc_query[cells.doc], n_queries))
+    n_queries_of_factor = np.bincount(pairs // n_queries, minlength=len(cells.factors))
+    few = n_queries_of_factor < LEAST_CLUSTERS.value
+    return np.where(few & np.isfinite(analytic), analytic, drawn)
 
 
 def curve_table(cells, estimate):
     """The public table of an estimate: one row per factor, with the ends of the 95 % interval."""
     log_examination, error = estimate
     error = np.where(np.isnan(log_examination), np.nan, error)
-    with np.errstate(over="ignore"):
-        return pd.DataFrame(
-            {
-                "examination": np.exp(log_examination),
-                "standard_error": error,
-                "lower": np.exp(log_examination - QUANTILE * error),
-                "upper": np.exp(log_examination + QUANTILE * error),
-                "impressions": cells.weight_of_factors,
-                "clicks": cells.clicks_of_factors,
-                "component": cells.component_of_factors,
-            },
-            index=cells.factors.index,
-        )
+    margin = QUANTILE * error
+    with np.errstate(over="ignore"):  # of infinite errors
+        columns = {
+            "examination": np.exp(log_examination),
+            "standard_error": error,
+            "lower": np.exp(log_examination - margin),
+            "upper": np.exp(log_examination + margin),
+            "impressions": cells.weight_of_factors,
+            "clicks": cells.clicks_of_factors,
+            "component": cells.component_of_factors,
+        }
+    return pd.DataFrame(columns, index=cells.factors.index)
 
 
 def warn_about_curve(table, average=None):
@@ -392,6 +427,7 @@ def warn_about_curve(table, average=None):
             "first; serve some documents under both, or merge factors with IdentifiabilityRepair.",
             NotIdentifiableWarning,
         )
+    # Where curves of users are pulled, the common one decides what lacks clicks.
     table = table if average is None else average
     unclicked = table.index[(table["clicks"] == 0) & table["examination"].notna()]
     if len(unclicked):
@@ -405,7 +441,9 @@ def warn_about_curve(table, average=None):
 
 def _some(labels):
     listed = [str(python_value(label)) for label in labels[:5]]
-    return ", ".join(listed + ["..."] * (len(labels) > 5))
+    if len(labels) > 5:
+        listed.append("...")
+    return ", ".join(listed)
 
 
 # Known curves -----------------------------------------------------------------------
@@ -453,15 +491,14 @@ class PowerLawPropensity(BasePropensity):
         return isinstance(self.eta, Mapping)
 
     def _fit(self, X, y, sample_weight, roles):
-        for user, eta in self.eta.items() if self._reads_users else ():
-            if not (isinstance(eta, Real) and 0 <= eta < np.inf):
-                raise ValueError(
-                    f"eta of the user {user!r} is {eta!r}; expected a number of at least 0."
-                )
+        if self._reads_users:
+            _check_exponents(self.eta)
         users = self._users(X, roles)
-        # The curve is one of positions, so that a column ``bias`` and documents are not read.
+        # The curve is one of positions, so that a column ``bias`` and documents are not read: all
+        # rows are one arm.
         roles = {**roles, "bias": self._read_bias(X, roles)}
-        cells, _ = read_cells(X, y, sample_weight, roles, user=users, arm=np.zeros(len(y), int))
+        arm = np.zeros(len(y), int)
+        cells, _ = read_cells(X, y, sample_weight, roles, user=users, arm=arm)
         factors = cells.factors
         self.examination_ = pd.DataFrame(
             {
@@ -474,7 +511,8 @@ class PowerLawPropensity(BasePropensity):
 
     def _predict(self, X, values, shown, roles):
         users = self._users(X, roles)
-        users = None if users is None else users[shown]
+        if users is not None:
+            users = users[shown]
         return np.maximum(self._curve(values[shown], users), LEAST)
 
     def _factor_columns(self, names):
@@ -484,12 +522,14 @@ class PowerLawPropensity(BasePropensity):
         return CellCount.of(X, click, self._factor_columns(names), documents=False).cells()
 
     def _users(self, X, roles):
-        given = "eta is a mapping from users", "eta to one number"
-        return self._read_users(X, roles, *given) if self._reads_users else None
+        if not self._reads_users:
+            return None
+        return self._read_users(X, roles, "eta is a mapping from users", "eta to one number")
 
     def _curve(self, position, users):
         if users is None:
             return power_law_at(position, self.eta)
+        # One exponent per user.
         code, ids = encode(users)
         unknown = [user for user in ids.tolist() if user not in self.eta]
         if unknown:
@@ -497,7 +537,16 @@ class PowerLawPropensity(BasePropensity):
                 f"eta has no value for {len(unknown)} of {len(ids)} users, such as "
                 f"{python_value(unknown[0])!r}; expected one value per user. Add the missing ones."
             )
-        return power_law_at(position, np.array([self.eta[user] for user in ids.tolist()])[code])
+        exponent = np.array([self.eta[user] for user in ids.tolist()])
+        return power_law_at(position, exponent[code])
 
     def _read_bias(self, X, roles):
         return read_role(X, "position", roles["position"])
+
+
+def _check_exponents(eta):
+    for user, exponent in eta.items():
+        if not (isinstance(exponent, Real) and 0 <= exponent < np.inf):
+            raise ValueError(
+                f"eta of the user {user!r} is {exponent!r}; expected a number of at least 0."
+            )

@@ -76,16 +76,16 @@ def debiased_table(
         what the estimator of propensities reads (``bias``, ``user``). Other columns are ignored.
     propensity : "column", array-like of shape (n_positions,), fitted estimator, default=None
         Where propensities come from: the role ``propensity`` ("column" or None), one number per
-        position, or a fitted estimator of :mod:`skultr.propensity`. It predicts once for each
-        distinct value of the columns that it reads, and these few rows are joined to the log:
-        a context that differs in every row needs the role instead.
+        position, or a fitted estimator of :mod:`skultr.propensity`. An estimator predicts once for
+        each distinct value of the columns that it reads, and these few rows are joined to the
+        log. If a context differs in every row, add its propensities as the role instead.
     click : str, default="click"
         Name of the column of clicks. Without a column ``impressions`` it holds values between 0
         and 1 (larger ones are graded relevance and divided by their maximum); else the number of
         clicks of each row, at most its ``impressions``, or its click rate.
     user_aware : bool, default=True
         Divide the click rate of a document by its mean propensity over the impressions of the
-        query; otherwise each click by its own propensity.
+        query. If False, each click is divided by its own propensity.
     clip : float in (0, 1], default=None
         Smaller propensities (with ``user_aware``, smaller means) are raised to it.
 
@@ -107,10 +107,14 @@ def debiased_table(
     Raises
     ------
     ValueError
-        If a column is missing or holds invalid values; if the curve does not cover the positions;
-        if ``propensity`` is a click model, or a mapping from users to estimators; if an estimator
-        predicts anything but probabilities above 0; if a row with a click has propensity 0, or
-        the mean propensity of a document is 0, or without ``user_aware`` that of any row.
+        In these cases:
+
+        - a column is missing or holds invalid values;
+        - the curve does not cover the positions;
+        - ``propensity`` is a click model, or a mapping from users to estimators;
+        - an estimator predicts anything but probabilities above 0;
+        - a row with a click has propensity 0;
+        - the mean propensity of a document is 0, or, without ``user_aware``, that of any row.
 
     See Also
     --------
@@ -119,8 +123,8 @@ def debiased_table(
 
     Notes
     -----
-    *Passes.* One over the log checks it, one counts the cells of the estimator (or finds the
-    smallest propensity); the rest is left to the engine, and runs when the table is read.
+    *Passes.* The log is read twice: to check it, and to count the cells of the estimator (or find
+    the smallest propensity). The rest is left to the engine, and runs when the table is read.
 
     *What is not checked*, because it would take a sort of the log: that a list has one row per
     position, and that a few clicks do not carry most of the weight.
@@ -146,24 +150,28 @@ def debiased_table(
     if propensity is None and not takes_given:
         no_propensities()
     keys = ["propensity"] if takes_given else _read_by(propensity, schema)
-    log = EngineLog.of(
-        frame,
-        click,
-        ["qid", "doc", *_PLACES, "impressions", *keys],
-        needs=["qid", "doc", "position"],
-    )
-    weight = nw.lit(1.0) if log.weight is None else log.weight
-    rows = log.rows({name: log.key(name) for name in ("qid", "doc", *keys)} | {"_weight": weight})
+    rows = _rows_of(frame, click, keys)
     rows, least = _with_propensities(rows, None if takes_given else propensity, keys)
+    # Without averaging, each row divides; else the mean of a document does.
     if not user_aware:
         _refuse_zeros(rows.filter(nw.col("propensity") <= 0), "propensity", least)
     table = _sums(rows, user_aware, clip)
     if user_aware:
         _refuse_zeros(table.filter(nw.col("_examinations") <= 0), MEAN_PROPENSITY, least)
     table = table.select("qid", "doc", *_estimate(user_aware, clip), "group")
-    return (
-        collect(table) if isinstance(nw.from_native(frame), nw.DataFrame) else table
-    ).to_native()
+    # An eager frame gives an eager table.
+    if isinstance(nw.from_native(frame), nw.DataFrame):
+        table = collect(table)
+    return table.to_native()
+
+
+def _rows_of(frame, click, keys):
+    """The shown rows of the log in its engine: document, weight, clicks and keys."""
+    columns = ["qid", "doc", *_PLACES, "impressions", *keys]
+    log = EngineLog.of(frame, click, columns, needs=["qid", "doc", "position"])
+    read = {name: log.key(name) for name in ("qid", "doc", *keys)}
+    read["_weight"] = nw.lit(1.0) if log.weight is None else log.weight
+    return log.rows(read)
 
 
 def _read_by(source, schema):
@@ -182,12 +190,11 @@ def _read_by(source, schema):
     refuse_wrong_source(source)
     check_is_fitted(source)
     # Any other estimator, such as a pipeline, reads its roles as columns.
-    roles = _PLACES if not getattr(source, "_reads_users", True) else (*_PLACES, "user")
-    return [
-        name
-        for name in dict.fromkeys((*roles, *sorted(columns_of_source(source))))
-        if name in schema
-    ]
+    roles = [*_PLACES]
+    if getattr(source, "_reads_users", True):
+        roles.append("user")
+    names = dict.fromkeys([*roles, *sorted(columns_of_source(source))])
+    return [name for name in names if name in schema]
 
 
 # Propensities -------------------------------------------------------------------------
@@ -197,22 +204,26 @@ def _with_propensities(rows, source, keys):
     Without a source the rows have it.
     """
     if source is None:
+        # One pass over the log for all that is checked.
+        n_rows = nw.len().alias("_n")
+        sums = nw.col("_click", "_weight").sum()
         least = nw.col("propensity").min().alias("_least")
-        totals = collect(
-            rows.select(nw.len().alias("_n"), nw.col("_click", "_weight").sum(), least)
-        )
+        totals = collect(rows.select(n_rows, sums, least))
         total = Count(totals.filter(nw.col("_n") > 0), {})
         check_counts(total.weight, total.clicks)
         return rows, totals["_least"][0]
+    # One row per distinct key: small, whatever the log.
     count = count_by(rows, keys)
     check_counts(count.weight, count.clicks)
     cells = count.table.select(keys)
+    # An estimator, or a curve by position.
     if hasattr(source, "fit"):
         predicted = _predict(source, cells)
     else:
         position = cells["position"].to_numpy()
         predicted = check_curve(source, int(position.max()))[position - 1]
     predicted = nw.new_series("propensity", predicted, backend=cells.implementation)
+    # Back into the engine, and joined to the log there.
     cells = in_engine_of(rows, cells.with_columns(predicted))
     return rows.join(cells, on=keys, how="left").drop(*keys), 1.0
 
@@ -221,9 +232,10 @@ def _predict(estimator, cells):
     predicted = np.asarray(estimator.predict(cells.to_native()), dtype=float)
     wrong = np.flatnonzero(~((predicted > 0) & (predicted <= 1)))
     if len(wrong):
-        found = {name: python_value(cells[name][int(wrong[0])]) for name in cells.columns}
+        first = int(wrong[0])
+        found = {name: python_value(cells[name][first]) for name in cells.columns}
         raise ValueError(
-            f"{type(estimator).__name__} predicts {predicted[wrong[0]]:g} for {found}; expected "
+            f"{type(estimator).__name__} predicts {predicted[first]:g} for {found}; expected "
             "the probability that a row was examined, in (0, 1]. Correct the estimator, or add "
             "the column 'propensity'."
         )
@@ -248,26 +260,33 @@ def _sums(rows, user_aware, clip):
     ``_examinations`` is the sum of the propensities; without ``user_aware`` it is the sum of
     their inverses, and clicks are divided by them.
     """
-    weight, clicks, propensity = map(nw.col, ("_weight", "_click", "propensity"))
+    weight = nw.col("_weight")
+    clicks = nw.col("_click")
+    propensity = nw.col("propensity")
     if user_aware:
         examinations = weight * propensity
     else:
         divisor = _at_least(propensity, clip)
         clicks = clicks / divisor
         examinations = weight / divisor
-    sums = {"_click": clicks, "_weight": weight, "_examinations": examinations}
-    rows = rows.select("qid", "doc", *(each.alias(name) for name, each in sums.items()))
+    clicks = clicks.alias("_click")
+    examinations = examinations.alias("_examinations")
+    rows = rows.select("qid", "doc", clicks, weight, examinations)
     if rows.implementation.is_dask():
         return nw.from_native(_sums_in_dask(rows.to_native()))
+    # Whole numbers take less memory than ids in a group-by.
     rows, ids = code_ids(rows, ["qid", "doc"])
-    table = rows.group_by("qid", "doc").agg(*(nw.col(name).sum() for name in _SUMS))
+    table = rows.group_by("qid", "doc").agg(nw.col(*_SUMS).sum())
+    # Queries by number, in their order.
     number = (nw.col("qid").rank("dense") - 1).cast(nw.Int64).alias("group")
     queries = rows.group_by("qid").agg(nw.len().alias("_n")).select("qid", number)
     table = table.join(queries, on="qid", how="left")
     if table.implementation.is_spark_like():
         return table  # a sort would shuffle it, and it keeps no order in the next step anyway
     table = nw.maybe_reset_index(table.sort("qid", "doc"))
-    names = [decode(k, ids[k], table[k].to_numpy(), table.implementation) for k in ids]
+    names = []
+    for key, values in ids.items():
+        names.append(decode(key, values, table[key].to_numpy(), table.implementation))
     return table.with_columns(*names) if names else table
 
 
@@ -276,9 +295,8 @@ def _sums_in_dask(rows):
     sums = rows.map_partitions(_sum_by_document)  # first where the rows are: less to move
     sums = sums.shuffle("qid").map_partitions(_sum_by_document)
     # The number of queries that have begun.
-    return sums.assign(
-        group=sums["qid"].map_partitions(_first_rows, meta=("group", "int64")).cumsum() - 1
-    )
+    is_first = sums["qid"].map_partitions(_first_rows, meta=("group", "int64"))
+    return sums.assign(group=is_first.cumsum() - 1)
 
 
 def _sum_by_document(rows):
@@ -292,7 +310,9 @@ def _first_rows(query):
 # The estimate -------------------------------------------------------------------------
 def _estimate(user_aware, clip):
     """Label and weight of a document from its sums, as ``document_labels`` has them."""
-    impressions, clicks, examinations = map(nw.col, _SUMS)
+    impressions = nw.col("_weight")
+    clicks = nw.col("_click")
+    examinations = nw.col("_examinations")
     if user_aware:
         mean = examinations / impressions
         mean = nw.when(mean > 1).then(nw.lit(1.0)).otherwise(mean)  # by rounding
@@ -300,6 +320,7 @@ def _estimate(user_aware, clip):
         label = clicks / weight
     else:
         label = clicks / impressions
+        # Impressions times the harmonic mean of propensities.
         weight = impressions * impressions / examinations
     return label.alias("label"), weight.alias("weight")
 

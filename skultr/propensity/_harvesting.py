@@ -28,14 +28,10 @@ from ..exceptions import AssumptionWarning, NotIdentifiableError, warn_user
 from ..simulation._policies import SHUFFLE, Layout
 from ._comparisons import Comparisons, pooled_curves, solve
 from ._curves import CurvePropensity, Estimate, resamples
+from ._thresholds import LEAST_CLUSTERS, MOST_ERRORS, MOST_IN_PLACE, MOST_PAIRED, MOST_RESAMPLED
 
-#: A warning is due if the share of impressions at the same position exceeds chance by this much,
-#: and by so many standard errors.
-_MOST_IN_PLACE, _MOST_ERRORS = 0.01, 6
-#: ``n_bootstrap="auto"``: resamples, of at most so many factors; the formula is for more.
-_N_RESAMPLES, _MOST_RESAMPLED = 200, 50
-#: Pairs of at most so many factors are compared: with more, time would grow with their cube.
-_MOST_PAIRED = 200
+#: Resamples of ``n_bootstrap="auto"``.
+_N_RESAMPLES = 200
 
 
 class _PairwisePropensity(CurvePropensity):
@@ -49,40 +45,38 @@ class _PairwisePropensity(CurvePropensity):
     variant = "default"
 
     def _estimate(self, cells):
+        # All pairs of factors, or documents as a whole where these are too many.
         if self._compares_pairs(cells):
             comparisons = Comparisons.of(cells, self.variant)
             curves = solve(comparisons.totals(), self.method, comparisons.exposure())
-            found = curves.log_examination, curves.standard_error(comparisons)
-            estimate = Estimate(*(comparisons.of_factors(values)[0] for values in found))
+            error = curves.standard_error(comparisons)
+            estimate = _of_factors(comparisons, curves.log_examination, error)
         else:
-            table = table_of_cells(cells)
-            component = table.component
-            first = int((np.bincount(component)[component] > 1).argmax())
-            curve = np.where(component == component[first], table.log_examination, np.nan)
-            estimate = Estimate(curve - curve[first], table.rough_error(first))
+            estimate = _compared_at_once(cells)
         is_connected = np.isfinite(estimate.log_examination).sum() > 1
         if cells.factors.user is None and len(cells.factors) > 1 and not is_connected:
-            raise NotIdentifiableError(
-                self._not_connected(np.count_nonzero(np.bincount(cells.doc) > 1), cells)
-            )
+            n_factors_of_doc = np.bincount(cells.doc)
+            n_shared = np.count_nonzero(n_factors_of_doc > 1)
+            raise NotIdentifiableError(self._not_connected(n_shared, cells))
         return estimate
 
     def _compares_pairs(self, cells):
         """False where pairs of factors are too many: documents are then compared as a whole."""
-        return (
-            len(cells.factors) <= _MOST_PAIRED
-            or cells.factors.user is not None
-            or (self.method, self.variant) != ("all-pairs", "default")
-        )
+        if len(cells.factors) <= MOST_PAIRED.value or cells.factors.user is not None:
+            return True
+        # What was asked for by name is done, however long it takes.
+        return (self.method, self.variant) != ("all-pairs", "default")
 
     def _drawn(self, cells, estimate):
         n_resamples = self.n_bootstrap
         if n_resamples == "auto":
-            if len(cells.factors) > _MOST_RESAMPLED:
+            if len(cells.factors) > MOST_RESAMPLED.value:
                 return None
             n_resamples = _N_RESAMPLES
+        # Estimate anew in each resample.
         if not self._compares_pairs(cells):
             return super()._drawn(cells, estimate)
+        # Totals are sums over queries, so that a resample is a weighted sum of them.
         comparisons = Comparisons.of(cells, self.variant)
         drawn = comparisons.resampled(*resamples(cells, n_resamples, self.random_state))
         exposure = comparisons.exposure()
@@ -99,7 +93,27 @@ class _PairwisePropensity(CurvePropensity):
     def _shrunk(self, cells, own, common):
         comparisons = Comparisons.of(cells, self.variant)
         curves = pooled_curves(comparisons, comparisons.totals(), *common, self.user_shrinkage)
-        return Estimate(*(comparisons.of_factors(values)[0] for values in curves))
+        return _of_factors(comparisons, *curves)
+
+
+def _of_factors(comparisons, log_examination, standard_error):
+    """An estimate by bias factor, of a curve and its errors as :class:`Comparisons` order them."""
+    return Estimate(
+        comparisons.of_factors(log_examination)[0],
+        comparisons.of_factors(standard_error)[0],
+    )
+
+
+def _compared_at_once(cells):
+    """The estimate for many factors: documents are compared as a whole, not pair by pair."""
+    table = table_of_cells(cells)
+    component = table.component
+    # The curve is that of the first component that compares anything, relative to its first
+    # factor; no click compares the others with it.
+    size = np.bincount(component)[component]
+    first = int((size > 1).argmax())
+    curve = np.where(component == component[first], table.log_examination, np.nan)
+    return Estimate(curve - curve[first], table.rough_error(first))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -115,10 +129,10 @@ class RandomizedPropensity(_PairwisePropensity):
     Parameters
     ----------
     arm : str, default=None
-        Name of the column of the frame that identifies the rows of a query whose documents were
-        exchanged at random: rows with the same value were, whether or not the draw moved them.
-        Rows where it is missing were not randomised; they are not used by ``fit`` but get a
-        propensity from ``predict``. :class:`~skultr.simulation.SwapPolicy` and
+        Name of the column that says which documents of a query were exchanged at random. Rows of
+        a query with the same value were exchanged with each other, whether or not the draw moved
+        them. Rows where it is missing were not randomised: ``fit`` ignores them, and ``predict``
+        gives them a propensity. :class:`~skultr.simulation.SwapPolicy` and
         :class:`~skultr.simulation.ShufflePolicy` write such a column, ``"arm"``. By default
         (None) every list was shuffled as a whole; only lists of equal length are then compared.
     user : str, default=None
@@ -126,13 +140,12 @@ class RandomizedPropensity(_PairwisePropensity):
         one curve.
     user_shrinkage : "auto" or float, default="auto"
         How strongly curves of users are pulled toward the common curve. ``"auto"`` estimates how
-        much users differ. A number is the precision of users' log examination around the common
-        curve: about the weight of the common curve, in clicks. With 0 nothing is pulled.
+        much users differ. A number is about the weight of the common curve, in clicks (the
+        precision of users' log examination around it). With 0, curves are not pulled.
     n_bootstrap : int, default=0
-        Number of resamples of queries for standard errors. With 0, errors follow from the
-        variation between arms of queries (sandwich formula). Resample if clicks of a query are
-        correlated for other reasons than relevance. Errors of curves of users always follow from
-        the formula.
+        Number of resamples of queries for standard errors. With 0, a formula gives them, from the
+        variation between arms of queries (sandwich). Resample if clicks of a query are correlated
+        for other reasons than relevance. For curves of users the formula is always used.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
@@ -166,9 +179,9 @@ class RandomizedPropensity(_PairwisePropensity):
     relative to the user's own first position, where users are assumed equal. If some users
     examine less at all positions, use ``RegressionEMPropensity(relevance="embedding")``.
 
-    ``fit`` warns if documents are at the same position more often than by chance, by at least 1 %
-    and six standard errors. That detects swaps with probability 0.45 in logs of some ten
-    thousand lists; no log proves that all orders were equally likely.
+    ``fit`` warns if documents are at the same position more often than by chance: by at least 1 %
+    and at least six standard errors. In some ten thousand lists, swaps with probability 0.45
+    instead of 0.5 are detected. No log proves that all orders were equally likely.
 
     References
     ----------
@@ -213,13 +226,13 @@ class RandomizedPropensity(_PairwisePropensity):
 
     def columns_read(self) -> set[str | int]:
         """Names of columns without a role that the estimator reads; rankers drop them."""
-        return super().columns_read() | ({self.arm} - {None})
+        columns = super().columns_read()
+        return columns if self.arm is None else columns | {self.arm}
 
     def _count(self, X, click, names):
         if self.arm is not None:
-            return CellCount.of(
-                X, click, [*self._factor_columns(names), self.arm], optional=[self.arm]
-            ).cells()
+            by = [*self._factor_columns(names), self.arm]
+            return CellCount.of(X, click, by, optional=[self.arm]).cells()
         if self.user not in (None, "user"):
             raise TypeError(
                 f"user={self.user!r} and arm=None: rows of one arm are those of lists of one "
@@ -233,27 +246,39 @@ class RandomizedPropensity(_PairwisePropensity):
         arm = "list length" if self.arm is None else read_column(X, self.arm)
         log = read(X, y, sample_weight, roles, reads=READS)
         cells, row_factor = count_cells(log, user=users, arm=arm)
-        rows = np.flatnonzero(row_factor >= 0)
-        list_ = log.list_[rows]
-        arm = np.bincount(list_)[list_] if self.arm is None else encode(arm[rows])[0]
         if log["doc"] is not None:
-            bias = cells.factors.bias[row_factor[rows]]
-            impressions = 1.0 if log["impressions"] is None else log["impressions"][rows]
-            _warn_about_unequal_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
+            self._check_orders(log, arm, cells, row_factor)
         self._tabulate(cells, self._estimate)
 
+    def _check_orders(self, log, arm, cells, row_factor):
+        """Warn if the randomised rows do not look as if all orders were equally likely."""
+        rows = np.flatnonzero(row_factor >= 0)
+        if self.arm is None:
+            # Lists of one length are one arm.
+            list_ = log.list_[rows]
+            arm = np.bincount(list_)[list_]
+        else:
+            arm, _ = encode(arm[rows])
+        # Rows that were not randomised are left out.
+        bias = cells.factors.bias[row_factor[rows]]
+        impressions = 1.0 if log["impressions"] is None else log["impressions"][rows]
+        _warn_about_unequal_orders(log.query[rows], arm, log["doc"][rows], bias, impressions)
+
     def _not_connected(self, n_shared, cells):
-        found = (
-            f"found {count_of(n_shared, 'arm')} under several bias factors, without a click"
-            if n_shared
-            else f"no arm of a query has rows under two of the {len(cells.factors)} bias factors"
-        )
-        expected = (
-            "lists of several documents in random order"
-            if self.arm is None
-            else f"one value in the column {self.arm!r} on all rows of a query that exchanged "
-            "their documents, moved or not"
-        )
+        if n_shared:
+            found = (
+                f"found {count_of(n_shared, 'arm')} under several bias factors, without a click"
+            )
+        else:
+            n_factors = len(cells.factors)
+            found = f"no arm of a query has rows under two of the {n_factors} bias factors"
+        if self.arm is None:
+            expected = "lists of several documents in random order"
+        else:
+            expected = (
+                f"one value in the column {self.arm!r} on all rows of a query that exchanged "
+                "their documents, moved or not"
+            )
         return (
             f"Nothing connects the bias factors: {found}. Expected {expected}. "
             "IdentifiabilityRepair(strategy='intervene') plans which documents to exchange."
@@ -284,15 +309,14 @@ class InterventionHarvesting(_PairwisePropensity):
         user are compared. By default all users have one curve.
     user_shrinkage : "auto" or float, default="auto"
         How strongly curves of users are pulled toward the common curve. ``"auto"`` estimates how
-        much users differ. A number is the precision of users' log examination around the common
-        curve: about the weight of the common curve, in clicks. With 0 nothing is pulled.
+        much users differ. A number is about the weight of the common curve, in clicks (the
+        precision of users' log examination around it). With 0, curves are not pulled.
     n_bootstrap : "auto" or int, default="auto"
         Number of resamples of queries for standard errors (of documents, if there are fewer than
-        30 queries). With 0, errors follow from the variation between documents (sandwich
-        formula), with about the same result. ``"auto"`` takes 200 resamples if there are at most
-        50 bias factors, and the formula for more, because each resample takes a time that grows
-        with the cube of their number. Errors of curves of users always follow from the
-        formula, because each user has few queries.
+        30 queries). With 0, a formula gives them, from the variation between documents (sandwich);
+        the result is about the same. ``"auto"`` takes 200 resamples if there are at most 50 bias
+        factors, and else the formula, because the time of a resample grows with the cube of their
+        number. For curves of users the formula is always used, because each has few queries.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
@@ -366,12 +390,14 @@ class InterventionHarvesting(_PairwisePropensity):
 
     *Memory* grows with the square of the number of positions of a document: about 0.1 kB per
     ordered pair of positions. A hundred thousand documents at 10 positions each take 0.9 GB, at
-    50 positions about 25 GB; with so many, map deep positions to one bias factor. Time grows with
-    the cube of the number of bias factors that are compared. Above 200 bias factors, all pairs
-    (of the default variant, without users) are therefore compared at once, by the likelihood of
-    where the clicks of each document fell, given their number: memory and time are linear, and
-    the estimate is as precise. Above 1,500, standard errors are those of a factor if the others
-    were known, which is too little where each factor is linked to few others.
+    50 positions about 25 GB; with so many, map deep positions to one bias factor. *Time* grows
+    with the cube of the number of bias factors that are compared.
+
+    Above 200 bias factors, pairs are therefore not compared one by one (with the default method
+    and variant, without users). The estimate then maximises the likelihood of where the clicks of
+    each document fell, given their number. Memory and time are linear, and the estimate is as
+    precise. Above 1,500 factors, a standard error is that of a factor if the others were known,
+    which is too small where each factor is linked to few others.
 
     A factor without any click gets half a click, with a warning; with fewer than ten, the larger
     of both errors counts, of resamples and of the formula. The rankers must not have been
@@ -414,13 +440,16 @@ class InterventionHarvesting(_PairwisePropensity):
 
     def _not_connected(self, n_shared, cells):
         n_factors = len(cells.factors)
-        found = (
-            f"found {count_of(n_shared, 'document')} under several of the {n_factors} bias "
-            f"factors, but no click that method={self.method!r} could compare"
-            if n_shared
-            else f"no document was shown under two of the {n_factors} bias factors "
-            f"({count_of(cells.n_docs, 'document')})"
-        )
+        if n_shared:
+            found = (
+                f"found {count_of(n_shared, 'document')} under several of the {n_factors} bias "
+                f"factors, but no click that method={self.method!r} could compare"
+            )
+        else:
+            found = (
+                f"no document was shown under two of the {n_factors} bias factors "
+                f"({count_of(cells.n_docs, 'document')})"
+            )
         return (
             f"The log cannot separate examination from relevance: {found}. Serve some documents "
             "at several positions, as IdentifiabilityRepair(strategy='intervene') plans it, or "
@@ -436,19 +465,21 @@ def _warn_about_unequal_orders(query, arm, doc, bias, impressions):
     of the arm there, Σ_d Σ_k n_dk (n_dk - 1) pairs of impressions share a position. By chance
     Σ_k (n_k / n)² of all n_d (n_d - 1) pairs do.
     """
-    rows = {"query": query, "arm": arm, "doc": encode(doc)[0], "bias": bias, "n": impressions}
-    cells = pd.DataFrame(rows).groupby(["query", "arm", "doc", "bias"])["n"].sum()
-    places = cells.groupby(["query", "arm", "bias"]).sum()
+    doc, _ = encode(doc)
+    rows = {"query": query, "arm": arm, "doc": doc, "bias": bias, "n": impressions}
     arms = ["query", "arm"]
-    chance = (places**2).groupby(arms).sum() / places.groupby(arms).sum() ** 2
-    pairs = _pairs(cells.groupby([*arms, "doc"]).sum()).groupby(arms).sum()
+    n_dk = pd.DataFrame(rows).groupby([*arms, "doc", "bias"])["n"].sum()
+    n_k = n_dk.groupby([*arms, "bias"]).sum()
+    n_d = n_dk.groupby([*arms, "doc"]).sum()
+    chance = (n_k**2).groupby(arms).sum() / n_k.groupby(arms).sum() ** 2
+    pairs = _pairs(n_d).groupby(arms).sum()
     expected = (chance * pairs).sum()
-    excess = _pairs(cells).sum() - expected
+    excess = _pairs(n_dk).sum() - expected
     # Counts of n shuffled documents over n positions have (n - 1)^2 degrees of freedom, and the
     # number of pairs has twice its expectation as variance.
     error = np.sqrt(2 * expected)
     most = pairs.sum() - expected
-    if excess > max(_MOST_IN_PLACE * most, _MOST_ERRORS * error):
+    if excess > max(MOST_IN_PLACE.value * most, MOST_ERRORS.value * error):
         warn_user(
             "Not all orders look equally likely, and RandomizedPropensity is biased if they are "
             f"not: beyond chance, {excess / most:.0%} of the pairs of impressions of a document "
@@ -461,16 +492,11 @@ def _warn_about_unequal_orders(query, arm, doc, bias, impressions):
 
 
 def _pairs(n):
+    """Ordered pairs of n impressions; none of a fraction of one."""
     return (n * (n - 1)).clip(lower=0)
 
 
 # Plans of swaps ---------------------------------------------------------------------
-#: Prior of log examination, as a share of the fall of log click rates: mean, standard deviation.
-_PRIOR = 2 / 3, 1 / 6
-#: Below so many effective documents errors are those of Poisson clicks, as in ``Curves``.
-_LEAST_DOCS = 30
-
-
 class Precision(NamedTuple):
     """Expected half-width of each position, and those that 95 % of experiments reach.
 
@@ -498,22 +524,22 @@ class SwapModel:
     @classmethod
     def of_counts(cls, query, pages, shown, clicks, given=None):
         """The model of counts by pair and position, and of examination if it is ``given``."""
-        rate = clicks.sum(axis=0) / shown.sum(axis=0)
-        examination, error, source = (
-            _estimated(shown, clicks, query)
-            if given is None
-            else (given, np.zeros(len(given)), "Examination was given.")
-        )
-        # Relevance: gamma prior around the mean at the positions where a document was shown.
-        mean = np.append(rate / examination, (rate / examination)[-1])
-        usual = np.column_stack([shown, shown.sum(axis=1) == 0]) @ mean
-        usual /= np.maximum(shown.sum(axis=1), 1)
-        clicked = clicks.sum(axis=1)
+        if given is None:
+            examination, error, source = _estimated(shown, clicks, query)
+        else:
+            examination = given
+            error = np.zeros(len(given))
+            source = "Examination was given."
+        usual = _usual_relevance(shown, clicks, examination)
+        # Clicks that a document of usual relevance would have got, and their variance.
         due = shown @ examination * usual
         noise = due - shown @ examination**2 * usual**2
-        # Documents count as much as they tell.
+        clicked = clicks.sum(axis=1)
+        # How far relevance scatters around the usual one, by moments; documents count as much as
+        # they tell. Its inverse is the shape of a gamma prior.
         weight = 1 / np.maximum(noise + due**2 / 2, TINY)
         spread = (weight * ((clicked - due) ** 2 - noise)).sum() / (weight * due**2).sum()
+        # Chance may let it vanish or explode where clicks are few.
         shape = 1 / np.clip(spread, 1e-3, 10)
         relevance = usual * (clicked + shape) / (due + shape)
         return cls(
@@ -544,71 +570,134 @@ class SwapModel:
         as in ``Curves``, here with expected clicks. All half-widths are infinite if these
         impressions do not connect all positions.
         """
+        # Impressions of the log, and of pages whose documents moved.
         shown = self.shown + self.shown @ moves * (sessions / self.sessions)
-        o = self.examination
+        # Documents that stayed at one position compare nothing.
         moved = (shown > 0).sum(axis=1) > 1
+        o = self.examination
         n = shown[moved]
         relevance = self.relevance[moved, None]
         clicks = n * relevance * o
-        lost = o / (o + o[:, None])  # P(a click of the pair k, l was at l)
-        pulls = []  # of a click at k, from each other position
-        for k in range(len(o)):
-            weight = n / np.maximum(n + n[:, [k]], TINY) * (n[:, [k]] > 0)
-            weight[:, k] = 0
-            pulls.append(weight * lost[k])
-        edge = np.array([clicks[:, k] @ pull for k, pull in enumerate(pulls)]) * lost.T
-        edge += edge.T
-        laplacian = (np.diag(edge.sum(axis=1)) - edge)[1:, 1:]
+        pulls = _pulls(n, o)
+        # L: the Laplacian of the graph of positions, relative to the first.
+        laplacian = _laplacian(clicks, pulls, o)[1:, 1:]
         is_finite = np.isfinite(laplacian).all()
         if not is_finite or np.linalg.matrix_rank(laplacian) < len(laplacian):
-            return Precision(*np.full((2, len(o)), np.inf))
+            unknown = np.full(len(o), np.inf)
+            return Precision(unknown, unknown)
         inverse = np.pad(np.linalg.inv(laplacian), ((1, 0), (1, 0)))
+        # Variance by document, of clicks that are 0 or 1, and that of Poisson clicks.
         by_doc = np.zeros_like(n)
         poisson = np.zeros(len(o))
         for k, pull in enumerate(pulls):
             influence = (pull.sum(axis=1, keepdims=True) * inverse[k] - pull @ inverse) ** 2
-            by_doc += clicks[:, [k]] * (1 - np.minimum(relevance * o[k], 1)) * influence
+            rate = np.minimum(relevance * o[k], 1)
+            by_doc += clicks[:, [k]] * (1 - rate) * influence
             poisson += clicks[:, k] @ influence
         variance = by_doc.sum(axis=0)
+        # Few documents tell nothing about how much they differ: then clicks are Poisson.
         n_docs = clicks.sum(axis=0) ** 2 / (clicks**2).sum(axis=0)
-        enough = np.minimum(n_docs, n_docs[0]) >= _LEAST_DOCS
-        told = by_doc / np.maximum(variance, TINY) * enough
+        enough = np.minimum(n_docs, n_docs[0]) >= LEAST_CLUSTERS.value
+        share_of_doc = np.where(enough, by_doc / np.maximum(variance, TINY), 0.0)
         variance = np.where(enough, variance, poisson)
+        return self._promise(variance, share_of_doc, inverse)
+
+    def _promise(self, variance, share_of_doc, inverse):
+        """Half-widths of these variances of log examination, and what 95 % of experiments reach.
+
+        The reported half-width varies with the sandwich, and with examination, whose estimates
+        from the log and from the whole share the log's information: in proportion by chance, as
+        the root by what the log does not know, because more clicks tell more.
+        """
+        o = self.examination
         expected = 1.96 * o * np.sqrt(variance)
-        # The reported half-width varies with the sandwich, and with examination, whose estimates
-        # from the log and from the whole share the log's information: in proportion by chance, as
-        # the root by what the log does not know, because more clicks tell more.
         change = np.sqrt(np.abs(self.error**2 - variance) / np.maximum(np.diag(inverse), TINY))
-        change *= 1 - np.clip(1 - variance / np.maximum(self.error**2, TINY), 0, 1) / 2
-        covariance = told.T @ told / 2 + inverse * np.outer(change, change)
+        unknown_to_log = np.clip(1 - variance / np.maximum(self.error**2, TINY), 0, 1)
+        change *= 1 - unknown_to_log / 2
+        covariance = share_of_doc.T @ share_of_doc / 2 + inverse * np.outer(change, change)
+        # Simulated experiments: normal deviations of all half-widths together.
         root = np.linalg.cholesky(covariance[1:, 1:] + _RIDGE * np.eye(len(o) - 1))
+        # A fixed seed, so that equal plans are equal.
         drawn = np.random.default_rng(0).standard_normal((1_000, len(root))) @ root.T
         widest = (expected[1:] * (1 + drawn)).max(axis=1)
         deviation = expected * np.sqrt(np.diag(covariance))
+        # As many deviations above the expected one as the position that comes nearest needs.
         away = (np.quantile(widest, 0.95) - expected[1:]) / deviation[1:]
         return Precision(expected, expected + away.min() * deviation)
+
+
+def _usual_relevance(shown, clicks, examination):
+    """Mean relevance at the positions where each document was shown; at the last, if nowhere."""
+    rate = clicks.sum(axis=0) / shown.sum(axis=0)
+    mean = rate / examination
+    mean = np.append(mean, mean[-1])
+    impressions = shown.sum(axis=1)
+    # A document that was never shown counts once at the place below the last position.
+    weight = np.column_stack([shown, impressions == 0])
+    return weight @ mean / np.maximum(impressions, 1)
+
+
+def _pulls(n, examination):
+    """By position k: weight of each document's clicks there, against each other position l.
+
+    The weight of a document shown n_k and n_l times is n_l / (n_k + n_l), and P(a click of the
+    pair k, l was at l) is o_l / (o_k + o_l).
+    """
+    lost = examination / (examination + examination[:, None])
+    pulls = []
+    for k in range(len(examination)):
+        # Shares are 0 where the document was never shown at both.
+        n_here = n[:, [k]]
+        share = n / np.maximum(n + n_here, TINY)
+        weight = np.where(n_here > 0, share, 0.0)
+        weight[:, k] = 0
+        pulls.append(weight * lost[k])
+    return pulls
+
+
+def _laplacian(clicks, pulls, examination):
+    """Information of expected clicks on log examination, (n_positions, n_positions)."""
+    lost = examination / (examination + examination[:, None])
+    pulled = np.array([clicks[:, k] @ pull for k, pull in enumerate(pulls)])
+    edge = pulled * lost.T
+    edge += edge.T
+    return np.diag(edge.sum(axis=1)) - edge
+
+
+#: Keeps the information regular where nothing is compared.
+_RIDGE = 1e-9
+#: Prior of log examination, as a share of the fall of log click rates: part of the fall is that
+#: of relevance, because production ranks what is relevant first.
+_SHARE_OF_FALL = 2 / 3
+#: Its standard deviation, as a share of the same fall.
+_SPREAD_OF_FALL = 1 / 6
 
 
 def _estimated(shown, clicks, query):
     """Log and prior combined: examination, the error of its logarithm, and words."""
     rate = clicks.sum(axis=0) / shown.sum(axis=0)
     fall = np.log(rate / rate[0])
-    precision = np.maximum(np.abs(fall) * _PRIOR[1], 0.01) ** -2.0
+    # A fall of nothing would make the prior a certainty.
+    precision = np.maximum(np.abs(fall) * _SPREAD_OF_FALL, 0.01) ** -2.0
     pair, place = np.nonzero(shown)
+    n_shown = shown[pair, place]
     found, error = harvested(
-        query[pair], pair, place + 1, shown[pair, place], clicks[pair, place], shown.shape[1]
+        query[pair], pair, place + 1, n_shown, clicks[pair, place], shown.shape[1]
     )
+    # The first position has the error 0.
     told = np.where(np.isnan(found), 0.0, np.maximum(error, 1e-3) ** -2.0)
     share = told / (told + precision)
     source = "Examination is that of the log."
-    if (vague := np.flatnonzero(share[1:] < 0.5) + 2).size:
+    vague = np.flatnonzero(share[1:] < 0.5) + 2
+    if vague.size:
+        more = ", ..." if len(vague) > 5 else ""
         source = (
             "The log determines examination only roughly at the positions "
-            f"{', '.join(map(str, vague[:5]))}{', ...' * (len(vague) > 5)}: "
-            f"{_PRIOR[0]:.0%} of the fall of their click rates (in logarithms) is taken for "
+            f"{', '.join(map(str, vague[:5]))}{more}: "
+            f"{_SHARE_OF_FALL:.0%} of the fall of their click rates (in logarithms) is taken for "
             "examination. Plan again from the first days of the experiment."
         )
-    examination = np.exp(share * np.nan_to_num(found) + (1 - share) * _PRIOR[0] * fall)
+    examination = np.exp(share * np.nan_to_num(found) + (1 - share) * _SHARE_OF_FALL * fall)
     return examination, np.append(0.0, (told + precision)[1:] ** -0.5), source
 
 
@@ -623,6 +712,7 @@ def harvested(
     """Log examination relative to position 1 and its error, from documents that were shown at
     several of the positions 1, 2, ...; NaN where none were."""
     counted = pd.DataFrame({"qid": qid, "doc": doc, "position": position})
+    # Each row is a session of its own; a row counts as its impressions.
     counted = counted.assign(session=np.arange(len(counted)), impressions=impressions)
     # What it warns of has an error to match.
     with suppress(NotIdentifiableError), warnings.catch_warnings(action="ignore"):
@@ -635,38 +725,34 @@ def harvested(
 
 #: Sessions after which more tell nothing.
 ENDLESS = 1e12
-#: Least cost of a page of the experiment, as a share of its clicks: short experiments win ties.
-_LEAST_COST = 1e-3
-#: Keeps the information regular where nothing is compared.
-_RIDGE = 1e-9
-#: Smaller shares are left out in the next round of the solver.
-_LEAST_SHARE = 0.005
-#: Rounds of the solver; it may exceed the sessions by this factor.
-_ROUNDS, _CLOSE = 7, 1.02
 
 
 def layouts(n_positions: int) -> list[Layout]:
     """Swaps of all pairs of one distance (1, 2, 3, 5, 8, ...) that fit on one page; shuffle."""
-    return [
-        pairs
-        for gap in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
-        for phase in (0, gap)
-        if (
-            pairs := [
-                (i, i + gap)
-                for i in range(phase, n_positions - gap)
-                if (i - phase) // gap % 2 == 0
-            ]
-        )
-    ] + [SHUFFLE]
+    found = []
+    for gap in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
+        # A page swaps a position once, so that each distance takes two layouts.
+        for first in (0, gap):
+            pairs = _disjoint_pairs(first, gap, n_positions)
+            if pairs:
+                found.append(pairs)
+    return [*found, SHUFFLE]
+
+
+def _disjoint_pairs(first, gap, n_positions):
+    """Pairs (i, i + gap) from a first position on: every other block of ``gap`` positions."""
+    starts = range(first, n_positions - gap)
+    return [(i, i + gap) for i in starts if (i - first) // gap % 2 == 0]
 
 
 def moves_of(shares: Floats, served: list[Layout], n_positions: int) -> Floats:
     """P(from, to), if the share ``shares[l]`` of all pages has the layout l."""
     moves = np.eye(n_positions)
     for share, pairs in zip(shares, served, strict=True):
+        # Half of the pages exchange the two, half leave them.
         for i, j in pairs:
             moves[[i, j, i, j], [i, j, j, i]] += np.array([-1, -1, 1, 1]) * share / 2
+        # A shuffle moves to any position.
         if pairs == SHUFFLE:
             moves += share * (1 / n_positions - np.eye(n_positions))
     return moves
@@ -676,7 +762,10 @@ def least(reaches: Callable[[float], bool], low: float, high: float) -> float:
     """The smallest number between two, to 1 %, that reaches; the higher one if none does."""
     while high > 1.01 * low:
         middle = np.sqrt(low * high)
-        low, high = (low, middle) if reaches(middle) else (middle, high)
+        if reaches(middle):
+            high = middle
+        else:
+            low = middle
     return float(high)
 
 
@@ -694,56 +783,87 @@ def cheapest_shares(
     convex in it. How much less variance the estimator has, which reads all swaps and the log
     together, is found from one solution to the next.
     """
-    K = len(model.examination)
+    n_positions = len(model.examination)
     info, cost = _information_and_cost(model, served, sessions)
-
-    def variance(x):
-        inverse = np.linalg.inv(np.tensordot(x, info, axes=1) + _RIDGE * np.eye(K - 1))
-        return np.diag(inverse), -np.einsum("ka,mab,bk->km", inverse, info, inverse)
-
-    x = np.full(len(cost), 1 / len(served))
+    shares = np.full(len(cost), 1 / len(served))
     best = None
     cheapest = np.inf
-    for _ in range(_ROUNDS):
-        reached = model.precision(moves_of(x, served, K), sessions).promised[1:]
-        needed = (reached.max() / half_width) ** 2  # relative to the sessions, about
-        if needed <= _CLOSE and cost @ x * needed < cheapest:
-            best = x
-            cheapest = cost @ x * needed
-        limit = variance(x)[0] * (half_width / reached) ** 2
-        within = {
-            "type": "ineq",
-            "fun": lambda x, limit=limit: 1 - variance(x)[0] / limit,
-            "jac": lambda x, limit=limit: -variance(x)[1] / limit[:, None],
-        }
-        # Where it stops early, the shares are judged below all the same.
-        found = minimize(
-            lambda x: cost @ x,
-            x,
-            jac=lambda x: cost,
-            bounds=[(0, 1)] * len(cost),
-            constraints=[
-                within,
-                {"type": "ineq", "fun": lambda x: 1 - x.sum(), "jac": lambda x: -np.ones(len(x))},
-            ],
-            method="SLSQP",
-        )
-        x = np.clip(found.x, 0, 1)
-        x = np.where(x < _LEAST_SHARE, 1e-9, x) / max(x.sum(), 1)
+    # Seven rounds: later ones find no cheaper shares. They need not agree, because the best
+    # shares of any round are returned, by their precision and not by the solver's.
+    for _ in range(7):
+        moves = moves_of(shares, served, n_positions)
+        reached = model.precision(moves, sessions).promised[1:]
+        # Sessions that these shares need, relative to those that there are, about; 2 % more than
+        # there are is as near as the approximation is.
+        needed = (reached.max() / half_width) ** 2
+        if needed <= 1.02 and cost @ shares * needed < cheapest:
+            best = shares
+            cheapest = cost @ shares * needed
+        # How much smaller variance must get, by what the estimator reached.
+        limit = _variance(shares, info) * (half_width / reached) ** 2
+        shares = _cheapest_within(limit, info, cost, shares)
     return best
+
+
+def _cheapest_within(limit, info, cost, start):
+    """Shares of least cost whose variances are within a limit, and that add up to at most 1."""
+    precise = {
+        "type": "ineq",
+        "fun": lambda shares: 1 - _variance(shares, info) / limit,
+        "jac": lambda shares: -_slope_of_variance(shares, info) / limit[:, None],
+    }
+    at_most_all = {
+        "type": "ineq",
+        "fun": lambda shares: 1 - shares.sum(),
+        "jac": lambda shares: -np.ones(len(shares)),
+    }
+    # Where it stops early, the shares are judged by the caller all the same.
+    found = minimize(
+        lambda shares: cost @ shares,
+        start,
+        jac=lambda shares: cost,
+        bounds=[(0, 1)] * len(cost),
+        constraints=[precise, at_most_all],
+        method="SLSQP",
+    )
+    shares = np.clip(found.x, 0, 1)
+    # Layouts of hardly any pages are left out in the next round; 0 would be no start for it.
+    kept = np.where(shares < 0.005, 1e-9, shares)
+    return kept / max(shares.sum(), 1)
+
+
+def _variance(shares, info):
+    """Variance of log examination at each position but the first."""
+    return np.diag(_covariance(shares, info))
+
+
+def _slope_of_variance(shares, info):
+    """Its derivative by the share of each layout, (n_positions - 1, n_layouts)."""
+    covariance = _covariance(shares, info)
+    return -np.einsum("ka,mab,bk->km", covariance, info, covariance)
+
+
+def _covariance(shares, info):
+    information = np.tensordot(shares, info, axes=1)
+    return np.linalg.inv(information + _RIDGE * np.eye(len(information)))
 
 
 def _information_and_cost(model, served, sessions):
     """Information on log examination from so many pages of each layout, and the clicks lost."""
     o = model.examination
-    K = len(model.examination)
+    n_positions = len(o)
+    # Expected relevance of what stands at each position, over all these pages.
     at = model.relevance @ model.shown * (sessions / model.sessions)
-    info = np.zeros((len(served), K, K))
+    info = np.zeros((len(served), n_positions, n_positions))
+    lost = []
     for each, pairs in zip(info, served, strict=True):
         for i, j in pairs:
             edge = (at[i] + at[j]) / 2 * o[i] * o[j] / (o[i] + o[j])
             each[[i, j, i, j], [i, j, j, i]] += np.array([1, 1, -1, -1]) * edge
         if pairs == SHUFFLE:
             each += at.mean() * (np.diag(o) - np.outer(o, o) / o.sum())
-    cost = np.array([at @ (np.eye(K) - moves_of([1.0], [pairs], K)) @ o for pairs in served])
-    return info[:, 1:, 1:], cost / (at @ o) + _LEAST_COST
+        stay_or_move = np.eye(n_positions) - moves_of([1.0], [pairs], n_positions)
+        lost.append(at @ stay_or_move @ o)
+    # Each page costs a little in itself, so that short experiments win ties.
+    cost = np.array(lost) / (at @ o) + 1e-3
+    return info[:, 1:, 1:], cost

@@ -16,24 +16,10 @@ from .._log._cells import examination_table
 from .._models._free_effects import FreeEffects
 from .._models._table_curve import TableCurve, table_curve
 from ..exceptions import AssumptionWarning, ClickDataWarning, NotIdentifiableError, warn_user
+from ._thresholds import KNOWN, LEAST_GAIN, RARE, RELEVANT
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-
-
-#: Documents that moved determine examination if this is the root mean square, over the clicks, of
-#: the standard errors of log examination: what a network learns then adds nothing.
-KNOWN = 0.25
-#: Two curves differ if chance explains the difference with this probability at most, ...
-_RARE = 1e-3
-#: ... and if log examination differs by this much on average over the clicks: less does little
-#: harm.
-_RELEVANT = np.log(1.2)
-#: Digits of log examination that are kept: the last ones depend on the order of the rows, and
-#: would change a training.
-_DIGITS = 5
-#: Least examination that a learned curve gives to a bias factor.
-_LEAST = 1e-4
 
 
 class LearnedCurve(NamedTuple):
@@ -45,7 +31,9 @@ class LearnedCurve(NamedTuple):
 
     def propensity(self, log: ClickLog) -> Floats:
         """Propensity of each row of a log with the same bias factors, at most 1."""
-        return np.maximum(np.exp(self.log_examination), _LEAST)[log.bias]
+        # Clicks under a factor that hardly anybody examined would weigh thousands of others.
+        examination = np.maximum(np.exp(self.log_examination), 1e-4)
+        return examination[log.bias]
 
 
 def learned_curve(
@@ -63,11 +51,13 @@ def learned_curve(
     """
     # What changes between two versions may be why a document moved, and why it was clicked.
     log = replace(log, doc_of_version=np.arange(log.n_versions), doc_ids=None)
+    # Documents that moved, first: they need no model of relevance.
     table = table_curve(log)
     if source == "table":
         _require_connected(log, table)
     elif source == "network" or not is_known(table):
         return _combined(log, table, network(), is_converged())
+    # The table alone: given, or precise enough.
     log_examination = _rounded(table.log_examination, table.log_examination.max())
     error = table.fit.standard_error(0)
     result = examination_table(log, np.exp(log_examination)[log.bias], error)
@@ -91,8 +81,9 @@ def warn_about_unknown(log: ClickLog, log_examination: Floats) -> None:
     unknown = log.bias_values[np.isnan(log_examination)]
     if not 0 < len(unknown) < len(log_examination):
         return
+    occur = " occurs" if len(unknown) == 1 else "s occur"
     warn_user(
-        f"{len(unknown)} bias factor{' occurs' if len(unknown) == 1 else 's occur'} in no "
+        f"{len(unknown)} bias factor{occur} in no "
         f"list with a click, such as {unknown[:3].tolist()}: the log does not determine "
         "their examination, which is NaN in examination_.",
         ClickDataWarning,
@@ -101,6 +92,7 @@ def warn_about_unknown(log: ClickLog, log_examination: Floats) -> None:
 
 def with_counts_of(examination: pd.DataFrame, clicks: ClickLog) -> pd.DataFrame:
     """A table of examination, with impressions and clicks of a further log added."""
+    # Any examination: only the counts are read.
     further = examination_table(clicks, np.ones(len(clicks.clicks)))
     counts = examination[["impressions", "clicks"]] + further[["impressions", "clicks"]]
     return examination.assign(**counts)
@@ -111,44 +103,50 @@ def is_known(table: TableCurve) -> bool:
     clicks = table.fit.cells.clicks_of_factors
     if not (table.is_connected and clicks.any()):
         return False
-    error = np.where(clicks > 0, table.rough_error(int(clicks.argmax())), 0.0)
-    return bool(clicks @ error**2 <= KNOWN**2 * clicks.sum())
+    # Errors relative to the factor with the most clicks are the smallest ones.
+    reference = int(clicks.argmax())
+    error = np.where(clicks > 0, table.rough_error(reference), 0.0)
+    return bool(clicks @ error**2 <= KNOWN.value**2 * clicks.sum())
 
 
 def _require_connected(log, table):
     if not table.is_connected:
+        n_components = len(np.unique(table.component))
         raise NotIdentifiableError(
             "examination='table', but no clicked document connects all "
             f"{len(log.bias_values)} bias factors: they fall into "
-            f"{len(np.unique(table.component))} components, which no document compares. "
+            f"{n_components} components, which no document compares. "
             "Serve some documents at several positions, as IdentifiabilityRepair plans it, or "
             "use examination='auto', which uses the network there."
         )
 
 
 def _rounded(log_examination, largest):
-    return np.round(log_examination - largest, _DIGITS)
+    """Relative to the largest. The last digits depend on the order of the rows, and would change a
+    training."""
+    return np.round(log_examination - largest, 5)
 
 
 def _combined(log, table, network, is_converged):
     """The curve of the table where it is precise, and that of the network elsewhere."""
     combined = table.combined(network)
-    if is_converged and combined.p_value < _RARE:
+    if is_converged and combined.p_value < RARE.value:
         _warn_if_confounded(log, table, network)
     known = np.isfinite(network)
+    # Relative to the largest that the network knows, as predictions are.
     found = _rounded(combined.log_examination, combined.log_examination[known].max())
     shown = np.where(known, found, np.nan)
     # The network learned from the clicks of the table: its agreement with it is no evidence.
-    # Its errors are at least those of counting, relative to the first factor.
+    # Its errors are at least those of counting.
     clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
-    variance = 1 / np.maximum(clicks, 0.5)
-    counting = np.where(np.arange(len(clicks)) == 0, 0.0, np.sqrt(variance + variance[0]))
-    error = np.maximum(combined.standard_error, counting)
+    error = np.maximum(combined.standard_error, _error_of_counting(clicks))
     result = examination_table(log, np.exp(shown)[log.bias], error)
+    # Of other components than the first, documents tell no ratio to the first factor.
     on_one_scale = table.component == table.component[0]
+    by_documents = np.where(on_one_scale, _relative(table.log_examination), np.nan)
     comparison = pd.DataFrame(
         {
-            "table": np.where(on_one_scale, _relative(table.log_examination), np.nan),
+            "table": by_documents,
             "standard_error": table.fit.standard_error(0),
             "network": _relative(network),
             "combined": _relative(shown),
@@ -156,6 +154,14 @@ def _combined(log, table, network, is_converged):
         index=result.index,
     )
     return LearnedCurve(found, result, comparison)
+
+
+def _error_of_counting(clicks):
+    """Standard errors of log click counts relative to the first; a count of 0 is half a click."""
+    variance = 1 / np.maximum(clicks, 0.5)
+    error = np.sqrt(variance + variance[0])
+    error[0] = 0.0
+    return error
 
 
 def _relative(log_examination):
@@ -167,17 +173,19 @@ def _relative(log_examination):
 def _warn_if_confounded(log, table: TableCurve, network):
     """Warn if a network and documents that moved show curves that differ by more than a little."""
     clicks = np.bincount(log.bias, log.clicks, minlength=len(network))
+    # Factors that the network does not know have no say.
     clicks = np.where(np.isfinite(network), clicks, 0.0)
     gap = _gap_within_components(table, network, clicks)
     spread = _spread(gap, clicks)
-    if spread < _RELEVANT:
+    if spread < RELEVANT.value:
         return
+    # The two factors whose ratio differs most are told.
     least = int(np.argmin(gap))
     most = int(np.argmax(gap))
     names = log.bias_values
-    moved_ratio, network_ratio = (
-        np.exp(curve[least] - curve[most]) for curve in (table.log_examination, network)
-    )
+    moved = table.log_examination
+    moved_ratio = np.exp(moved[least] - moved[most])
+    network_ratio = np.exp(network[least] - network[most])
     warn_user(
         "The production ranker used signals that the features lack: examination by the network "
         f"differs from examination by documents that moved by {np.expm1(spread):.0%} on average, "
@@ -207,14 +215,7 @@ def _spread(gap, clicks):
     return np.sqrt((clicks @ gap**2) / clicks.sum())
 
 
-# Against a curve that was given ---------------
-#: The curves differ if twice the gain of the log-likelihood per bias factor exceeds this; 1 is
-#: expected where the curve is right and the scores are, more as scores are estimated.
-_LEAST_GAIN = 5.0
-#: Queries are left out so that no more rows than this are read.
-_MAX_ROWS = 400_000
-
-
+# Against a curve that was given ---------------------------------------------------------
 def told_curve(log: ClickLog) -> Floats | None:
     """Propensity of each bias factor, shape (n_factors,).
 
@@ -223,10 +224,13 @@ def told_curve(log: ClickLog) -> Floats | None:
     curve = np.ones(len(log.bias_values))
     for part in log.chunks():
         curve[part.bias] = part.propensity
-    is_curve = curve.all() and all(
-        np.allclose(curve[part.bias], part.propensity, rtol=1e-6) for part in log.chunks()
-    )
-    return curve if is_curve else None
+    if not curve.all():
+        return None
+    for part in log.chunks():
+        # Propensities of files may have the digits of single precision.
+        if not np.allclose(curve[part.bias], part.propensity, rtol=1e-6):
+            return None
+    return curve
 
 
 def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> tuple[Floats, bool]:
@@ -246,37 +250,43 @@ def implied_examination(log: ClickLog, scores: Floats, told: Floats) -> tuple[Fl
 def _by_documents(log, table, told):
     clicks = np.bincount(log.bias, log.clicks, minlength=len(told))
     gap = _centered(table.log_examination - told, clicks)
+    # Wald's test of the curve that was told.
     surplus = gap @ (table.information @ gap)
     n_compared = np.count_nonzero(clicks) - 1
-    is_rare = bool(chi2.sf(surplus, max(n_compared, 1)) < _RARE)
-    return gap, is_rare and _matters(gap, clicks)
+    p_value = chi2.sf(surplus, max(n_compared, 1))
+    return gap, bool(p_value < RARE.value) and _matters(gap, clicks)
 
 
 def _by_scores(log, scores, told):
-    log = log.sample(_MAX_ROWS)
-    known = FreeEffects(
-        replace(log, propensity=np.exp(told)[log.bias]), scores[log.version][:, None]
-    )
+    # Queries are left out of larger logs: 400,000 rows tell enough, in a second.
+    log = log.sample(400_000)
+    log = replace(log, propensity=np.exp(told)[log.bias])
+    known = FreeEffects(log, scores[log.version][:, None])
     choice = known.choice
-    log_examination = known.log_examination
     if not len(choice.rows):
         return np.full(len(told), np.nan), False
+    # Log-likelihood with free examination less that with the curve, both with a scale of scores.
     free, ratio, _ = known.mix(known.scores)
-    fixed = known.scores @ choice.best_weights(known.scores, log_examination) + log_examination
+    scale = choice.best_weights(known.scores, known.log_examination)
+    fixed = known.scores @ scale + known.log_examination
     gain = choice.n_clicks * (choice.loss(fixed) - choice.loss(free))
     factor = log.bias[choice.rows]
     clicks = np.bincount(factor, choice.clicks, minlength=len(told))
-    ratio[np.bincount(factor, minlength=len(told)) == 0] = np.nan
+    n_rows = np.bincount(factor, minlength=len(told))
+    ratio[n_rows == 0] = np.nan
     ratio = _centered(ratio, clicks)
     n_free = max(np.count_nonzero(clicks) - 1, 1)
-    return ratio, 2 * gain > _LEAST_GAIN * n_free and _matters(ratio, clicks)
+    return ratio, 2 * gain > LEAST_GAIN.value * n_free and _matters(ratio, clicks)
 
 
 def _centered(values, clicks):
+    """Values less their mean over the clicks."""
     known = np.isfinite(values) & (clicks > 0)
-    return values - np.average(values[known], weights=clicks[known]) if known.any() else values
+    if not known.any():
+        return values
+    return values - np.average(values[known], weights=clicks[known])
 
 
 def _matters(gap, clicks):
     known = np.isfinite(gap)
-    return bool(_spread(gap[known], clicks[known]) > _RELEVANT)
+    return bool(_spread(gap[known], clicks[known]) > RELEVANT.value)

@@ -30,10 +30,7 @@ from .._torch._joint import fit_dual, fit_towers
 from .._torch._net import NeuralEstimator
 from ..exceptions import NotIdentifiableError, NotIdentifiableWarning, warn_user
 from ._curves import CurvePropensity, Estimate
-
-#: Users with fewer clicks share one curve while relevance is learned.
-_FEW_CLICKS = 100
-
+from ._thresholds import FEW_CLICKS_OF_A_USER
 
 #: Passages of the docstrings of both classes.
 _TEXTS = {
@@ -97,6 +94,7 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         if self.relevance == "embedding":
             super()._fit(X, y, sample_weight, roles)
             return
+        # With a network the rows are read, for features.
         cells, row_factor = self._read_cells(X, y, sample_weight, roles)
         estimate = self._network_estimate(X, y, sample_weight, roles, cells, row_factor)
         self._tabulate(cells, estimate)
@@ -126,16 +124,16 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
         self._tabulate(cells, self._estimate)
 
     def _estimate(self, cells):
+        # As for tables of clicks: a factor without any is half a click.
         cells = cells.with_half_clicks()
         fit = self._fit_table(cells)
         # Of those factors alone that documents connect to the first one, of any user.
         bias = cells.factors.bias
         component = cells.component_of_factors
         linked = np.isin(component, component[bias == bias.min()])
-        return Estimate(
-            np.where(linked, fit.factor_logits, np.nan),
-            fit.standard_error(0) if cells.factors.user is None else fit.own_error(),
-        )
+        log_examination = np.where(linked, fit.factor_logits, np.nan)
+        error = fit.standard_error(0) if cells.factors.user is None else fit.own_error()
+        return Estimate(log_examination, error)
 
     def _on_common_scale(self, own, cells, common):
         factors = cells.factors
@@ -144,12 +142,14 @@ class _LearnedPropensity(LearnsRelevance, NeuralEstimator, CurvePropensity):
             return own
         # Nothing compares users who share no document: each component gets the mean scale of the
         # common curve.
-        bias = np.unique(factors.bias, return_inverse=True)[1]
+        _, bias = np.unique(factors.bias, return_inverse=True)
         gap = own.log_examination - common.log_examination[bias]
-        weight = np.where(np.isfinite(gap), cells.by_factor(cells.clicks) + 1e-9, 0.0)
-        scale = np.bincount(component, weight * np.where(weight > 0, gap, 0.0))
+        is_known = np.isfinite(gap)
+        # A component without clicks has a scale all the same.
+        weight = np.where(is_known, cells.by_factor(cells.clicks) + 1e-9, 0.0)
+        scale = np.bincount(component, weight * np.where(is_known, gap, 0.0))
         scale /= np.maximum(np.bincount(component, weight), TINY)
-        if len(np.unique(component[weight > 0])) > 1:
+        if len(np.unique(component[is_known])) > 1:
             largest = np.bincount(component).argmax()
             apart = np.unique(factors.user[component != largest].astype(str))
             warn_user(
@@ -218,29 +218,14 @@ class RegressionEMPropensity(_LearnedPropensity):
         features = _features_of(X, self.columns_read(), self._refuses_missing, cells.doc_row)
 
         def estimate(cells):
+            # A factor without clicks would have examination 0, and drive the training.
             cells = cells.with_half_clicks()
-            doc = cells.doc
-            query = cells.doc_query[cells.doc]
-            in_order = np.zeros(len(doc))
-            # The first cell of each document of a query goes to one list, the second to the next.
-            list_ = rank_in_segment(doc, in_order)
-            shown = cells.weight > 0
-            rate = np.divide(cells.clicks, cells.weight, out=in_order.copy(), where=shown)
-            roles = {
-                "qid": query,
-                "session": list_,
-                "doc": doc,
-                "position": rank_in_segment(query * (list_.max() + 1) + list_, in_order),
-                "bias": _factors_of_training(cells)[cells.factor],
-                "impressions": cells.weight,
-            }
-            cell_features = features[doc]
             learner = self._learner()
-            fit_towers(
-                learner, make_click_log(cell_features, cell_features, rate, None, roles).fold()
-            )
+            fit_towers(learner, _cells_as_lists(cells, features))
             # Given relevance, expected clicks are examination times the sum of n r over cells.
-            expected = cells.by_factor(cells.weight * expit(learner._score(features)[doc]))
+            relevance = expit(learner._score(features))
+            expected = cells.by_factor(cells.weight * relevance[cells.doc])
+            # A factor without clicks has no estimate.
             with np.errstate(divide="ignore", invalid="ignore"):
                 return Estimate(np.log(cells.by_factor(cells.clicks) / expected))
 
@@ -320,13 +305,39 @@ class DualLearningPropensity(_LearnedPropensity):
         return estimate
 
 
+def _cells_as_lists(cells, features):
+    """A log whose rows are cells, merged where they are alike, for a loss that sums over rows."""
+    doc = cells.doc
+    query = cells.doc_query[doc]
+    in_order = np.zeros(len(doc))
+    # The first cell of each document of a query goes to one list, the second to the next.
+    list_ = rank_in_segment(doc, in_order)
+    list_of_query = query * (list_.max() + 1) + list_
+    click_rate = np.zeros(len(doc))
+    np.divide(cells.clicks, cells.weight, out=click_rate, where=cells.weight > 0)
+    roles = {
+        "qid": query,
+        "session": list_,
+        "doc": doc,
+        "position": rank_in_segment(list_of_query, in_order),
+        "bias": _factors_of_training(cells)[cells.factor],
+        "impressions": cells.weight,
+    }
+    cell_features = features[doc]
+    log = make_click_log(cell_features, cell_features, click_rate, None, roles)
+    return log.fold()
+
+
 def _features_of(X, not_features, why, rows=None):
     """Features of some rows of X as an array, shape (n_rows, n_features)."""
     framed = is_frame(X)
+    # Columns that are read otherwise are no features.
     if framed:
         X = without_columns(nw.from_native(X, eager_only=True), not_features)
-    X = X if rows is None else X[rows]
-    return without_offsets(X.to_native() if framed else X, why)[0]
+    if rows is not None:
+        X = X[rows]
+    values, _ = without_offsets(X.to_native() if framed else X, why)
+    return values
 
 
 def without_offsets(X, why, offsets=None):
@@ -336,10 +347,14 @@ def without_offsets(X, why, offsets=None):
     if is_frame(X):
         values, names, _ = read_values(X, why_no_missing=why)
     else:
-        X = X.toarray() if sparse.issparse(X) else X
+        if sparse.issparse(X):
+            X = X.toarray()
         names = None
         values = np.asarray(X, dtype=np.float32)
-    offsets = find_offsets(X, values, names) if offsets is None else offsets
+    if offsets is None:
+        # Large offsets would take the digits of single precision; those of fit are taken off
+        # later.
+        offsets = find_offsets(X, values, names)
     return take_off(offsets, X, values, names), offsets
 
 
@@ -351,11 +366,14 @@ def _factors_of_training(cells):
     factors = cells.factors
     if factors.user is None:
         return np.arange(len(factors))
+    # The code after the last user is that of all users of few clicks.
     user, ids = encode(factors.user)
     clicks = np.bincount(user, cells.by_factor(cells.clicks))
-    user = np.where(clicks[user] < _FEW_CLICKS, len(ids), user)
-    bias = np.unique(factors.bias, return_inverse=True)[1]
-    return encode(user * (bias.max() + 1) + bias)[0]
+    is_rare = clicks[user] < FEW_CLICKS_OF_A_USER.value
+    user = np.where(is_rare, len(ids), user)
+    _, bias = np.unique(factors.bias, return_inverse=True)
+    code, _ = encode(user * (bias.max() + 1) + bias)
+    return code
 
 
 def _drawn_queries(log, cells):

@@ -21,7 +21,6 @@ from .._log._roles import FIT_ROLES, feature_columns, is_frame, read_role
 #: Smallest propensity that is predicted: rankers divide by propensities.
 LEAST = 1e-6
 
-
 #: Quantile of the normal distribution for intervals of 95 %.
 QUANTILE = 1.959964
 
@@ -68,12 +67,15 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
         X : DataFrame, array-like, sparse matrix of shape (n_rows, n_columns) or ClickDataset
             The click log, one row per shown document, with its roles as columns. Features are
             read only by estimators that use them, or if no column ``doc`` identifies the
-            documents. Also a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), with the
-            name of its column of clicks as ``y``: the engine adds up clicks and impressions of
-            documents and bias factors, and only these leave it. A
-            :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument;
-            estimators that compare clicks and impressions of documents count them on disk,
-            others read the rows into memory.
+            documents.
+
+            Of a frame of an engine (lazy Polars, DuckDB, Dask, PySpark), ``y`` is the name of the
+            column of clicks. The engine adds up clicks and impressions of documents and bias
+            factors, and only these leave it.
+
+            A :class:`~skultr.ClickDataset` holds clicks and roles, and needs no other argument.
+            Estimators that compare clicks and impressions of documents count them on disk; others
+            read the rows into memory.
         y : array-like of shape (n_rows,)
             Click (0 or 1), or number of clicks or click rate if a row counts several
             ``impressions``; or the name of the column of X that holds them. Of another outcome, as
@@ -117,6 +119,7 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             self._has_bias = True
             self._fit_cells(X)
             return self
+        # Without positions every row is examined.
         self._has_bias = self._read_bias(X, roles) is not None
         self._fit(X, y, sample_weight, roles)
         return self
@@ -155,9 +158,9 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
             X = self._checked(X, reset=False)
         if not self._has_bias:
             return np.ones(X.shape[0])
+        factor = self._read_bias(X, {"position": position, "bias": bias})
         # NaN where a row is not shown.
-        places = {"position": position, "bias": bias}
-        values = bias_values(X, self._read_bias(X, places), position)
+        values = bias_values(X, factor, position)
         shown = ~np.isnan(values)
         propensity = np.zeros(len(values))
         propensity[shown] = self._predict(X, values, shown, {"user": user})
@@ -208,16 +211,19 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
     def _checked(self, X, *, reset):
         """X, with the number and names of its features recorded; those of a frame are not read."""
         if not is_frame(X):
+            finite = True if self._refuses_missing else "allow-nan"
             return validate_data(
                 self,
                 X,
                 accept_sparse="csr",
                 dtype=np.float32,
-                ensure_all_finite=True if self._refuses_missing else "allow-nan",
+                ensure_all_finite=finite,
                 reset=reset,
             )
+        # Columns that an estimator reads by name, and clicks, are no features.
         no_features = {*self.columns_read(), self._click_column}
         names = [name for name in feature_columns(X) if name not in no_features]
+        # A log of roles alone has no features, which scikit-learn's check refuses.
         if reset and not names:
             self.n_features_in_ = 0
         elif names:
@@ -227,7 +233,9 @@ class BasePropensity(LearnsFromClicks, BaseEstimator):
     def _read_bias(self, X, roles):
         """The bias factor of each row, NaN where it was not shown; None where X has none."""
         values = read_role(X, "bias", roles["bias"])
-        return read_role(X, "position", roles["position"]) if values is None else values
+        if values is None:
+            values = read_role(X, "position", roles["position"])
+        return values
 
     def _read_users(self, X, roles, given, instead):
         """The role ``user`` of each row; without it an error that says what to set ``instead``."""

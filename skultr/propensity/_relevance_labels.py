@@ -35,11 +35,6 @@ from ._source import (
     warn_about_weights,
 )
 
-#: Rounds in which dispersion within clusters, and relevance given it, are estimated in turn. Few,
-#: and not until they agree: relevance follows the clicks that it is judged by, so that with 2
-#: impressions a dispersion of 5 ends at 4.2 (4.5 after three rounds; with 40 impressions 4.8).
-_ROUNDS = 3
-
 
 @validate_params(
     {
@@ -91,29 +86,32 @@ def relevance_labels(
     sample_weight : array-like of shape (n_rows,), default=None
         Multiplies ``impressions``.
     propensity : "column", array-like of shape (n_positions,), estimator or None, default=None
-        As in :class:`~skultr.rankers.IPSRanker`; None requires the role ``propensity``. Also a
-        model of :mod:`skultr.click_models`, which estimates examination from the same log: labels
-        are the ``relevance`` of its ``documents_``. With ``interval=True`` it must be one whose
-        documents have intervals, :class:`~skultr.click_models.UBMModel` or
-        :class:`~skultr.click_models.PBMModel`: these are wider by the error of examination. It
-        also labels documents of positions that no document connects to the first, with an assumed
-        examination. A mapping holds a click model, or another estimator, for each user, as in
-        :class:`~skultr.UserAwareIPSRanker`; intervals take its examination to be true.
+        Where propensities come from, as in :class:`~skultr.rankers.IPSRanker`; None requires the
+        role ``propensity``.
+
+        - A model of :mod:`skultr.click_models` estimates examination from the same log: labels
+          are the ``relevance`` of its ``documents_``. It also labels documents of positions that
+          no document connects to the first, with an assumed examination. With ``interval=True``
+          it must be :class:`~skultr.click_models.UBMModel` or
+          :class:`~skultr.click_models.PBMModel`, whose documents have intervals; these include
+          the error of examination.
+        - A mapping holds a click model, or another estimator, for each user, as in
+          :class:`~skultr.UserAwareIPSRanker`. Intervals take its examination to be true.
     user_aware : bool, default=True
-        Divide the click rate of a document by its mean propensity over the sessions of the query,
-        which has less variance, and allows propensity 0 for users who never look so far; otherwise
-        each click by its own propensity.
+        Divide the click rate of a document by its mean propensity over the sessions of the query.
+        This has less variance, and allows propensity 0 for users who never look so far. If False,
+        each click is divided by its own propensity.
     clip : float in (0, 1], default=None
         Smaller propensities are raised to it.
     interval : bool, default=False
-        Make ``label`` the posterior mean, and add its 95 % interval. The prior mean of a document
-        depends on its place in the logged ranking, and on its query (see Notes): a document with
-        few clicks is about as relevant as others of its query that were shown as high.
+        Make ``label`` the posterior mean, and add its 95 % interval. A document with few clicks
+        is then about as relevant as others of its query that were shown as high: the prior mean
+        depends on the place in the logged ranking, and on the query (see Notes).
     cluster : array-like of shape (n_rows,) or str, default=None
         Impressions that depend on each other, such as those of one user: one value per row, or the
-        name of a column of X. With ``interval=True``, and not for click models. Clicks and
+        name of a column of X. It makes intervals wider, and labels move less: clicks and
         examinations are divided by the dispersion of clicks on a document within clusters, which
-        is estimated from the log: labels move less, and intervals are wider.
+        is estimated from the log. Requires ``interval=True``; not for click models.
 
     Returns
     -------
@@ -128,10 +126,14 @@ def relevance_labels(
     Raises
     ------
     ValueError
-        If a role is missing or holds invalid values; if a row with a click has propensity 0; if
-        the mean propensity of a document is 0 or, without ``user_aware``, that of any row; with
-        ``interval=True`` if not ``user_aware``, or if documents of the click model have no
-        intervals; if there is a ``cluster`` without ``interval=True`` or with a click model.
+        In these cases:
+
+        - a role is missing or holds invalid values;
+        - a row with a click has propensity 0;
+        - the mean propensity of a document is 0, or, without ``user_aware``, that of any row;
+        - ``interval=True`` without ``user_aware``, or with a click model whose documents have no
+          intervals;
+        - ``cluster`` without ``interval=True``, or with a click model.
 
     Notes
     -----
@@ -175,10 +177,9 @@ def relevance_labels(
     """
 
     def count(X, y):
-        by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
-        by += [cluster] * isinstance(cluster, str)
-        return CellCount.of(X, y, by, mean=["production"] * interval).cells()
+        return _counted_in_engine(X, y, propensity, cluster, interval)
 
+    # A click model estimates relevance and examination together: its relevance is the label.
     by_model = is_click_model(propensity)
     if cluster is not None and (not interval or by_model):
         raise ValueError(
@@ -187,51 +188,97 @@ def relevance_labels(
         )
     X, y = counted(X, y, sample_weight, {}, "relevance_labels", count)
     given = X, y
+    # `clicks` are those of the column "click" where y is another outcome, else None.
     X, y, _, clicks, scale = take_target(X, y, "relevance_labels")
-    if not is_frame(X) or read_role(X, "doc") is None:
-        raise ValueError(
-            "X must be a frame with a column 'doc': expected one row per shown document, with its "
-            f"id. Got a {type(X).__name__}" + (" without the column." if is_frame(X) else ".")
-        )
-    if interval and not user_aware:
-        raise ValueError(
-            "interval=True needs user_aware=True: a document's clicks and the sum of its "
-            "propensities are what its posterior depends on. Leave user_aware at its default."
-        )
-    if clicks is not None and interval:
-        raise ValueError(
-            "y is another outcome than the click, and interval=True is for clicks, which are 0 or "
-            "1. Leave it out, or pass y='click'."
-        )
+    _check_documents(X)
+    if interval:
+        _check_intervals(user_aware, clicks)
     if by_model and clicks is None:
         return _of_click_model(propensity, given, X, y, sample_weight, clip, interval)
+    # Else clicks are divided by propensities: given, or by an estimator of examination.
     X, cluster = _read_clusters(X, cluster)
+    log, estimator = _log_with_propensities(
+        X, y, clicks, sample_weight, propensity, cluster, interval
+    )
+    if interval:
+        return _with_intervals(log, clip, estimator, cluster is not None)
+    table = _debiased(log, user_aware, clip)
+    table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
+    return table if clicks is None else table.rename(columns={"clicks": "outcome"})
+
+
+def _log_with_propensities(X, y, clicks, sample_weight, propensity, cluster, interval):
+    """The log in lists, with the clicks or the other outcome y, and the estimator, if any."""
     clicked = y if clicks is None else clicks
     source = RowsOfLog(X, clicked, sample_weight, {})
     row_propensities, estimator = propensities(propensity, source, default=no_propensities)
-    no_features = np.empty((len(y), 0), dtype=np.float32)
     reads = (*FIT_ROLES, "production") if interval else FIT_ROLES
     # The log has a place for users, which nothing reads once propensities are known.
     roles = {"propensity": row_propensities, "user": cluster}
     rows = read(X, clicked, sample_weight, roles, reads=reads)
-    log = sort_into_lists(rows if clicks is None else rows.of_outcome(y), no_features)
-    if interval:
-        return _with_intervals(log, clip, estimator, cluster is not None)
+    if clicks is not None:
+        rows = rows.of_outcome(y)
+    return sort_into_lists(rows, _no_features(len(y))), estimator
+
+
+def _counted_in_engine(X, y, propensity, cluster, interval):
+    """Cells of a log in an engine, by all that decides propensities, clusters and priors."""
+    by = ["position", "bias", "propensity", *columns_of_cells(propensity, names_of(X))]
+    if isinstance(cluster, str):
+        by.append(cluster)
+    mean = ["production"] if interval else []
+    return CellCount.of(X, y, by, mean=mean).cells()
+
+
+def _check_documents(X):
+    if is_frame(X) and read_role(X, "doc") is not None:
+        return
+    without = " without the column" if is_frame(X) else ""
+    raise ValueError(
+        "X must be a frame with a column 'doc': expected one row per shown document, with its "
+        f"id. Got a {type(X).__name__}{without}."
+    )
+
+
+def _check_intervals(user_aware, clicks):
+    if not user_aware:
+        raise ValueError(
+            "interval=True needs user_aware=True: a document's clicks and the sum of its "
+            "propensities are what its posterior depends on. Leave user_aware at its default."
+        )
+    if clicks is not None:
+        raise ValueError(
+            "y is another outcome than the click, and interval=True is for clicks, which are 0 or "
+            "1. Leave it out, or pass y='click'."
+        )
+
+
+def _no_features(n_rows):
+    return np.empty((n_rows, 0), dtype=np.float32)
+
+
+def _debiased(log, user_aware, clip):
+    """Labels without intervals, of a log with propensities."""
     if user_aware:
         log = average_propensities(log)
     else:
         require_positive(log)
     warn_about_weights(log, clip=clip, queries=False)
-    table = label_table(log, debias_clicks(log, clip=clip).clicks)
-    table = table.assign(label=table["label"] * scale, clicks=table["clicks"] * scale)
-    return table if clicks is None else table.rename(columns={"clicks": "outcome"})
+    debiased = debias_clicks(log, clip=clip)
+    return label_table(log, debiased.clicks)
 
 
 def _read_clusters(X, cluster):
     """X without a column of clusters, and the cluster of each row, or None."""
+    if cluster is None:
+        return X, None
     if isinstance(cluster, str):
-        X, cluster = X if is_role(cluster) else without_column(X, cluster), read_column(X, cluster)
-    if cluster is not None and (gaps := np.flatnonzero(pd.isna(as_array(cluster)))).size:
+        name = cluster
+        cluster = read_column(X, name)
+        if not is_role(name):
+            X = without_column(X, name)
+    gaps = np.flatnonzero(pd.isna(as_array(cluster)))
+    if gaps.size:
         raise ValueError(
             f"cluster is missing in {gaps.size} rows, first in row {gaps[0]}; expected an id in "
             "every row. Give rows without one ids of their own."
@@ -243,6 +290,7 @@ def _of_click_model(model, given, X, y, sample_weight, clip, interval):
     """Relevance of each document of a query by a click model."""
     if clip is not None:
         raise ValueError(f"clip={clip} raises propensities, and a click model has none: drop it.")
+    # Two sources of propensities would contradict each other.
     takes_column(model, read_role(X, "propensity") is not None)
     documents = clone(model).fit(*given, sample_weight).documents_
     if interval and "lower" not in documents:
@@ -251,22 +299,22 @@ def _of_click_model(model, given, X, y, sample_weight, clip, interval):
             "their default prior and solver."
         )
     rows = read(X, y, sample_weight, reads=FIT_ROLES)
-    log = sort_into_lists(rows, np.empty((len(y), 0), dtype=np.float32))
-    found = documents.rename(columns={"relevance": "label"})
+    log = sort_into_lists(rows, _no_features(len(y)))
+    # Ids, clicks and impressions of each document; the label is the model's.
     table = label_table(log, log.clicks).drop(columns="label")
-    return table.join(found if interval else found["label"], on=[*documents.index.names])
+    found = documents.rename(columns={"relevance": "label"})
+    if not interval:
+        found = found["label"]
+    return table.join(found, on=[*documents.index.names])
 
 
 def _with_intervals(
     log: ClickLog, clip: float | None, estimator: Any, clustered: bool
 ) -> pd.DataFrame:
     """Posterior mean, interval and effective sample of each document of a query."""
-    # That of all users together: the error of a document is about the mean over its users.
-    curve = getattr(estimator, "average_examination_", getattr(estimator, "examination_", {}))
-    error = None
-    if "standard_error" in curve:
-        error = curve["standard_error"].reindex(log.bias_values).fillna(0.0).to_numpy()[log.bias]
+    error = _examination_error(log, estimator)
     table = label_table(log, log.clicks)
+    # The prior mean depends on the place in the logged ranking.
     places = logged_places(log)
     examination = np.maximum(log.propensity, clip or 0.0)
 
@@ -285,8 +333,14 @@ def _with_intervals(
         )
 
     found = posterior(1.0)
-    for _ in range(_ROUNDS * clustered):
-        found = posterior(_dispersion(log, places.pair, found.mean[places.pair] * examination))
+    if clustered:
+        # Dispersion within clusters, and relevance given it, are estimated in turn. In three
+        # rounds, and not until they agree: relevance follows the clicks that it is judged by, so
+        # that with 2 impressions a dispersion of 5 ends at 4.2 (4.5 after three rounds; with 40
+        # impressions 4.8).
+        for _ in range(3):
+            click_rate = found.mean[places.pair] * examination
+            found = posterior(_dispersion(log, places.pair, click_rate))
     return table.assign(
         label=found.mean,
         lower=found.lower,
@@ -296,8 +350,21 @@ def _with_intervals(
     )
 
 
-def _dispersion(log, pair, click):
+def _examination_error(log, estimator):
+    """Standard error of the log examination of each row, or None where it is taken to be true."""
+    # That of all users together: the error of a document is about the mean over its users.
+    curve = getattr(estimator, "average_examination_", getattr(estimator, "examination_", {}))
+    if "standard_error" not in curve:
+        return None
+    error = curve["standard_error"].reindex(log.bias_values).fillna(0.0)
+    return error.to_numpy()[log.bias]
+
+
+def _dispersion(log, pair, click_rate):
     """Variance of the sums of clicks by document and cluster, 1 if these are independent."""
-    code, _ = encode(pair_codes(pair, log.user, int(log.user.max(initial=0)) + 1))
-    squares = np.bincount(code, log.clicks - log.weight * click) ** 2
-    return max(1.0, squares.sum() / max(log.weight @ (click * (1 - click)), TINY))
+    n_clusters = int(log.user.max(initial=0)) + 1
+    code, _ = encode(pair_codes(pair, log.user, n_clusters))
+    # The square of a sum over a cluster has the variance of all its clicks together.
+    squares = np.bincount(code, log.clicks - log.weight * click_rate) ** 2
+    binomial = log.weight @ (click_rate * (1 - click_rate))
+    return max(1.0, squares.sum() / max(binomial, TINY))

@@ -22,6 +22,13 @@ from .._log._reader import read as read_rows
 from .._log._roles import as_pandas, column_names, count_rows, is_frame, numbers, read_role
 from .._log._segments import encode, pair_codes
 from ..exceptions import UnstableWeightsWarning, python_value, warn_user
+from ._thresholds import (
+    FEW_HEAVY_CLICKS,
+    MOST_HEAVY_SHARE,
+    SHARE_OF_HEAVY_CLICKS,
+    SMALL_SAMPLE,
+    SMALL_SHARE,
+)
 
 #: Valid values of a parameter ``propensity``, for scikit-learn's check.
 PROPENSITY_CONSTRAINT = [
@@ -31,8 +38,7 @@ PROPENSITY_CONSTRAINT = [
     Mapping,
     None,
 ]
-
-
+#: Roles that ``predict`` of an estimator of examination takes as keywords.
 _PREDICT_ROLES = ("position", "bias", "user")
 #: What must not be 0 where users are averaged over.
 MEAN_PROPENSITY = "The mean propensity over all impressions of a document in its query"
@@ -80,8 +86,9 @@ class RowsOfLog:
             )
         check({"position": position})
         place = np.where(position > 0, position, 0).astype(np.intp)
+        curve = check_curve(curve, int(place.max(initial=0)))
         # Position 0: not shown.
-        return np.append(1.0, check_curve(curve, int(place.max(initial=0))))[place]
+        return np.append(1.0, curve)[place]
 
     def fit(self, estimator: Any) -> None:
         """Fit an estimator of examination to the rows, or those of users to the users' rows."""
@@ -101,9 +108,10 @@ class RowsOfLog:
     def predict(self, estimator: Any) -> Floats:
         """Propensity of each row by a fitted estimator, or by that of its user."""
         found = self._examination(estimator)
-        is_own = not (isinstance(estimator, Mapping) or is_click_model(estimator))
-        # Click models are relative to the first rank, which need not be the most examined one.
-        return found if is_own else found / max(found.max(initial=0.0), 1.0)
+        if isinstance(estimator, Mapping) or is_click_model(estimator):
+            # Click models are relative to the first rank, which need not be the most examined one.
+            return found / max(found.max(initial=0.0), 1.0)
+        return found
 
     def _examination(self, estimator):
         given = {role: value for role, value in self.roles.items() if value is not None}
@@ -112,6 +120,7 @@ class RowsOfLog:
             for user, rows, part in self._by_user(estimator):
                 found[rows] = part._examination(estimator[user])
             return found
+        # A click model's examination depends on the clicks above.
         if is_click_model(estimator):
             return estimator._examination_given(self.X, self.y, given)
         if hasattr(estimator, "columns_read"):
@@ -137,22 +146,28 @@ class RowsOfLog:
                 "group the users with UserClusters."
             )
         columns = {"y": self.y, "sample_weight": self.sample_weight, **self.roles}
+        # These two are not values of rows.
         whole = {role: columns.pop(role, None) for role in ("documents", "doc_scope")}
-        parts = np.split(np.argsort(code, kind="stable"), np.bincount(code).cumsum()[:-1])
+        # Rows of each user, in the order of the log.
+        ends = np.bincount(code).cumsum()[:-1]
+        parts = np.split(np.argsort(code, kind="stable"), ends)
+        given = {name: values for name, values in columns.items() if values is not None}
         for user, rows in zip(ids.tolist(), parts, strict=True):
-            own = {
-                name: None if values is None else safe_indexing(values, rows)
-                for name, values in columns.items()
-            }
-            clicks = own.pop("y"), own.pop("sample_weight")
-            yield user, rows, RowsOfLog(safe_indexing(self.X, rows), *clicks, own | whole)
+            own = dict.fromkeys(columns)
+            own |= {name: safe_indexing(values, rows) for name, values in given.items()}
+            clicks = own.pop("y")
+            sample_weight = own.pop("sample_weight")
+            X = safe_indexing(self.X, rows)
+            yield user, rows, RowsOfLog(X, clicks, sample_weight, own | whole)
 
     def _frame(self, given):
         """The rows as one frame, with keywords as columns, and features of ``documents``."""
         documents = given.pop("documents", None)
         X = self.X
+        # Features by document are joined to the rows.
         if documents is not None:
             X = FeatureTable(documents).joined(X, given.get("qid"), given.get("doc"))
+        # An array has no names; roles become columns beside these.
         if not is_frame(X):
             X = pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
             X.columns = [f"x{place}" for place in range(X.shape[1])]
@@ -189,7 +204,8 @@ class RowsOfDataset:
 
     def fit(self, estimator: Any) -> None:
         """Fit an estimator of examination to the rows, or those of users to the users' rows."""
-        read = sorted({*columns_of_source(estimator)} & {*self.dataset.feature_names})
+        columns = columns_of_source(estimator)
+        read = sorted({*columns} & {*self.dataset.feature_names})
         if read:
             raise ValueError(
                 f"The propensity estimator reads the columns {read}, which are features of the "
@@ -217,7 +233,10 @@ class RowsOfDataset:
         # The rows of the log, in its order, with click rates.
         X, rate = rows_of(self.log, self.dataset.roles, self.dataset.feature_names)
         found = RowsOfLog(X, rate, None, {}).predict(estimator)
-        return found if is_own else read_rows(X, roles={"propensity": found})["propensity"]
+        if is_own:
+            return found
+        # Reading checks what an estimator that is not ours predicts.
+        return read_rows(X, roles={"propensity": found})["propensity"]
 
 
 def propensities(
@@ -231,10 +250,12 @@ def propensities(
     column = rows.column
     if takes_column(source, column is not None):
         return column, None
+    # Nothing was said: the caller's choice.
     if source is None and default is not None:
         source = default()
     if not (hasattr(source, "fit") or isinstance(source, Mapping)):
         return rows.by_position(source), None
+    # An estimator is cloned and fitted to the same rows.
     estimator = _seeded(source, check_random_state(random_state))
     rows.fit(estimator)
     return rows.predict(estimator), estimator
@@ -249,6 +270,7 @@ def _seeded(source, random):
             f"propensity has {source!r} for a user; expected a click model, or another estimator "
             "of examination, for each."
         )
+    # Click models have `rank`, too, but predict examination here.
     if not is_click_model(source):
         refuse_wrong_source(source)
     return seeded_clone(source, random.randint(2**31 - 1))
@@ -280,12 +302,12 @@ def has_users(propensity: Any) -> bool:
 
 def columns_of_source(source):
     """Names of columns without a role that the source reads: a ranker's features exclude them."""
-    own = [
-        each
-        for each in _sources(source)
-        if hasattr(each, "columns_read") and not isinstance(each, type)
-    ]
-    return set().union(*(each.columns_read() for each in own))
+    columns = set()
+    for each in _sources(source):
+        # A class has the method too, but no columns yet.
+        if hasattr(each, "columns_read") and not isinstance(each, type):
+            columns |= each.columns_read()
+    return columns
 
 
 def columns_of_cells(source, names):
@@ -349,6 +371,7 @@ def check_curve(curve, deepest):
             f"propensity has shape {curve.shape}; expected one examination probability per "
             f"position. The log has positions up to {deepest}: give at least so many."
         )
+    # NaN is neither, and is refused as well.
     bad = np.flatnonzero(~((curve > 0) & (curve <= 1)))
     if len(bad):
         raise ValueError(
@@ -359,13 +382,6 @@ def check_curve(curve, deepest):
 
 
 # Debiased clicks: inverse propensities, their effect on the variance, labels ----------
-#: A warning is due if so few clicks, as a number or a share of all, carry half of the weight.
-_FEW_CLICKS, _FEW_CLICKS_SHARE = 10, 0.001
-#: A warning is due if weights leave less than this share of the clicks as effective sample, and
-#: fewer effective clicks than that per query with clicks.
-_SMALL_SHARE, _SMALL_SAMPLE = 0.7, 5.0
-
-
 class DebiasedClicks(NamedTuple):
     """Debiased number of clicks per row, and how evenly clicks contribute to an estimate."""
 
@@ -395,7 +411,8 @@ def average_propensities(log):
 
     def averages(part):
         _, place = _pairs_of(part.query, part.version)
-        mean = np.bincount(place, part.propensity * part.weight) / np.bincount(place, part.weight)
+        examinations = np.bincount(place, part.propensity * part.weight)
+        mean = examinations / np.bincount(place, part.weight)
         return np.clip(mean, 0.0, 1.0)[place]  # rounding may lift a mean above 1
 
     averaged = log.by_chunk(averages, whole_queries=True)
@@ -408,41 +425,51 @@ def require_positive(log, what="propensity"):
     """Raise if a propensity is 0, which no click can be divided by."""
     zero = np.flatnonzero(log.propensity <= 0)
     if len(zero):
-        query = python_value(log.query_ids[log.query[zero[0]]])
-        where = f"first at position {log.position[zero[0]]} of query {query!r}"
+        first = zero[0]
+        query = python_value(log.query_ids[log.query[first]])
+        where = f"first at position {log.position[first]} of query {query!r}"
         raise zero_propensity(what, count_of(len(zero), "shown row"), where)
 
 
 def zero_propensity(what, rows, where):
     """The error of a propensity of 0."""
-    averages = (
-        " If only some users never examine it, average over users: UserAwareIPSRanker, "
-        "LambdaMARTRanker(debiasing='user-aware'), or relevance_labels and debiased_table with "
-        "user_aware=True."
-    )
-    return ValueError(
+    message = (
         f"{what} is 0 in {rows}, {where}; expected a number in (0, 1]. A row that nobody could "
-        f"examine should have no position.{averages * (what == 'propensity')}"
+        "examine should have no position."
     )
+    if what == "propensity":
+        message += (
+            " If only some users never examine it, average over users: UserAwareIPSRanker, "
+            "LambdaMARTRanker(debiasing='user-aware'), or relevance_labels and debiased_table "
+            "with user_aware=True."
+        )
+    return ValueError(message)
 
 
 def debias_clicks(log, *, clip=None, normalize=False):
     """Debiased number of clicks per row: clicks over propensities."""
     least = clip or 0.0
-    clicks = log.by_chunk(lambda part: part.clicks * (1 / np.maximum(part.propensity, least)))
+
+    def divided(part):
+        return part.clicks * (1 / np.maximum(part.propensity, least))
+
+    clicks = log.by_chunk(divided)
     n_clicks = log.clicks.sum()
     total = clicks.sum()
     if n_clicks == 0:
         return DebiasedClicks(clicks, 0.0, np.nan, 0.0)
+    # Only clicks have weights; rows without one say nothing of their evenness.
     clicked = log.clicks > 0
     propensity = log.propensity[clicked]
     weight = 1 / np.maximum(propensity, least)
+    clipped = log.clicks[clicked][propensity < least]
     found = DebiasedClicks(
         clicks=clicks,
         effective_sample_size=float(total**2 / (clicks[clicked] @ weight)),
         largest_weight=float(weight.max() * n_clicks / total),
-        clipped_share=float(log.clicks[clicked][propensity < least].sum() / n_clicks),
+        clipped_share=float(clipped.sum() / n_clicks),
     )
+    # The same total as before, so that losses keep their scale.
     if normalize:
         clicks *= n_clicks / total
     return found
@@ -462,11 +489,13 @@ def document_labels(log, divisors=None):
 def _labels_of(log, group, code, divisors):
     """Labels of a code of the rows, such as that of the document, within each group of rows."""
     (group, code), place = _pairs_of(group, code)
+    # One place per pair of group and code.
     impressions = np.bincount(place, log.weight)
-    weight = impressions
-    if divisors is not None:
-        weight = impressions**2 / np.bincount(place, log.weight / divisors(log))
-    return group, code, np.bincount(place, log.clicks) / impressions, weight
+    label = np.bincount(place, log.clicks) / impressions
+    if divisors is None:
+        return group, code, label, impressions
+    harmonic = np.bincount(place, log.weight / divisors(log))
+    return group, code, label, impressions**2 / harmonic
 
 
 def examples_of(log, divisors=None, *, groups=None):
@@ -480,6 +509,7 @@ def examples_of(log, divisors=None, *, groups=None):
     those of the queries.
     """
     groups = log.query if groups is None else groups
+    # Part by part, because features of a large log are on disk.
     found = []
     first = 0
     for part in log.chunks(whole_queries=True):
@@ -510,6 +540,7 @@ def examples_of_kinds(log, kinds, groups, exponent):
     versions = []
     parts = []
     for place, kind in enumerate(kinds):
+        # Traffic is tempered within a kind, before its share.
         given = replace(log, clicks=kind.clicks).tempered(exponent)
         version, labels = examples_of(given, kind.divisors, groups=groups)
         group = labels.query + place * n_groups
@@ -525,13 +556,15 @@ def _joined(parts):
 
 def label_table(log, clicks):
     """One row per document of a query: ids, clicks, impressions and label."""
-    labels, raw = map(document_labels, (replace(log, clicks=clicks), log))
+    labels = document_labels(replace(log, clicks=clicks))
+    raw = document_labels(log)
+    doc = labels.doc
+    if log.doc_ids is not None:
+        doc = log.doc_ids.get_level_values("doc").to_numpy()[doc]
     return pd.DataFrame(
         {
             "qid": log.query_ids[labels.query],
-            "doc": labels.doc
-            if log.doc_ids is None
-            else log.doc_ids.get_level_values("doc").to_numpy()[labels.doc],
+            "doc": doc,
             "clicks": raw.label * raw.weight,
             "impressions": labels.weight,
             "label": labels.label,
@@ -550,31 +583,38 @@ def warn_about_weights(log, *, clip=None, queries=True):
     """Warn of weights whose noise decides what is learned from the debiased clicks."""
     clicked = log.clicks > 0
     clicks = log.clicks[clicked]
+    # A row without a click has no weight.
     propensity = log.propensity[clicked]
-    weight = 1 / (propensity if clip is None else np.maximum(propensity, clip))
+    if clip is not None:
+        propensity = np.maximum(propensity, clip)
+    weight = 1 / propensity
     if not len(clicks) or _warn_about_few_clicks(clicks, weight) or not queries:
         return
     n_queries = np.count_nonzero(log.by_query(log.clicks))
     n_clicks = clicks.sum()
+    # The effective sample size of weighted clicks (Kish).
     sample = (clicks @ weight) ** 2 / (clicks @ weight**2)
-    if sample < min(_SMALL_SHARE * n_clicks, _SMALL_SAMPLE * n_queries):
+    if sample < min(SMALL_SHARE.value * n_clicks, SMALL_SAMPLE.value * n_queries):
         warn_user(
             f"After weighting, {n_clicks:,.0f} clicks carry the information of {sample:,.0f} "
-            f"({sample / n_queries:.1f} per query with clicks; below {_SMALL_SAMPLE:.0f}, the "
-            "result may be worse than without a correction). Collect more clicks; set clip=0.3; "
-            "or use IPSRanker(correction='offset').",
+            f"({sample / n_queries:.1f} per query with clicks; below {SMALL_SAMPLE.value:.0f}, "
+            "the result may be worse than without a correction). Collect more clicks; set "
+            "clip=0.3; or use IPSRanker(correction='offset').",
             UnstableWeightsWarning,
         )
 
 
 def _warn_about_few_clicks(clicks, weight):
     """Warn if a handful of clicks carry half of the weight; True if there was a warning."""
+    # The heaviest clicks first, until they carry half.
     order = np.argsort(-weight, kind="stable")
     carried = np.cumsum(clicks[order] * weight[order])
     half = int(np.searchsorted(carried, 0.5 * carried[-1]))
     few = np.cumsum(clicks[order])[half]
     n_clicks = clicks.sum()
-    if few > max(_FEW_CLICKS, _FEW_CLICKS_SHARE * n_clicks) or few > 0.05 * n_clicks:
+    at_least = max(FEW_HEAVY_CLICKS.value, SHARE_OF_HEAVY_CLICKS.value * n_clicks)
+    # In a log of few clicks, the heaviest ten are no small part of it.
+    if few > at_least or few > MOST_HEAVY_SHARE.value * n_clicks:
         return False
     warn_user(
         f"The heaviest {few:.0f} of {n_clicks:.0f} clicks carry half of the weight (smallest "

@@ -113,8 +113,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     Parameters
     ----------
     n_components : int, default=2
-        Length d of the vectors; search over 1 to 5. :func:`skultr.identifiability.factor_rank`
-        estimates the number that a log supports.
+        Length d of the vectors; search over 1 to 5.
     link : {"logit", "probability"}, default="logit"
         Meaning of the inner product. "logit": the input of the softmax over the list, as
         published. It is the *logarithm* of the click rate, up to a constant per list. Position

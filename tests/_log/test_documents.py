@@ -17,7 +17,6 @@ from skultr.click_models import (
     UBMModel,
 )
 from skultr.exceptions import AssumptionWarning, MissingRoleWarning
-from skultr.identifiability import factor_rank
 from skultr.metrics import (
     ClickLikelihoodScorer,
     CMIPScorer,
@@ -192,16 +191,6 @@ def test_scorers_hand_the_ids_of_arrays_to_what_predicts(estimator, scorer, log)
     if isinstance(scorer, RankingScorer):
         given["relevance"] = X["relevance"].to_numpy()
     assert scorer(fitted, array, y, **given) == pytest.approx(expected, rel=1e-12)
-
-
-def test_factor_rank_of_ids_within_queries(log):
-    X, y = log
-    local, *others = (
-        factor_rank(log_, y, n_resamples=19, random_state=0)
-        for log_ in (X, *logs_of_equal_documents(X))
-    )
-    for other in others:
-        assert repr(local) == repr(other)
 
 
 def test_documents_of_a_log_without_queries_are_their_ids(log):

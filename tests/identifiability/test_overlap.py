@@ -185,6 +185,9 @@ def test_faults_are_named():
         feature_overlap(pl.from_pandas(log).lazy())
     with pytest.raises(ValueError, match="neither a column 'position' nor 'bias'"):
         feature_overlap(log.drop(columns="position"))
+    device = np.where(np.arange(len(log)) == 4, None, "phone")
+    with pytest.raises(ValueError, match="missing in 1 shown row, first in row 4"):
+        feature_overlap(log.assign(device=device), bias=["position", "device"])
     with pytest.raises(ValueError, match="No row was shown"):
         feature_overlap(log.assign(position=np.nan))
 

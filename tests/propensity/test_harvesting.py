@@ -466,7 +466,7 @@ def test_resampled_totals_are_those_of_drawn_units(monkeypatch):
     cells, _ = read_cells(X, rate)
     comparisons = Comparisons.of(cells, "published")
     draws = [np.random.default_rng(seed).integers(0, 3, 60).astype(float) for seed in range(7)]
-    monkeypatch.setattr(_comparisons, "BATCH", 2 * 60)  # two draws at a time
+    monkeypatch.setattr(_comparisons, "_BATCH", 2 * 60)  # two draws at a time
     batches = list(comparisons.resampled(np.arange(60), draws))
     assert [len(batch) for batch in batches] == [2, 2, 2, 1]
     for total, times in zip(np.concatenate(batches), draws, strict=True):
@@ -574,7 +574,8 @@ def test_documents_as_a_whole_tell_what_pairs_tell(n_bootstrap, monkeypatch):
     X, clicks = _moved(12, 200)
     estimator = InterventionHarvesting(n_bootstrap=n_bootstrap, random_state=0)
     pairs = estimator.fit(X, clicks).examination_.iloc[1:]
-    monkeypatch.setattr(_harvesting, "_MOST_PAIRED", 11)
+    limit = _harvesting.MOST_PAIRED._replace(value=11)
+    monkeypatch.setattr(_harvesting, "MOST_PAIRED", limit)
     whole = estimator.fit(X, clicks).examination_.iloc[1:]
     apart = np.log(whole["examination"] / pairs["examination"]) / pairs["standard_error"]
     assert 0 < np.abs(apart).max() < 1

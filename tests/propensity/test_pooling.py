@@ -4,6 +4,7 @@ import pytest
 
 from skultr.exceptions import NotIdentifiableWarning
 from skultr.propensity import InterventionHarvesting, RandomizedPropensity
+from skultr.propensity._comparisons import _factor_scale
 from skultr.simulation import (
     MixturePolicy,
     ShufflePolicy,
@@ -158,3 +159,16 @@ def test_only_clicks_of_the_same_user_are_compared():
     # Whatever is not known of them, they are like the rest.
     table = estimator.set_params(user_shrinkage="auto").fit(X, np.ones(10)).examination_
     assert table.loc[("y", 2), "examination"] == pytest.approx(1.0)
+
+
+def test_scales_of_independent_clicks_are_at_their_fixed_point():
+    """The rounds end near s_k Σ_l W_kl s_l = i_k² / noise_k, where no factor has most of it."""
+    rng = np.random.default_rng(0)
+    for n_factors in (4, 6, 10):
+        weight = rng.uniform(0.5, 1.5, (n_factors, n_factors))
+        weight += weight.T
+        np.fill_diagonal(weight, 0)
+        own = weight.sum(axis=1)
+        noise = own * rng.uniform(0.5, 2.0, n_factors)
+        scale = _factor_scale(np.diag(own) - weight, noise)
+        np.testing.assert_allclose(scale * (weight @ scale), own**2 / noise, rtol=0.01)

@@ -18,7 +18,7 @@ import skultr
 from skultr import CMIPScorer, DLARanker, IdentifiabilityRepair, aggregate_clicks
 from skultr.click_models import DCTRModel, NCMModel, PBMModel
 from skultr.datasets import load_letor, make_ltr
-from skultr.identifiability import IdentifiabilityGraph, factor_rank, feature_overlap
+from skultr.identifiability import IdentifiabilityGraph, feature_overlap
 from skultr.metrics import (
     ClickLikelihoodScorer,
     IPSScorer,
@@ -33,7 +33,6 @@ from skultr.plotting import (
     DebiasednessDisplay,
     ExaminationDisplay,
     IdentifiabilityDisplay,
-    RankDisplay,
     RelevanceDisplay,
 )
 from skultr.preprocessing import OnFeatures
@@ -115,7 +114,6 @@ def reduce_and_diagnose() -> None:
     overlap = feature_overlap(log, bias="position")
     assert_type(overlap.determines, bool)
     graph.summary(overlap)
-    factor_rank(log, clicks).summary()
 
 
 def click_models_and_propensities() -> None:
@@ -174,6 +172,4 @@ def pictures() -> None:
     ExaminationDisplay.from_estimators({"DLA": ranker}, truth=[1, 0.5]).ax_.set_title("DLA")
     IdentifiabilityDisplay.from_log(log).figure_.savefig("graph.png")
     DebiasednessDisplay.from_estimator(ranker, log).plot(s=4).ax_.set_ylim(0, 1)
-    RankDisplay.from_log(log, clicks, rows="relevance")
     RelevanceDisplay.from_predictions([0.1, 0.5], [0.2, 0.4], cmap="viridis")
-    skultr.plotting.RankDisplay.from_log(log, clicks)
