@@ -293,11 +293,11 @@ class Cells:
             rate = part.by_doc(part.clicks) / impressions
             return np.where(unclicked[group[part.factor]], part.weight * rate[part.doc], 0.0)
 
-        of_factors = self.total(lambda part: part.by_factor(expected(part)))
-        of_groups = np.bincount(group, of_factors)
+        expected_by_factor = self.total(lambda part: part.by_factor(expected(part)))
+        total_by_group = np.bincount(group, expected_by_factor)
 
         def add(part):
-            total = of_groups[group[part.factor]]
+            total = total_by_group[group[part.factor]]
             half = 0.5 * expected(part)
             added = np.divide(half, total, out=np.zeros_like(total), where=total > 0)
             return replace(part, clicks=part.clicks + added)

@@ -150,9 +150,9 @@ class ClickDataset(FramesOfLog):
             out.mkdir()
             table = None if documents is None else open_table(documents, scratch)
             with working("ClickDataset"):
-                write_log(
-                    *open_table(log, out.parent), table, click=click, scratch=scratch, out=out
-                )
+                schema, parts = open_table(log, work)
+                write_log(schema, parts, table, click=click, scratch=scratch, out=out)
+            # Another process may have written there in the meantime.
             _refuse_to_replace(path)
             try:
                 out.rename(path)
@@ -238,7 +238,8 @@ class ClickDataset(FramesOfLog):
         """The dataset of some queries, by their numbers or by a mask; their order stays."""
         if isinstance(queries, tuple):  # scikit-learn indexes [rows, ...]
             queries = queries[0]
-        given = np.atleast_1d(np.arange(self.n_queries)[queries])
+        every = np.arange(self.n_queries)
+        given = np.atleast_1d(every[queries])
         found = np.unique(given)
         if not len(found):
             raise ValueError("A dataset needs at least one query; no query was selected.")
@@ -253,12 +254,11 @@ class ClickDataset(FramesOfLog):
         return part
 
     def __repr__(self) -> str:
-        n = self.n_features
-        plural = "" if self.n_features == 1 else "s"
+        queries = "query" if self.n_queries == 1 else "queries"
+        features = "feature" if self.n_features == 1 else "features"
         return (
-            f"ClickDataset({self.n_impressions:,} impressions of {self.n_queries:,} "
-            f"{'query' if self.n_queries == 1 else 'queries'}, {self.n_documents:,} documents "
-            f"with {n} feature{plural})"
+            f"ClickDataset({self.n_impressions:,} impressions of {self.n_queries:,} {queries}, "
+            f"{self.n_documents:,} documents with {self.n_features} {features})"
         )
 
     def log(self, *, detailed: bool = True) -> ClickLog:
@@ -269,12 +269,14 @@ class ClickDataset(FramesOfLog):
         detailed : bool, default=True
             Whether equal lists with other clicks or users stay apart; by default they do.
         """
-        if (found := Manifest.read(self.path)).files != self._manifest.files:
+        found = Manifest.read(self.path)
+        if found.files != self._manifest.files:
             raise ValueError(
                 f"The dataset in {str(self.path)!r} was written anew since it was opened; open it "
                 "again with ClickDataset(path)."
             )
         found.verify(SMALL)
+        # All that the log depends on.
         queries = b"" if self._queries is None else self._queries.tobytes()
         replaced = [(role, *map(tuple, pair)) for role, pair in self._replaced.items()]
         sums = tuple(file["crc32"] for file in found.files.values())
@@ -282,6 +284,7 @@ class ClickDataset(FramesOfLog):
         return _shared_log(key, lambda: self._open(detailed))
 
     def _open(self, detailed):
+        """The log from the files, with the values that were replaced, of the chosen queries."""
         log = open_log(self._manifest, detailed)
         for role, (known, values) in self._replaced.items():
             log = log.with_values(role, known, values)
@@ -296,6 +299,7 @@ class ClickDataset(FramesOfLog):
     ) -> Self:
         """The dataset with other bias factors or users in place of the ``known`` ones."""
         found = copy(self)
+        # Values that were replaced before are replaced again: the files keep the first ones.
         before, after = self._replaced.get(role, (known, known))
         place = pd.Index(known).get_indexer(pd.Index(after))
         found._replaced = {**self._replaced, role: (before, values[place])}
@@ -304,15 +308,17 @@ class ClickDataset(FramesOfLog):
 
 #: Logs that this process has open: the candidates of a search share them.
 _logs: WeakValueDictionary[Hashable, ClickLog] = WeakValueDictionary()
-#: The last ones, of which few bytes are in memory, wait for the next candidate.
+#: The last ones of them wait for the next candidate, as long as they are small.
 _waiting: deque[ClickLog] = deque(maxlen=4)
-_MOST_ROWS = 1 << 21
 
 
 def _shared_log(key, make):
-    if (log := _logs.get(key)) is None:
-        log = _logs[key] = make()
-    if log.n_rows <= _MOST_ROWS:
+    """The log of a key that is open, or else a new one."""
+    log = _logs.get(key)
+    if log is None:
+        log = make()
+        _logs[key] = log
+    if log.n_rows <= 1 << 21:  # larger ones would fill memory
         _waiting.append(log)
     return log
 

@@ -16,22 +16,28 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._texts import normal_text
+from ._thresholds import (
+    ENOUGH_CLICKS,
+    FEW_CONFIRM,
+    FROM_ZERO,
+    IN_A_ROW,
+    MUCH,
+    MUCH_LONGER,
+)
 from ._ubi_records import NO_ORDINAL, NO_TIME, Records
 
-#: From this share of events on that contradict their page the user is warned.
-_MUCH = 0.1
-#: Below this share of pages that begin at the base that was found the user is warned.
-_LEAST_CONFIRMED = 0.5
-#: Hit lists so many times as long as the deepest of so many clicks hold more than was seen.
-_MUCH_LONGER, _ENOUGH_CLICKS = 2, 100
-#: An application counts from 0 if such a share of its pages does: a stray 0 decides nothing.
-_LEAST_SHARE = 0.05
 #: Names of actions that show documents, whatever their pages look like.
 _SHOWS = re.compile("impress|view|show|display|expos|render|seen", re.IGNORECASE)
-#: Impressions stand in a row on such a share of pages.
-_MOST_IN_A_ROW = 0.5
 #: The user of pages that name none, where others do.
 _UNKNOWN = "unknown"
+
+#: What events may say otherwise than their page, and what to do then.
+_WHERE_EVENTS_DIFFER = {
+    "user": "If result pages are stored and served again, their query_id is not one page; if "
+    'a server writes the query records, pass user="session_id" or "user_id".',
+    "text": "If a query_id stands for a visit and not for one search, correct the records.",
+    "application": "Ordinals count from the base of the events'.",
+}
 
 #: What becomes of a record that is in the log, in words for one record and for many.
 _USED = {
@@ -100,9 +106,12 @@ class PageReader:
         self.normal, self.code_of_text = normal_texts(self.texts["text"])
         queries = records.columns("queries")
         self.hits = queries.pop("hits")
-        self.events, self.queries = map(pd.DataFrame, (records.columns("events"), queries))
-        for table in (self.events, self.queries):  # a text of blanks is none
-            table["text"] = table["text"].where(self.code_of_text[table["text"]] >= 0, -1)
+        self.queries = pd.DataFrame(queries)
+        self.events = pd.DataFrame(records.columns("events"))
+        for table in (self.events, self.queries):
+            # A text of blanks is none.
+            has_text = self.code_of_text[table["text"]] >= 0
+            table["text"] = table["text"].where(has_text, -1)
             table["fate"] = np.int8(-1)
         self.columns = ["click", *(f"outcome_{name}" for name in rules.outcomes)]
         self.notes: list[str] = []
@@ -110,6 +119,7 @@ class PageReader:
 
     def read(self) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
         """The log, what its report says, and what is likely wrong and what to do about it."""
+        # 1. What was recorded, of which page, and what says what was shown.
         self.leave_out()
         rows = self.rows_of_events()
         pages, hits = self.make_pages()
@@ -118,19 +128,29 @@ class PageReader:
         likely = self.likely_impressions(rows, pages, hits)
         if likely and self.rules.source == "auto":
             source = _only_source(pages)
-            self.doubts.append(f"{likely}{source and f'; if not, pass impressions={source!r}'}.")
+            otherwise = f"; if not, pass impressions={source!r}" if source else ""
+            self.doubts.append(f"{likely}{otherwise}.")
+        # 2. Where documents stood.
         self.find_bases(rows, pages)
         self.find_indices(rows, pages)
         shown, lost = self.separate(self.show(rows, pages, hits), pages)
         if shown.empty:
-            raise ValueError(self.nothing_shown() + (likely and f" {likely}."))
-        shown = self.click(rows[rows["role"] >= 2].copy(), pages, shown, lost)
+            hint = f" {likely}." if likely else ""
+            raise ValueError(self.nothing_shown() + hint)
+        # 3. Which of them were clicked.
+        interactions = rows[rows["role"] >= 2].copy()
+        shown = self.click(interactions, pages, shown, lost)
         return self.reading(rows, pages, shown)
 
     def note(self, n, what, text):
         """Say of how many things something holds, if it does of any."""
         if n:
             self.notes.append(f"{n_of(n, what)} {text}")
+
+    def tell(self, note, is_doubtful):
+        """Say something, as a doubt if it is one."""
+        told = self.doubts if is_doubtful else self.notes
+        told.append(note)
 
     def without(self, rows, out, fate):
         """The other rows; the events of those that are out have this fate."""
@@ -143,27 +163,34 @@ class PageReader:
         for table in (self.events, self.queries):
             # As in an index, the last record of an id stands. Records that have lost their
             # query_id may be equal and not the same.
-            again = table.pop("key").duplicated(keep="last") & (table["query_id"] >= 0)
-            _give(table, again, "the same record again")
+            is_equal = table.pop("key").duplicated(keep="last")
+            _give(table, is_equal & (table["query_id"] >= 0), "the same record again")
         if self.rules.keep is not None:
-            out = np.array([*(not self.rules.keep(each) for each in self.texts["client"]), False])
-            for table in (self.events, self.queries):
-                _give(table, out[table["client"]], "left out by keep")
-            # Events that name no client are of the client of their query.
-            pages = self.queries["query_id"][out[self.queries["client"]]]
-            on_page = self.events["query_id"].isin(pages[pages >= 0])
-            _give(self.events, (self.events["client"] < 0) & on_page, "left out by keep")
+            self.leave_out_clients(self.rules.keep)
         _give(self.queries, self.queries["query_id"] < 0, "no query_id")
+
+    def leave_out_clients(self, keep):
+        """Records of clients for which a function of their names is False."""
+        out = [not keep(client) for client in self.texts["client"]]
+        out = np.array([*out, False])  # the last one is that of code -1, no client
+        for table in (self.events, self.queries):
+            _give(table, out[table["client"]], "left out by keep")
+        # Events that name no client are of the client of their query.
+        pages = self.queries["query_id"][out[self.queries["client"]]]
+        on_page = self.events["query_id"].isin(pages[pages >= 0])
+        _give(self.events, (self.events["client"] < 0) & on_page, "left out by keep")
 
     def rows_of_events(self):
         """Events with a page, a document and a role: 1 is an impression, 2 a click, from 3 on the
         outcomes. The index is the number of the event."""
         roles = dict.fromkeys(map(plain, self.rules.impressions), 1)
         roles |= dict.fromkeys(map(plain, self.rules.clicks), 2)
-        roles |= {plain(name): 3 + i for i, name in enumerate(self.rules.outcomes)}
+        roles |= {plain(name): role for role, name in enumerate(self.rules.outcomes, start=3)}
         codes = [roles.get(plain(action), 0) for action in self.texts["action"]]
+        role_of_action = np.array([*codes, 0], dtype=np.int32)  # the last: no action
         events = self.events
-        events["role"] = np.array([*codes, 0], dtype=np.int32)[events["action"]]
+        events["role"] = role_of_action[events["action"]]
+        # Events of other actions are kept, in case that they are the impressions.
         is_other = (events["fate"] < 0) & (events["role"] == 0) & (events["action"] >= 0)
         is_other &= (events["query_id"] >= 0) & (events["doc"] >= 0)
         others = events.loc[is_other, ["action", "query_id", "doc", "ordinal", "text"]]
@@ -187,12 +214,12 @@ class PageReader:
         queries["start"], unknown = _starts(queries, self.rules.page_size)
         known = queries[queries["fate"] < 0]
         # The first record with a text and hits; then with a text.
-        best = known.iloc[
-            np.lexsort((known["time"], known["n_hits"] == 0, known["text"] < 0))
-        ].drop_duplicates("query_id")
+        order = np.lexsort((known["time"], known["n_hits"] == 0, known["text"] < 0))
+        best = known.iloc[order].drop_duplicates("query_id")
         pages = best.rename_axis("record").reset_index().set_index("query_id")
         pages = pages[["text", "application", "user", "filters", "record"]]
-        pages = pages.reindex(range(len(self.texts["query_id"])), fill_value=-1)
+        n_pages = len(self.texts["query_id"])
+        pages = pages.reindex(range(n_pages), fill_value=-1)
         start = known.groupby("query_id")["start"].min()
         pages["start"] = start.reindex(pages.index, fill_value=0)
         self.requests = _requests(known)
@@ -205,32 +232,33 @@ class PageReader:
         lists = known[known["n_hits"] > 0]
         lists = lists.iloc[np.argsort(lists["time"], kind="stable")]
         n_hits = self.queries["n_hits"].to_numpy()
-        begin = np.cumsum(n_hits) - n_hits
+        end = np.cumsum(n_hits)
+        begin = end - n_hits
+        # Of several records for one start, how many hold another list than the first.
         several = lists[lists.duplicated(["query_id", "start"], keep=False)]
-        content = pd.Series(
-            [self.hits[begin[row] : begin[row] + n_hits[row]].tobytes() for row in several.index],
-            several.index,
-            dtype=object,
-        )
+        content = [self.hits[begin[row] : end[row]].tobytes() for row in several.index]
+        content = pd.Series(content, several.index, dtype=object)
         first = content.groupby([several["query_id"], several["start"]]).transform("first")
+        n_unlike = int((content != first).sum())
+        # One row per hit, of the lists that are taken, ...
         record = np.repeat(self.queries.index, n_hits)
         start = self.queries["start"].to_numpy()[record]
+        within = np.arange(len(record)) - begin[record]
+        page = self.queries["query_id"].to_numpy()[record]
         hits = pd.DataFrame(
-            {
-                "page": self.queries["query_id"].to_numpy()[record],
-                "doc": self.hits,
-                "place": start + np.arange(len(record)) - begin[record],
-                "start": start,
-            }
+            {"page": page, "doc": self.hits, "place": start + within, "start": start}
         )
         taken = record.isin(lists.drop_duplicates(["query_id", "start"]).index)
         hits = hits[taken & (hits["doc"] >= 0)]
+        # ... where each document of a page stood first.
         hits = hits.iloc[np.lexsort((hits["place"], hits["doc"], hits["page"]))]
-        return hits.drop_duplicates(["page", "doc"]), int((content != first).sum())
+        return hits.drop_duplicates(["page", "doc"]), n_unlike
 
     def note_pages(self, n_unknown, n_unlike):
+        """What query records lack, or say twice."""
         for name in self.rules.filters:
-            if not any(f", {name}=" in f", {text}" for text in self.texts["filters"]):
+            is_there = any(f", {name}=" in f", {text}" for text in self.texts["filters"])
+            if not is_there:
                 self.doubts.append(
                     f"No query record has {name!r} in its query_attributes: check filters."
                 )
@@ -249,7 +277,8 @@ class PageReader:
         """Rows of pages with a text, with their place in the hit list; completes the pages."""
         for name in ("text", "application", "user"):
             # What no query record says is the most frequent value of the events.
-            found = rows[(_of_page(pages, name, rows) < 0) & (rows[name] >= 0)]
+            is_unknown = _of_page(pages, name, rows) < 0
+            found = rows[is_unknown & (rows[name] >= 0)]
             best = _most_frequent(found["page"], found[name])
             pages.loc[best.index, name] = best
             if name == "text" and len(best):
@@ -269,39 +298,34 @@ class PageReader:
 
     def note_differences(self, rows, pages):
         """Events that do not say what their page says: is a query_id more than one page?"""
-        for name, what, advice in (
-            (
-                "user",
-                "user",
-                "If result pages are stored and served again, their query_id is not one page; if "
-                'a server writes the query records, pass user="session_id" or "user_id".',
-            ),
-            (
-                "text",
-                "user_query",
-                "If a query_id stands for a visit and not for one search, correct the records.",
-            ),
-            ("application", "application", "Ordinals count from the base of the events'."),
-        ):
+        for name, advice in _WHERE_EVENTS_DIFFER.items():
             found = rows[name].to_numpy()
             taken = _of_page(pages, name, rows)
+            what = name
             if name == "text":
+                what = "user_query"
                 found = self.code_of_text[found]
                 taken = self.code_of_text[taken]
-            if n := int(((found >= 0) & (found != taken)).sum()):
-                note = (
-                    f"{n_of(n, 'event')} {'has' if n == 1 else 'have'} another {what} than the "
-                    f"page, whose {what} was taken. {advice}"
-                )
-                doubtful = name != "application" and n > _MUCH * len(found)
-                (self.doubts if doubtful else self.notes).append(note)
+            differs = (found >= 0) & (found != taken)
+            n = int(differs.sum())
+            if not n:
+                continue
+            verb = "has" if n == 1 else "have"
+            note = (
+                f"{n_of(n, 'event')} {verb} another {what} than the page, whose {what} was taken. "
+                f"{advice}"
+            )
+            is_doubtful = name != "application" and n > MUCH.value * len(found)
+            self.tell(note, is_doubtful)
 
     def choose_source(self, rows, pages):
         """Rows without the impressions of applications whose hit lists say what was shown."""
         pages["by_hits"] = self.rules.source == "hits"
         if self.rules.source == "auto":
-            usable = (rows["role"] == 1) & ((rows["ordinal"] >= 0) | (rows["place"] >= 0))
-            by_events = _of_page(pages, "application", rows[usable])
+            # An application with one impression that says where it stood is read by events.
+            has_place = (rows["ordinal"] >= 0) | (rows["place"] >= 0)
+            usable = rows[(rows["role"] == 1) & has_place]
+            by_events = _of_page(pages, "application", usable)
             pages["by_hits"] = ~pages["application"].isin(by_events)
         by_hits = _of_page(pages, "by_hits", rows)
         out = (rows["role"] == 1) & by_hits
@@ -310,32 +334,39 @@ class PageReader:
 
     def likely_impressions(self, rows, pages, hits):
         """What to pass if other actions are the impressions; an empty text if none looks so."""
-        others = self.others.drop_duplicates(["action", "page", "doc"])
-        at = others["ordinal"].where(others["ordinal"] >= 0, _looked_up(hits, "place", others))
-        has_text = (others["text"] >= 0) | (_of_page(pages, "text", others) >= 0)
-        shown, clicked = (rows[rows["role"] == role] for role in (1, 2))
-        others = others.assign(at=at)[(at >= 0) & has_text & ~_key(others).isin(_key(shown))]
-        n_shown, n_clicked = (
-            each.groupby(_of_page(pages, "application", each))["page"].size()
-            for each in (shown, clicked.drop_duplicates(["page", "doc"]))
-        )
+        shown = rows[rows["role"] == 1]
+        clicked = rows[rows["role"] == 2].drop_duplicates(["page", "doc"])
+        others = self.placed_others(shown, pages, hits)
+        n_shown = _by_application(pages, shown)
+        n_clicked = _by_application(pages, clicked)
         names = self.texts["action"]
         found = {}
         by_writer = [_of_page(pages, "application", others), "action"]
-        for (application, action), each in others.groupby(by_writer):
+        for (application, action), documents in others.groupby(by_writer):
             # What was shown is more than what was clicked, and than strays beside impressions.
-            enough = max(n_clicked.get(application, 0), _MUCH * n_shown.get(application, 0))
-            alike = _SHOWS.search(names[action]) or _are_in_a_row(each)
-            if len(each) > enough and alike:
-                found.setdefault(names[action], []).append(each)
+            strays = MUCH.value * n_shown.get(application, 0)
+            enough = max(n_clicked.get(application, 0), strays)
+            looks_so = _SHOWS.search(names[action]) or _are_in_a_row(documents)
+            if len(documents) > enough and looks_so:
+                found.setdefault(names[action], []).append(documents)
         if not found:
             return ""
         numbers = ", ".join(f"{name!r} ({_documents(each)})" for name, each in found.items())
-        known = [name for name in names if plain(name) in map(plain, self.rules.impressions)]
+        wanted = [plain(name) for name in self.rules.impressions]
+        known = [name for name in names if plain(name) in wanted]
         return (
             f"Events that were not read look like impressions: {numbers}. If they say what was "
             f"shown, pass impressions={[*known, *found]}"
         )
+
+    def placed_others(self, shown, pages, hits):
+        """Documents of other actions that stood somewhere (``at``), and were not shown."""
+        others = self.others.drop_duplicates(["action", "page", "doc"])
+        ordinal = others["ordinal"]
+        at = ordinal.where(ordinal >= 0, _looked_up(hits, "place", others))
+        has_text = (others["text"] >= 0) | (_of_page(pages, "text", others) >= 0)
+        is_new = ~_key(others).isin(_key(shown))
+        return others.assign(at=at)[(at >= 0) & has_text & is_new]
 
     # Positions ------------------------------------------------------------------------
     def find_bases(self, rows, pages):
@@ -346,26 +377,38 @@ class PageReader:
         """
         self.base = np.ones(len(self.applications), dtype=np.int64)
         self.support = {}
-        leading = rows[((rows["role"] == 1) | rows["by_hits"]) & (rows["ordinal"] >= 0)]
+        says_where = (rows["role"] == 1) | rows["by_hits"]
+        leading = rows[says_where & (rows["ordinal"] >= 0)]
+        # The lowest ordinal of each page, as if the ordinals of all pages restarted.
         first = leading.groupby("page").agg({"ordinal": "min", "writer": "first"})
+        lowest = first["ordinal"]
         start = pages["start"][first.index]
-        shift = first["ordinal"] - start.where(first["ordinal"] >= start, 0)  # as if all restarted
+        shift = lowest - start.where(lowest >= start, 0)
         for code, shifts in shift.groupby(first["writer"]):
-            self.base[code] = int((shifts == 0).mean() < _LEAST_SHARE)
-            self.support[code] = shifts, "pages begin there"
+            share_of_0 = (shifts == 0).mean()
+            self.base[code] = 1 if share_of_0 < FROM_ZERO.value else 0
+            self.support[code] = (shifts, "pages begin there")
+        # Where hit lists say what was shown, clicks stand at their place or one after it.
         placed = leading[leading["by_hits"] & (leading["place"] >= 0)]
         placed = placed[_of_page(pages, "start", placed) == 0]
-        for code, shifts in (placed["ordinal"] - placed["place"]).groupby(placed["writer"]):
-            self.base[code] = int((shifts == 0).sum() < (shifts == 1).sum())
-            self.support[code] = shifts, "clicks and outcomes stand at their place in the hit list"
-        given = self.rules.ordinal_base
+        shift = placed["ordinal"] - placed["place"]
+        what = "clicks and outcomes stand at their place in the hit list"
+        for code, shifts in shift.groupby(placed["writer"]):
+            self.base[code] = 1 if (shifts == 0).sum() < (shifts == 1).sum() else 0
+            self.support[code] = (shifts, what)
+        self.take_given_bases(self.rules.ordinal_base)
+
+    def take_given_bases(self, given):
+        """Bases that were passed, by application or for all, in place of those that were found."""
         if isinstance(given, Mapping):
-            if unknown := {*given} - {*self.applications}:
+            unknown = {*given} - {*self.applications}
+            if unknown:
                 raise ValueError(
                     f"ordinal_base names the applications {sorted(unknown)}, which the records "
                     f"do not have; found {sorted(self.applications)}."
                 )
-            self.base[[self.applications.index(name) for name in given]] = list(given.values())
+            for name, base in given.items():
+                self.base[self.applications.index(name)] = base
         elif given is not None:
             self.base[:] = given
 
@@ -374,51 +417,57 @@ class PageReader:
         ordinal = rows["ordinal"]
         base = self.base[rows["writer"]]
         rows["index"] = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1)
+        # Ordinals restart on a later page if they begin before its start; else they go on.
         start = self.starts_of(rows, pages)
         later = (start > 0) & (rows["index"] >= 0)
         leading = (rows["role"] == 1) | rows["by_hits"]
-        lowest = (
-            rows["index"].where(later & leading).groupby([rows["page"], start]).transform("min")
-        )
-        # Ordinals restart on a later page if they begin before its start; else they go on.
+        leading_index = rows["index"].where(later & leading)
+        lowest = leading_index.groupby([rows["page"], start]).transform("min")
         restarts = later & (lowest < start)
         rows["index"] += np.where(restarts, start, 0)
-        if n := rows["page"][restarts].nunique():
+        n_pages = rows["page"][restarts].nunique()
+        if n_pages:
             self.notes.append(
-                f"Ordinals restart on {n_of(n, 'later page')}: the number of earlier results was "
-                "added."
+                f"Ordinals restart on {n_of(n_pages, 'later page')}: the number of earlier "
+                "results was added."
             )
         below = (ordinal >= 0) & (ordinal < base)
         none = ordinal == NO_ORDINAL
         for wrong, what in ((below, "lies below the base"), (none, "is no whole number from 0")):
-            if n := int(wrong.sum()):
-                self.notes.append(f"The ordinal {what} in {n_of(n, 'event')} and was not used.")
+            n_events = int(wrong.sum())
+            if n_events:
+                self.notes.append(
+                    f"The ordinal {what} in {n_of(n_events, 'event')} and was not used."
+                )
 
     def starts_of(self, rows, pages):
         """Results before the page of each event: by its place in the hit list, else by its time,
         where the records of a query_id request several pages."""
         start = pd.Series(_of_page(pages, "start", rows), rows.index)
         several = rows[rows["page"].isin(self.requests["page"])]
-        by_place = self.requests.assign(place=self.requests["start"]).drop(columns="time")
-        known = several[several["time"] < NO_TIME]
-        for events, requests, on in (
-            (known, self.requests, "time"),
-            (several[several["place"] >= 0], by_place, "place"),
-        ):
-            if len(events):
-                start.update(_last_before(events, requests, on))
+        with_time = several[several["time"] < NO_TIME]
+        if len(with_time):
+            start.update(_last_before(with_time, self.requests, "time"))
+        with_place = several[several["place"] >= 0]
+        if len(with_place):
+            by_place = self.requests.assign(place=self.requests["start"]).drop(columns="time")
+            start.update(_last_before(with_place, by_place, "place"))
         return start.astype(np.int64)
 
     def show(self, rows, pages, hits):
         """Documents by page: where they stood (``at``), place, event (-1 for a hit)."""
         places_of_clicks = rows["place"][rows["by_hits"]]
         rows = rows[rows["role"] == 1]
-        rows = rows.assign(at=rows["index"].where(rows["index"] >= 0, rows["place"]))
+        # By the ordinal, and without one by the hit list.
+        at = rows["index"].where(rows["index"] >= 0, rows["place"])
+        rows = rows.assign(at=at)
         rows = self.without(rows, rows["at"] < 0, "no position")
+        # Of a document that was shown twice, the first place.
         rows = rows.iloc[np.lexsort((rows["at"], rows["doc"], rows["page"]))]
         again = rows.duplicated(["page", "doc"])
+        first_at = rows["at"].where(~again).ffill()
         self.note(
-            (rows["at"] != rows["at"].where(~again).ffill()).sum(),
+            (rows["at"] != first_at).sum(),
             "repeated impression",
             "of a document stood further down its page than the first place, which was taken.",
         )
@@ -429,19 +478,22 @@ class PageReader:
             "without an ordinal: the place in the hit list was taken.",
         )
         self.note_disagreement(rows, hits)
-        shown = rows.rename_axis("event").reset_index()[["page", "doc", "at", "place", "event"]]
+        shown = rows.rename_axis("event").reset_index()
+        shown = shown[["page", "doc", "at", "place", "event"]]
         by_hits = self.hits_shown(pages, hits, places_of_clicks)
         return pd.concat([shown, by_hits], ignore_index=True)
 
     def note_disagreement(self, rows, hits):
         """Ordinals that hit lists do not confirm."""
+        is_listed = rows["page"].isin(hits["page"])
         self.note(
-            (rows["page"].isin(hits["page"]) & (rows["place"] < 0)).sum(),
+            (is_listed & (rows["place"] < 0)).sum(),
             "impression",
             "of a document that is not in the hit list of its page.",
         )
         known = rows[(rows["index"] >= 0) & (rows["place"] >= 0)]
-        if n := int((known["index"] != known["place"]).sum()):
+        n = int((known["index"] != known["place"]).sum())
+        if n:
             self.notes.append(
                 f"The ordinals of {n:,} of {n_of(len(known), 'impression')} are not their places "
                 "in the hit lists, and were taken where no two of a page are equal."
@@ -451,62 +503,71 @@ class PageReader:
         """The hit lists of applications without impression events."""
         size = self.rules.page_size
         page = pages.loc[hits["page"]]
-        hits = hits[(page["by_hits"] & (page["text"] >= 0)).to_numpy()]
+        is_shown = page["by_hits"] & (page["text"] >= 0)
+        hits = hits[is_shown.to_numpy()]
         if size is not None:
             hits = hits[hits["place"] - hits["start"] < size]
         elif len(hits):
+            # Lists that are longer than what users saw make skipped documents of unseen ones.
             deepest = max(places_of_clicks, default=-1) + 1
-            enough = len(places_of_clicks) >= _ENOUGH_CLICKS
             longest = hits["place"].max() + 1
-            doubtful = enough and longest > _MUCH_LONGER * deepest
-            (self.doubts if doubtful else self.notes).append(
+            is_enough = len(places_of_clicks) >= ENOUGH_CLICKS.value
+            self.tell(
                 f"Hit lists hold up to {longest:,} documents, the deepest click or outcome "
-                f"stands at {deepest:,}: if pages show fewer, pass page_size."
+                f"stands at {deepest:,}: if pages show fewer, pass page_size.",
+                is_doubtful=is_enough and longest > MUCH_LONGER.value * deepest,
             )
         return hits[["page", "doc", "place"]].assign(at=hits["place"], event=-1)
 
     def separate(self, shown, pages):
         """One document per position: by the hit list on pages where ordinals collide; and the
         documents that were left out."""
-        collided = shown["page"].isin(shown["page"][shown.duplicated(["page", "at"])])
+        collisions = shown["page"][shown.duplicated(["page", "at"])]
+        collided = shown["page"].isin(collisions)
         listed = collided & (shown["place"] >= 0)
         pages["by_place"] = pages.index.isin(shown["page"][listed])
-        unknown = shown[collided & ~_of_page(pages, "by_place", shown)]
-        rest = shown.drop(unknown.index)
+        without_list = shown[collided & ~_of_page(pages, "by_place", shown)]
+        rest = shown.drop(without_list.index)
         rest["at"] = rest["at"].where(~listed[rest.index], rest["place"])
-        # Documents that the hit list does not hold give way to those that it holds.
-        taken = rest.duplicated(["page", "at"], keep=False) & (rest["place"] < 0)
-        taken |= rest[~taken].duplicated(["page", "at"]).reindex(rest.index, fill_value=False)
-        shown = rest[~taken]
-        gone = rest[taken]
-        for documents, fate in ((unknown, _COLLIDED), (gone, _TAKEN), (shown, "shown")):
-            _give(self.events, documents["event"][documents["event"] >= 0], fate)
-        n = unknown["page"].nunique()
+        # Documents that the hit list does not hold give way to those that it holds, ...
+        gives_way = rest.duplicated(["page", "at"], keep=False) & (rest["place"] < 0)
+        # ... and of the others the first one stays.
+        again = rest[~gives_way].duplicated(["page", "at"])
+        gives_way |= again.reindex(rest.index, fill_value=False)
+        shown = rest[~gives_way]
+        gone = rest[gives_way]
+        for documents, fate in ((without_list, _COLLIDED), (gone, _TAKEN), (shown, "shown")):
+            events = documents["event"]
+            _give(self.events, events[events >= 0], fate)
+        n_left_out = without_list["page"].nunique()
         n_by_place = int(pages["by_place"].sum())
         self.note(
-            n + n_by_place,
+            n_left_out + n_by_place,
             "page",
             f"had two documents at one ordinal: on {n_by_place:,} the places in the hit list were "
-            f"taken, and {n:,} without a hit list were left out.",
+            f"taken, and {n_left_out:,} without a hit list were left out.",
         )
-        return shown, pd.concat([unknown, gone])
+        return shown, pd.concat([without_list, gone])
 
     def nothing_shown(self):
         """What there was instead of shown documents."""
         actions = ["without an action_name", *self.texts["action"]]
         label = self.events["action"] + 1
-        found = [f"{n:,} {actions[i]}" for i, n in label.value_counts().sort_index().items()]
-        names = [*map(plain, self.rules.impressions)]
+        n_by_action = label.value_counts().sort_index()
+        found = ", ".join(f"{n:,} {actions[i]}" for i, n in n_by_action.items())
+        names = [plain(name) for name in self.rules.impressions]
         is_impression = np.array([plain(action) in names for action in actions])
         fates = self.events["fate"][is_impression[label]].value_counts().sort_index()
-        reasons = [f"{n:,} {_NAMES[fate]}" for fate, n in fates.items()]
+        reasons = ", ".join(f"{n:,} {_NAMES[fate]}" for fate, n in fates.items())
         n_hits = self.queries["n_hits"]
+        n_lists = int((n_hits > 0).sum())
+        expected = " or ".join(map(repr, self.rules.impressions))
         return (
             "No document was shown on any page, and clicks without impressions say nothing. Found "
-            f"{n_of(len(label), 'event')} ({', '.join(found) or 'none'}; impressions left out: "
-            f"{', '.join(reasons) or 'none'}), {n_of(len(n_hits), 'query record')} and "
-            f"{n_of(int((n_hits > 0).sum()), 'hit list')}. Expected events with action_name "
-            f"{' or '.join(map(repr, self.rules.impressions))} (name others in impressions=), a "
+            f"{n_of(len(label), 'event')} ({found or 'none'}; impressions left out: "
+            f"{reasons or 'none'}), {n_of(len(n_hits), 'query record')} and "
+            f"{n_of(n_lists, 'hit list')}. Expected events with action_name {expected} (name "
+            "others in impressions=), a "
             "query_id, event_attributes.object.object_id and event_attributes.position.ordinal; "
             "or query records with a query_id, user_query and query_response_hit_ids, where "
             f'impressions= is "auto" or "hits" (found {self.rules.source!r}).'
@@ -515,7 +576,9 @@ class PageReader:
     # Clicks ---------------------------------------------------------------------------
     def click(self, rows, pages, shown, lost):
         """The shown documents with a column for clicks and each outcome, once per document."""
-        rows = self.without(rows, rows.duplicated(["page", "doc", "role"]), _AGAIN)
+        again = rows.duplicated(["page", "doc", "role"])
+        rows = self.without(rows, again, _AGAIN)
+        # Documents that were clicked, and not shown, join their page if they may.
         missing = rows[_looked_up(shown, "at", rows) < 0]
         shown = self.add_documents(missing, pages, shown[["page", "doc", "at"]], lost)
         rows = rows.assign(at=_looked_up(shown, "at", rows))
@@ -528,8 +591,9 @@ class PageReader:
             clicked = _key(rows[rows["role"] == role])
             shown[name] = _key(shown).isin(clicked).astype(np.int8)
         moved = (rows["index"] >= 0) & (rows["index"] != rows["at"]) & ~added
+        by_place = _of_page(pages, "by_place", rows)
         self.note(
-            (moved & ~_of_page(pages, "by_place", rows)).sum(),
+            (moved & ~by_place).sum(),
             "click",
             "(or outcomes) with another ordinal than the impression of the document, which was "
             "taken.",
@@ -543,17 +607,21 @@ class PageReader:
         if self.rules.not_shown == "drop":
             _give(self.events, rows.index, "its document was not shown")
             return shown.copy()
+        # By the place in the hit list where its page is read by places, else by the ordinal.
         by_place = _of_page(pages, "by_place", rows) | rows["by_hits"]
-        place_first = np.where(by_place, rows["place"] >= 0, rows["index"] < 0)
-        rows = rows.assign(at=rows["place"].where(place_first, rows["index"]))
+        takes_place = np.where(by_place, rows["place"] >= 0, rows["index"] < 0)
+        rows = rows.assign(at=rows["place"].where(takes_place, rows["index"]))
         # The interaction of a document that says where it stood.
         new = rows[rows["at"] >= 0]
         new = new.iloc[np.lexsort((new["at"], new["doc"], new["page"]))]
         new = new.drop_duplicates(["page", "doc"])[["page", "doc", "at"]]
-        _give(self.events, rows.index[~_key(rows).isin(_key(new))], "no position")
+        has_place = _key(rows).isin(_key(new))
+        _give(self.events, rows.index[~has_place], "no position")
+        # Documents that were shown keep their places.
         joined = pd.concat([shown, new], ignore_index=True)
         joined = joined[~joined.duplicated(["page", "at"])].copy()
-        _give(self.events, rows.index[_looked_up(joined, "at", rows) < 0], _TAKEN)
+        is_lost = _looked_up(joined, "at", rows) < 0
+        _give(self.events, rows.index[is_lost], _TAKEN)
         self.note(
             len(joined) - len(shown),
             "clicked document",
@@ -580,20 +648,21 @@ class PageReader:
         if user[page].max() >= 0:
             log["user"] = _category(user[page], self.texts["user"])
             self.note((user[in_log] < 0).sum(), "page", f"of {in_log.sum():,} named no user.")
-        log |= {name: shown[name].to_numpy() for name in self.columns}
-        from_hits = np.unique(pages["application"][in_log & pages["by_hits"]])
-        from_hits = [self.applications[code] for code in from_hits]
-        bases = np.unique(rows["writer"][in_log[rows["page"]] & (rows["ordinal"] >= 0)])
-        self.notes[:0] = [
-            *map(self.base_note, bases),
-            *(
-                f"What was shown{name and f' in {name}'} is what the hit lists hold."
-                for name in from_hits
-            ),
-        ]
+        for name in self.columns:
+            log[name] = shown[name].to_numpy()
+        # How positions were found stands before all else that was noted.
+        with_ordinal = in_log[rows["page"]] & (rows["ordinal"] >= 0)
+        writers = np.unique(rows["writer"][with_ordinal])
+        by_hits = np.unique(pages["application"][in_log & pages["by_hits"]])
+        from_hits = [self.applications[code] for code in by_hits]
+        decisions = [self.base_note(code) for code in writers]
+        for name in from_hits:
+            where = f" in {name}" if name else ""
+            decisions.append(f"What was shown{where} is what the hit lists hold.")
+        self.notes[:0] = decisions
         found = {
             "counts": self.counts(),
-            "ordinal_base": {self.applications[code]: int(self.base[code]) for code in bases},
+            "ordinal_base": {self.applications[code]: int(self.base[code]) for code in writers},
             "from_hits": from_hits,
             "queries": queries,
             "notes": self.notes,
@@ -605,17 +674,17 @@ class PageReader:
         queries = self.queries[self.queries["fate"] < 0]
         page = pages.loc[queries["query_id"]]
         record = page["record"].to_numpy()
-        text = self.code_of_text[queries["text"]]
-        taken = self.code_of_text[page["text"]]
+        same_text = self.code_of_text[queries["text"]] == self.code_of_text[page["text"]]
         place = self.queries[["from", "page"]].to_numpy()
-        another = (place[queries.index] != place[record]).any(axis=1)
+        another_place = (place[queries.index] != place[record]).any(axis=1)
+        # The first rule that holds decides.
         for rows, fate in (
             (queries["text"] < 0, "no user_query"),
             (~in_log[queries["query_id"]], _NOTHING),
             (record == queries.index, "query of a page"),
-            ((queries["n_hits"] > 0) & another, "further page of a query_id"),
-            (text != taken, "another record of its query_id, with another user_query"),
-            (text == taken, "another record of its query_id"),
+            ((queries["n_hits"] > 0) & another_place, "further page of a query_id"),
+            (~same_text, "another record of its query_id, with another user_query"),
+            (same_text, "another record of its query_id"),
         ):
             _give(self.queries, queries.index[rows], fate)
 
@@ -628,39 +697,42 @@ class PageReader:
             keys["application"] = keys["application"].max()
 
         def qid(text, filters, application):
+            """The text, after its application, if there are several, and before its filters."""
             name = self.normal[text]
-            name += f" [{self.texts['filters'][filters]}]" if filters >= 0 else ""
-            named = several and application >= 0
-            return f"{self.applications[application]}: {name}" if named else name
+            if filters >= 0:
+                name += f" [{self.texts['filters'][filters]}]"
+            if several and application >= 0:
+                name = f"{self.applications[application]}: {name}"
+            return name
 
         different = keys.drop_duplicates()
         names = pd.Series([qid(*key) for key in different.itertuples(index=False)], dtype=object)
-        names = keys.merge(different.assign(qid=names.to_numpy()), how="left")["qid"]
-        codes, names = pd.factorize(names.to_numpy(dtype=object))
+        named = keys.merge(different.assign(qid=names.to_numpy()), how="left")
+        codes, qids = pd.factorize(named["qid"].to_numpy(dtype=object))
         code = pd.Series(codes, keys.index)
         typed = _most_frequent(code, pages["text"])
         application = keys["application"].groupby(code).first()
-        queries = pd.DataFrame(
-            {
-                "qid": names,
-                "user_query": [self.texts["text"][i] for i in typed],
-                "application": [self.applications[i] for i in application],
-                "pages": np.bincount(codes),
-            }
-        )
-        return code, queries
+        queries = {
+            "qid": qids,
+            "user_query": [self.texts["text"][i] for i in typed],
+            "application": [self.applications[i] for i in application],
+            "pages": np.bincount(codes),
+        }
+        return code, pd.DataFrame(queries)
 
     def base_note(self, code):
         """What ordinals count from; a doubt if few pages confirm a base that was found."""
         name = self.applications[code]
         given = self.rules.ordinal_base
-        note = f"Ordinals{name and f' of {name}'} count from {self.base[code]}"
-        if given is not None and (not isinstance(given, Mapping) or name in given):
+        whose = f" of {name}" if name else ""
+        note = f"Ordinals{whose} count from {self.base[code]}"
+        is_given = given is not None and (not isinstance(given, Mapping) or name in given)
+        if is_given:
             return f"{note}, as ordinal_base says."
         shifts, what = self.support.get(code, (pd.Series(dtype=int), "pages begin there"))
         n = int((shifts == self.base[code]).sum())
         note += f": {n:,} of {len(shifts):,} {what}."
-        if n < _LEAST_CONFIRMED * len(shifts):
+        if n < FEW_CONFIRM.value * len(shifts):
             self.doubts.append(
                 f"{note} Check where the clients begin to count, and pass ordinal_base."
             )
@@ -668,15 +740,14 @@ class PageReader:
 
     def counts(self):
         """Numbers of records as (record, action, fate, n)."""
-        actions = [*self.texts["action"], ""]
-        return [
-            (record, actions[action], _NAMES[fate], n)
-            for record, table in (
-                ("event", self.events),
-                ("query", self.queries.assign(action=-1)),
-            )
-            for (action, fate), n in table.groupby(["action", "fate"]).size().items()
-        ]
+        actions = [*self.texts["action"], ""]  # the last one is that of code -1
+        tables = {"event": self.events, "query": self.queries.assign(action=-1)}
+        counts = []
+        for record, table in tables.items():
+            numbers = table.groupby(["action", "fate"]).size()
+            for (action, fate), n in numbers.items():
+                counts.append((record, actions[action], _NAMES[fate], n))
+        return counts
 
 
 def _starts(queries, page_size):
@@ -687,22 +758,27 @@ def _starts(queries, page_size):
     # Pages count from 0 where an application has pages 0, and not just a stray one.
     is_0 = (page == 0).where(page >= 0).astype(float)
     share = is_0.groupby(queries["application"]).transform("mean")
-    first = np.where(share >= _LEAST_SHARE, 0, 1)
+    first = np.where(share >= FROM_ZERO.value, 0, 1)
+    # A record says how many results came before, or which page of what size it is.
     later = (queries["from"] < 0) & (page > first)
-    start = queries["from"].clip(0).where(~later | (size < 0), (page - first) * size)
-    return start.astype(np.int64), later & (size < 0)
+    is_unknown = later & (size < 0)
+    by_page = later & ~is_unknown
+    start = queries["from"].clip(0).where(~by_page, (page - first) * size)
+    return start.astype(np.int64), is_unknown
 
 
 def normal_texts(texts: list[str]) -> tuple[list[str], NDArray[Any]]:
     """Normalized texts, and the code of each text's; -1 for blanks, and for no text (last)."""
     table = {"": -1}
     codes = [table.setdefault(normal_text(text), len(table) - 1) for text in texts]
-    return list(table)[1:], np.array([*codes, -1])
+    _, *normal = table
+    return normal, np.array([*codes, -1])
 
 
 def n_of(n: int, what: str, several: str | None = None) -> str:
     """A number of things in words."""
-    return f"{n:,} {what if n == 1 else several or what + 's'}"
+    plural = several or f"{what}s"
+    return f"{n:,} {what if n == 1 else plural}"
 
 
 def counted(rows: list[tuple[str, str, str, int]]) -> pd.DataFrame:
@@ -716,9 +792,10 @@ def counted(rows: list[tuple[str, str, str, int]]) -> pd.DataFrame:
 def _give(table, rows, fate):
     """Decide records, a mask or numbers, that have no fate yet: later rules take what is left."""
     rows = np.asarray(rows)
-    rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-    rows = rows[table["fate"].to_numpy()[rows] < 0]
-    table.loc[rows, "fate"] = _NAMES.index(fate)
+    if rows.dtype == bool:
+        rows = np.flatnonzero(rows)
+    is_open = table["fate"].to_numpy()[rows] < 0
+    table.loc[rows[is_open], "fate"] = _NAMES.index(fate)
 
 
 def _of_page(pages, name, rows):
@@ -727,14 +804,20 @@ def _of_page(pages, name, rows):
 
 
 def _key(rows):
-    """One number per page and document."""
-    return pd.Index(rows["page"].to_numpy(np.int64) << 32 | rows["doc"].to_numpy())
+    """One number per page and document, whose codes have 32 bits each."""
+    page = rows["page"].to_numpy(np.int64)
+    return pd.Index(page << 32 | rows["doc"].to_numpy())
 
 
 def _looked_up(table, name, rows):
     """The value that the page and document of each row have in a table; -1 if it lacks them."""
     values = pd.Series(table[name].to_numpy(), _key(table))
     return values.reindex(_key(rows), fill_value=-1).to_numpy()
+
+
+def _by_application(pages, rows):
+    """Number of rows by the application of their page."""
+    return rows.groupby(_of_page(pages, "application", rows))["page"].size()
 
 
 def _most_frequent(keys, values):
@@ -766,30 +849,35 @@ def _requests(known):
 
 def _last_before(events, requests, on):
     """The start of the last request of the page that is not after each event; NaN without one."""
+    # Both sides of the merge need one type, and the order of what they are merged on.
     left = events[["page", on]].rename_axis("event").reset_index().sort_values(on)
     left[on] = left[on].astype(np.int64)
-    right = requests.assign(**{on: requests[on].astype(np.int64)}).sort_values(on)
-    found = pd.merge_asof(left, right[["page", on, "start"]], on=on, by="page")
+    right = requests[["page", on, "start"]].assign(**{on: requests[on].astype(np.int64)})
+    found = pd.merge_asof(left, right.sort_values(on), on=on, by="page")
     return found.set_index("event")["start"]
 
 
 def _only_source(pages):
     """The source of what was shown that all pages have; an empty text if they differ."""
     by_hits = pages["by_hits"][pages["text"] >= 0]
-    return "" if by_hits.nunique() > 1 else "hits" if by_hits.all() else "events"
+    if by_hits.nunique() > 1:
+        return ""
+    return "hits" if by_hits.all() else "events"
 
 
 def _documents(parts):
     """How many documents on how many pages events name, in words."""
+    n_documents = sum(len(each) for each in parts)
     n_pages = sum(each["page"].nunique() for each in parts)
-    return f"{n_of(sum(map(len, parts)), 'document')} on {n_of(n_pages, 'page')}"
+    return f"{n_of(n_documents, 'document')} on {n_of(n_pages, 'page')}"
 
 
 def _are_in_a_row(documents):
     """Whether most pages have several documents in places that follow one another."""
     at = documents.groupby("page")["at"].agg(["min", "max", "nunique"])
-    in_a_row = (at["nunique"] > 1) & (at["max"] - at["min"] < at["nunique"])
-    return in_a_row.mean() >= _MOST_IN_A_ROW
+    has_gap = at["max"] - at["min"] >= at["nunique"]
+    in_a_row = (at["nunique"] > 1) & ~has_gap
+    return in_a_row.mean() >= IN_A_ROW.value
 
 
 def plain(action: str) -> str:
