@@ -69,9 +69,9 @@ def aggregate_clicks(
         ignored, and so are columns of ``impressions`` without a role: features that change from
         session to session must be in ``impressions``, all others need less memory here.
     click : str, default="click"
-        Name of the column of clicks. Without a column ``impressions`` it holds values between 0
-        and 1 (larger ones are graded relevance and divided by their maximum); else the number of
-        clicks of each row, at most its ``impressions``, or its click rate.
+        Name of the column of clicks. With a column ``impressions`` it holds the number of clicks
+        of each row, at most its impressions, or the click rate. Without one it holds values from
+        0 to 1; larger values are graded relevance, and are divided by their maximum.
 
     Returns
     -------
@@ -102,8 +102,8 @@ def aggregate_clicks(
     positions and have as many impressions each: it was served so often. Otherwise its pages are
     not known, as in a table by query, document and position, and each row is a list of its own.
 
-    *Never-shown rows* (no position) are kept once per query (and user), in its first list, with
-    their features and number of rows as ``impressions`` and click rate 0.
+    *Never-shown rows* (no position) are kept once per query (and user), in its first list. Their
+    ``impressions`` are their number of rows, and their click rate is 0.
 
     *Cost.* The engine sums two hashes of each row by session, and groups by these sums: the cost
     is that of two group-bys and a join, however long a list is. Two different lists of a query
@@ -140,6 +140,7 @@ def aggregate_clicks(
             "result."
         )
     features = feature_names(names, {click}) if documents is None else []
+    # Column names of pandas may be numbers.
     odd = [name for name in features if not isinstance(name, str)]
     if odd:
         raise ValueError(
@@ -165,7 +166,8 @@ def count_lists_of(
         table = _with_features(table, documents, lists, row)
     clicks = lists.clicks[row]
     weight = lists.weight[row]
-    rate = np.divide(clicks, weight, out=np.zeros(len(row)), where=lists.shown[row])
+    rate = np.zeros(len(row))
+    np.divide(clicks, weight, out=rate, where=lists.shown[row])
     return table.to_native(), np.minimum(rate, 1.0)  # sums of rates may be rounded up
 
 
@@ -187,9 +189,13 @@ def _rows_of(log, features):
 def _with_lists(rows, place):
     """The rows with the length of their list and sums of two hashes over it, 0 if never shown."""
     shown = nw.col("position") != _MISSING
+    # Sums do not depend on the order in which an engine reads rows.
     rows = with_hashes(rows, place)
     # Of each row, what it adds to its list: nothing, if it was not shown.
-    in_list = [nw.when(shown).then(nw.col(name)).otherwise(0).alias(name) for name in _HASHES]
+    in_list = []
+    for name in _HASHES:
+        value = nw.when(shown).then(nw.col(name)).otherwise(0)
+        in_list.append(value.alias(name))
     rows = rows.with_columns(*in_list, shown.cast(nw.Int64).alias("_length"))
     # The sums over the session.
     names = (*_HASHES, "_length")
@@ -217,6 +223,7 @@ class _Lists:
             # Features in memory are taken from the first row that has them.
             in_memory = rows.select(features)
             rows = rows.drop(features).with_row_index("_row")
+        # Texts become codes once, so that engines group by integers.
         self.rows, ids = code_ids(rows, [name for name in IDS if name in log.schema])
         self.count = self._counted(features, ids)
         self.codes = {}
@@ -228,6 +235,7 @@ class _Lists:
         self.position = self.count.table["position"].to_numpy().astype(np.int64)
         self.shown = self.position != _MISSING
         self.place, _ = encode(self.position)
+        # A log without a click has nothing to learn from.
         check_counts(self.weight[self.shown], self.clicks[self.shown])
         self.what, _ = self.codes["doc"]
         if features:
@@ -269,6 +277,7 @@ class _Lists:
             group, _ = encode(pair_codes(group, user, len(users)))
         if _HASHES[0] in self.count.table.columns:
             return self._numbers_of_sessions(group)
+        # Without sessions, rows with equal impressions at distinct positions are one list.
         rows = (group, self.position, self.weight, self.shown)
         number = lists_of_counted(*rows, *self._bias(), self.what)
         if "impressions" not in self.log.schema and number.max() > group.max():
@@ -286,6 +295,7 @@ class _Lists:
         # Candidates make a list only where nothing was shown.
         rows = np.flatnonzero(self.shown | ~is_shown_somewhere[group])
         high, low = (self.count.table[name].to_numpy() for name in _HASHES)
+        # Both sums as one number of 64 bits.
         hashes, known = encode(((high << 20) ^ low)[rows])
         code, lists = encode(pair_codes(group[rows], hashes, len(known)))
         # Lists are ordered by what they show, first row first: no engine determines the order.
@@ -293,6 +303,7 @@ class _Lists:
         n_what = int(self.what.max()) + 1
         shows = pair_codes(self.place, self.what, n_what)[rows]
         first = np.full(len(lists), np.iinfo(np.int64).max)
+        # What stands first in a list, and a hash of all that it shows.
         np.minimum.at(first, code, shows)
         content = np.zeros(len(lists), dtype=np.uint64)
         bias = [values[rows] for values in self._bias()]
@@ -310,6 +321,7 @@ class _Lists:
         self.list_ = self.numbers()
         n_places = int(self.place.max()) + 1
         n_docs = int(self.what.max()) + 1
+        # Rows never shown have no position: documents tell them apart.
         place = np.where(self.shown, self.place, n_places + self.what)
         key = pair_codes(self.list_, place, n_places + n_docs)
         row = np.argsort(key)
@@ -374,12 +386,15 @@ class _Lists:
         if "_version" in counted:
             for name in self.features.columns:
                 columns[name] = self.features[name][row]
+        # In the kind of frame that the engine collects to.
         X = frame_of(columns)
-        if self.shown.all():
-            return X
-        shown = nw.when(nw.col("position") != _MISSING)
-        places = [shown.then(nw.col(name)) for name in CODES if name in columns]
-        return X.with_columns(*places)
+        return X if self.shown.all() else _without_missing(X)
+
+
+def _without_missing(X):
+    """The frame with nulls where nothing was shown."""
+    shown = nw.when(nw.col("position") != _MISSING)
+    return X.with_columns(*(shown.then(nw.col(name)) for name in CODES if name in X.columns))
 
 
 def _with_features(X, documents, lists, row):
@@ -388,11 +403,13 @@ def _with_features(X, documents, lists, row):
     documents = nw.from_native(documents, eager_only=True)
     names = _columns_of_documents(documents)
     query = lists.codes["qid"] if table.ids.nlevels == 2 else None
+    # Documents by the pair (qid, doc) where the table has both.
     doc, ids = name_documents(lists.codes["doc"], query)
     if not names:
         return X
     place = table.places(ids)
     values = documents.select(names)[place[doc[row]]]
+    # Rows are joined by their numbers.
     values = nw.maybe_reset_index(values)
     if values.implementation is not X.implementation:
         arrays = {name: values[name].to_numpy() for name in names}

@@ -185,6 +185,7 @@ class ClickLog:
     def query_of_doc(self) -> Ints:
         """Code of the first query of each document, shape (n_docs,); 0 if no row shows it."""
         query = np.zeros(self.n_docs, dtype=np.intp)
+        # Backwards, so that the first row of a document is the last one written.
         query[self.doc[::-1]] = self.query[::-1]
         return query
 
@@ -206,6 +207,7 @@ class ClickLog:
         # Versions that no row shows (of candidates) have a mean among themselves.
         weight = np.maximum(weight, TINY)
         first = np.flatnonzero(np.diff(self.doc_of_version, prepend=-1))
+        # Shares of the document's impressions, of versions that follow one another.
         weight /= np.add.reduceat(weight, first)[self.doc_of_version]
         weight = np.expand_dims(weight, tuple(range(1, values.ndim)))
         return np.add.reduceat(values * weight, first)
@@ -236,6 +238,7 @@ class ClickLog:
         if self.n_rows <= max_rows:
             return self
         n_queries = len(self.query_ids)
+        # Queries in the order of their hashes, as many as fit.
         n_rows = np.bincount(self.query_of_list, np.diff(self.offsets), n_queries)
         drawn = np.argsort(mix(np.arange(n_queries, dtype=np.uint64)), kind="stable")
         fits = np.cumsum(n_rows[drawn]) <= max_rows
@@ -290,6 +293,7 @@ class ClickLog:
 
     def by_list(self, values: NDArray[Any]) -> Floats:
         """Sums of one value per row by list, shape (n_lists,)."""
+        # By chunk, because the sums are in double precision and values may be mapped from disk.
         parts = replace(self, clicks=values).chunks()
         sums = [np.add.reduceat(each.clicks, each.offsets[:-1], dtype=float) for each in parts]
         return np.concatenate(sums)
@@ -353,6 +357,7 @@ class ClickLog:
         """The factors of :meth:`tempered` by query, (n_queries,); their mean over impressions is
         1."""
         traffic = self.by_query(self.weight)
+        # The power less one, because the impressions themselves are a factor already.
         power = np.maximum(traffic, TINY) ** (exponent - 1.0)
         factor = np.where(traffic > 0, power, 0.0)
         scale = traffic.sum() / (factor * traffic).sum()
@@ -421,6 +426,7 @@ class ClickLog:
 
     def select_queries(self, keep: Bools) -> ClickLog:
         """The log of the queries for which ``keep``, a bool array by query code, is True."""
+        # Candidates go with their query, and codes stay.
         log = replace(self, candidates=self.candidates.of_queries(keep))
         return log.take_lists(np.flatnonzero(keep[self.query_of_list]))
 
@@ -444,6 +450,7 @@ class ClickLog:
 
     def part_of(self, queries: Ints) -> ClickLog:
         """The log of some queries (codes, sorted) as it would be read without the others."""
+        # True for the queries that stay.
         keep = np.bincount(queries, minlength=len(self.query_ids)) > 0
         lists = np.flatnonzero(keep[self.query_of_list])
         log = self._part_of_lists(lists, keep)
@@ -461,6 +468,7 @@ class ClickLog:
         log = replace(self.take_lists(lists), candidates=rest)
         log = log._with_versions_that_occur()
         log.features.flags.writeable = False  # no fit may scale in place what the next one reads
+        # Queries of candidates alone stay, and users and factors of rows alone.
         queries, query_code = _codes_that_occur(len(self.query_ids), log.query_of_list, rest.query)
         factors, factor_code = _codes_that_occur(len(self.bias_values), log.bias)
         users, user_code = _codes_that_occur(len(self.user_ids), log.user)
@@ -551,6 +559,7 @@ def _hashes_of(log, with_users):
 
 def _taken(column, rows):
     """Rows of a column; a constant one stays without memory."""
+    # Strides of 0: one value stands for all rows.
     if isinstance(rows, slice) or column.strides != (0,):
         return column[rows]
     return np.broadcast_to(column[:1], len(rows))
@@ -614,10 +623,12 @@ def sort_into_lists(
         documents = rows.documents(features, known)
         reuse = reuse or not isinstance(known, slice)
         features = features[known]
+        # Equal vectors of one document are one version.
         version, first, doc_of_version = _versions_of(documents, features)
     else:
         documents = rows.documents(np.empty((rows.n_rows, 0), dtype=np.float32), known)
         version = documents.code
+        # One row of the table per document: versions are documents.
         first = table.places(documents.ids)
         reuse = False
         doc_of_version = np.arange(len(first))
@@ -636,6 +647,7 @@ def sort_into_lists(
     place = rows.place()[shown]
     is_sorted = not (place[1:] < place[:-1]).any()
     order = slice(None) if is_sorted else np.argsort(place, kind="stable")
+    # Lists that no row shows have no offsets.
     offsets = offsets_from_sorted(rows.list_[shown][order])
     query = rows.query[shown][order][offsets[:-1]]
     query_ids = rows.query_ids

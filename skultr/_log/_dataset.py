@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 class ClickDataset(FramesOfLog):
     """A click log on disk, which is read once and then trained from by every estimator.
 
-    The log is checked and merged like a log in memory, and written as Arrow files (which Polars
-    and PyArrow read, too) that are mapped into memory where they are used. ``fit(dataset)`` then
-    needs no ``y``: the dataset holds the clicks. In a search, workers get the path and no copy.
+    The log is checked and merged like a log in memory. It is written as Arrow files, which are
+    mapped into memory where they are used, and which Polars and PyArrow read, too.
+    ``fit(dataset)`` needs no ``y``, because the dataset holds the clicks. In a search, workers
+    get the path and no copy.
 
     One item is one query, whose lists stay together: ``dataset[numbers]`` is the dataset of some
     queries, and every splitter of scikit-learn splits by query.
@@ -116,9 +117,10 @@ class ClickDataset(FramesOfLog):
             Documents that the log does not have are ignored. By default the columns of the log
             without a role are the features.
         click : str, default="click"
-            Name of the column of clicks. Without a column ``impressions`` it holds values between
-            0 and 1 (larger ones are graded relevance and divided by their maximum); else the
-            number of clicks of each row, at most its ``impressions``, or its click rate.
+            Name of the column of clicks. With a column ``impressions`` it holds the number of
+            clicks of each row, at most its impressions, or the click rate. Without one it holds
+            values from 0 to 1; larger values are graded relevance, and are divided by their
+            maximum.
         path : str or Path
             Folder to write, which must not exist yet.
 
@@ -136,9 +138,9 @@ class ClickDataset(FramesOfLog):
 
         Notes
         -----
-        While it is written, the rows are spread over files beside ``path`` by query, which takes
-        about 50 bytes per row (with features in the log, also the features). Memory is that of
-        some ten million rows, and of the distinct ids of queries and documents.
+        While the dataset is written, its rows lie in files beside ``path``: about 50 bytes per
+        row, and the features if the log has them. Memory holds some ten million rows, and the
+        distinct ids of queries and documents.
         """
         path = Path(path)
         _refuse_to_replace(path)

@@ -155,6 +155,7 @@ def _needed(known):
 
 def _check_facts(facts, files):
     """Raise unless names are names, and numbers of things those of rows."""
+    # Names: each feature is there once, and roles are known.
     names = facts.get("feature_names")
     if not _are_texts(names) or len({*names}) < len(names):
         raise ValueError(f"feature_names is {names!r:.40}; expected names")
@@ -164,12 +165,15 @@ def _check_facts(facts, files):
     click = facts.get("click")
     if not isinstance(click, str):
         raise ValueError(f"click is {click!r:.40}; expected a name")
+    # Numbers: those of the tables.
     n_queries = _count(facts, "n_queries")
-    if n_queries < 1 or n_queries != files["queries.arrow"]["rows"]:
-        raise ValueError(f"n_queries is {n_queries}, and queries.arrow has others")
+    n_rows = files["queries.arrow"]["rows"]
+    if n_queries < 1 or n_queries != n_rows:
+        raise ValueError(f"n_queries is {n_queries}, and queries.arrow has {n_rows} rows")
     n_documents = _count(facts, "n_documents")
-    if not 1 <= n_documents <= files["versions.arrow"]["rows"]:
-        raise ValueError(f"n_documents is {n_documents}, and versions.arrow has fewer")
+    n_versions = files["versions.arrow"]["rows"]
+    if not 1 <= n_documents <= n_versions:
+        raise ValueError(f"n_documents is {n_documents}, and versions.arrow has {n_versions} rows")
     _check_ids(n_documents, files)
 
 
@@ -177,8 +181,9 @@ def _check_ids(n_documents, files):
     """Raise unless all documents have ids, or none has."""
     if ("documents.arrow" in files) is not ("document_ids.arrow" in files):
         raise ValueError("it names one of documents.arrow and document_ids.arrow")
-    if "documents.arrow" in files and files["documents.arrow"]["rows"] != n_documents:
-        raise ValueError(f"n_documents is {n_documents}, and documents.arrow has others")
+    n_rows = files.get("documents.arrow", {"rows": n_documents})["rows"]
+    if n_rows != n_documents:
+        raise ValueError(f"n_documents is {n_documents}, and documents.arrow has {n_rows} rows")
 
 
 def _are_texts(found):
@@ -194,15 +199,18 @@ def _check_copy(name, copy, files):
     if f"{name}_lists" not in files["queries.arrow"]["columns"]:
         raise ValueError(f"queries.arrow has no column {name}_lists")
     columns = files[rows]["columns"]
+    # Each column is in the file or a constant, and not both.
     twice = {*columns} & {*constants}
-    if twice or not _needed(_ROWS) <= {*columns, *constants} <= {*_ROWS}:
+    are_all = _needed(_ROWS) <= {*columns, *constants} <= {*_ROWS}
+    if twice or not are_all:
         raise ValueError(f"its constants are {[*constants]!r:.80}, beside {[*columns]} in {rows}")
     # Without a column, the file has no rows; those that constants stand for take no bytes. More
     # rows than all files have bytes would only fill memory.
     n_bytes = sum(file["bytes"] for file in files.values())
     n_rows = _count(copy, "n_rows", n_bytes)
-    if not n_rows or (columns and n_rows != files[rows]["rows"]):
-        raise ValueError(f"n_rows of {name} is {n_rows}, and {rows} has others")
+    stated = files[rows]["rows"] if columns else n_rows
+    if n_rows == 0 or n_rows != stated:
+        raise ValueError(f"n_rows of {name} is {n_rows}, and {rows} has {stated} rows")
     for each, value in constants.items():
         _check_constant(each, value, files)
 
@@ -247,9 +255,11 @@ def read_batch(pa: Any, path: Path, n_rows: int, columns: Mapping[str, str]) -> 
     batch = pa.ipc.read_record_batch(message, schema)
     if batch.num_rows != n_rows:
         raise ValueError(f"there are {batch.num_rows:,} rows in place of {n_rows:,}")
+    # Offsets of texts and lists lie within the file.
     batch.validate(full=True)
     if any(column.null_count for column in batch.columns):
         raise ValueError("values are missing")
+    # Rows after the only batch would be read by nobody.
     _next(messages, None)
     return batch
 
@@ -357,9 +367,11 @@ def check_values(
 
 def _check_sums(name, columns, facts, files):
     """Raise unless a table fits the other ones."""
+    # Such as "merged" and "rows".
     copy, _, part = name.partition("_")
     if name == "queries":
         for each in facts["copies"]:
+            # In floats, because whole numbers of a damaged file may overflow.
             n_lists = int(columns[f"{each}_lists"].sum(dtype=float))
             _check_equal(f"lists of {each}", n_lists, files[f"{each}_lists.arrow"]["rows"])
     elif name == "versions":
@@ -384,7 +396,9 @@ def _check_range(what, column, low, high, files):
     high = float(high)
     is_within = column.low <= low <= high <= most  # not so if one is NaN
     if not (is_within and isfinite(low) and isfinite(high)):
-        raise ValueError(f"{what} has values from {low:g} to {high:g}; expected others")
+        raise ValueError(
+            f"{what} has values from {low:g} to {high:g}; expected {column.low:g} to {most:g}"
+        )
 
 
 def _refuse_infinity(features):
@@ -402,6 +416,7 @@ def _check_equal(what, found, expected):
 def _check_versions(columns, facts):
     doc = columns["doc"]
     features = columns.get("features")
+    # Documents are 0, 1, 2, ..., each with one version or more.
     steps = np.diff(doc)
     has_gap = ((steps < 0) | (steps > 1)).any()
     if doc[0] != 0 or doc[-1] != facts["n_documents"] - 1 or has_gap:

@@ -85,6 +85,7 @@ def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
     stay apart."""
     copies = manifest.facts["copies"]
     name = "detailed" if detailed and "detailed" in copies else "merged"
+    # Columns that are missing, then those of one value, then those in the file.
     rows = {"propensity": None, "production": None}
     rows |= _constant_columns(copies[name])
     rows |= manifest.load(f"{name}_rows")
@@ -115,6 +116,7 @@ def _constant_columns(copy):
     """The columns of a copy that are one number in all rows, without memory."""
     columns = {}
     for name, value in copy["constants"].items():
+        # One number that stands for all rows.
         number = np.array(value, dtype=_CONSTANT_TYPES.get(name, np.float64))
         columns[name] = np.broadcast_to(number, copy["n_rows"])
     return columns
@@ -225,6 +227,7 @@ def _codes(log: ClickLog, name: str) -> tuple[Any, NDArray[Any]]:
         return log.user, log.user_ids
     if name == "bias":
         return log.bias, log.bias_values
+    # Positions are their own codes.
     last = int(log.position.max(initial=0))
     return log.position, np.arange(last + 1.0)
 
@@ -269,6 +272,7 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """The manifest of a folder, whose files are all there and have their size."""
         path = folder / "meta.json"
+        # Also a link to nowhere exists.
         if not os.path.lexists(path):
             if any(folder.glob("*.arrow")):
                 raise _damaged(folder, "meta.json is missing")
@@ -281,6 +285,7 @@ class Manifest:
             if path.stat().st_size > SMALL:
                 raise ValueError("meta.json is too large for a manifest")
             found = _json_in(path)
+            # The sum does not cover itself.
             version = found["format"]
             sum_ = found.pop("crc32", None)
         if version != FORMAT and sum_ in (None, _sum_of(found)):
@@ -322,6 +327,7 @@ class Manifest:
     def save(self, name: str, columns: Mapping[str, Any]) -> None:
         """Write arrays of one length as one batch; a matrix becomes a column of lists."""
         pa = import_pyarrow()
+        # One batch, so that each column is one piece of the file that can be mapped.
         arrays = {key: _to_arrow(pa, values) for key, values in columns.items()}
         batch = pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])
         path = self.folder / f"{name}.arrow"
@@ -423,6 +429,7 @@ def _sum_of_file(path):
 def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """The schema of Parquet files or of any frame, and its rows in parts that fit into memory."""
     pa = import_pyarrow()
+    # Texts and paths are files; all else is a frame, a dataset or a reader.
     several = table if isinstance(table, list | tuple) else [table]
     if all(isinstance(each, str | Path) for each in several):
         table = _open_files(pa, several)
@@ -430,6 +437,7 @@ def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]
         table = _open_frame(pa, table, scratch)
     if isinstance(table, pa.RecordBatchReader):
         return table.schema, _joined(pa, table)
+    # Two parts are read ahead: more of them would fill memory.
     batches = table.to_batches(columns=table.schema.names, batch_size=BATCH, batch_readahead=2)
     return table.schema, _joined(pa, batches)
 

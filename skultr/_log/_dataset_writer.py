@@ -62,13 +62,16 @@ def write_log(
     for part in progress(parts, "part of the rows"):
         rows.add(part)
     # 2. Each file as a log in memory.
-    files = [_File(path, *rows.read(path)) for path in progress(rows.close(), "file of lists")]
+    files = []
+    for path in progress(rows.close(), "file of lists"):
+        files.append(_File(path, *rows.read(path)))
     rows.check_counts(files)
     # 3. One code for equal ids, and the rows in the order of the queries.
     union = _union_of(files)
     features = rows.features
     if documents is not None:
         features = _Features(_feature_names(documents[0]))
+    # Features may exceed memory: they are written into a file that is mapped.
     table_shape = (len(union.doc_of_version), len(features.names))
     table = _scratch_array(scratch / "features.array", np.float32, table_shape)
     if documents is not None:
@@ -184,7 +187,7 @@ class _SpreadRows:
         # Whether clicks are rates or numbers, only the whole log tells.
         self._check(part, rates=facts.largest <= 1)
         self.facts = self.facts.joined(facts)
-        # Sort the rows by file, and write one slice to each.
+        # Sort the rows by file, and write one slice to each; a query is in one file.
         file_of_row = (_hashes(columns["qid"]) % np.uint64(N_FILES)).astype(np.uint8)
         order = np.argsort(file_of_row, kind="stable")
         rows = pa.table(columns).take(pa.array(order))
@@ -209,6 +212,7 @@ class _SpreadRows:
         #: The grade that counts as one click.
         self.scale = 1.0
         if "impressions" in self.roles:
+            # y is a rate or a number of clicks: all of its values together tell.
             self.has_counts = are_counts(self.facts, lambda: self._in_all(files), repr(self.click))
         elif self.facts.largest > 1:
             self.scale = float(self.facts.largest)
@@ -241,6 +245,7 @@ class _SpreadRows:
             rows.rate = divided(clicks, impressions)
         else:
             rows.rate = clicks / self.scale
+        # Rows of a file have other numbers than those of the log: errors name none.
         rows.check_one_row_per_position(numbered=False)
         features = np.empty((len(table), 0), dtype=np.float32)
         if self.features.names:
@@ -295,6 +300,7 @@ class _Features:
     def __init__(self, names: list[str]) -> None:
         self.names = names
         self.n_read = 0
+        # The range of each feature so far.
         self.low = np.full(len(names), np.inf)
         self.high = np.full(len(names), -np.inf)
 
@@ -417,6 +423,7 @@ class _Copy:
         self.lengths = np.empty(int(self.first_list[-1]), dtype=np.int32)
         self.columns = {}
         self.constants = {}
+        # A file that shows no row has no columns.
         ranges_of_files = [ranges for _, _, ranges in counts if ranges]
         for column in ranges_of_files[0]:
             ranges = [each[column] for each in ranges_of_files]
@@ -446,6 +453,7 @@ class _Copy:
     def place(self, log: ClickLog) -> None:
         """Put the lists of a file where their queries are, in the order of their codes."""
         detailed = self.name == "detailed"
+        # Once more, because the order of equal lists depends on the codes of the union.
         log = log.fold(users=detailed, patterns=detailed)
         self.lengths[_places(log.query_of_list, self.first_list)] = np.diff(log.offsets)
         place = _places(log.query, self.first_row)
@@ -477,9 +485,12 @@ def _narrowest(high, least):
 
 def _places(sorted_query, first):
     """Place of each item: those of a query follow each other from its first place."""
+    # How far each run moves, repeated for each of its items.
     offsets = offsets_from_sorted(sorted_query)
-    starts = first[:-1][sorted_query[offsets[:-1]]]
-    return np.repeat(starts - offsets[:-1], np.diff(offsets)) + np.arange(len(sorted_query))
+    query = sorted_query[offsets[:-1]]
+    starts = first[:-1][query]
+    shift = np.repeat(starts - offsets[:-1], np.diff(offsets))
+    return shift + np.arange(len(sorted_query))
 
 
 def _scratch_array(path, dtype, shape):
@@ -520,6 +531,7 @@ def _fill(table, ids, keys, parts, features, schema):
     """Put features into the rows of ``table`` of their ids; an error unless each is there once."""
     seen = np.zeros(len(ids), dtype=bool)
     for part in progress(parts, "part of the documents"):
+        # Documents that the log does not show are left out.
         place = ids.get_indexer(_index_of(part, keys))
         rows = np.flatnonzero(place >= 0)
         place = place[rows]

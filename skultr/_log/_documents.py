@@ -31,6 +31,7 @@ class KnownDocuments:
             return cls(log.doc_ids, log.features, log.doc_of_version)
         ids = None if log.doc_ids is None else log.doc_ids[known]
         versions = np.flatnonzero(known[log.doc_of_version])
+        # The new code of each document that stays.
         place = np.cumsum(known) - 1
         return cls(ids, log.features[versions], place[log.doc_of_version[versions]])
 
@@ -52,6 +53,7 @@ class KnownDocuments:
     ) -> tuple[Ints | None, Any]:
         """Place of the document of each row, -1 where it is not known."""
         if self.ids is not None:
+            # Ids that are global need no query.
             reads = ("doc",) if self.ids.nlevels == 1 else ("qid", "doc")
             ids = _ids_of(X, reads, qid, doc)
             check(ids)
@@ -68,6 +70,7 @@ class KnownDocuments:
     def _places_by_ids(self, ids):
         """Place of each row and its id; a doc alone will do if it is that of one query only."""
         index = _index_of(ids)
+        # Both are pairs, or both are ids alone.
         if index.nlevels == self.ids.nlevels:
             return self.ids.get_indexer(index), index
         alone = self.ids.get_level_values("doc")
@@ -82,6 +85,7 @@ class KnownDocuments:
 
     def _places_by_features(self, features, qid):
         """Version of each row, -1 if it is not known."""
+        # By equal features, where nothing names the documents.
         place, n_equal = match_rows(self.features, features)
         several = np.flatnonzero(n_equal > 1)
         if len(several) and qid is not None:
@@ -142,6 +146,7 @@ class FeatureTable:
                 "documents= was passed, but X has no column 'doc' and no doc was passed: nothing "
                 "links the rows to their features. Add the ids of the documents as 'doc'."
             )
+        # A table by doc alone serves all queries.
         if ids.nlevels > self.ids.nlevels:
             ids = ids.get_level_values("doc")
         if ids.nlevels < self.ids.nlevels:
@@ -183,6 +188,7 @@ class FeatureTable:
     def joined(self, X: Any, qid: Column | None = None, doc: Column | None = None) -> Any:
         """The role columns of X and the features of each row, as a frame of pandas."""
         table = as_pandas(self.frame, feature_columns(self.frame))
+        # Features of the table stand in place of those of X.
         others = [name for name in column_names(X) if name not in table.columns]
         columns = as_pandas(X, others)
         rows = self.rows_of(X, qid, doc)
@@ -225,6 +231,7 @@ def _index_of(ids):
     """Index of ids by (qid, doc), or by one of them."""
     levels = []
     for name, values in ids.items():
+        # A tuple is one id, and no pair of columns.
         level = pd.Index(as_index_values(values), tupleize_cols=False)
         with naming_ids(f"The role {name!r}", level):
             _ = level.is_unique  # makes the table of hashes that look-ups read

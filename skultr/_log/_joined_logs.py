@@ -89,6 +89,7 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
     union = Union(logs, [row_hashes(log.features) for log in logs])
     parts = [union.recoded(log, number) for number, log in enumerate(logs)]
     n_features = logs[0].features.shape[1]
+    # Of a version in several logs, all have the same features.
     features = np.empty((len(union.doc_of_version), n_features), dtype=np.float32)
     for number, log in enumerate(logs):
         features[union.codes("version", number)] = log.features
@@ -112,6 +113,7 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
 
 def _encoded(values: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], list[Ints]]:
     """The distinct values of several arrays, sorted, and the codes of those of each array."""
+    # All values are coded together, and the codes cut where the arrays end.
     code, found = encode(np.concatenate(values))
     return found, _split(code.astype(np.int32), values)
 
@@ -175,12 +177,14 @@ def log_of_count(
     with warnings.catch_warnings():  # what is said of one part need not hold for the log
         warnings.simplefilter("ignore")
         for number in progress(range(n_shards), "shard"):
+            # A shard of few documents may have no cell.
             X, rate = count.cells((number, n_shards))
             if len(rate):
                 logs.append(read(X, rate))
     if not logs:
         NO_ROW_SHOWN.report()
     log = joined(logs)
+    # Of the whole log, what no shard could say.
     if not log.clicks.any():
         NO_CLICKS.report()
     return log, X, rate
@@ -196,6 +200,7 @@ def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floa
         no_features = np.empty((len(rate), 0), dtype=np.float32)
         return make_click_log(X, no_features, rate)
 
+    # Cells of all shards fit into memory; as a frame they would not.
     log, _, _ = log_of_count(count, read)
     factors = Factors(log.bias_values, None)
     cells = replace(log.cells, factors=factors, doc_query=log.query_of_doc, doc_ids=log.doc_ids)
@@ -225,6 +230,7 @@ class AddsLogs(SlimPickles):
                 "all days together, such as a ClickDataset."
             )
         kept = self._kept.counts
+        # Days with other ids would not meet in one document.
         before = _identity(kept.doc_ids)
         now = _identity(new.doc_ids)
         if before != now:
@@ -271,6 +277,7 @@ class CellCounts:
         """The counts of a log, and the factor of each row as :func:`read_cells` gives it."""
         rows = read(X, y, sample_weight, roles, reads=READS)
         cells, row_factor = count_cells(rows, user=users)
+        # Without ids, features tell which documents of two days are one.
         has_ids = cells.doc_ids is not None
         features = None if has_ids else features_of(safe_indexing(X, cells.doc_row))
         return cls(cells, rows.query_ids, name, features), row_factor

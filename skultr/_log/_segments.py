@@ -72,7 +72,8 @@ def encode(ids: NDArray[Any], what: str = "A column of ids") -> tuple[Ints, NDAr
         high = int(ids.max())
         # A table is quicker than hashing, if it is short: up to a few entries per id, and up to
         # two million (which a cache holds) also with more of them.
-        longest = max(4 * len(ids), min(32 * len(ids), 1 << 21)) + 1024
+        n_large = min(32 * len(ids), 1 << 21)
+        longest = max(4 * len(ids), n_large) + 1024
         if high - low <= longest:
             return _encode_narrow(ids, low, high)
     with naming_ids(what, ids):
@@ -140,7 +141,9 @@ def equal_keys(keys: Sequence[NDArray[Any]]) -> tuple[Ints, Ints]:
     """Code of the keys of each row, the last one sorted by first, and the first row of each."""
     order = np.lexsort(keys)
     # Equal keys are neighbours: a code begins where one of the keys changes.
-    changes = [key[order[1:]] != key[order[:-1]] for key in keys]
+    this = order[1:]
+    before = order[:-1]
+    changes = [key[this] != key[before] for key in keys]
     begins = np.ones(len(order), dtype=bool)
     begins[1:] = np.any(changes, axis=0)
     codes = np.empty(len(order), dtype=np.intp)
@@ -242,7 +245,8 @@ def row_hashes(features: NDArray[np.float32]) -> NDArray[np.uint64]:
     """Two hashes of each row, shape (2, n_rows); rows with equal features have equal hashes."""
     hashes = np.zeros((2, len(features)), dtype=np.uint64)
     for start in range(0, len(features), _ROWS):
-        _hash_rows(features[start : start + _ROWS], hashes[:, start : start + _ROWS])
+        rows = slice(start, start + _ROWS)
+        _hash_rows(features[rows], hashes[:, rows])
     return hashes
 
 

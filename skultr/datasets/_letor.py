@@ -58,10 +58,12 @@ def load_letor(
         writes them. A list of files is read as one set: a query id means the same query in all
         of them.
     split : str or list of str, default=None
-        Which split to read. Of a folder: ``"train"``, ``"validation"`` or ``"test"``; or parts
-        such as ``["S1", "S2"]``, where it holds no such split (no ``Fold1``, ...). Of a Parquet
-        file: values of its column ``split``, which is dropped in any case, because it is no
-        feature. None reads all rows.
+        Which split to read. None reads all rows.
+
+        - Of a folder: ``"train"``, ``"validation"`` or ``"test"``. A folder without these (no
+          ``Fold1``, ...) may hold parts, such as ``["S1", "S2"]``.
+        - Of a Parquet file: values of its column ``split``. The column is no feature, and is
+          always dropped.
     fold : int, default=None
         Which fold of a folder (``Fold1``), or which set of Yahoo! (``set1.train.txt``). Needed
         where there are several.
@@ -133,17 +135,20 @@ def _read(path, split, fold, n_features):
             "the set, or leave fold out."
         )
     paths = paths_of(path)
+    # An svmlight file has no column that names splits.
     if _format_of(paths) == "svmlight" and split is not None:
         raise ValueError(
             f"split={split!r} selects files of a folder or rows of a Parquet file, not of an "
             "svmlight file. Pass the folder, or the file of the split that you want."
         )
+    # Files first, then rows: a split of Parquet may be in several files.
     frame = _joined(_frames(paths, paths, n_features), paths)
     return _with_roles(frame, paths, split)
 
 
 def paths_of(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
     """The paths of one file or a list of files, after checks."""
+    # A list of one and one path alone are the same.
     paths = [*path] if isinstance(path, list | tuple) else [path]
     if not paths or not all(isinstance(each, str | PathLike) for each in paths):
         raise ValueError(f"path is {path!r}; expected a path, or a list of at least one path.")
@@ -185,6 +190,7 @@ def _refuse_shared_queries(frames, splits, folder):
 def _joined(frames, paths):
     """The rows of all files; an error unless they have the same columns."""
     for path, frame in zip(paths, frames, strict=True):
+        # A column that only one file has would be missing in the rows of the others.
         differing = sorted(set(frame.columns) ^ set(frames[0].columns))
         if differing:
             raise ValueError(
@@ -215,6 +221,8 @@ def _format_of(paths):
 def _frames(paths, all_paths, n_features):
     """One frame per file; those of svmlight have the features that any file of the set has."""
     if _format_of(all_paths) == "svmlight":
+        # One pass for what the parser does not tell: the ids in comments, and all features of the
+        # set.
         lines = {path: _scan(path) for path in progress(all_paths, "scanned file")}
         columns = _columns(lines.values(), n_features)
         comments = [lines[path].comments for path in paths]
@@ -234,6 +242,7 @@ def _with_roles(frame, paths, split=None):
     frame = _select_split(frame, split)
     if "label" in frame and "relevance" in frame:
         raise ValueError("The columns 'label' and 'relevance' mean the same; drop one of them.")
+    # Published Parquet sets say "label", and skultr says "relevance".
     frame = frame.rename(columns={"label": "relevance"})
     for role, name in (("qid", "qid"), ("relevance", "label")):
         if role not in frame:
@@ -248,6 +257,7 @@ def _with_roles(frame, paths, split=None):
 
 def _columns(lines, n_features):
     """The ids of the features of files that are read together, of which none may show all."""
+    # Ids count from 1 unless some file has the feature 0.
     first = 0 if any(each.from_zero for each in lines) else 1
     last = max(each.last_feature for each in lines)
     shown = last + 1 - first
@@ -263,6 +273,7 @@ def _read_svmlight(path, doc, columns):
     """One file as a frame; ``doc`` holds the ids in its comments, None without any."""
     try:
         with _opened(path) as file:
+            # With zero_based, ids are the numbers of columns, also where they count from 1.
             features, labels, queries = load_svmlight_file(file, zero_based=True, query_id=True)
     except Exception as error:  # the parser raises many kinds of exceptions
         hint = ""
@@ -293,6 +304,7 @@ def _dense(features, columns):
     n_rows = features.shape[0]
     values = np.zeros((n_rows, len(columns)), dtype=np.float32)
     for row in range(0, n_rows, _ROWS):
+        # Column 0 is empty where ids count from 1.
         dense = features[row : row + _ROWS].toarray()[:, columns.start :]
         values[row : row + len(dense), : dense.shape[1]] = dense
     return values
@@ -307,6 +319,7 @@ def _select_split(frame, split):
         return frame.drop(columns="split", errors="ignore")
     if "split" not in frame:
         raise ValueError(f"split={split!r}, but the file has no column 'split'.")
+    # In the order of the parameter, each once.
     wanted = _names(split)
     known = frame["split"].unique().tolist()
     unknown = [name for name in wanted if name not in known]
@@ -320,12 +333,14 @@ def _select_split(frame, split):
 
 # Checks of every data set -------------------------------------------------------------
 def _check_documents(frame):
+    # Every other column is a feature, whatever it is called.
     features = [name for name in frame.columns if name not in ("qid", "doc", "relevance")]
     for name in features:
         _check_feature(name, frame[name])
     _refuse_missing(frame, "qid", "a query id in every row.")
     fill_or_drop = "Fill in the ids, or drop the column to have the rows numbered."
     _refuse_missing(frame, "doc", f"an id in every row. {fill_or_drop}")
+    # Columns in one order, whatever the order in the file.
     doc = _unique_docs(frame)
     roles = frame[["qid"]].assign(doc=doc, relevance=_check_labels(frame["relevance"]))
     return pd.concat([roles, frame[features]], axis=1)
@@ -348,6 +363,7 @@ def _check_feature(name, column):
             f"The column {name!r} has type {column.dtype}; expected numbers. Every column but "
             "qid, doc, label and split is a feature: encode it as numbers, or drop it."
         )
+    # Missing values are allowed: rankers of trees read them.
     bad = np.isinf(column.to_numpy(dtype=float, na_value=np.nan))
     if bad.any():
         raise ValueError(
@@ -368,8 +384,9 @@ def _check_labels(labels):
             "that were not judged."
         )
     # From 2^53 on, every float is whole.
-    are_whole = (values % 1 == 0).all() and values.max(initial=0) < 2**53
-    return values.astype(np.int64) if are_whole else values
+    is_whole = values % 1 == 0
+    fits = values.max(initial=0) < 2**53
+    return values.astype(np.int64) if is_whole.all() and fits else values
 
 
 def _unique_docs(frame):
@@ -377,12 +394,14 @@ def _unique_docs(frame):
     if "doc" not in frame:
         return np.arange(len(frame))
     doc = frame["doc"]
+    # 1 for the first row of a query with an id, 2 for the next one, ...
     occurrence = doc.groupby([frame["qid"], doc], sort=False).cumcount() + 1
     if (occurrence == 1).all():
         return doc
     text = doc.astype(str)
     numbered = text + "/" + occurrence.astype(str)
     doc = text.where(occurrence == 1, numbered)
+    # An id may end in "/2" in the file already.
     twice = pd.DataFrame({"qid": frame["qid"], "doc": doc}).duplicated()
     if twice.any():
         raise ValueError(
@@ -477,11 +496,18 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
         )
     folds = {_fold_of(path) for _, path in named}
     fold = _only_fold(folder, folds, fold)
-    # Parts by their numbers: S2 before S10.
-    parts = sorted((name for name, _ in named), key=len)
+    return _one_file_each(folder, [(name, path) for name, path in named if _fold_of(path) == fold])
+
+
+def _one_file_each(folder, named):
+    """The file of each split; an error if one has several."""
+    files_of_split = {}
+    for name, path in named:
+        files_of_split.setdefault(name, []).append(path)
     splits = {}
-    for split in dict.fromkeys((*_SPLITS, *parts)):
-        found = [path for name, path in named if name == split and _fold_of(path) == fold]
+    # In the order of their use, and parts by their numbers: S2 before S10.
+    for split in (*_SPLITS, *sorted(files_of_split, key=len)):
+        found = files_of_split.pop(split, [])
         if len(found) > 1:
             raise ValueError(
                 f"{folder} holds {len(found)} files of the split {split!r}: "
@@ -517,6 +543,7 @@ def _is_parquet(path):
 
 def _counts(path):
     """Whether it is a file of documents; Parquet's may be a folder, whose parts do not count."""
+    # Parts within a folder of Parquet are read with their folder.
     hidden = path.name.startswith(".") or _is_parquet(path.parent)
     return not hidden and _is_documents(path) and (path.is_file() or _is_parquet(path))
 
@@ -560,6 +587,7 @@ def _scan(path):
     try:
         with _opened(path) as file:
             for line in file:
+                # A hash cannot stand in the data of a row.
                 row, _, comment = line.partition(b"#")
                 if not row.strip():
                     continue
@@ -569,6 +597,7 @@ def _scan(path):
                 qid = query[1] if query else b""
                 comments.add(_text(qid), _text(comment))
     except (EOFError, OSError, zlib.error) as error:
+        # An error with a number is that of the system; unpacking raises others.
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the system's, such as a missing file
         raise ValueError(

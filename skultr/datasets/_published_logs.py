@@ -64,9 +64,9 @@ def load_tiangong_st(
     log : pandas.DataFrame
         One row per document of each result page: ``session`` (the page, from 0), ``qid`` and
         ``doc`` (ids, as categoricals), ``position`` and ``click`` (0 or 1), and, with ``grades``,
-        ``relevance``, missing where there is none. A grade is of a query and document, also on
-        other pages; where assessors graded a pair in several sessions, it is the mean. Texts and
-        the labels by click models, which the file holds, are left out.
+        ``relevance``, missing where there is none. A grade belongs to a query and a document, on
+        whichever page they meet; if assessors graded them in several sessions, it is the mean.
+        Texts and the labels by click models, which the file holds, are left out.
 
     Raises
     ------

@@ -86,9 +86,10 @@ def read_ubi(
         Number of results of a page, where hit lists are longer than what was shown, or where
         ``query_attributes`` name a page by its number only.
     ordinal_base : int or dict of str to int, default=None
-        The ordinal of the first position, for all applications or by application (that of the
-        events, whose clients count). None finds it for each: 0 if at least 5 % of its pages begin
-        at 0, else 1; where hit lists say what was shown, by the ordinals of clicks on them.
+        The ordinal of the first position: one number, or one for each application (of the
+        events, whose clients count). None finds it for each application: it is 0 if at least 5 %
+        of the pages begin at 0, and else 1. Where hit lists say what was shown, the ordinals of
+        clicks on them decide.
     user : {"client_id", "user_id", "session_id"} or None, default="client_id"
         The field that becomes the role ``user``; None leaves it out.
     filters : str or list of str, default=()
@@ -98,9 +99,10 @@ def read_ubi(
         What happens to clicks (and outcomes) of documents that have no impression on a page that
         has some: add the document where it was clicked, or drop the click.
     keep : callable, default=None
-        Called with each ``client_id``; records of clients for which it returns False are left out,
-        for example crawlers: ``keep=lambda client: "bot" not in client``. Records without an id
-        are kept, but for events of a search that was left out.
+        Says which clients to keep: it is called with each ``client_id``, and records of clients
+        for which it returns False are left out. Crawlers go with
+        ``keep=lambda client: "bot" not in client``. Records without a ``client_id`` are kept,
+        unless their search was left out.
     n_jobs : int, default=None
         Number of processes that read large files; None uses all cores.
 
@@ -175,6 +177,7 @@ def read_ubi(
     UBIReport(n_pages=1, n_rows=2, n_clicks=1, events_left_out=0)
     """
     fields = Fields(user, _names(filters, "filters"))
+    # Which indices say what was shown, and by which actions.
     source, shown_by = _what_was_shown(impressions)
     rules = Rules(
         clicks=_names(clicks, "clicks"),
@@ -191,6 +194,7 @@ def read_ubi(
     _check_base(ordinal_base)
     records = Records()
     with working("read_ubi"):
+        # One source may hold both kinds of records.
         _take(records, queries, None if events is None else "query", fields, n_jobs)
         if events is not None:
             _take(records, events, "event", fields, n_jobs)
@@ -217,6 +221,7 @@ def _check_actions(rules):
     for parameter in ("impressions", "clicks"):
         if not getattr(rules, parameter):
             raise ValueError(f"{parameter} is empty; expected at least one action_name.")
+    # An action with two meanings would be counted twice.
     names = [plain(name) for name in rules.impressions + rules.clicks + rules.outcomes]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -250,6 +255,7 @@ def _take(records, source, kind, fields, n_jobs):
             records.extend(frame_parts(one, kind, fields), "the frame")
             continue
         path = fspath(one)
+        # Which files of a folder belong to the log, only the user knows.
         if isdir(path):
             raise ValueError(
                 f"{path} is a folder. Expected files: pass a list of those in it, such as "
@@ -267,6 +273,7 @@ def _read(records, rules):
     for fault, (n, places) in records.faults.items():
         faults.append(("line", "", fault, n))
         where += [f"{place}: {fault}." for place in places]
+    # Files of another kind have lines, and no record.
     if not records.n_records:
         found = "; ".join(where) or "nothing"
         raise ValueError(
@@ -275,11 +282,13 @@ def _read(records, rules):
             "jq -c '.[]' makes lines of a JSON array, and jq -c '.hits.hits[]' of the answer to a "
             "search."
         )
+    # The rules decide about every record, and say so.
     log, found, doubts = PageReader(records, rules).read()
     found["counts"] = counted(found["counts"] + faults)
     size = (log["session"].nunique(), len(log), int(log["click"].sum()))
     losses = _losses(found["counts"], rules)
     report = UBIReport(**found, losses=losses, faulty_lines=where, size=size)
+    # First what was lost, then what is doubtful.
     report.warnings = [*_warnings(report, rules), *doubts]
     for warning in report.warnings:
         warn_user(warning, ClickDataWarning)
@@ -309,7 +318,9 @@ def _losses(counts, rules):
     is_query = counts["record"] == "query"
     kind = counts["action"].map(lambda name: kind_of_action.get(plain(name)))
     rows = counts.assign(kind=kind)
+    # Query records have no action.
     rows.loc[is_query, "kind"] = "query"
+    # What was not asked for, or is there again, is no loss.
     rows = rows[rows["kind"].notna() & ~rows["fate"].isin(_HARMLESS)]
     # A query record that was not used is a loss only if nothing else stands for its page.
     may_be_lost = ~is_query[rows.index] | rows["fate"].isin(_LOST_QUERIES)
@@ -330,6 +341,7 @@ def _losses(counts, rules):
 
 def _reasons(rows):
     """Numbers of records by what became of them, in words, most frequent first."""
+    # A stable order, so that equal numbers stay as the rules are.
     numbers = rows.groupby("fate")["n"].sum().sort_values(ascending=False, kind="stable")
     return ", ".join(f"{n:,} {_WORDS.get(fate, fate)}" for fate, n in numbers.items())
 
@@ -342,6 +354,7 @@ def _advice(rows):
 
 def _warnings(report, rules):
     """Records that should be in the log and are not, and a log without clicks."""
+    # A log without a click is the worst that can happen: it comes first.
     if not report.n_clicks:
         yield _no_clicks(report, rules)
     for row in report.losses.itertuples():
@@ -371,12 +384,14 @@ def _no_clicks(report, rules):
     names = events["action"].map(plain)
     clicks = events[names.isin([plain(name) for name in rules.clicks])]
     if len(clicks):
+        # Reasons that are losses say more than repetitions do.
         harmful = clicks[~clicks["fate"].isin(_HARMLESS)]
         if len(harmful):
             clicks = harmful
         reasons = _reasons(clicks)
         advice = _advice(clicks)
         return f"Nothing was clicked, because no click could be used: {reasons}. {advice}".strip()
+    # What was read otherwise can be no click.
     read = [plain(name) for name in ("", *rules.impressions, *rules.outcomes)]
     others = events.loc[~names.isin(read), "action"].unique()
     if not len(others):
@@ -402,9 +417,9 @@ class UBIReport:
         ``action_name`` of events) and ``fate``: whether it was ``used``, and the number ``n`` of
         such records. Lines are those that hold no record.
     losses : DataFrame
-        One row per ``kind`` ("impression", "click", ``"outcome_…"``, "query") and ``action``: the
-        number ``n`` of records without repetitions and those of clients left out, how many of
-        them were ``lost``, their ``share``, and the ``reasons`` in words.
+        One row per ``kind`` ("impression", "click", ``"outcome_…"``, "query") and ``action``:
+        the number ``n`` of records (repetitions, and clients that were left out, do not count),
+        how many of them were ``lost``, their ``share``, and the ``reasons`` in words.
     ordinal_base : dict of str to int
         The ordinal of the first position, by application ("" where records name none).
     from_hits : list of str
@@ -456,6 +471,7 @@ class UBIReport:
         used : bool, default=None
             None counts both.
         """
+        # Every record has one fate: these numbers add up to what was read.
         rows = self.counts[self.counts["record"] == record]
         if used is not None:
             rows = rows[rows["used"] == used]
@@ -501,6 +517,7 @@ class UBIReport:
         """One line per fate, most frequent first: number, fate, the actions, what to do."""
         rows = self.counts[(self.counts["record"] == record) & (self.counts["used"] == used)]
         totals = rows.groupby("fate")["n"].sum().sort_values(ascending=False, kind="stable")
+        # Numbers stand flush right.
         width = len(f"{totals.max():,}")
         for fate, n in totals.items():
             line = f"{n:>{width},}  {_WORDS.get(fate, fate)}"

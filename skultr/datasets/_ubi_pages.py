@@ -103,6 +103,7 @@ class PageReader:
         self.rules = rules
         self.texts = records.texts
         self.applications = [*self.texts["application"], ""]  # -1 is one without a name
+        # Texts that differ in capitals and blanks alone are one query.
         self.normal, self.code_of_text = normal_texts(self.texts["text"])
         queries = records.columns("queries")
         self.hits = queries.pop("hits")
@@ -133,7 +134,8 @@ class PageReader:
         # 2. Where documents stood.
         self.find_bases(rows, pages)
         self.find_indices(rows, pages)
-        shown, lost = self.separate(self.show(rows, pages, hits), pages)
+        shown = self.show(rows, pages, hits)
+        shown, lost = self.separate(shown, pages)
         if shown.empty:
             hint = f" {likely}." if likely else ""
             raise ValueError(self.nothing_shown() + hint)
@@ -178,7 +180,8 @@ class PageReader:
         # Events that name no client are of the client of their query.
         pages = self.queries["query_id"][out[self.queries["client"]]]
         on_page = self.events["query_id"].isin(pages[pages >= 0])
-        _give(self.events, (self.events["client"] < 0) & on_page, "left out by keep")
+        no_client = self.events["client"] < 0
+        _give(self.events, no_client & on_page, "left out by keep")
 
     def rows_of_events(self):
         """Events with a page, a document and a role: 1 is an impression, 2 a click, from 3 on the
@@ -191,19 +194,19 @@ class PageReader:
         events = self.events
         events["role"] = role_of_action[events["action"]]
         # Events of other actions are kept, in case that they are the impressions.
-        is_other = (events["fate"] < 0) & (events["role"] == 0) & (events["action"] >= 0)
-        is_other &= (events["query_id"] >= 0) & (events["doc"] >= 0)
+        is_open = (events["fate"] < 0) & (events["action"] >= 0)
+        is_complete = (events["query_id"] >= 0) & (events["doc"] >= 0)
+        is_other = is_open & is_complete & (events["role"] == 0)
         others = events.loc[is_other, ["action", "query_id", "doc", "ordinal", "text"]]
+        # From here on, a query_id is a page.
         self.others = others.rename(columns={"query_id": "page"})
-        for out, fate in (
-            (events["action"] < 0, "no action_name"),
-            (events["role"] == 0, "action that was not asked for"),
-            (events["query_id"] < 0, "no query_id"),
-            (events["doc"] < 0, "no object_id"),
-        ):
-            _give(events, out, fate)
+        _give(events, events["action"] < 0, "no action_name")
+        _give(events, events["role"] == 0, "action that was not asked for")
+        _give(events, events["query_id"] < 0, "no query_id")
+        _give(events, events["doc"] < 0, "no object_id")
         self.events = events[["action", "fate"]].copy()  # the rows hold all else
-        rows = events[events["fate"] < 0].drop(columns=["action", "client", "fate"])
+        rows = events[events["fate"] < 0]
+        rows = rows.drop(columns=["action", "client", "fate"])
         return rows.rename(columns={"query_id": "page"})
 
     # Pages ----------------------------------------------------------------------------
@@ -214,12 +217,16 @@ class PageReader:
         queries["start"], unknown = _starts(queries, self.rules.page_size)
         known = queries[queries["fate"] < 0]
         # The first record with a text and hits; then with a text.
-        order = np.lexsort((known["time"], known["n_hits"] == 0, known["text"] < 0))
+        no_hits = known["n_hits"] == 0
+        no_text = known["text"] < 0
+        order = np.lexsort((known["time"], no_hits, no_text))
         best = known.iloc[order].drop_duplicates("query_id")
+        # A row for each query_id, also of those that events alone name.
         pages = best.rename_axis("record").reset_index().set_index("query_id")
         pages = pages[["text", "application", "user", "filters", "record"]]
         n_pages = len(self.texts["query_id"])
         pages = pages.reindex(range(n_pages), fill_value=-1)
+        # A page of several requests begins where the first one does.
         start = known.groupby("query_id")["start"].min()
         pages["start"] = start.reindex(pages.index, fill_value=0)
         self.requests = _requests(known)
@@ -245,18 +252,18 @@ class PageReader:
         start = self.queries["start"].to_numpy()[record]
         within = np.arange(len(record)) - begin[record]
         page = self.queries["query_id"].to_numpy()[record]
-        hits = pd.DataFrame(
-            {"page": page, "doc": self.hits, "place": start + within, "start": start}
-        )
+        hits = {"page": page, "doc": self.hits, "place": start + within, "start": start}
+        hits = pd.DataFrame(hits)
         taken = record.isin(lists.drop_duplicates(["query_id", "start"]).index)
         hits = hits[taken & (hits["doc"] >= 0)]
         # ... where each document of a page stood first.
-        hits = hits.iloc[np.lexsort((hits["place"], hits["doc"], hits["page"]))]
+        hits = _in_order(hits, "page", "doc", "place")
         return hits.drop_duplicates(["page", "doc"]), n_unlike
 
     def note_pages(self, n_unknown, n_unlike):
         """What query records lack, or say twice."""
         for name in self.rules.filters:
+            # Filters are texts such as "brand=acme, size=4".
             is_there = any(f", {name}=" in f", {text}" for text in self.texts["filters"])
             if not is_there:
                 self.doubts.append(
@@ -286,6 +293,7 @@ class PageReader:
                     f"{len(best):,} pages have no query record with a text: their user_query is "
                     "that of their events."
                 )
+        # A page without a text is of no query.
         no_text = _of_page(pages, "text", rows) < 0
         rows = self.without(rows, no_text, "no query record and no user_query")
         self.note_differences(rows, pages)
@@ -293,7 +301,8 @@ class PageReader:
         own = rows["application"]
         other = _of_page(pages, "application", rows)
         place = _looked_up(hits, "place", rows)
-        rows = rows.assign(writer=own.where(own >= 0, other), place=place)
+        writer = own.where(own >= 0, other)
+        rows = rows.assign(writer=writer, place=place)
         return rows.drop(columns=["application", "text", "user"])
 
     def note_differences(self, rows, pages):
@@ -315,8 +324,8 @@ class PageReader:
                 f"{n_of(n, 'event')} {verb} another {what} than the page, whose {what} was taken. "
                 f"{advice}"
             )
-            is_doubtful = name != "application" and n > MUCH.value * len(found)
-            self.tell(note, is_doubtful)
+            are_many = n > MUCH.value * len(found)
+            self.tell(note, is_doubtful=are_many and name != "application")
 
     def choose_source(self, rows, pages):
         """Rows without the impressions of applications whose hit lists say what was shown."""
@@ -327,6 +336,7 @@ class PageReader:
             usable = rows[(rows["role"] == 1) & has_place]
             by_events = _of_page(pages, "application", usable)
             pages["by_hits"] = ~pages["application"].isin(by_events)
+        # One source per application: an impression beside its hit lists would count twice.
         by_hits = _of_page(pages, "by_hits", rows)
         out = (rows["role"] == 1) & by_hits
         rows = self.without(rows, out, "impression of an application read by hit lists")
@@ -337,6 +347,7 @@ class PageReader:
         shown = rows[rows["role"] == 1]
         clicked = rows[rows["role"] == 2].drop_duplicates(["page", "doc"])
         others = self.placed_others(shown, pages, hits)
+        # By application, because each may record in its own way.
         n_shown = _by_application(pages, shown)
         n_clicked = _by_application(pages, clicked)
         names = self.texts["action"]
@@ -352,6 +363,7 @@ class PageReader:
         if not found:
             return ""
         numbers = ", ".join(f"{name!r} ({_documents(each)})" for name, each in found.items())
+        # What is impressions already stays so.
         wanted = [plain(name) for name in self.rules.impressions]
         known = [name for name in names if plain(name) in wanted]
         return (
@@ -364,7 +376,8 @@ class PageReader:
         others = self.others.drop_duplicates(["action", "page", "doc"])
         ordinal = others["ordinal"]
         at = ordinal.where(ordinal >= 0, _looked_up(hits, "place", others))
-        has_text = (others["text"] >= 0) | (_of_page(pages, "text", others) >= 0)
+        text_of_page = _of_page(pages, "text", others)
+        has_text = (others["text"] >= 0) | (text_of_page >= 0)
         is_new = ~_key(others).isin(_key(shown))
         return others.assign(at=at)[(at >= 0) & has_text & is_new]
 
@@ -394,7 +407,9 @@ class PageReader:
         shift = placed["ordinal"] - placed["place"]
         what = "clicks and outcomes stand at their place in the hit list"
         for code, shifts in shift.groupby(placed["writer"]):
-            self.base[code] = 1 if (shifts == 0).sum() < (shifts == 1).sum() else 0
+            n_from_0 = (shifts == 0).sum()
+            n_from_1 = (shifts == 1).sum()
+            self.base[code] = 1 if n_from_0 < n_from_1 else 0
             self.support[code] = (shifts, what)
         self.take_given_bases(self.rules.ordinal_base)
 
@@ -416,7 +431,8 @@ class PageReader:
         """Add the index from 0 over all pages of a search that each ordinal means; -1 if none."""
         ordinal = rows["ordinal"]
         base = self.base[rows["writer"]]
-        rows["index"] = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1)
+        is_known = (ordinal >= 0) & (ordinal >= base)
+        rows["index"] = np.where(is_known, ordinal - base, -1)
         # Ordinals restart on a later page if they begin before its start; else they go on.
         start = self.starts_of(rows, pages)
         later = (start > 0) & (rows["index"] >= 0)
@@ -443,6 +459,7 @@ class PageReader:
     def starts_of(self, rows, pages):
         """Results before the page of each event: by its place in the hit list, else by its time,
         where the records of a query_id request several pages."""
+        # Where a query_id is one request, it says where the page begins.
         start = pd.Series(_of_page(pages, "start", rows), rows.index)
         several = rows[rows["page"].isin(self.requests["page"])]
         with_time = several[several["time"] < NO_TIME]
@@ -459,11 +476,11 @@ class PageReader:
         places_of_clicks = rows["place"][rows["by_hits"]]
         rows = rows[rows["role"] == 1]
         # By the ordinal, and without one by the hit list.
-        at = rows["index"].where(rows["index"] >= 0, rows["place"])
-        rows = rows.assign(at=at)
+        index = rows["index"]
+        rows = rows.assign(at=index.where(index >= 0, rows["place"]))
         rows = self.without(rows, rows["at"] < 0, "no position")
         # Of a document that was shown twice, the first place.
-        rows = rows.iloc[np.lexsort((rows["at"], rows["doc"], rows["page"]))]
+        rows = _in_order(rows, "page", "doc", "at")
         again = rows.duplicated(["page", "doc"])
         first_at = rows["at"].where(~again).ffill()
         self.note(
@@ -528,17 +545,20 @@ class PageReader:
         pages["by_place"] = pages.index.isin(shown["page"][listed])
         without_list = shown[collided & ~_of_page(pages, "by_place", shown)]
         rest = shown.drop(without_list.index)
-        rest["at"] = rest["at"].where(~listed[rest.index], rest["place"])
+        # On pages with a list, all documents that it holds stand where it says.
+        is_listed = listed[rest.index]
+        rest["at"] = rest["at"].where(~is_listed, rest["place"])
         # Documents that the hit list does not hold give way to those that it holds, ...
-        gives_way = rest.duplicated(["page", "at"], keep=False) & (rest["place"] < 0)
+        is_shared = rest.duplicated(["page", "at"], keep=False)
+        gives_way = is_shared & (rest["place"] < 0)
         # ... and of the others the first one stays.
         again = rest[~gives_way].duplicated(["page", "at"])
         gives_way |= again.reindex(rest.index, fill_value=False)
         shown = rest[~gives_way]
         gone = rest[gives_way]
-        for documents, fate in ((without_list, _COLLIDED), (gone, _TAKEN), (shown, "shown")):
-            events = documents["event"]
-            _give(self.events, events[events >= 0], fate)
+        self.give_shown(without_list, _COLLIDED)
+        self.give_shown(gone, _TAKEN)
+        self.give_shown(shown, "shown")
         n_left_out = without_list["page"].nunique()
         n_by_place = int(pages["by_place"].sum())
         self.note(
@@ -549,16 +569,23 @@ class PageReader:
         )
         return shown, pd.concat([without_list, gone])
 
+    def give_shown(self, documents, fate):
+        """Give the impressions of documents their fate; those of hit lists have no event."""
+        events = documents["event"]
+        _give(self.events, events[events >= 0], fate)
+
     def nothing_shown(self):
         """What there was instead of shown documents."""
         actions = ["without an action_name", *self.texts["action"]]
         label = self.events["action"] + 1
+        # Numbers by action, for the user to compare with his own names.
         n_by_action = label.value_counts().sort_index()
         found = ", ".join(f"{n:,} {actions[i]}" for i, n in n_by_action.items())
         names = [plain(name) for name in self.rules.impressions]
         is_impression = np.array([plain(action) in names for action in actions])
-        fates = self.events["fate"][is_impression[label]].value_counts().sort_index()
-        reasons = ", ".join(f"{n:,} {_NAMES[fate]}" for fate, n in fates.items())
+        fates = self.events["fate"][is_impression[label]]
+        n_by_fate = fates.value_counts().sort_index()
+        reasons = ", ".join(f"{n:,} {_NAMES[fate]}" for fate, n in n_by_fate.items())
         n_hits = self.queries["n_hits"]
         n_lists = int((n_hits > 0).sum())
         expected = " or ".join(map(repr, self.rules.impressions))
@@ -580,7 +607,8 @@ class PageReader:
         rows = self.without(rows, again, _AGAIN)
         # Documents that were clicked, and not shown, join their page if they may.
         missing = rows[_looked_up(shown, "at", rows) < 0]
-        shown = self.add_documents(missing, pages, shown[["page", "doc", "at"]], lost)
+        places = shown[["page", "doc", "at"]]
+        shown = self.add_documents(missing, pages, places, lost)
         rows = rows.assign(at=_looked_up(shown, "at", rows))
         rows = rows[rows["at"] >= 0]
         added = rows.index.isin(missing.index)
@@ -589,8 +617,10 @@ class PageReader:
         _give(self.events, rows.index, "outcome")
         for role, name in enumerate(self.columns, start=2):
             clicked = _key(rows[rows["role"] == role])
-            shown[name] = _key(shown).isin(clicked).astype(np.int8)
-        moved = (rows["index"] >= 0) & (rows["index"] != rows["at"]) & ~added
+            is_clicked = _key(shown).isin(clicked)
+            shown[name] = is_clicked.astype(np.int8)
+        is_known = rows["index"] >= 0
+        moved = is_known & (rows["index"] != rows["at"]) & ~added
         by_place = _of_page(pages, "by_place", rows)
         self.note(
             (moved & ~by_place).sum(),
@@ -602,19 +632,22 @@ class PageReader:
 
     def add_documents(self, rows, pages, shown, lost):
         """The shown documents and, on pages with some, those that were clicked beside them."""
-        rows = self.without(rows, ~rows["page"].isin(shown["page"]), _NOTHING)
-        rows = self.without(rows, _key(rows).isin(_key(lost)), "its impression was left out")
+        on_page = rows["page"].isin(shown["page"])
+        rows = self.without(rows, ~on_page, _NOTHING)
+        was_lost = _key(rows).isin(_key(lost))
+        rows = self.without(rows, was_lost, "its impression was left out")
         if self.rules.not_shown == "drop":
             _give(self.events, rows.index, "its document was not shown")
             return shown.copy()
         # By the place in the hit list where its page is read by places, else by the ordinal.
         by_place = _of_page(pages, "by_place", rows) | rows["by_hits"]
         takes_place = np.where(by_place, rows["place"] >= 0, rows["index"] < 0)
-        rows = rows.assign(at=rows["place"].where(takes_place, rows["index"]))
+        at = rows["place"].where(takes_place, rows["index"])
+        rows = rows.assign(at=at)
         # The interaction of a document that says where it stood.
         new = rows[rows["at"] >= 0]
-        new = new.iloc[np.lexsort((new["at"], new["doc"], new["page"]))]
-        new = new.drop_duplicates(["page", "doc"])[["page", "doc", "at"]]
+        new = _in_order(new, "page", "doc", "at").drop_duplicates(["page", "doc"])
+        new = new[["page", "doc", "at"]]
         has_place = _key(rows).isin(_key(new))
         _give(self.events, rows.index[~has_place], "no position")
         # Documents that were shown keep their places.
@@ -633,6 +666,7 @@ class PageReader:
     # Results --------------------------------------------------------------------------
     def reading(self, rows, pages, shown):
         """The log, what the report says, and the doubts."""
+        # Rows of a page in the order in which they were shown.
         shown = shown.sort_values(["page", "at"])
         page = shown["page"].to_numpy()
         in_log = pages.index.isin(page)
@@ -647,7 +681,8 @@ class PageReader:
         user = pages["user"].to_numpy()
         if user[page].max() >= 0:
             log["user"] = _category(user[page], self.texts["user"])
-            self.note((user[in_log] < 0).sum(), "page", f"of {in_log.sum():,} named no user.")
+            n_without = (user[in_log] < 0).sum()
+            self.note(n_without, "page", f"of {in_log.sum():,} named no user.")
         for name in self.columns:
             log[name] = shown[name].to_numpy()
         # How positions were found stands before all else that was noted.
@@ -674,25 +709,29 @@ class PageReader:
         queries = self.queries[self.queries["fate"] < 0]
         page = pages.loc[queries["query_id"]]
         record = page["record"].to_numpy()
-        same_text = self.code_of_text[queries["text"]] == self.code_of_text[page["text"]]
+        text = self.code_of_text[queries["text"]]
+        same_text = text == self.code_of_text[page["text"]]
         place = self.queries[["from", "page"]].to_numpy()
         another_place = (place[queries.index] != place[record]).any(axis=1)
-        # The first rule that holds decides.
-        for rows, fate in (
-            (queries["text"] < 0, "no user_query"),
-            (~in_log[queries["query_id"]], _NOTHING),
-            (record == queries.index, "query of a page"),
-            ((queries["n_hits"] > 0) & another_place, "further page of a query_id"),
-            (~same_text, "another record of its query_id, with another user_query"),
-            (same_text, "another record of its query_id"),
-        ):
+
+        def give(rows, fate):
             _give(self.queries, queries.index[rows], fate)
+
+        # The first rule that holds decides.
+        give(queries["text"] < 0, "no user_query")
+        give(~in_log[queries["query_id"]], _NOTHING)
+        give(record == queries.index, "query of a page")
+        give((queries["n_hits"] > 0) & another_place, "further page of a query_id")
+        give(~same_text, "another record of its query_id, with another user_query")
+        give(same_text, "another record of its query_id")
 
     def query_table(self, pages):
         """Code of the qid of each page of the log, and the queries in the order of the codes."""
+        # What makes two searches one query.
         keys = pages[["text", "filters", "application"]].copy()
         keys["text"] = self.code_of_text[keys["text"]]
-        several = keys["application"][keys["application"] >= 0].nunique() > 1
+        application = keys["application"]
+        several = application[application >= 0].nunique() > 1
         if not several:  # pages that name none are of the only one
             keys["application"] = keys["application"].max()
 
@@ -706,10 +745,12 @@ class PageReader:
             return name
 
         different = keys.drop_duplicates()
-        names = pd.Series([qid(*key) for key in different.itertuples(index=False)], dtype=object)
-        named = keys.merge(different.assign(qid=names.to_numpy()), how="left")
+        names = [qid(*key) for key in different.itertuples(index=False)]
+        different = different.assign(qid=pd.Series(names, dtype=object).to_numpy())
+        named = keys.merge(different, how="left")
         codes, qids = pd.factorize(named["qid"].to_numpy(dtype=object))
         code = pd.Series(codes, keys.index)
+        # As most users typed it.
         typed = _most_frequent(code, pages["text"])
         application = keys["application"].groupby(code).first()
         queries = {
@@ -729,7 +770,8 @@ class PageReader:
         is_given = given is not None and (not isinstance(given, Mapping) or name in given)
         if is_given:
             return f"{note}, as ordinal_base says."
-        shifts, what = self.support.get(code, (pd.Series(dtype=int), "pages begin there"))
+        nothing = (pd.Series(dtype=int), "pages begin there")
+        shifts, what = self.support.get(code, nothing)
         n = int((shifts == self.base[code]).sum())
         note += f": {n:,} of {len(shifts):,} {what}."
         if n < FEW_CONFIRM.value * len(shifts):
@@ -763,7 +805,8 @@ def _starts(queries, page_size):
     later = (queries["from"] < 0) & (page > first)
     is_unknown = later & (size < 0)
     by_page = later & ~is_unknown
-    start = queries["from"].clip(0).where(~by_page, (page - first) * size)
+    before = (page - first) * size
+    start = queries["from"].clip(0).where(~by_page, before)
     return start.astype(np.int64), is_unknown
 
 
@@ -803,6 +846,12 @@ def _of_page(pages, name, rows):
     return pages[name].to_numpy()[rows["page"]]
 
 
+def _in_order(rows, *names):
+    """Rows sorted by columns, of which the first one comes first; ties stay as they are."""
+    keys = [rows[name] for name in reversed(names)]
+    return rows.iloc[np.lexsort(keys)]
+
+
 def _key(rows):
     """One number per page and document, whose codes have 32 bits each."""
     page = rows["page"].to_numpy(np.int64)
@@ -822,7 +871,9 @@ def _by_application(pages, rows):
 
 def _most_frequent(keys, values):
     """The value that is most frequent with each key; of several the largest."""
-    counts = pd.DataFrame({"key": keys, "value": values}).value_counts().reset_index()
+    # Sorted by number and value, so that ties do not depend on the order of the rows.
+    pairs = pd.DataFrame({"key": keys, "value": values})
+    counts = pairs.value_counts().reset_index()
     counts = counts.sort_values(["key", "count", "value"], ascending=[True, False, True])
     return counts.drop_duplicates("key").set_index("key")["value"]
 
@@ -832,6 +883,7 @@ def _category(codes, texts):
     if codes.min() < 0:
         texts = texts if _UNKNOWN in texts else [*texts, _UNKNOWN]
         codes = np.where(codes < 0, texts.index(_UNKNOWN), codes)
+    # Categories are the texts that occur, and no others.
     used, codes = np.unique(codes, return_inverse=True)
     return pd.Categorical.from_codes(codes, [texts[code] for code in used])
 
@@ -842,18 +894,21 @@ def _requests(known):
     requests = known[["query_id", "start", "time"]].rename(columns={"query_id": "page"})
     requests = requests.drop_duplicates()
     several = requests.groupby("page")["start"].transform("nunique") > 1
-    unclear = requests.duplicated(["page", "time"], keep=False) | (requests["time"] == NO_TIME)
-    unclear = unclear.groupby(requests["page"]).transform("any")
-    return requests[several & ~unclear]
+    # Two requests at one time, or one without, cannot be told apart by the times of events.
+    is_shared = requests.duplicated(["page", "time"], keep=False)
+    is_unclear = is_shared | (requests["time"] == NO_TIME)
+    any_unclear = is_unclear.groupby(requests["page"]).transform("any")
+    return requests[several & ~any_unclear]
 
 
 def _last_before(events, requests, on):
     """The start of the last request of the page that is not after each event; NaN without one."""
     # Both sides of the merge need one type, and the order of what they are merged on.
-    left = events[["page", on]].rename_axis("event").reset_index().sort_values(on)
-    left[on] = left[on].astype(np.int64)
-    right = requests[["page", on, "start"]].assign(**{on: requests[on].astype(np.int64)})
-    found = pd.merge_asof(left, right.sort_values(on), on=on, by="page")
+    left = events[["page", on]].rename_axis("event").reset_index()
+    right = requests[["page", on, "start"]]
+    left = left.astype({on: np.int64}).sort_values(on)
+    right = right.astype({on: np.int64}).sort_values(on)
+    found = pd.merge_asof(left, right, on=on, by="page")
     return found.set_index("event")["start"]
 
 

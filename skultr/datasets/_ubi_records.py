@@ -99,6 +99,7 @@ class Part:
 
 def value_at(record: Any, path: Sequence[str]) -> Any:
     """The value under a path: in nested objects, JSON text, or names joined by dots."""
+    # The end of the path: this is the value.
     if not path:
         return record
     record = _mapping(record)
@@ -141,6 +142,7 @@ def coded_part(
     coded_events = _coded(events, tables)
     coded_events["ordinal"] = _ordinals(events["ordinal"])
     coded_events["time"] = _times(events["time"])
+    # Attributes are parsed once, and read for filters and for the place of the page.
     attributes = [_mapping(value) for value in queries["attributes"]]
     queries["filters"] = [_filters(each, filters) for each in attributes]
     coded_queries = _coded(queries, tables)
@@ -172,6 +174,7 @@ def _codes(values, tables, name):
     """Codes of texts; -1 for null, empty and what is neither text nor number."""
     types = set(map(type, values))
     if not types <= {str}:
+        # Most columns hold texts alone, and are not touched.
         values = [_as_text(value) for value in values]
     table = tables.setdefault(name, {None: _ABSENT, "": _ABSENT})
     # A new text gets the number of those before it.
@@ -183,6 +186,7 @@ def _as_text(value):
     """A text; numbers as JSON writes them, whole floats as integers; None for all else."""
     if type(value) is str:
         return value
+    # A bool is an int to Python.
     if isinstance(value, bool | np.bool_):
         return None
     if isinstance(value, int | np.integer):
@@ -241,6 +245,7 @@ def _times(values):
     texts = pd.Series(texts, dtype=object)
     times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     found = times.dt.as_unit("us").astype("int64").to_numpy()
+    # Without a time a record comes last, and not first, as pandas has it.
     found = np.where(times.isna(), NO_TIME, found)
     is_number = [number is not None for number in numbers]
     found[is_number] = [int(number * 1e3) for number in numbers if number is not None]
@@ -249,6 +254,7 @@ def _times(values):
 
 def _milliseconds(value):
     """A number of milliseconds since 1970, up to the year 2255; None for all else."""
+    # Texts may hold digits: "1733790000000".
     is_bool = isinstance(value, bool | np.bool_)
     if is_bool or not isinstance(value, int | float | np.integer | np.floating | str):
         return None
@@ -271,8 +277,9 @@ def _mapping(value):
 def _mapping_of_pairs(value):
     """The object that a list of pairs stands for, as Arrow gives a map; None if it is no such."""
     pairs = [tuple(each.values()) if isinstance(each, dict) else each for each in value]
-    if not all(type(pair) is tuple and len(pair) == 2 for pair in pairs):
-        return None
+    for pair in pairs:
+        if type(pair) is not tuple or len(pair) != 2:
+            return None
     return {key: item for key, item in pairs if type(key) is str}
 
 
@@ -285,6 +292,7 @@ def _list(value):
 
 def _filters(attributes, names):
     """The chosen attributes as one text, such as ``brand=acme, in_stock=true``."""
+    # In the order of the parameter, so that equal filters are equal texts.
     chosen = []
     for name in names:
         value = _bare(value_at(attributes, (name,)))
@@ -302,12 +310,22 @@ def _bare(value, depth=9):
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, dict):
-        items = [(str(key), _bare(value[key], depth - 1)) for key in sorted(value, key=str)]
-        return {key: item for key, item in items if item is not None} or None
+        return _bare_mapping(value, depth - 1)
     if isinstance(value, list | tuple):
         items = [_bare(each, depth - 1) for each in value]
         return [item for item in items if item is not None] or None
     return _bare_scalar(value)
+
+
+def _bare_mapping(value, depth):
+    """An object without what is null, in one order: engines with columns for all keys fill in
+    nulls, and each has its own order."""
+    bare = {}
+    for key in sorted(value, key=str):
+        item = _bare(value[key], depth)
+        if item is not None:
+            bare[str(key)] = item
+    return bare or None
 
 
 def _bare_scalar(value):
@@ -344,6 +362,7 @@ class Records:
         """Take the parts of one file or frame, in order."""
         before = 0
         for part in progress(parts, f"part of {name}"):
+            # Parts count codes by themselves; here they get those of the whole log.
             new_codes = {domain: self._recode(domain, new) for domain, new in part.texts.items()}
             self._parts["events"].append(_recoded(part.events, new_codes))
             self._parts["queries"].append(_recoded(part.queries, new_codes))
@@ -352,11 +371,13 @@ class Records:
                 n_more = 5 - len(places)  # five examples of each fault are told
                 places += [f"{name}, line {before + line}" for line in lines[:n_more]]
                 self.faults[fault] = (n + len(lines), places)
+            # Lines count over the whole file.
             before += part.n_lines
         self.n_lines += before
 
     def _recode(self, domain, new):
         """The code in all parts of each text of one part, and -1 for its code -1."""
+        # A text of blanks is no id.
         table = self._tables.setdefault(domain, {})
         codes = []
         for text in new:
@@ -409,6 +430,7 @@ def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) 
         n_jobs = 1
     elif n_jobs is None:
         n_jobs = -1
+    # Workers read plain files by themselves, and get the bytes of compressed ones.
     pieces = _unpacked_pieces(path) if is_compressed else _places(path)
     parallel = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")
     return parallel(delayed(_read_piece)(piece, kind, fields) for piece in pieces)
@@ -421,6 +443,7 @@ def _places(path):
         start = 0
         size = os.fstat(file.fileno()).st_size
         while start < size:
+            # To the next end of a line, and on to the end of a record.
             file.seek(start + _PIECE)
             file.readline()
             _whole_record(file)
@@ -472,6 +495,7 @@ def _members(path):
 def _whole_record(file):
     """Lines up to the next one that is no action: a piece that ends there ends a record."""
     lines = [file.readline()]
+    # An action and its document stay in one piece.
     while _is_action(parsed(lines[-1])):
         lines.append(file.readline())
     return b"".join(lines)
@@ -479,29 +503,16 @@ def _whole_record(file):
 
 def _is_action(document):
     """Whether a document is a line of OpenSearch's bulk format that says what the next one is."""
-    return (
-        type(document) is dict
-        and len(document) == 1
-        and not _ACTIONS.isdisjoint(document)
-        and type(next(iter(document.values()))) is dict
-    )
+    if type(document) is not dict or len(document) != 1:
+        return False
+    ((action, target),) = document.items()
+    return action in _ACTIONS and type(target) is dict
 
 
 # Lines to records ---------------------------------------------------------------------
 def _read_piece(piece, kind, fields):
     """The part of a piece, which is bytes, or a path, a start and an end."""
-    if isinstance(piece, tuple):
-        path, start, end = piece
-        with open(path, "rb") as file:
-            file.seek(start)
-            piece = file.read(end - start)
-    if piece.count(0) > ZERO_BYTES.value * len(piece):
-        raise ValueError(
-            "A file of records is UTF-16 or UTF-32; expected JSON lines in UTF-8. Convert it, for "
-            "example with iconv -f UTF-16 -t UTF-8."
-        )
-    # Without the mark that some editors put before UTF-8.
-    lines = piece.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
+    lines = _lines_of(piece)
     reader = _Reader(fields)
     faults = {}
     action = {}  # what the line before says of the document
@@ -523,6 +534,23 @@ def _read_piece(piece, kind, fields):
     part.n_lines = len(lines)
     part.faults = faults
     return part
+
+
+def _lines_of(piece):
+    """The lines of a piece; an error if their bytes are no UTF-8."""
+    if isinstance(piece, tuple):
+        path, start, end = piece
+        with open(path, "rb") as file:
+            file.seek(start)
+            piece = file.read(end - start)
+    if piece.count(0) > ZERO_BYTES.value * len(piece):
+        raise ValueError(
+            "A file of records is UTF-16 or UTF-32; expected JSON lines in UTF-8. Convert it, for "
+            "example with iconv -f UTF-16 -t UTF-8."
+        )
+    # Without the mark that some editors put before UTF-8, and the end of the last line.
+    text = piece.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n")
+    return text.split(b"\n")
 
 
 def _documents_of(lines):
@@ -558,6 +586,7 @@ class _Reader:
 
     def _read(self, kind):
         documents = self._waiting[kind]
+        # The next block starts empty.
         self._waiting[kind] = []
         for column, paths in self.places[kind].items():
             self.columns[kind][column] += _values(documents, paths)
@@ -592,6 +621,7 @@ def _classified(document, index, action, kind):
         document = document["_source"]
     index = index or action.get("_index")
     id_ = action.get("_id")
+    # Ids are unique within an index.
     key = None if id_ in (None, "") else f"{index}/{id_}"
     return _kind_of(document, index, kind), document, key
 
@@ -614,6 +644,7 @@ def _values(documents, paths):
     """The value of each document at the first path where it has one."""
     if not paths:
         return [None] * len(documents)
+    # All documents at once at the first place, and the few without a value at the others.
     values = _at_path(documents, paths[0])
     for path in paths[1:]:
         values = [
@@ -662,6 +693,7 @@ def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
     wanted = [name for name in names if _is_read(name, fields)]
     if not wanted:
         raise ValueError(_NO_FIELD.format("The frame", names[:20]))
+    # Only what is read comes into memory.
     table = table.select(wanted)
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
@@ -681,6 +713,7 @@ def parquet_parts(
             "package and pass the frame."
         ) from error
     with _reading(path), parquet.ParquetFile(path) as file:
+        # The file is closed before workers open it.
         schema = file.schema_arrow
         n_groups = file.num_row_groups
         n_rows = file.metadata.num_rows
