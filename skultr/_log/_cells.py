@@ -77,22 +77,27 @@ class Cells:
     @classmethod
     def from_rows(cls, doc, factor, clicks, weight, n_docs=None, n_factors=None, **names):
         """Sums of the rows with weight by cell; ``names`` is what is known of codes."""
-        n_docs = int(doc.max(initial=-1)) + 1 if n_docs is None else n_docs
-        n_factors = int(factor.max(initial=-1)) + 1 if n_factors is None else n_factors
+        if n_docs is None:
+            n_docs = int(doc.max(initial=-1)) + 1
+        if n_factors is None:
+            n_factors = int(factor.max(initial=-1)) + 1
         if len(weight) > MAX_CELLS and n_docs > 1:
-            counted = (
-                cls.from_rows(
-                    doc[rows] - first, factor[rows], clicks[rows], weight[rows], n, n_factors
-                )
-                for first, n, rows in _rows_by_documents(doc, n_docs)
-            )
-            return cls.joined(counted, n_factors, **names)
+            parts = cls._parts_of_rows(doc, factor, clicks, weight, n_docs, n_factors)
+            return cls.joined(parts, n_factors, **names)
+        # Rows whose columns a processor's cache holds.
         n_at_once = 1 << 18
         chunks = _rows_with_weight(weight, n_at_once)
         # A table of all cells is quickest, where it is smaller than a chunk.
         count = _count_in_table if n_docs * n_factors <= n_at_once else _count_sparsely
         columns = count(chunks, doc, factor, clicks, weight, (n_docs, n_factors))
         return cls(*columns, n_docs, n_factors, **names)
+
+    @classmethod
+    def _parts_of_rows(cls, doc, factor, clicks, weight, n_docs, n_factors):
+        """The cells of parts of rows, each of further documents, which count from 0."""
+        for first, n_docs_of_part, rows in _rows_by_documents(doc, n_docs):
+            columns = (doc[rows] - first, factor[rows], clicks[rows], weight[rows])
+            yield cls.from_rows(*columns, n_docs_of_part, n_factors)
 
     @classmethod
     def joined(cls, parts, n_factors, **names):
@@ -102,7 +107,8 @@ class Cells:
         held = []  # the columns of parts that no file has yet
         files = []
         for part in parts:
-            held.append((part.doc + first_doc[-1], part.factor, part.clicks, part.weight))
+            doc = part.doc + first_doc[-1]
+            held.append((doc, part.factor, part.clicks, part.weight))
             first_doc.append(first_doc[-1] + part.n_docs)
             first_cell.append(first_cell[-1] + len(part.doc))
             if first_cell[-1] > MAX_CELLS:
@@ -153,13 +159,15 @@ class Cells:
 
     def of_documents(self, value):
         """Value of each document, shape (..., n_docs), by ``value(documents, part)`` of parts."""
-        return np.concatenate([value(docs, part) for docs, part in self.parts()], axis=-1)
+        values = [value(docs, part) for docs, part in self.parts()]
+        return np.concatenate(values, axis=-1)
 
     def changed(self, change, n_factors=None, **names):
         """The cells of which each part is what a function makes of it."""
         if self.bounds is None:
             return replace(change(self), **names)
         names = {name: getattr(self, name) for name in _NAMES} | names
+        # One part in memory at a time.
         changed = (change(part) for _, part in self.parts())
         return Cells.joined(changed, n_factors or self.n_factors, **names)
 
@@ -224,7 +232,11 @@ class Cells:
         """
         if self.bounds is not None:
             # In parts: an edge between factors for each path of two edges through a document.
-            links = self.total(lambda part: part.matrix().T @ part.take(clicked(part)).matrix())
+            def links_of(part):
+                was_clicked = part.take(clicked(part)).matrix()
+                return part.matrix().T @ was_clicked
+
+            links = self.total(links_of)
             return connected_components(links, connection="strong")[1]
         rows = clicked(self)
         node = self.n_docs + self.factor  # documents first, then factors
@@ -236,8 +248,10 @@ class Cells:
 
     def matrix(self, values=None):
         """One value per cell, by default 1, as a sparse matrix (n_docs, n_factors)."""
-        values = np.ones(len(self.doc)) if values is None else values
-        return csr_array((values, (self.doc, self.factor)), (self.n_docs, self.n_factors))
+        if values is None:
+            values = np.ones(len(self.doc))
+        places = (self.doc, self.factor)
+        return csr_array((values, places), (self.n_docs, self.n_factors))
 
     def of_all_users(self):
         """The same clicks with all users as one."""
@@ -251,9 +265,9 @@ class Cells:
         n_groups = int(group.max()) + 1
 
         def pool(part):
-            return Cells.from_rows(
-                part.doc, group[part.factor], part.clicks, part.weight, part.n_docs, n_groups
-            )
+            factor = group[part.factor]
+            counts = (part.clicks, part.weight)
+            return Cells.from_rows(part.doc, factor, *counts, part.n_docs, n_groups)
 
         return self.changed(pool, n_groups, factors=None)
 
@@ -269,12 +283,14 @@ class Cells:
 
     def without_empty(self):
         """The cells with impressions: those of documents that a resample left out say nothing."""
+        # Mostly there is none, and nothing is copied.
         if not self.total(lambda part: np.count_nonzero(part.weight <= 0)):
             return self
         return self.changed(lambda part: part.take(part.weight > 0))
 
     def has_few_clicks(self, least):
         """True if documents with clicks have fewer than ``least`` clicks on average."""
+        # Documents with a click.
         n_clicked = self.total(lambda part: np.count_nonzero(part.by_doc(part.clicks)))
         return self.clicks_of_factors.sum() < least * n_clicked
 
@@ -291,7 +307,8 @@ class Cells:
             """Clicks of the cells without examination: impressions times the document's rate."""
             impressions = np.maximum(part.by_doc(part.weight), TINY)
             rate = part.by_doc(part.clicks) / impressions
-            return np.where(unclicked[group[part.factor]], part.weight * rate[part.doc], 0.0)
+            is_without = unclicked[group[part.factor]]
+            return np.where(is_without, part.weight * rate[part.doc], 0.0)
 
         expected_by_factor = self.total(lambda part: part.by_factor(expected(part)))
         total_by_group = np.bincount(group, expected_by_factor)
@@ -333,7 +350,8 @@ def _count_sparsely(chunks, doc, factor, clicks, weight, shape):
     for rows in chunks:
         # One sparse sum of both, several times faster than sorting: clicks are imaginary.
         values = weight[rows] + 1j * clicks[rows].astype(float)
-        table = table + coo_array((values, (doc[rows], factor[rows])), shape).tocsr()
+        chunk = coo_array((values, (doc[rows], factor[rows])), shape)
+        table = table + chunk.tocsr()
     table = table.tocoo()
     docs = table.row.astype(np.intp)
     factors = table.col.astype(np.intp)
@@ -378,6 +396,7 @@ def count_cells(rows, *, user=None, arm=None):
         n_lists = int(rows.list_.max()) + 1
         n_shown = np.bincount(rows.list_, shown, minlength=n_lists)
         arm = n_shown[rows.list_]
+    # Rows without an arm were not randomised.
     if arm is not None:
         shown = shown & ~pd.isna(arm)
         if not shown.any():
@@ -401,18 +420,12 @@ def count_cells(rows, *, user=None, arm=None):
         doc, key = encode(pair_codes(query, code, len(ids)))
         first = first_rows(doc, len(key))
         doc_ids = ids[key % len(ids)]
-    cells = Cells.from_rows(
-        doc,
-        factor,
-        rows.clicks[at],
-        rows.weight[at],
-        len(first),
-        len(factors),
-        factors=factors,
-        doc_query=query[first],
-        doc_row=first if isinstance(at, slice) else at[first],
-        doc_ids=doc_ids,
-    )
+    first_row = first if isinstance(at, slice) else at[first]
+    names = {"doc_query": query[first], "doc_row": first_row, "doc_ids": doc_ids}
+    clicks = rows.clicks[at]
+    weight = rows.weight[at]
+    sizes = (len(first), len(factors))
+    cells = Cells.from_rows(doc, factor, clicks, weight, *sizes, factors=factors, **names)
     row_factor = np.full(rows.n_rows, -1, dtype=np.intp)
     row_factor[at] = factor
     return cells, row_factor
@@ -423,6 +436,7 @@ def _code_factors(bias, bias_values, user):
     if user is None:
         return bias, Factors(bias_values, None)
     code, user_ids = encode(user)
+    # Each user has factors of its own.
     factor, pairs = encode(code * len(bias_values) + bias)
     user, bias = np.divmod(pairs, len(bias_values))
     return factor, Factors(bias_values[bias], user_ids[user])
@@ -474,12 +488,14 @@ def bias_values(
 ) -> NDArray[Any]:
     """Bias factor of each row, NaN where it is not shown; an error if X has no bias factors."""
     roles = {"bias": bias, "position": position}
+    # A column of X, or what was passed.
     found = [read_role(X, role, value) for role, value in roles.items()]
     if all(values is None for values in found):
         raise ValueError(
             "X has neither a column 'bias' nor 'position', and neither was passed: expected the "
             "bias factor that each row is shown under, as in fit."
         )
+    # Checked as in fit, and nothing else is read.
     rows = read(X, roles=roles, reads=("position", "bias"))
     values = rows.position if rows["bias"] is None else rows["bias"]
     return np.where(rows.position > 0, values, np.nan)
@@ -533,11 +549,13 @@ def factor_table(
     standard_error: Floats | None = None,
 ) -> pd.DataFrame:
     """The table of :func:`examination_table` from arrays of shape (n_factors,)."""
+    # A factor that the log does not link to the others has no examination.
     known = examination[np.isfinite(examination)]
     if len(known):
         examination = examination / known[0]
     columns = {"examination": examination, "impressions": impressions, "clicks": clicks}
     table = pd.DataFrame(columns, index=pd.Index(values, name="bias"))
     if standard_error is not None:
+        # Beside what it is the error of.
         table.insert(1, "standard_error", standard_error)
     return table

@@ -67,10 +67,11 @@ class NeverShown(NamedTuple):
     def of_queries(self, keep: Bools) -> NeverShown:
         """Those of the queries for which ``keep``, a bool array by query code, is True."""
         rows = keep[self.query]
-        return NeverShown(*(None if each is None else each[rows] for each in self))
+        production = None if self.production is None else self.production[rows]
+        return NeverShown(self.query[rows], self.version[rows], production)
 
 
-NOBODY = NeverShown(*np.zeros((2, 0), dtype=np.int32))
+NOBODY = NeverShown(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +158,9 @@ class ClickLog:
     @property
     def n_docs(self) -> int:
         """Number of documents."""
-        return int(self.doc_of_version[-1]) + 1 if self.n_versions else 0
+        if not self.n_versions:
+            return 0
+        return int(self.doc_of_version[-1]) + 1  # the codes ascend
 
     @cached_property
     def doc(self) -> Ints:
@@ -171,15 +174,21 @@ class ClickLog:
         """Number of lists."""
         return len(self.offsets) - 1
 
+    @property
+    def lengths(self) -> Ints:
+        """Rows of each list, shape (n_lists,)."""
+        return np.diff(self.offsets)
+
     @cached_property
     def list_(self) -> Ints:
         """Number of the list of each row, shape (n_rows,)."""
-        return np.repeat(np.arange(self.n_lists, dtype=np.int32), np.diff(self.offsets))
+        number = np.arange(self.n_lists, dtype=np.int32)
+        return np.repeat(number, self.lengths)
 
     @cached_property
     def query(self) -> Ints:
         """Code of the query of each row, shape (n_rows,)."""
-        return np.repeat(self.query_of_list, np.diff(self.offsets))
+        return np.repeat(self.query_of_list, self.lengths)
 
     @property
     def query_of_doc(self) -> Ints:
@@ -214,12 +223,14 @@ class ClickLog:
 
     def with_features(self, features: NDArray[Any]) -> ClickLog:
         """The log with one row of features (n_docs, n_features) per document."""
+        # Lists of other versions of the same documents are equal now.
+        had_one_each = self.n_versions == self.n_docs
         return replace(
             self,
             features=features,
             version=self.doc,
             doc_of_version=np.arange(self.n_docs),
-            all_lists_differ=self.all_lists_differ and self.n_versions == self.n_docs,
+            all_lists_differ=self.all_lists_differ and had_one_each,
         )
 
     @cached_property
@@ -239,8 +250,9 @@ class ClickLog:
             return self
         n_queries = len(self.query_ids)
         # Queries in the order of their hashes, as many as fit.
-        n_rows = np.bincount(self.query_of_list, np.diff(self.offsets), n_queries)
-        drawn = np.argsort(mix(np.arange(n_queries, dtype=np.uint64)), kind="stable")
+        n_rows = np.bincount(self.query_of_list, self.lengths, n_queries)
+        hashes = mix(np.arange(n_queries, dtype=np.uint64))
+        drawn = np.argsort(hashes, kind="stable")
         fits = np.cumsum(n_rows[drawn]) <= max_rows
         keep = np.zeros(n_queries, dtype=bool)
         keep[drawn[fits]] = True
@@ -267,7 +279,8 @@ class ClickLog:
         first = 0
         while first < len(bounds) - 1:
             # As many units as fit, but one at least.
-            last = int(np.searchsorted(begins, begins[first] + max_rows, "right")) - 1
+            most = begins[first] + max_rows
+            last = int(np.searchsorted(begins, most, "right")) - 1
             last = max(last, first + 1)
             lists = slice(bounds[first], bounds[last])
             rows = slice(begins[first], begins[last])
@@ -295,7 +308,10 @@ class ClickLog:
         """Sums of one value per row by list, shape (n_lists,)."""
         # By chunk, because the sums are in double precision and values may be mapped from disk.
         parts = replace(self, clicks=values).chunks()
-        sums = [np.add.reduceat(each.clicks, each.offsets[:-1], dtype=float) for each in parts]
+        sums = []
+        for part in parts:
+            starts = part.offsets[:-1]
+            sums.append(np.add.reduceat(part.clicks, starts, dtype=float))
         return np.concatenate(sums)
 
     def take_rows(self, rows: NDArray[Any], list_: Ints) -> ClickLog:
@@ -303,6 +319,7 @@ class ClickLog:
         if rows.dtype == bool:
             rows = np.flatnonzero(rows)
         offsets = offsets_from_sorted(list_)
+        # A list belongs to the query of its first row.
         first_rows = rows[offsets[:-1]]
         lists = np.searchsorted(self.offsets, first_rows, side="right") - 1
         return replace(self._columns(rows, offsets, lists), all_lists_differ=False)
@@ -329,10 +346,11 @@ class ClickLog:
         """
         if self.all_lists_differ:
             return self
+        # Lists of a group are merged into its first one.
         group, first = self._identical_lists(users, patterns)
         if len(first) == self.n_lists:
             return self.take_lists(first)
-        lengths = np.diff(self.offsets)
+        lengths = self.lengths
         # Cell of a row: the row at its place in the first list of its group.
         new_offsets = np.concatenate(([0], np.cumsum(lengths[first])))
         shift = new_offsets[group] - self.offsets[:-1]
@@ -365,11 +383,9 @@ class ClickLog:
 
     def times(self, numbers: Floats) -> ClickLog:
         """The log with the clicks and weights of each query times a factor, (n_queries,)."""
-        return replace(
-            self,
-            clicks=self.by_chunk(lambda part: part.clicks * numbers[part.query]),
-            weight=self.by_chunk(lambda part: part.weight * numbers[part.query]),
-        )
+        clicks = self.by_chunk(lambda part: part.clicks * numbers[part.query])
+        weight = self.by_chunk(lambda part: part.weight * numbers[part.query])
+        return replace(self, clicks=clicks, weight=weight)
 
     def comparable(self) -> ClickLog:
         r"""The log with the pages of one row joined, query by query, and exposure as weight.
@@ -383,21 +399,25 @@ class ClickLog:
         query = self.query_of_list
         n_queries = len(self.query_ids)
         # Clicks of each query, and those of them on pages of one row.
-        clicks_alone = np.where(np.diff(self.offsets) == 1, clicks, 0.0)
+        clicks_alone = np.where(self.lengths == 1, clicks, 0.0)
         alone = np.bincount(query, clicks_alone, n_queries)
         total = np.bincount(query, clicks, n_queries)
+        # A single page has nothing to be joined with.
         several = np.bincount(query, minlength=n_queries) > 1
         joined = several & (2 * alone > total)
         if not joined.any():
-            return replace(self, weight=np.broadcast_to(np.float32(1), self.n_rows))
+            ones = np.broadcast_to(np.float32(1), self.n_rows)
+            return replace(self, weight=ones)
         # A joined query begins one list, and another query one with each of its lists.
-        begins = (np.diff(query, prepend=-1) != 0) | ~joined[query]
+        begins_query = np.diff(query, prepend=-1) != 0
+        begins = begins_query | ~joined[query]
         offsets = np.append(self.offsets[:-1][begins], self.n_rows)
+        exposure = np.where(joined[self.query], self.weight, 1.0)
         return replace(
             self,
             offsets=offsets,
             query_of_list=query[begins],
-            weight=np.where(joined[self.query], self.weight, 1.0),
+            weight=exposure,
             all_lists_differ=False,
         )
 
@@ -409,18 +429,21 @@ class ClickLog:
         their days, and what changes with these would be taken for what users click for.
         """
         log = self.comparable()
+        # Queries with more versions than documents.
         changes = np.zeros(len(log.query_ids), dtype=bool)
         for part in log.chunks(whole_queries=True):
             n_versions = part.count_by_query(part.version)
             changes |= n_versions > part.count_by_query(part.doc)
         query = log.query_of_list
-        begins = (np.diff(query, prepend=-1) != 0) | changes[query]
+        begins_query = np.diff(query, prepend=-1) != 0
+        begins = begins_query | changes[query]
         group_of_list = np.cumsum(begins) - 1
         return group_of_list[log.list_]
 
     def count_by_query(self, code: Ints) -> Ints:
         """Number of distinct codes of the rows of each query, shape (n_queries,)."""
         n_codes = int(code.max(initial=0)) + 1
+        # Each code once per query.
         pairs = np.unique(pair_codes(self.query, code, n_codes))
         return np.bincount(pairs // n_codes, minlength=len(self.query_ids))
 
@@ -438,7 +461,8 @@ class ClickLog:
         column = getattr(self, role)
         names = "bias_values" if role == "bias" else "user_ids"
         found, code = np.unique(values, return_inverse=True)
-        place = pd.Index(known).get_indexer(pd.Index(getattr(self, names)))
+        own = pd.Index(getattr(self, names))
+        place = pd.Index(known).get_indexer(own)
         new_code = code[place].astype(np.int32)
         # Lists under factors that become one may be equal now.
         merges = role == "bias" and len(found) < len(values)
@@ -472,6 +496,7 @@ class ClickLog:
         queries, query_code = _codes_that_occur(len(self.query_ids), log.query_of_list, rest.query)
         factors, factor_code = _codes_that_occur(len(self.bias_values), log.bias)
         users, user_code = _codes_that_occur(len(self.user_ids), log.user)
+        candidates = log.candidates._replace(query=query_code[rest.query])
         return replace(
             log,
             query_of_list=query_code[log.query_of_list],
@@ -480,7 +505,7 @@ class ClickLog:
             query_ids=self.query_ids[queries],
             bias_values=self.bias_values[factors],
             user_ids=self.user_ids[users],
-            candidates=log.candidates._replace(query=query_code[rest.query]),
+            candidates=candidates,
         )
 
     def _with_versions_that_occur(self):
@@ -488,13 +513,15 @@ class ClickLog:
         rest = self.candidates
         versions, new_code = _codes_that_occur(self.n_versions, self.version, rest.version)
         docs, doc_of_version = np.unique(self.doc_of_version[versions], return_inverse=True)
+        doc_ids = None if self.doc_ids is None else self.doc_ids[docs]
+        candidates = rest._replace(version=new_code[rest.version])
         return replace(
             self,
             features=self.features[versions],
             version=new_code[self.version],
             doc_of_version=doc_of_version,
-            doc_ids=None if self.doc_ids is None else self.doc_ids[docs],
-            candidates=rest._replace(version=new_code[rest.version]),
+            doc_ids=doc_ids,
+            candidates=candidates,
         )
 
     def _identical_lists(self, users, patterns):
@@ -520,9 +547,11 @@ class ClickLog:
 
     def take_lists(self, lists: Ints, but: Container[str] = ()) -> ClickLog:
         """The lists of these numbers; ``but`` names columns that are left as they are."""
-        if len(lists) == self.n_lists and (lists == np.arange(self.n_lists)).all():
+        # All lists in their order: nothing to copy.
+        every = np.arange(self.n_lists)
+        if np.array_equal(lists, every):
             return self
-        lengths = np.diff(self.offsets)[lists]
+        lengths = self.lengths[lists]
         offsets = offsets_from_counts(lengths)
         # Each row of a list is as far from where it was as the first one.
         shift = self.offsets[:-1][lists] - offsets[:-1]
@@ -542,7 +571,7 @@ class ClickLog:
 
 def _hashes_of(log, with_users):
     """Two hashes of each list: sums of those of its rows, which hold their places."""
-    first_row = np.repeat(log.offsets[:-1], np.diff(log.offsets))
+    first_row = np.repeat(log.offsets[:-1], log.lengths)
     place = np.arange(log.n_rows) - first_row
     columns = [place, log.version, log.position, log.bias]
     if with_users:
@@ -626,7 +655,8 @@ def sort_into_lists(
         # Equal vectors of one document are one version.
         version, first, doc_of_version = _versions_of(documents, features)
     else:
-        documents = rows.documents(np.empty((rows.n_rows, 0), dtype=np.float32), known)
+        no_features = np.empty((rows.n_rows, 0), dtype=np.float32)
+        documents = rows.documents(no_features, known)
         version = documents.code
         # One row of the table per document: versions are documents.
         first = table.places(documents.ids)
@@ -645,15 +675,16 @@ def sort_into_lists(
         columns["production"] = _narrow(table.production[first][version])
     # 3. Their order by query, list and position.
     place = rows.place()[shown]
-    is_sorted = not (place[1:] < place[:-1]).any()
-    order = slice(None) if is_sorted else np.argsort(place, kind="stable")
+    falls = place[1:] < place[:-1]
+    order = np.argsort(place, kind="stable") if falls.any() else slice(None)
     # Lists that no row shows have no offsets.
     offsets = offsets_from_sorted(rows.list_[shown][order])
-    query = rows.query[shown][order][offsets[:-1]]
+    query_of_row = rows.query[shown][order]
+    query = query_of_row[offsets[:-1]]
     query_ids = rows.query_ids
     bias_values = rows.bias[1]
     user_ids = rows.user[1]
-    del rows, version, place  # the log needs no more of them
+    del rows, version, place, falls, query_of_row  # the log needs no more of them
     for name in columns:  # one by one, so that the log is never held twice in memory
         columns[name] = _taken(columns[name], order)
     columns.setdefault("propensity", None)
@@ -705,8 +736,8 @@ def _select_rows(features, first, reuse):
     n_docs = len(first)
     if not reuse or 2 * n_docs < len(features):
         return features[first]
-    is_in_place = n_docs == len(features) and (first == np.arange(n_docs)).all()
-    if not is_in_place:
+    every = np.arange(len(features))
+    if not np.array_equal(first, every):
         step = 16  # features whose rows are moved at a time: a line of a processor's cache
         for start in range(0, features.shape[1], step):
             columns = slice(start, start + step)

@@ -144,6 +144,7 @@ class ClickDataset(FramesOfLog):
         """
         path = Path(path)
         _refuse_to_replace(path)
+        # Written beside its place, and renamed when it is whole: nothing is left after an error.
         path.parent.mkdir(parents=True, exist_ok=True)
         with folder_beside(path) as work:
             scratch = work / "scratch"
@@ -178,6 +179,7 @@ class ClickDataset(FramesOfLog):
         ValueError
             If a file is damaged or missing, with its name.
         """
+        # From disk, since files may have been copied since it was opened.
         Manifest.read(self.path).verify()
         return self
 
@@ -242,6 +244,7 @@ class ClickDataset(FramesOfLog):
             queries = queries[0]
         every = np.arange(self.n_queries)
         given = np.atleast_1d(every[queries])
+        # Sorted, because a log is; splitters may shuffle.
         found = np.unique(given)
         if not len(found):
             raise ValueError("A dataset needs at least one query; no query was selected.")
@@ -251,6 +254,7 @@ class ClickDataset(FramesOfLog):
                 "expected each at most once. A dataset has no copies of a query: draw without "
                 "replacement."
             )
+        # The same files, and no copy of them.
         part = copy(self)
         part._queries = found if self._queries is None else self._queries[found]
         return part
@@ -271,6 +275,7 @@ class ClickDataset(FramesOfLog):
         detailed : bool, default=True
             Whether equal lists with other clicks or users stay apart; by default they do.
         """
+        # Another process may have written the folder anew.
         found = Manifest.read(self.path)
         if found.files != self._manifest.files:
             raise ValueError(
@@ -287,6 +292,7 @@ class ClickDataset(FramesOfLog):
 
     def _open(self, detailed):
         """The log from the files, with the values that were replaced, of the chosen queries."""
+        # Values first: the selection numbers them anew.
         log = open_log(self._manifest, detailed)
         for role, (known, values) in self._replaced.items():
             log = log.with_values(role, known, values)

@@ -201,6 +201,7 @@ def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
 
 def places_of(log: ClickLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Ints]:
     """The distinct positions, bias factors and users of a log, and the place of each row."""
+    # Every log has positions.
     names = ["position", *(name for name in ("bias", "user") if name in roles)]
     tables = {name: _codes(log, name) for name in names}
     code, sizes = _combined(tables)
@@ -331,6 +332,7 @@ class Manifest:
         arrays = {key: _to_arrow(pa, values) for key, values in columns.items()}
         batch = pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])
         path = self.folder / f"{name}.arrow"
+        # Not compressed, so that it can be mapped.
         with pa.ipc.new_file(str(path), batch.schema) as writer:
             writer.write_batch(batch)
         self.files[path.name] = {
@@ -376,6 +378,7 @@ def _to_numpy(pa, column):
         return column.flatten().to_numpy().reshape(len(column), -1)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return column.to_numpy()
+    # Ids are objects, as a log in memory has them.
     ids = np.empty(len(column), dtype=object)
     ids[:] = column.to_pylist()
     return ids
@@ -467,6 +470,7 @@ def _open_frame(pa, frame, scratch):
                 f"{found}. Expected values of one type in each column, which Arrow has: convert "
                 "the column."
             ) from error
+    # Lazy engines that can hand out rows in parts.
     kind = open_frame(frame).implementation if isinstance(read, nw.LazyFrame) else None
     if kind == nw.Implementation.DUCKDB:
         return pa.RecordBatchReader.from_stream(frame)

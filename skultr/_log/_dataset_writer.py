@@ -111,6 +111,7 @@ def _place_rows(files, union, copies, table):
     """Put the rows of each file into the copies, and its features into a table, if one is
     given."""
     for number, file in enumerate(files):
+        # One file in memory at a time.
         logs = file.load()
         if table is not None:
             table[union.codes("version", number)] = logs[0].features
@@ -121,6 +122,7 @@ def _place_rows(files, union, copies, table):
 
 def _save_queries(manifest, files, union, copies):
     """Write the queries, with the rows of each before lists were merged, and its lists."""
+    # Codes of a file become those of the union.
     n_raw = np.zeros(len(union.query_ids), dtype=np.int64)
     for number, file in enumerate(files):
         n_raw[union.codes("query", number)] = file.n_raw
@@ -132,6 +134,7 @@ def _save_queries(manifest, files, union, copies):
 
 def _save_candidates(manifest, files, union):
     """Write the candidates that were not shown; without any, there is no table."""
+    # The candidates stay in memory: there is one row per query and document, not per page.
     by_file = [union.recoded(file.log, number).candidates for number, file in enumerate(files)]
     query = np.concatenate([each.query for each in by_file])
     version = np.concatenate([each.version for each in by_file])
@@ -241,6 +244,7 @@ class _SpreadRows:
         if self.has_counts:
             impressions = values["impressions"]
             called = {"n_clicks": repr(self.click)}
+            # Numbers of clicks are at most those of impressions.
             check({"n_clicks": clicks, "impressions": impressions}, called=called)
             rows.rate = divided(clicks, impressions)
         else:
@@ -390,7 +394,7 @@ class _File:
 def _counts_of(log: ClickLog) -> tuple[Ints, Ints, dict[str, tuple[float, float, np.dtype]]]:
     """Rows and lists by query, and range and type of each column, of a log with its own codes."""
     n_queries = len(log.query_ids)
-    n_rows = np.bincount(log.query_of_list, np.diff(log.offsets), n_queries)
+    n_rows = np.bincount(log.query_of_list, log.lengths, n_queries)
     n_lists = np.bincount(log.query_of_list, minlength=n_queries)
     ranges = {}
     for name in _ON_DISK if log.n_rows else ():
@@ -455,7 +459,7 @@ class _Copy:
         detailed = self.name == "detailed"
         # Once more, because the order of equal lists depends on the codes of the union.
         log = log.fold(users=detailed, patterns=detailed)
-        self.lengths[_places(log.query_of_list, self.first_list)] = np.diff(log.offsets)
+        self.lengths[_places(log.query_of_list, self.first_list)] = log.lengths
         place = _places(log.query, self.first_row)
         for name, column in self.columns.items():
             column[place] = getattr(log, name)
@@ -474,6 +478,7 @@ def _range_of(column):
     high = column.max()
     if column.dtype.kind == "i":
         return low, high, _narrowest(high, np.int16)
+    # A constant is in the manifest, whatever its type.
     exact = low == high or (column.astype(np.float32) == column).all()
     return low, high, np.dtype(np.float32 if exact else np.float64)
 

@@ -98,7 +98,7 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
     for name in (*BY_ROW, "production", "query_of_list"):
         if getattr(parts[0], name) is not None:
             columns[name] = np.concatenate([getattr(part, name) for part in parts])
-    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    lengths = np.concatenate([part.lengths for part in parts])
     log = replace(
         parts[0],
         **columns,

@@ -147,6 +147,7 @@ def equal_keys(keys: Sequence[NDArray[Any]]) -> tuple[Ints, Ints]:
     begins = np.ones(len(order), dtype=bool)
     begins[1:] = np.any(changes, axis=0)
     codes = np.empty(len(order), dtype=np.intp)
+    # In the order of the rows, not of the keys.
     codes[order] = np.cumsum(begins) - 1
     return codes, order[begins]
 
@@ -215,6 +216,7 @@ def rectangles(offsets: Ints, max_cells: int = 1 << 19) -> Iterator[tuple[Ints, 
     """Segments by similar length, as rectangles of row numbers: dense work in bounded memory."""
     lengths = np.diff(offsets)
     order = np.argsort(lengths, kind="stable")
+    # Similar lengths together: rectangles have few empty cells.
     lengths = lengths[order]
     first = int(np.searchsorted(lengths, 1))  # empty segments have no rectangle
     while first < len(order):
@@ -266,6 +268,7 @@ def sums_of_rows(features: NDArray[np.float32]) -> NDArray[np.uint64]:
 def _bits(features: NDArray[np.float32]) -> NDArray[np.uint32]:
     """Bits of numbers, equal for -0.0 and 0.0 and for all kinds of NaN."""
     values = features + np.float32(0)  # -0.0 + 0.0 is 0.0
+    # There are many bit patterns of NaN.
     missing = np.isnan(values)
     if missing.any():
         values[missing] = np.nan
@@ -325,6 +328,7 @@ def hash_columns(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
 
 def equal_columns(features: NDArray[Any], y: NDArray[Any] | None) -> list[Any]:
     """Numbers of the columns that are equal to y; none if y is constant."""
+    # A constant feature may equal a constant y by chance.
     if y is None or not len(y) or y.min() == y.max():
         return []
     values = y.astype(np.float32)

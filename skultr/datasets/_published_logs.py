@@ -115,6 +115,7 @@ def load_tiangong_st(
         if grades is None:
             return log
         with _opened(grades, "the grades of TianGong-ST") as file:
+            # A merge of categoricals is one of texts.
             log = log.merge(_mean_grades(file), how="left", on=[*_IDS]).astype(_IDS)
             if log["relevance"].isna().all():
                 raise ValueError("no line is of a query and document of the sessions")
@@ -123,6 +124,7 @@ def load_tiangong_st(
 
 def _mean_grades(file) -> pd.DataFrame:
     """The mean grade of each pair of query and document, over the sessions where it was graded."""
+    # A line is: number, session, query, document, grade.
     lines = [line.decode().split() for line in file]
     lines = [fields for fields in lines if fields]
     have_grades = all(len(fields) == 5 and 0 <= float(fields[4]) <= 4 for fields in lines)
@@ -139,9 +141,11 @@ def _rows_of_xml(file) -> Iterator[tuple[object, ...]]:
     for page, (_, element) in enumerate(ElementTree.iterparse(file)):
         if element.tag != "interaction":
             continue
+        # An interaction is one result page.
         query = element.findtext("query_id", "").strip()
         clicks = element.iterfind("clicked/click/rank")
         clicked = {str(click.text).strip() for click in clicks}
+        # Clicks may name ranks that no result has.
         shown = set()
         for result in element.iterfind("results/result"):
             rank = str(result.get("rank")).strip()
@@ -246,12 +250,14 @@ def load_baidu_ultr(
 
 def _read_part(file, path, columns):
     """A log, with those of the columns that the file has."""
+    # Features come in files of their own kind; all else is text.
     kind = path.lower().rpartition(".")[2]
     if kind not in ("feather", "parquet"):
         return _as_log(_rows_of_text(file), "media_type")
     # Imported here, so that other files need no PyArrow.
     from pyarrow import dataset
 
+    # Only the columns that are needed are read: embeddings are nine tenths of a file.
     data = dataset.dataset(path, format=kind)
     found = data.schema.names
     lacking = sorted(set(_COLUMNS).difference(found))
@@ -268,6 +274,7 @@ def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
     """Page, query, document, position, click and type of each document."""
     query = None
     for number, line in enumerate(file):
+        # A line of 3 columns begins a page, one of 32 is a document of it.
         n_columns = line.count(b"\t") + 1
         if n_columns == 3:
             page = number
@@ -278,6 +285,7 @@ def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
                 "after a line of 3 of its page"
             )
         else:
+            # Title and abstract, which are long, are not split further.
             position, doc, _, _, kind, click, _ = line.split(b"\t", 6)
             yield page, query, doc.decode(), position, click, kind
 
@@ -286,8 +294,10 @@ def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
 def _as_log(rows, *more):
     """A frame of rows of page, query, document, position, click and ``more`` numbers."""
     tables = {name: {} for name in ("session", *_IDS)}  # code of each id
+    # Arrays of integers take a tenth of the memory of lists.
     columns = {name: array("q") for name in (*tables, "position", "click", *more)}
     for row in progress(rows, "row"):
+        # Ids come first, then position, click and further numbers.
         numbers = _whole_numbers(row[3:])
         if numbers is None or not _are_ids(row[:3]):
             raise ValueError(f"the values of result {len(columns['click'])} are {row}")
@@ -297,6 +307,7 @@ def _as_log(rows, *more):
         ]
         for column, value in zip(columns.values(), (*codes, *numbers), strict=True):
             column.append(value)
+    # A file of another kind may have no row.
     if not columns["click"]:
         raise ValueError("there is no result page")
     log = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
@@ -327,6 +338,7 @@ def _whole_numbers(values):
 @contextmanager
 def _opened(path, what):
     """The bytes of a file, and errors of what reads them as one sentence."""
+    # By its suffix alone: a file that was renamed is an error below.
     open_ = gzip.open if fspath(path).lower().endswith(".gz") else open
     try:
         with open_(path, "rb") as file:

@@ -16,7 +16,8 @@ from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import AnyFrame
 from ..exceptions import ClickDataWarning, warn_user
 from ._thresholds import MUCH
-from ._ubi_pages import FATES, PageReader, Rules, counted, n_of, plain
+from ._ubi_fates import FATES, counted, n_of
+from ._ubi_pages import PageReader, Rules, plain
 from ._ubi_records import Fields, Records, frame_parts, line_parts, parquet_parts
 
 #: What read_ubi reads: files, or a frame.

@@ -24,6 +24,7 @@ from ._thresholds import (
     MUCH,
     MUCH_LONGER,
 )
+from ._ubi_fates import AGAIN, COLLIDED, NAMES, NOTHING_SHOWN, TAKEN, give_fate, n_of
 from ._ubi_records import NO_ORDINAL, NO_TIME, Records
 
 #: Names of actions that show documents, whatever their pages look like.
@@ -38,47 +39,6 @@ _WHERE_EVENTS_DIFFER = {
     "text": "If a query_id stands for a visit and not for one search, correct the records.",
     "application": "Ordinals count from the base of the events'.",
 }
-
-#: What becomes of a record that is in the log, in words for one record and for many.
-_USED = {
-    "shown": "as impressions: the document was shown",
-    "clicked": "as clicks on a document that was shown",
-    "outcome": "as outcomes of a document that was shown",
-    "its document was added to the page": "as clicks or outcomes that added their document to "
-    "the page",
-    "query of a page": "as the query of a page",
-    "further page of a query_id": "as a further page of the same query_id",
-}
-_AGAIN = "the same document again on its page"
-_TAKEN = "its position is taken by another document"
-_COLLIDED = "two documents at one ordinal of its page"
-_NOTHING = "nothing shown on its page"
-#: The same of records that were left out, in the order of the rules.
-_LEFT_OUT = {
-    "the same record again": "that are there again (by _id, else by content)",
-    "left out by keep": "of clients that keep= leaves out",
-    "no action_name": "without an action_name",
-    "action that was not asked for": "with another action",
-    "no query_id": "without a query_id",
-    "no object_id": "without an object_id",
-    "no query record and no user_query": "without a query record and without a user_query",
-    "impression of an application read by hit lists": "that are impressions, where the hit lists "
-    "were taken",
-    "no position": "without a usable ordinal and without a place in the hit list",
-    _AGAIN: "that say the same of a document of the page again",
-    _COLLIDED: "of pages with two documents at one ordinal, without a hit list",
-    _TAKEN: "at the place of another document of the page",
-    "no user_query": "without a user_query",
-    "its impression was left out": "that are clicks or outcomes whose impression was left out",
-    _NOTHING: "of pages on which nothing was shown",
-    "its document was not shown": "that are clicks or outcomes of a document that was not shown",
-    "another record of its query_id": "beside the record that was taken for the query_id",
-    "another record of its query_id, with another user_query": "beside the record that was taken "
-    "for the query_id, with another user_query",
-}
-#: What became of records, in the words of the report.
-FATES = _USED | _LEFT_OUT
-_NAMES = [*FATES]
 
 
 @dataclass(frozen=True)
@@ -156,7 +116,7 @@ class PageReader:
 
     def without(self, rows, out, fate):
         """The other rows; the events of those that are out have this fate."""
-        _give(self.events, rows.index[out], fate)
+        give_fate(self.events, rows.index[out], fate)
         return rows[~out]
 
     # Records --------------------------------------------------------------------------
@@ -166,22 +126,22 @@ class PageReader:
             # As in an index, the last record of an id stands. Records that have lost their
             # query_id may be equal and not the same.
             is_equal = table.pop("key").duplicated(keep="last")
-            _give(table, is_equal & (table["query_id"] >= 0), "the same record again")
+            give_fate(table, is_equal & (table["query_id"] >= 0), "the same record again")
         if self.rules.keep is not None:
             self.leave_out_clients(self.rules.keep)
-        _give(self.queries, self.queries["query_id"] < 0, "no query_id")
+        give_fate(self.queries, self.queries["query_id"] < 0, "no query_id")
 
     def leave_out_clients(self, keep):
         """Records of clients for which a function of their names is False."""
         out = [not keep(client) for client in self.texts["client"]]
         out = np.array([*out, False])  # the last one is that of code -1, no client
         for table in (self.events, self.queries):
-            _give(table, out[table["client"]], "left out by keep")
+            give_fate(table, out[table["client"]], "left out by keep")
         # Events that name no client are of the client of their query.
         pages = self.queries["query_id"][out[self.queries["client"]]]
         on_page = self.events["query_id"].isin(pages[pages >= 0])
         no_client = self.events["client"] < 0
-        _give(self.events, no_client & on_page, "left out by keep")
+        give_fate(self.events, no_client & on_page, "left out by keep")
 
     def rows_of_events(self):
         """Events with a page, a document and a role: 1 is an impression, 2 a click, from 3 on the
@@ -200,10 +160,10 @@ class PageReader:
         others = events.loc[is_other, ["action", "query_id", "doc", "ordinal", "text"]]
         # From here on, a query_id is a page.
         self.others = others.rename(columns={"query_id": "page"})
-        _give(events, events["action"] < 0, "no action_name")
-        _give(events, events["role"] == 0, "action that was not asked for")
-        _give(events, events["query_id"] < 0, "no query_id")
-        _give(events, events["doc"] < 0, "no object_id")
+        give_fate(events, events["action"] < 0, "no action_name")
+        give_fate(events, events["role"] == 0, "action that was not asked for")
+        give_fate(events, events["query_id"] < 0, "no query_id")
+        give_fate(events, events["doc"] < 0, "no object_id")
         self.events = events[["action", "fate"]].copy()  # the rows hold all else
         rows = events[events["fate"] < 0]
         rows = rows.drop(columns=["action", "client", "fate"])
@@ -488,7 +448,7 @@ class PageReader:
             "repeated impression",
             "of a document stood further down its page than the first place, which was taken.",
         )
-        rows = self.without(rows, again, _AGAIN)
+        rows = self.without(rows, again, AGAIN)
         self.note(
             (rows["index"] < 0).sum(),
             "impression",
@@ -556,8 +516,8 @@ class PageReader:
         gives_way |= again.reindex(rest.index, fill_value=False)
         shown = rest[~gives_way]
         gone = rest[gives_way]
-        self.give_shown(without_list, _COLLIDED)
-        self.give_shown(gone, _TAKEN)
+        self.give_shown(without_list, COLLIDED)
+        self.give_shown(gone, TAKEN)
         self.give_shown(shown, "shown")
         n_left_out = without_list["page"].nunique()
         n_by_place = int(pages["by_place"].sum())
@@ -572,7 +532,7 @@ class PageReader:
     def give_shown(self, documents, fate):
         """Give the impressions of documents their fate; those of hit lists have no event."""
         events = documents["event"]
-        _give(self.events, events[events >= 0], fate)
+        give_fate(self.events, events[events >= 0], fate)
 
     def nothing_shown(self):
         """What there was instead of shown documents."""
@@ -585,7 +545,7 @@ class PageReader:
         is_impression = np.array([plain(action) in names for action in actions])
         fates = self.events["fate"][is_impression[label]]
         n_by_fate = fates.value_counts().sort_index()
-        reasons = ", ".join(f"{n:,} {_NAMES[fate]}" for fate, n in n_by_fate.items())
+        reasons = ", ".join(f"{n:,} {NAMES[fate]}" for fate, n in n_by_fate.items())
         n_hits = self.queries["n_hits"]
         n_lists = int((n_hits > 0).sum())
         expected = " or ".join(map(repr, self.rules.impressions))
@@ -604,7 +564,7 @@ class PageReader:
     def click(self, rows, pages, shown, lost):
         """The shown documents with a column for clicks and each outcome, once per document."""
         again = rows.duplicated(["page", "doc", "role"])
-        rows = self.without(rows, again, _AGAIN)
+        rows = self.without(rows, again, AGAIN)
         # Documents that were clicked, and not shown, join their page if they may.
         missing = rows[_looked_up(shown, "at", rows) < 0]
         places = shown[["page", "doc", "at"]]
@@ -612,9 +572,9 @@ class PageReader:
         rows = rows.assign(at=_looked_up(shown, "at", rows))
         rows = rows[rows["at"] >= 0]
         added = rows.index.isin(missing.index)
-        _give(self.events, rows.index[added], "its document was added to the page")
-        _give(self.events, rows.index[rows["role"] == 2], "clicked")
-        _give(self.events, rows.index, "outcome")
+        give_fate(self.events, rows.index[added], "its document was added to the page")
+        give_fate(self.events, rows.index[rows["role"] == 2], "clicked")
+        give_fate(self.events, rows.index, "outcome")
         for role, name in enumerate(self.columns, start=2):
             clicked = _key(rows[rows["role"] == role])
             is_clicked = _key(shown).isin(clicked)
@@ -633,11 +593,11 @@ class PageReader:
     def add_documents(self, rows, pages, shown, lost):
         """The shown documents and, on pages with some, those that were clicked beside them."""
         on_page = rows["page"].isin(shown["page"])
-        rows = self.without(rows, ~on_page, _NOTHING)
+        rows = self.without(rows, ~on_page, NOTHING_SHOWN)
         was_lost = _key(rows).isin(_key(lost))
         rows = self.without(rows, was_lost, "its impression was left out")
         if self.rules.not_shown == "drop":
-            _give(self.events, rows.index, "its document was not shown")
+            give_fate(self.events, rows.index, "its document was not shown")
             return shown.copy()
         # By the place in the hit list where its page is read by places, else by the ordinal.
         by_place = _of_page(pages, "by_place", rows) | rows["by_hits"]
@@ -649,12 +609,12 @@ class PageReader:
         new = _in_order(new, "page", "doc", "at").drop_duplicates(["page", "doc"])
         new = new[["page", "doc", "at"]]
         has_place = _key(rows).isin(_key(new))
-        _give(self.events, rows.index[~has_place], "no position")
+        give_fate(self.events, rows.index[~has_place], "no position")
         # Documents that were shown keep their places.
         joined = pd.concat([shown, new], ignore_index=True)
         joined = joined[~joined.duplicated(["page", "at"])].copy()
         is_lost = _looked_up(joined, "at", rows) < 0
-        _give(self.events, rows.index[is_lost], _TAKEN)
+        give_fate(self.events, rows.index[is_lost], TAKEN)
         self.note(
             len(joined) - len(shown),
             "clicked document",
@@ -715,11 +675,11 @@ class PageReader:
         another_place = (place[queries.index] != place[record]).any(axis=1)
 
         def give(rows, fate):
-            _give(self.queries, queries.index[rows], fate)
+            give_fate(self.queries, queries.index[rows], fate)
 
         # The first rule that holds decides.
         give(queries["text"] < 0, "no user_query")
-        give(~in_log[queries["query_id"]], _NOTHING)
+        give(~in_log[queries["query_id"]], NOTHING_SHOWN)
         give(record == queries.index, "query of a page")
         give((queries["n_hits"] > 0) & another_place, "further page of a query_id")
         give(~same_text, "another record of its query_id, with another user_query")
@@ -788,7 +748,7 @@ class PageReader:
         for record, table in tables.items():
             numbers = table.groupby(["action", "fate"]).size()
             for (action, fate), n in numbers.items():
-                counts.append((record, actions[action], _NAMES[fate], n))
+                counts.append((record, actions[action], NAMES[fate], n))
         return counts
 
 
@@ -816,29 +776,6 @@ def normal_texts(texts: list[str]) -> tuple[list[str], NDArray[Any]]:
     codes = [table.setdefault(normal_text(text), len(table) - 1) for text in texts]
     _, *normal = table
     return normal, np.array([*codes, -1])
-
-
-def n_of(n: int, what: str, several: str | None = None) -> str:
-    """A number of things in words."""
-    plural = several or f"{what}s"
-    return f"{n:,} {what if n == 1 else plural}"
-
-
-def counted(rows: list[tuple[str, str, str, int]]) -> pd.DataFrame:
-    """The table of counts from (record, action, fate, n)."""
-    counts = pd.DataFrame(rows, columns=["record", "action", "fate", "n"])
-    counts.insert(2, "used", counts["fate"].isin([*_USED]))
-    order = ["record", "used", "action", "n", "fate"]
-    return counts.sort_values(order, ascending=[True, False, True, False, True], ignore_index=True)
-
-
-def _give(table, rows, fate):
-    """Decide records, a mask or numbers, that have no fate yet: later rules take what is left."""
-    rows = np.asarray(rows)
-    if rows.dtype == bool:
-        rows = np.flatnonzero(rows)
-    is_open = table["fate"].to_numpy()[rows] < 0
-    table.loc[rows[is_open], "fate"] = _NAMES.index(fate)
 
 
 def _of_page(pages, name, rows):

@@ -140,6 +140,7 @@ def coded_part(
     """The values of a block as codes; ``key`` is the text that names a record."""
     tables: dict[str, dict[Any, int]] = {}
     coded_events = _coded(events, tables)
+    # Numbers have no dictionary.
     coded_events["ordinal"] = _ordinals(events["ordinal"])
     coded_events["time"] = _times(events["time"])
     # Attributes are parsed once, and read for filters and for the place of the page.
@@ -192,6 +193,7 @@ def _as_text(value):
     if isinstance(value, int | np.integer):
         return str(int(value))
     if isinstance(value, float | np.floating | Decimal):
+        # An id that is no number is none.
         if not math.isfinite(value):
             return None
         return str(int(value)) if value == int(value) else str(float(value))
@@ -200,6 +202,7 @@ def _as_text(value):
 
 def _writable(text):
     """The text without the halves of surrogate pairs, which JSON may hold and files may not."""
+    # Most texts are ASCII, which needs no check.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -214,6 +217,7 @@ def _ordinals(values):
     types = set(map(type, values))
     numbers = values if types <= {int} else [_number(value) for value in values]
     try:
+        # One call for the column; most ordinals are whole numbers already.
         found = np.array(numbers, dtype=np.float64)
     except OverflowError:  # a whole number that no float holds
         found = np.array([_number(value) for value in values], dtype=np.float64)
@@ -227,6 +231,7 @@ def _number(value):
     """The number; NaN for null, -1 for what is no number."""
     if is_missing(value):
         return np.nan
+    # What is something, and no number, is told from what is missing.
     if isinstance(value, bool | np.bool_ | np.ndarray):
         return -1.0
     try:
@@ -243,6 +248,7 @@ def _times(values):
         for value, number in zip(values, numbers, strict=True)
     ]
     texts = pd.Series(texts, dtype=object)
+    # With and without a zone; without one, time is that of UTC.
     times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     found = times.dt.as_unit("us").astype("int64").to_numpy()
     # Without a time a record comes last, and not first, as pandas has it.
@@ -276,6 +282,7 @@ def _mapping(value):
 
 def _mapping_of_pairs(value):
     """The object that a list of pairs stands for, as Arrow gives a map; None if it is no such."""
+    # Arrow gives {"key": ..., "value": ...}, and Python (key, value).
     pairs = [tuple(each.values()) if isinstance(each, dict) else each for each in value]
     for pair in pairs:
         if type(pair) is not tuple or len(pair) != 2:
@@ -307,6 +314,7 @@ def _bare(value, depth=9):
     """A filter as equal filters are written by every engine; None if it chooses nothing."""
     if not depth:  # of an object that holds itself there would be no end
         return "nested too deep"
+    # Frames hold NumPy's types where JSON has Python's.
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, dict):
@@ -361,6 +369,8 @@ class Records:
     def extend(self, parts: Iterable[Part], name: str) -> None:
         """Take the parts of one file or frame, in order."""
         before = 0
+        # Parts come in the order of the file, so that the last record of an id is the last one
+        # here.
         for part in progress(parts, f"part of {name}"):
             # Parts count codes by themselves; here they get those of the whole log.
             new_codes = {domain: self._recode(domain, new) for domain, new in part.texts.items()}
@@ -441,6 +451,7 @@ def _places(path):
     """Path, start and end of each piece of a file, so that workers read it themselves."""
     with open(path, "rb") as file:
         start = 0
+        # The size when it was opened: a log may grow while it is read.
         size = os.fstat(file.fileno()).st_size
         while start < size:
             # To the next end of a line, and on to the end of a record.
@@ -494,6 +505,7 @@ def _members(path):
 
 def _whole_record(file):
     """Lines up to the next one that is no action: a piece that ends there ends a record."""
+    # At the end of the file, a line is empty, and no action.
     lines = [file.readline()]
     # An action and its document stay in one piece.
     while _is_action(parsed(lines[-1])):
@@ -530,6 +542,7 @@ def _read_piece(piece, kind, fields):
             faults.setdefault("neither a query nor an event", []).append(number)
         else:
             reader.add(found, document, key or line.decode("utf-8", "backslashreplace"))
+    # Texts become codes here, in the worker: it returns small arrays.
     part = reader.part()
     part.n_lines = len(lines)
     part.faults = faults
@@ -607,6 +620,7 @@ def _document(line):
     """The value of one line, and the index named before a tab."""
     if line.startswith(b"{"):
         return parsed(line), None
+    # A tab may also stand within a document that begins with a blank.
     name, tab, rest = line.partition(b"\t")
     name = name.strip()
     if tab and name:
@@ -619,6 +633,7 @@ def _classified(document, index, action, kind):
     if "_source" in document and type(document["_source"]) is dict:  # a hit of a search
         action = document
         document = document["_source"]
+    # The line's own index, or that of the action before it.
     index = index or action.get("_index")
     id_ = action.get("_id")
     # Ids are unique within an index.
@@ -630,6 +645,7 @@ def _kind_of(document, index, kind):
     """Kind of a document: by its action, its index, what was asked for, and its text."""
     if "action_name" in document:
         return "event"
+    # Indices are called ubi_events, my-queries, ...
     name = index.lower() if type(index) is str else ""
     if "event" in name:
         return "event"
@@ -683,6 +699,7 @@ _KEYS = ("_index", "_id", "timestamp")
 def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
     """Parts of a frame of any engine that Narwhals reads."""
     try:
+        # Any engine; a lazy one collects only the columns that are read.
         table = nw.from_native(frame)
     except TypeError as error:
         raise TypeError(
@@ -717,6 +734,7 @@ def parquet_parts(
         schema = file.schema_arrow
         n_groups = file.num_row_groups
         n_rows = file.metadata.num_rows
+    # Leaves of structs, so that the other ones are not read.
     wanted = [name for name in _names(schema) if _is_read(name, fields)]
     if not wanted:
         raise ValueError(_NO_FIELD.format(path, schema.names[:20]))
@@ -776,6 +794,7 @@ def _part(table, kind, fields):
     # By column, because pandas is slow where it iterates over rows of text.
     values_by_column = [table[name].to_list() for name in columns]
     for values in zip(*values_by_column, strict=True):
+        # A row is what a line of JSON would be.
         document = _as_document(places, values)
         index = document.get("_index")
         ids = {"_id": document.get("_id")}
