@@ -176,7 +176,7 @@ def test_ids_of_a_frame_tell_equal_records():
 
 def test_large_frame():
     """As many events as make several blocks."""
-    n = 30_000
+    n = 4_500
     shown = pd.DataFrame(
         {
             "action_name": "impression",
