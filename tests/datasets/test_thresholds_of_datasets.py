@@ -86,6 +86,7 @@ def test_a_base_that_few_pages_confirm_is_told(n_confirm, is_told, tmp_path):
     records = [*pages(n_confirm, "a", base=0), *pages(10 - n_confirm, "a", name="z")]
     _, report, told = read(records, tmp_path)
     assert report.ordinal_base == {"shop": 0}
+    assert f"count from 0: {n_confirm} of 10 pages begin there" in report.summary()
     assert ("pass ordinal_base" in told) == is_told
 
 
