@@ -87,15 +87,17 @@ def warn_user(message: str, category: type[Warning]) -> None:
         if message in messages:
             return
         messages.add(message)
+    # From the caller outwards, to the first line of the user's code.
     frame = sys._getframe(1)
     depth = 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame = frame.f_back
-        depth = depth + 1
+        depth += 1
     warnings.warn(message, category, stacklevel=depth)
 
 
 def is_meant(error: BaseException) -> bool:
     """Whether skultr raised it, in words for users; from NumPy, say, it is a fault of skultr."""
-    frame, _ = list(traceback.walk_tb(error.__traceback__))[-1]
-    return str(frame.f_globals.get("__package__")).split(".")[0] == "skultr"
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)  # where it was raised
+    package = str(frame.f_globals.get("__package__"))
+    return package.split(".")[0] == "skultr"

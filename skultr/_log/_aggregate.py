@@ -69,9 +69,9 @@ def aggregate_clicks(
         ignored, and so are columns of ``impressions`` without a role: features that change from
         session to session must be in ``impressions``, all others need less memory here.
     click : str, default="click"
-        Name of the column of clicks. Without a column ``impressions`` it holds values between 0
-        and 1 (larger ones are graded relevance and divided by their maximum); else the number of
-        clicks of each row, at most its ``impressions``, or its click rate.
+        Name of the column of clicks. With a column ``impressions`` it holds the number of clicks
+        of each row, at most its impressions, or the click rate. Without one it holds values from
+        0 to 1; larger values are graded relevance, and are divided by their maximum.
 
     Returns
     -------
@@ -102,8 +102,8 @@ def aggregate_clicks(
     positions and have as many impressions each: it was served so often. Otherwise its pages are
     not known, as in a table by query, document and position, and each row is a list of its own.
 
-    *Never-shown rows* (no position) are kept once per query (and user), in its first list, with
-    their features and number of rows as ``impressions`` and click rate 0.
+    *Never-shown rows* (no position) are kept once per query (and user), in its first list. Their
+    ``impressions`` are their number of rows, and their click rate is 0.
 
     *Cost.* The engine sums two hashes of each row by session, and groups by these sums: the cost
     is that of two group-bys and a join, however long a list is. Two different lists of a query
@@ -130,7 +130,8 @@ def aggregate_clicks(
     >>> click_rate
     array([0.5, 0. , 1. , 0. ])
     """
-    names = open_frame(impressions, "impressions").collect_schema().names()
+    log = open_frame(impressions, "impressions")
+    names = log.collect_schema().names()
     extra = [name for name in ("propensity", *_OF_DOCUMENTS) if name in names]
     if extra:
         raise ValueError(
@@ -139,7 +140,9 @@ def aggregate_clicks(
             "result."
         )
     features = feature_names(names, {click}) if documents is None else []
-    if odd := [name for name in features if not isinstance(name, str)]:
+    # Column names of pandas may be numbers.
+    odd = [name for name in features if not isinstance(name, str)]
+    if odd:
         raise ValueError(
             f"impressions has the columns {odd}, whose names are no text; expected text, by which "
             "engines know columns: impressions.columns = impressions.columns.map(str)."
@@ -155,13 +158,16 @@ def count_lists_of(
 ) -> tuple[Any, Floats]:
     """Distinct lists of a log with features and click rates; ``click`` as ``fit`` reads it."""
     log = EngineLog.of(X, click, needs=["qid", "doc", "position"])
+    # 1. The engine counts; 2. codes make lists of the counts; 3. the lists become a frame.
     lists = _Lists(log, list(features))
     row = lists.in_order()
     table = lists.table(row)
     if documents is not None:
         table = _with_features(table, documents, lists, row)
+    clicks = lists.clicks[row]
     weight = lists.weight[row]
-    rate = np.divide(lists.clicks[row], weight, out=np.zeros(len(row)), where=lists.shown[row])
+    rate = np.zeros(len(row))
+    np.divide(clicks, weight, out=rate, where=lists.shown[row])
     return table.to_native(), np.minimum(rate, 1.0)  # sums of rates may be rounded up
 
 
@@ -171,24 +177,34 @@ def _rows_of(log, features):
     for name in CODES:
         if name in log.schema:
             # A row without an impression was not shown.
-            key = nw.when(log.columns["shown"]).then(log.columns[name])
-            values[name] = key.otherwise(nw.lit(_MISSING)).fill_null(_MISSING).cast(nw.Int64)
-    rows = log.rows(values | {name: nw.col(name) for name in features}, shown=False)
+            where_shown = nw.when(log.columns["shown"]).then(log.columns[name])
+            key = where_shown.otherwise(nw.lit(_MISSING))
+            values[name] = key.fill_null(_MISSING).cast(nw.Int64)
+    for name in features:
+        values[name] = nw.col(name)
+    rows = log.rows(values, shown=False)
     return with_versions(rows, features) if features else rows
 
 
 def _with_lists(rows, place):
     """The rows with the length of their list and sums of two hashes over it, 0 if never shown."""
     shown = nw.col("position") != _MISSING
+    # Sums do not depend on the order in which an engine reads rows.
     rows = with_hashes(rows, place)
-    in_list = [nw.when(shown).then(nw.col(name)).otherwise(0).alias(name) for name in _HASHES]
+    # Of each row, what it adds to its list: nothing, if it was not shown.
+    in_list = []
+    for name in _HASHES:
+        value = nw.when(shown).then(nw.col(name)).otherwise(0)
+        in_list.append(value.alias(name))
     rows = rows.with_columns(*in_list, shown.cast(nw.Int64).alias("_length"))
+    # The sums over the session.
     names = (*_HASHES, "_length")
     session = ("qid", "session")
+    totals = [nw.col(name).sum() for name in names]
     if isinstance(rows, nw.DataFrame):
-        rows = rows.with_columns(*(nw.col(name).sum().over(*session) for name in names))
+        rows = rows.with_columns(*(total.over(*session) for total in totals))
     else:
-        sums = rows.group_by(*session).agg(*(nw.col(name).sum() for name in names))
+        sums = rows.group_by(*session).agg(*totals)
         # DuckDB's sums have 128 bits.
         sums = sums.with_columns(*(nw.col(name).cast(nw.Int64) for name in names))
         rows = rows.drop(*names).join(sums, on=session, how="left")
@@ -202,67 +218,101 @@ class _Lists:
     def __init__(self, log: EngineLog, features: list[str]) -> None:
         self.log = log
         rows = _rows_of(log, features)
-        known = None
+        in_memory = None
         if features and isinstance(rows, nw.DataFrame):
             # Features in memory are taken from the first row that has them.
-            known = rows.select(features)
+            in_memory = rows.select(features)
             rows = rows.drop(features).with_row_index("_row")
+        # Texts become codes once, so that engines group by integers.
         self.rows, ids = code_ids(rows, [name for name in IDS if name in log.schema])
+        self.count = self._counted(features, ids)
+        self.codes = {}
+        for name in ("qid", "user", "doc"):
+            if name in self.count.table.columns:
+                self.codes[name] = self.count.codes(name)
+        self.weight = self.count.weight
+        self.clicks = self.count.clicks
+        self.position = self.count.table["position"].to_numpy().astype(np.int64)
+        self.shown = self.position != _MISSING
+        self.place, _ = encode(self.position)
+        # A log without a click has nothing to learn from.
+        check_counts(self.weight[self.shown], self.clicks[self.shown])
+        self.what, _ = self.codes["doc"]
+        if features:
+            self._tell_versions(features, in_memory)
+
+    def _counted(self, features, ids):
+        """Clicks and impressions by query, list (if sessions are known), document and place."""
         names = self.rows.collect_schema()
         # The user enters, so that a session of several users differs from any of one user.
-        place = [n for n in ("user", "doc", "position", "bias", "_version") if n in names]
+        columns = ("user", "doc", "position", "bias", "_version")
+        place = [name for name in columns if name in names]
         keys = ["qid", *place]
-        more = [nw.col("_row").min()] if "_row" in names else []
+        more = []
+        if "_row" in names:
+            more.append(nw.col("_row").min())
         more += [one_value(self.rows, name) for name in features if name in names]
         rows = self.rows
-        if "session" in log.schema:
+        if "session" in self.log.schema:
             rows = _with_lists(rows, place)
-            keys = keys + _HASHES
+            keys += _HASHES
             more.append(nw.col("_length").max())
-        self.count = count = count_by(rows, keys, *more, ids=ids)
-        self.codes = {name: count.codes(name) for name in ("qid", "user", "doc") if name in keys}
-        self.weight = count.weight
-        self.clicks = count.clicks
-        self.position = count.table["position"].to_numpy().astype(np.int64)
-        self.shown, self.place = self.position != _MISSING, encode(self.position)[0]
-        check_counts(self.weight[self.shown], self.clicks[self.shown])
-        self.what = self.codes["doc"][0]
-        if features:
-            found = count.table if known is None else known[count.table["_row"].to_numpy()]
-            self.features = found.select(features)
-            bits = hash_columns([value_bits(self.features[name]) for name in features])
-            version, versions = encode(bits)
-            self.what = encode(pair_codes(self.what, version, len(versions)))[0]
+        return count_by(rows, keys, *more, ids=ids)
+
+    def _tell_versions(self, features, in_memory):
+        """Set the features of each row, and tell documents with several vectors apart."""
+        table = self.count.table
+        if in_memory is not None:
+            table = in_memory[table["_row"].to_numpy()]
+        self.features = table.select(features)
+        bits = hash_columns([value_bits(self.features[name]) for name in features])
+        version, versions = encode(bits)
+        self.what, _ = encode(pair_codes(self.what, version, len(versions)))
 
     def numbers(self) -> Ints:
         """Number of the list of each row, by query and user; never-shown rows are in the first."""
-        table = self.count.table
-        group = self.codes["qid"][0]
+        group, _ = self.codes["qid"]
         if "user" in self.codes:
             user, users = self.codes["user"]
-            group = encode(pair_codes(group, user, len(users)))[0]
-        if _HASHES[0] not in table.columns:
-            bias = [table["bias"].to_numpy()] if "bias" in table.columns else []
-            rows = group, self.position, self.weight, self.shown
-            number = lists_of_counted(*rows, *bias, self.what)
-            if "impressions" not in self.log.schema and number.max() > group.max():
-                PAGES_NOT_KNOWN.report()
-            return number
-        listed = np.bincount(group, self.shown) > 0
-        rows = np.flatnonzero(self.shown | ~listed[group])
-        high, low = (table[name].to_numpy() for name in _HASHES)
+            group, _ = encode(pair_codes(group, user, len(users)))
+        if _HASHES[0] in self.count.table.columns:
+            return self._numbers_of_sessions(group)
+        # Without sessions, rows with equal impressions at distinct positions are one list.
+        rows = (group, self.position, self.weight, self.shown)
+        number = lists_of_counted(*rows, *self._bias(), self.what)
+        if "impressions" not in self.log.schema and number.max() > group.max():
+            PAGES_NOT_KNOWN.report()
+        return number
+
+    def _bias(self):
+        """The column of bias factors, if the log has one."""
+        table = self.count.table
+        return [table["bias"].to_numpy()] if "bias" in table.columns else []
+
+    def _numbers_of_sessions(self, group):
+        """The same by the hashes of sessions, within groups of query and user."""
+        is_shown_somewhere = np.bincount(group, self.shown) > 0
+        # Candidates make a list only where nothing was shown.
+        rows = np.flatnonzero(self.shown | ~is_shown_somewhere[group])
+        high, low = (self.count.table[name].to_numpy() for name in _HASHES)
+        # Both sums as one number of 64 bits.
         hashes, known = encode(((high << 20) ^ low)[rows])
         code, lists = encode(pair_codes(group[rows], hashes, len(known)))
         # Lists are ordered by what they show, first row first: no engine determines the order.
         group_of_list = lists // len(known)
-        shows = pair_codes(self.place, self.what, int(self.what.max()) + 1)[rows]
+        n_what = int(self.what.max()) + 1
+        shows = pair_codes(self.place, self.what, n_what)[rows]
         first = np.full(len(lists), np.iinfo(np.int64).max)
+        # What stands first in a list, and a hash of all that it shows.
         np.minimum.at(first, code, shows)
         content = np.zeros(len(lists), dtype=np.uint64)
-        bias = [table["bias"].to_numpy()[rows]] if "bias" in table.columns else []
+        bias = [values[rows] for values in self._bias()]
         np.add.at(content, code, hash_columns([shows, *bias]))
-        number = np.argsort(np.lexsort((content, first, group_of_list)))
-        list_ = np.searchsorted(group_of_list, np.arange(len(listed)))[group]
+        order = np.lexsort((content, first, group_of_list))
+        number = np.argsort(order)
+        # All rows are in the first list of their group, but for those that were shown.
+        first_list = np.searchsorted(group_of_list, np.arange(len(is_shown_somewhere)))
+        list_ = first_list[group]
         list_[rows] = number[code]
         return list_
 
@@ -271,6 +321,7 @@ class _Lists:
         self.list_ = self.numbers()
         n_places = int(self.place.max()) + 1
         n_docs = int(self.what.max()) + 1
+        # Rows never shown have no position: documents tell them apart.
         place = np.where(self.shown, self.place, n_places + self.what)
         key = pair_codes(self.list_, place, n_places + n_docs)
         row = np.argsort(key)
@@ -279,30 +330,36 @@ class _Lists:
             self._refuse_place(row[twice[0]])
         if "_length" in self.count.table.columns:
             # If a row recurs within a session, the session is longer than its list.
-            length = np.bincount(self.list_, self.shown)[self.list_]
-            longer = self.shown & (self.count.table["_length"].to_numpy() != length)
+            n_shown = np.bincount(self.list_, self.shown)
+            length = self.count.table["_length"].to_numpy()
+            longer = self.shown & (length != n_shown[self.list_])
             if longer.any():
                 self._refuse_users()
-                self._refuse_place(np.argmax(longer * self.count.table["_n"].to_numpy()))
+                # The row with most rows of the log is the one that recurs.
+                n_rows = np.where(longer, self.count.table["_n"].to_numpy(), 0)
+                self._refuse_place(np.argmax(n_rows))
         return row
 
     def _refuse_place(self, row):
-        where = f"query {python_value(self._column('qid')[int(row)])!r}"
-        ONE_ROW_PER_POSITION.report(2, int(self.position[row]), where)
+        query = python_value(self._column("qid")[int(row)])
+        ONE_ROW_PER_POSITION.report(2, int(self.position[row]), f"query {query!r}")
 
     def _refuse_users(self):
         """Raise an error if a session has several users."""
         if "user" not in self.codes:
             return
-        users = self.rows.filter(nw.col("position") != _MISSING).select("qid", "session", "user")
-        users = users.unique().group_by("qid", "session").agg(nw.len().alias("n"))
-        users = collect(users.filter(nw.col("n") > 1))
-        if len(users):
-            example = users["qid"][0]
-            ids = self.count.ids.get("qid")
-            example = example if ids is None else ids[int(example)]
-            where = f"such as in query {python_value(example)!r}"
-            ONE_USER_PER_SESSION.report(len(users), None, where)
+        shown = self.rows.filter(nw.col("position") != _MISSING)
+        users = shown.select("qid", "session", "user").unique()
+        n_users = users.group_by("qid", "session").agg(nw.len().alias("n"))
+        several = collect(n_users.filter(nw.col("n") > 1))
+        if not len(several):
+            return
+        query = several["qid"][0]
+        ids = self.count.ids.get("qid")
+        if ids is not None:  # the engine counted codes
+            query = ids[int(query)]
+        where = f"such as in query {python_value(query)!r}"
+        ONE_USER_PER_SESSION.report(len(several), None, where)
 
     def _column(self, name):
         """Values of a key, as the log has them."""
@@ -313,27 +370,55 @@ class _Lists:
 
     def table(self, row: Ints) -> nw.DataFrame[Any]:
         """Roles and features of some rows, in this order."""
-        keys = [n for n in ("qid", "doc", *CODES, "user") if n in self.count.table.columns]
-        columns = {name: self._column(name)[row] for name in keys}
+        counted = self.count.table.columns
+        found = {}
+        for name in ("qid", "doc", *CODES, "user"):
+            if name in counted:
+                found[name] = self._column(name)[row]
+        found["session"] = self.list_[row]
         weight = self.weight[row]
-        columns["session"] = self.list_[row]
-        columns["impressions"] = weight if (weight % 1).any() else weight.astype(np.int64)
+        has_fractions = (weight % 1).any()
+        found["impressions"] = weight if has_fractions else weight.astype(np.int64)
         if self.log.scope is not None:
-            columns["doc_scope"] = np.full(len(row), self.log.scope, dtype=object)
-        columns = {name: columns[name] for name in ROLES if name in columns}
-        if "_version" in self.count.table.columns:
-            columns |= {name: self.features[name][row] for name in self.features.columns}
+            found["doc_scope"] = np.full(len(row), self.log.scope, dtype=object)
+        # Roles stand in one order, then features.
+        columns = {name: found[name] for name in ROLES if name in found}
+        if "_version" in counted:
+            for name in self.features.columns:
+                columns[name] = self.features[name][row]
+        # In the kind of frame that the engine collects to.
         X = frame_of(columns)
-        if self.shown.all():
-            return X
-        shown = nw.when(nw.col("position") != _MISSING)
-        return X.with_columns(*(shown.then(nw.col(name)) for name in CODES if name in columns))
+        return X if self.shown.all() else _without_missing(X)
+
+
+def _without_missing(X):
+    """The frame with nulls where nothing was shown."""
+    shown = nw.when(nw.col("position") != _MISSING)
+    return X.with_columns(*(shown.then(nw.col(name)) for name in CODES if name in X.columns))
 
 
 def _with_features(X, documents, lists, row):
     """The result with the values and features of each document, in its kind of frame."""
     table = FeatureTable(documents)
     documents = nw.from_native(documents, eager_only=True)
+    names = _columns_of_documents(documents)
+    query = lists.codes["qid"] if table.ids.nlevels == 2 else None
+    # Documents by the pair (qid, doc) where the table has both.
+    doc, ids = name_documents(lists.codes["doc"], query)
+    if not names:
+        return X
+    place = table.places(ids)
+    values = documents.select(names)[place[doc[row]]]
+    # Rows are joined by their numbers.
+    values = nw.maybe_reset_index(values)
+    if values.implementation is not X.implementation:
+        arrays = {name: values[name].to_numpy() for name in names}
+        values = nw.from_dict(arrays, backend=X.implementation)
+    return nw.concat([X, values], how="horizontal")
+
+
+def _columns_of_documents(documents):
+    """The values of documents, then their features; an error for roles of a log."""
     names = [name for name in _OF_DOCUMENTS if name in documents.columns]
     names += [name for name in documents.columns if not is_role(name)]
     roles = [name for name in documents.columns if name not in {"qid", "doc", *names}]
@@ -342,12 +427,4 @@ def _with_features(X, documents, lists, row):
             f"documents has the columns {roles}, which are roles of the log; expected 'doc', "
             "'qid', 'production', 'relevance' and features. Rename or drop them."
         )
-    query = lists.codes["qid"] if table.ids.nlevels == 2 else None
-    doc, ids = name_documents(lists.codes["doc"], query)
-    if not names:
-        return X
-    values = nw.maybe_reset_index(documents.select(names)[table.places(ids)[doc[row]]])
-    if values.implementation is not X.implementation:
-        arrays = {name: values[name].to_numpy() for name in names}
-        values = nw.from_dict(arrays, backend=X.implementation)
-    return nw.concat([X, values], how="horizontal")
+    return names

@@ -23,10 +23,10 @@ from ._reader import first_rows, read
 from ._roles import read_role
 from ._segments import TINY, encode, pair_codes, rows_where
 
-#: Rows or cells that are held in memory at once, and rows of each part of more of them.
-MAX_CELLS, PART_ROWS = 4_000_000, 2_000_000
-#: Rows that are added up at a time.
-_CHUNK = 1 << 18
+#: Rows or cells that are held in memory at once.
+MAX_CELLS = 4_000_000
+#: Rows of each part of a log of more rows.
+PART_ROWS = 2_000_000
 #: What cells say of factors and documents.
 _NAMES = ("factors", "doc_query", "doc_row", "doc_ids", "doc_weight")
 #: Types of documents, factors, clicks and weight in files.
@@ -77,60 +77,55 @@ class Cells:
     @classmethod
     def from_rows(cls, doc, factor, clicks, weight, n_docs=None, n_factors=None, **names):
         """Sums of the rows with weight by cell; ``names`` is what is known of codes."""
-        n_docs = int(doc.max(initial=-1)) + 1 if n_docs is None else n_docs
-        n_factors = int(factor.max(initial=-1)) + 1 if n_factors is None else n_factors
+        if n_docs is None:
+            n_docs = int(doc.max(initial=-1)) + 1
+        if n_factors is None:
+            n_factors = int(factor.max(initial=-1)) + 1
         if len(weight) > MAX_CELLS and n_docs > 1:
-            counted = (
-                cls.from_rows(doc[at] - first, factor[at], clicks[at], weight[at], n, n_factors)
-                for first, n, at in _rows_by_documents(doc, n_docs)
-            )
-            return cls.joined(counted, n_factors, **names)
-        chunks = (
-            start + np.flatnonzero(weight[start : start + _CHUNK] > 0)
-            for start in range(0, len(weight), _CHUNK)
-        )
-        if n_docs * n_factors <= _CHUNK:  # a table of all cells is smaller than a chunk
-            sums = np.zeros((2, n_docs * n_factors))
-            for rows in chunks:
-                key = pair_codes(doc[rows], factor[rows], n_factors)
-                for total, values in zip(sums, (clicks, weight), strict=True):
-                    total += np.bincount(key, values[rows], len(total))
-            seen = np.flatnonzero(sums[1])
-            docs, factors = np.divmod(seen, n_factors)
-            return cls(docs, factors, *sums[:, seen], n_docs, n_factors, **names)
-        table = csr_array((n_docs, n_factors), dtype=complex)
-        for rows in chunks:
-            # One sparse sum of both, several times faster than sorting: clicks are imaginary.
-            values = weight[rows] + 1j * clicks[rows].astype(float)
-            table = table + coo_array((values, (doc[rows], factor[rows])), table.shape).tocsr()
-        table = table.tocoo()
-        codes = table.row.astype(np.intp), table.col.astype(np.intp)
-        return cls(*codes, table.data.imag.copy(), table.data.real.copy(), *table.shape, **names)
+            parts = cls._parts_of_rows(doc, factor, clicks, weight, n_docs, n_factors)
+            return cls.joined(parts, n_factors, **names)
+        # Rows whose columns a processor's cache holds.
+        n_at_once = 1 << 18
+        chunks = _rows_with_weight(weight, n_at_once)
+        # A table of all cells is quickest, where it is smaller than a chunk.
+        count = _count_in_table if n_docs * n_factors <= n_at_once else _count_sparsely
+        columns = count(chunks, doc, factor, clicks, weight, (n_docs, n_factors))
+        return cls(*columns, n_docs, n_factors, **names)
+
+    @classmethod
+    def _parts_of_rows(cls, doc, factor, clicks, weight, n_docs, n_factors):
+        """The cells of parts of rows, each of further documents, which count from 0."""
+        for first, n_docs_of_part, rows in _rows_by_documents(doc, n_docs):
+            columns = (doc[rows] - first, factor[rows], clicks[rows], weight[rows])
+            yield cls.from_rows(*columns, n_docs_of_part, n_factors)
 
     @classmethod
     def joined(cls, parts, n_factors, **names):
         """The cells of parts, each of further documents; in files if they are too many."""
-        docs = [0]
-        rows = [0]
-        held = []
+        first_doc = [0]  # of each part, and the number of documents
+        first_cell = [0]
+        held = []  # the columns of parts that no file has yet
         files = []
         for part in parts:
-            held.append((part.doc + docs[-1], part.factor, part.clicks, part.weight))
-            docs.append(docs[-1] + part.n_docs)
-            rows.append(rows[-1] + len(part.doc))
-            if rows[-1] > MAX_CELLS:
+            doc = part.doc + first_doc[-1]
+            held.append((doc, part.factor, part.clicks, part.weight))
+            first_doc.append(first_doc[-1] + part.n_docs)
+            first_cell.append(first_cell[-1] + len(part.doc))
+            if first_cell[-1] > MAX_CELLS:
+                # From here on, each further part goes to the files at once.
                 files = files or [TemporaryFile(prefix="skultr-") for _ in _TYPES]  # noqa: SIM115
-                for file, dtype, values in zip(
-                    files, _TYPES, zip(*held, strict=True), strict=True
-                ):
+                columns = zip(*held, strict=True)
+                for file, dtype, values in zip(files, _TYPES, columns, strict=True):
                     np.concatenate(values, dtype=dtype).tofile(file)
                 held = []
+        n_docs = first_doc[-1]
         if not files:
-            return cls(*map(np.concatenate, zip(*held, strict=True)), docs[-1], n_factors, **names)
+            columns = [np.concatenate(values) for values in zip(*held, strict=True)]
+            return cls(*columns, n_docs, n_factors, **names)
         # The files are gone with the last array that maps them.
         columns = map(_mapped, files, _TYPES)
-        bounds = np.array(docs), np.array(rows)
-        return cls(*columns, docs[-1], n_factors, **names, bounds=bounds)
+        bounds = (np.array(first_doc), np.array(first_cell))
+        return cls(*columns, n_docs, n_factors, **names, bounds=bounds)
 
     # In parts ---------------------------------------------------------------------------
     @property
@@ -143,19 +138,20 @@ class Cells:
         if self.bounds is None:
             yield slice(None), self
             return
-        for docs, rows in zip(*(map(slice, b[:-1], b[1:]) for b in self.bounds), strict=True):
-            yield (
-                docs,
-                Cells(
-                    self.doc[rows].astype(np.intp) - docs.start,
-                    self.factor[rows].astype(np.intp),
-                    self.clicks[rows],
-                    self.weight[rows],
-                    docs.stop - docs.start,
-                    self.n_factors,
-                    self.factors,
-                ),
+        first_doc, first_cell = self.bounds
+        for number in range(self.n_parts):
+            docs = slice(first_doc[number], first_doc[number + 1])
+            cells = slice(first_cell[number], first_cell[number + 1])
+            part = Cells(
+                self.doc[cells].astype(np.intp) - docs.start,
+                self.factor[cells].astype(np.intp),
+                self.clicks[cells],
+                self.weight[cells],
+                docs.stop - docs.start,
+                self.n_factors,
+                self.factors,
             )
+            yield docs, part
 
     def total(self, value):
         """Sum over the parts of a function of each."""
@@ -163,16 +159,17 @@ class Cells:
 
     def of_documents(self, value):
         """Value of each document, shape (..., n_docs), by ``value(documents, part)`` of parts."""
-        return np.concatenate([value(docs, part) for docs, part in self.parts()], axis=-1)
+        values = [value(docs, part) for docs, part in self.parts()]
+        return np.concatenate(values, axis=-1)
 
     def changed(self, change, n_factors=None, **names):
         """The cells of which each part is what a function makes of it."""
         if self.bounds is None:
             return replace(change(self), **names)
         names = {name: getattr(self, name) for name in _NAMES} | names
-        return Cells.joined(
-            (change(part) for _, part in self.parts()), n_factors or self.n_factors, **names
-        )
+        # One part in memory at a time.
+        changed = (change(part) for _, part in self.parts())
+        return Cells.joined(changed, n_factors or self.n_factors, **names)
 
     def take(self, rows):
         """Some of the cells of one part, of the same documents and factors."""
@@ -186,12 +183,13 @@ class Cells:
 
     def by_doc(self, values):
         """Sums of one value per cell by document."""
-        # Without a row, NumPy counts in integers.
-        return np.bincount(self.doc, values, minlength=self.n_docs).astype(float, copy=False)
+        sums = np.bincount(self.doc, values, minlength=self.n_docs)
+        return sums.astype(float, copy=False)  # without a row, NumPy counts in integers
 
     def by_factor(self, values):
         """Sums of one value per cell by bias factor."""
-        return np.bincount(self.factor, values, minlength=self.n_factors).astype(float, copy=False)
+        sums = np.bincount(self.factor, values, minlength=self.n_factors)
+        return sums.astype(float, copy=False)
 
     @cached_property
     def clicks_of_factors(self):
@@ -213,15 +211,15 @@ class Cells:
         labels = []
         for _, part in self.parts():
             rows = linked(part)
-            labels.append(factor_components(part.doc[rows], part.factor[rows], self.n_factors)[1])
+            _, label = factor_components(part.doc[rows], part.factor[rows], self.n_factors)
+            labels.append(label)
         if len(labels) == 1:
             return labels[0]
         # What one part connects is like a document that was shown under all of it.
-        shared = np.concatenate(
-            [label + self.n_factors * number for number, label in enumerate(labels)]
-        )
+        documents = [label + self.n_factors * number for number, label in enumerate(labels)]
         factor = np.tile(np.arange(self.n_factors), len(labels))
-        return factor_components(shared, factor, self.n_factors)[1]
+        _, label = factor_components(np.concatenate(documents), factor, self.n_factors)
+        return label
 
     def comparable(self, clicked):
         """Component of each factor, within which ``clicked`` cells bound ratios of examinations.
@@ -233,24 +231,33 @@ class Cells:
         clicked under" (the condition of Ford 1957 for paired comparisons).
         """
         if self.bounds is not None:
-            links = self.total(lambda part: part.matrix().T @ part.take(clicked(part)).matrix())
+            # In parts: an edge between factors for each path of two edges through a document.
+            def links_of(part):
+                was_clicked = part.take(clicked(part)).matrix()
+                return part.matrix().T @ was_clicked
+
+            links = self.total(links_of)
             return connected_components(links, connection="strong")[1]
         rows = clicked(self)
-        node = self.n_docs + self.factor
+        node = self.n_docs + self.factor  # documents first, then factors
         start = np.concatenate([node, self.doc[rows]])
         end = np.concatenate([self.doc, node[rows]])
         size = self.n_docs + self.n_factors
-        return _components(start, end, size, connection="strong")[self.n_docs :]
+        labels = _components(start, end, size, connection="strong")
+        return labels[self.n_docs :]
 
     def matrix(self, values=None):
         """One value per cell, by default 1, as a sparse matrix (n_docs, n_factors)."""
-        values = np.ones(len(self.doc)) if values is None else values
-        return csr_array((values, (self.doc, self.factor)), (self.n_docs, self.n_factors))
+        if values is None:
+            values = np.ones(len(self.doc))
+        places = (self.doc, self.factor)
+        return csr_array((values, places), (self.n_docs, self.n_factors))
 
     def of_all_users(self):
         """The same clicks with all users as one."""
         bias, code = np.unique(self.factors.bias, return_inverse=True)
-        names = {name: getattr(self, name) for name in _NAMES} | {"factors": Factors(bias, None)}
+        names = {name: getattr(self, name) for name in _NAMES}
+        names["factors"] = Factors(bias, None)
         return replace(self.pooled(code), **names)
 
     def pooled(self, group):
@@ -258,9 +265,9 @@ class Cells:
         n_groups = int(group.max()) + 1
 
         def pool(part):
-            return Cells.from_rows(
-                part.doc, group[part.factor], part.clicks, part.weight, part.n_docs, n_groups
-            )
+            factor = group[part.factor]
+            counts = (part.clicks, part.weight)
+            return Cells.from_rows(part.doc, factor, *counts, part.n_docs, n_groups)
 
         return self.changed(pool, n_groups, factors=None)
 
@@ -276,12 +283,14 @@ class Cells:
 
     def without_empty(self):
         """The cells with impressions: those of documents that a resample left out say nothing."""
+        # Mostly there is none, and nothing is copied.
         if not self.total(lambda part: np.count_nonzero(part.weight <= 0)):
             return self
         return self.changed(lambda part: part.take(part.weight > 0))
 
     def has_few_clicks(self, least):
         """True if documents with clicks have fewer than ``least`` clicks on average."""
+        # Documents with a click.
         n_clicked = self.total(lambda part: np.count_nonzero(part.by_doc(part.clicks)))
         return self.clicks_of_factors.sum() < least * n_clicked
 
@@ -295,13 +304,17 @@ class Cells:
             return self
 
         def expected(part):
-            rate = part.by_doc(part.clicks) / np.maximum(part.by_doc(part.weight), TINY)
-            return np.where(unclicked[group[part.factor]], part.weight * rate[part.doc], 0.0)
+            """Clicks of the cells without examination: impressions times the document's rate."""
+            impressions = np.maximum(part.by_doc(part.weight), TINY)
+            rate = part.by_doc(part.clicks) / impressions
+            is_without = unclicked[group[part.factor]]
+            return np.where(is_without, part.weight * rate[part.doc], 0.0)
 
-        totals = np.bincount(group, self.total(lambda part: part.by_factor(expected(part))))
+        expected_by_factor = self.total(lambda part: part.by_factor(expected(part)))
+        total_by_group = np.bincount(group, expected_by_factor)
 
         def add(part):
-            total = totals[group[part.factor]]
+            total = total_by_group[group[part.factor]]
             half = 0.5 * expected(part)
             added = np.divide(half, total, out=np.zeros_like(total), where=total > 0)
             return replace(part, clicks=part.clicks + added)
@@ -309,19 +322,60 @@ class Cells:
         return self.changed(add)
 
 
+# Counting -------------------------------------------------------------------------------
+def _rows_with_weight(weight, n_at_once):
+    """Numbers of the rows with weight, of so many rows at a time."""
+    for start in range(0, len(weight), n_at_once):
+        yield start + np.flatnonzero(weight[start : start + n_at_once] > 0)
+
+
+def _count_in_table(chunks, doc, factor, clicks, weight, shape):
+    """Document, factor, clicks and weight of each cell, by a table of all that might be."""
+    n_docs, n_factors = shape
+    n_cells = n_docs * n_factors
+    clicks_of_cell = np.zeros(n_cells)
+    weight_of_cell = np.zeros(n_cells)
+    for rows in chunks:
+        cell = pair_codes(doc[rows], factor[rows], n_factors)
+        clicks_of_cell += np.bincount(cell, clicks[rows], n_cells)
+        weight_of_cell += np.bincount(cell, weight[rows], n_cells)
+    seen = np.flatnonzero(weight_of_cell)
+    docs, factors = np.divmod(seen, n_factors)
+    return docs, factors, clicks_of_cell[seen], weight_of_cell[seen]
+
+
+def _count_sparsely(chunks, doc, factor, clicks, weight, shape):
+    """Document, factor, clicks and weight of each cell, by sums of sparse matrices."""
+    table = csr_array(shape, dtype=complex)
+    for rows in chunks:
+        # One sparse sum of both, several times faster than sorting: clicks are imaginary.
+        values = weight[rows] + 1j * clicks[rows].astype(float)
+        chunk = coo_array((values, (doc[rows], factor[rows])), shape)
+        table = table + chunk.tocsr()
+    table = table.tocoo()
+    docs = table.row.astype(np.intp)
+    factors = table.col.astype(np.intp)
+    return docs, factors, table.data.imag.copy(), table.data.real.copy()
+
+
 def _mapped(file, dtype):
+    """The numbers in a temporary file, which is closed: what maps it keeps it alive."""
     with file:
         return np.memmap(file, dtype, mode="r").view(np.ndarray)
 
 
 def _rows_by_documents(doc, n_docs):
     """First document, number of documents and rows of each part; all rows of a document in one."""
-    starts = range(0, len(doc), PART_ROWS)  # counting copies narrow codes
-    ends = np.cumsum(sum(np.bincount(doc[i : i + PART_ROWS], minlength=n_docs) for i in starts))
+    n_rows = np.zeros(n_docs, dtype=np.intp)
+    for start in range(0, len(doc), PART_ROWS):  # in parts, because counting copies narrow codes
+        n_rows += np.bincount(doc[start : start + PART_ROWS], minlength=n_docs)
+    ends = np.cumsum(n_rows)
     first = 0
     while first < n_docs:
         before = ends[first - 1] if first else 0
-        last = max(int(np.searchsorted(ends, before + PART_ROWS, side="right")), first + 1)
+        # As many documents as fit, but one at least.
+        last = int(np.searchsorted(ends, before + PART_ROWS, side="right"))
+        last = max(last, first + 1)
         yield first, last - first, np.flatnonzero((doc >= first) & (doc < last))
         first = last
 
@@ -338,8 +392,11 @@ def read_cells(X, y, sample_weight=None, roles=None, *, user=None, arm=None, rea
 def count_cells(rows, *, user=None, arm=None):
     """As :func:`read_cells`, from rows that were read."""
     shown = rows.shown
-    if isinstance(arm, str):
-        arm = np.bincount(rows.list_, shown, minlength=int(rows.list_.max()) + 1)[rows.list_]
+    if isinstance(arm, str):  # "list length"
+        n_lists = int(rows.list_.max()) + 1
+        n_shown = np.bincount(rows.list_, shown, minlength=n_lists)
+        arm = n_shown[rows.list_]
+    # Rows without an arm were not randomised.
     if arm is not None:
         shown = shown & ~pd.isna(arm)
         if not shown.any():
@@ -348,39 +405,38 @@ def count_cells(rows, *, user=None, arm=None):
                 "Expected the arm of each randomised list."
             )
     at = rows_where(shown)
-    # Where nothing says where a row was shown, all rows are under one bias factor.
-    one = np.zeros(rows.n_rows, dtype=np.intp), np.ones(1, dtype=int)
-    bias, bias_values = rows.bias if rows.has_places else one
-    factor, factors = _code_factors(bias[at], bias_values, None if user is None else user[at])
+    if rows.has_places:
+        bias, bias_values = rows.bias
+    else:  # nothing says where a row was shown: all rows are under one bias factor
+        bias = np.zeros(rows.n_rows, dtype=np.intp)
+        bias_values = np.ones(1, dtype=int)
+    user_of_row = None if user is None else user[at]
+    factor, factors = _code_factors(bias[at], bias_values, user_of_row)
     query = rows.query[at]
     if arm is None:
         doc, first, doc_ids = rows.documents(rows=at)
-    else:
+    else:  # a "document" is an arm of a query
         code, ids = encode(arm[at])
         doc, key = encode(pair_codes(query, code, len(ids)))
         first = first_rows(doc, len(key))
         doc_ids = ids[key % len(ids)]
-    cells = Cells.from_rows(
-        doc,
-        factor,
-        rows.clicks[at],
-        rows.weight[at],
-        len(first),
-        len(factors),
-        factors=factors,
-        doc_query=query[first],
-        doc_row=first if isinstance(at, slice) else at[first],
-        doc_ids=doc_ids,
-    )
+    first_row = first if isinstance(at, slice) else at[first]
+    names = {"doc_query": query[first], "doc_row": first_row, "doc_ids": doc_ids}
+    clicks = rows.clicks[at]
+    weight = rows.weight[at]
+    sizes = (len(first), len(factors))
+    cells = Cells.from_rows(doc, factor, clicks, weight, *sizes, factors=factors, **names)
     row_factor = np.full(rows.n_rows, -1, dtype=np.intp)
     row_factor[at] = factor
     return cells, row_factor
 
 
 def _code_factors(bias, bias_values, user):
+    """Code of the factor of each row, and what the codes stand for."""
     if user is None:
         return bias, Factors(bias_values, None)
     code, user_ids = encode(user)
+    # Each user has factors of its own.
     factor, pairs = encode(code * len(bias_values) + bias)
     user, bias = np.divmod(pairs, len(bias_values))
     return factor, Factors(bias_values[bias], user_ids[user])
@@ -389,7 +445,8 @@ def _code_factors(bias, bias_values, user):
 # Components ---------------------------------------------------------------------------
 def factor_components(doc: Ints, factor: Ints, n_factors: int) -> tuple[int, Ints]:
     """Component of each bias factor; a document links the factors it was shown under."""
-    labels = bipartite_components(doc, factor, int(doc.max(initial=-1)) + 1, n_factors)[1]
+    n_docs = int(doc.max(initial=-1)) + 1
+    _, labels = bipartite_components(doc, factor, n_docs, n_factors)
     found, labels = np.unique(labels, return_inverse=True)
     return len(found), labels
 
@@ -413,8 +470,9 @@ def _components(start, end, size, **settings):
 def weighted_graph(n_nodes: int, a: Ints, b: Ints, weight: NDArray) -> csr_array:
     """Sparse matrix of a weighted graph, for SciPy's spanning trees and shortest paths."""
     # SciPy before 1.17 accepts no other numbers of nodes there.
-    ends = a.astype(np.int32), b.astype(np.int32)
-    return csr_array(coo_array((weight, ends), (n_nodes, n_nodes)))
+    ends = (a.astype(np.int32), b.astype(np.int32))
+    graph = coo_array((weight, ends), (n_nodes, n_nodes))
+    return csr_array(graph)
 
 
 # Bias factors of rows -------------------------------------------------------------------
@@ -430,11 +488,14 @@ def bias_values(
 ) -> NDArray[Any]:
     """Bias factor of each row, NaN where it is not shown; an error if X has no bias factors."""
     roles = {"bias": bias, "position": position}
-    if all(read_role(X, role, value) is None for role, value in roles.items()):
+    # A column of X, or what was passed.
+    found = [read_role(X, role, value) for role, value in roles.items()]
+    if all(values is None for values in found):
         raise ValueError(
             "X has neither a column 'bias' nor 'position', and neither was passed: expected the "
             "bias factor that each row is shown under, as in fit."
         )
+    # Checked as in fit, and nothing else is read.
     rows = read(X, roles=roles, reads=("position", "bias"))
     values = rows.position if rows["bias"] is None else rows["bias"]
     return np.where(rows.position > 0, values, np.nan)
@@ -443,13 +504,14 @@ def bias_values(
 def known_factor_codes(known: NDArray[Any], values: NDArray[Any]) -> Ints:
     """Code of each value in an index of bias factors, -1 for NaN; an error for unknown values."""
     codes = pd.Index(known).get_indexer(values)
-    unknown = (codes < 0) & ~np.isnan(values)
+    unknown = (codes < 0) & ~np.isnan(values)  # NaN: not shown
     n_unknown = int(unknown.sum())
     if n_unknown:
+        verb = "has" if n_unknown == 1 else "have"
         raise ValueError(
-            f"{count_of(n_unknown, 'row')} {'has' if n_unknown == 1 else 'have'} a bias factor "
-            f"that was not in the training log, such as {values[unknown][0]:g}: its examination "
-            "is unknown. Map it to a known factor first, as IdentifiabilityRepair does."
+            f"{count_of(n_unknown, 'row')} {verb} a bias factor that was not in the training log, "
+            f"such as {values[unknown][0]:g}: its examination is unknown. Map it to a known "
+            "factor first, as IdentifiabilityRepair does."
         )
     return codes
 
@@ -459,7 +521,8 @@ def loss_scale(log: Any, mass: NDArray[Any]) -> float:
     # The loss of a mean list is then of order one, however often pages were served or clicked, so
     # that a learning rate has the same effect on every log.
     total = mass.sum(dtype=float)
-    n_lists = np.count_nonzero(np.add.reduceat(mass, log.offsets[:-1]))
+    mass_of_list = np.add.reduceat(mass, log.offsets[:-1])
+    n_lists = np.count_nonzero(mass_of_list)
     return float(n_lists / total) if total > 0 else 1.0
 
 
@@ -467,14 +530,15 @@ def examination_table(
     log: Any, examination: NDArray[Any], standard_error: NDArray[Any] | None = None
 ) -> pd.DataFrame:
     """Examination by bias factor, relative to the first known one, with impressions and clicks."""
-    parts = replace(log, propensity=examination).chunks()
     n_factors = len(log.bias_values)
-    total = sum(
-        np.array([np.bincount(part.bias, each, n_factors) for each in columns])
-        for part in parts
-        for columns in [(part.propensity * part.weight, part.weight, part.clicks)]
-    )
-    return factor_table(log.bias_values, total[0] / total[1], *total[1:], standard_error)
+    examined, impressions, clicks = np.zeros((3, n_factors))
+    for part in replace(log, propensity=examination).chunks():
+        examined += np.bincount(part.bias, part.propensity * part.weight, n_factors)
+        impressions += np.bincount(part.bias, part.weight, n_factors)
+        clicks += np.bincount(part.bias, part.clicks, n_factors)
+    # The mean over impressions, where examination differs between rows of a factor.
+    mean = examined / impressions
+    return factor_table(log.bias_values, mean, impressions, clicks, standard_error)
 
 
 def factor_table(
@@ -485,11 +549,13 @@ def factor_table(
     standard_error: Floats | None = None,
 ) -> pd.DataFrame:
     """The table of :func:`examination_table` from arrays of shape (n_factors,)."""
+    # A factor that the log does not link to the others has no examination.
     known = examination[np.isfinite(examination)]
     if len(known):
         examination = examination / known[0]
     columns = {"examination": examination, "impressions": impressions, "clicks": clicks}
     table = pd.DataFrame(columns, index=pd.Index(values, name="bias"))
     if standard_error is not None:
+        # Beside what it is the error of.
         table.insert(1, "standard_error", standard_error)
     return table

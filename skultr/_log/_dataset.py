@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 class ClickDataset(FramesOfLog):
     """A click log on disk, which is read once and then trained from by every estimator.
 
-    The log is checked and merged like a log in memory, and written as Arrow files (which Polars
-    and PyArrow read, too) that are mapped into memory where they are used. ``fit(dataset)`` then
-    needs no ``y``: the dataset holds the clicks. In a search, workers get the path and no copy.
+    The log is checked and merged like a log in memory. It is written as Arrow files, which are
+    mapped into memory where they are used, and which Polars and PyArrow read, too.
+    ``fit(dataset)`` needs no ``y``, because the dataset holds the clicks. In a search, workers
+    get the path and no copy.
 
     One item is one query, whose lists stay together: ``dataset[numbers]`` is the dataset of some
     queries, and every splitter of scikit-learn splits by query.
@@ -116,9 +117,10 @@ class ClickDataset(FramesOfLog):
             Documents that the log does not have are ignored. By default the columns of the log
             without a role are the features.
         click : str, default="click"
-            Name of the column of clicks. Without a column ``impressions`` it holds values between
-            0 and 1 (larger ones are graded relevance and divided by their maximum); else the
-            number of clicks of each row, at most its ``impressions``, or its click rate.
+            Name of the column of clicks. With a column ``impressions`` it holds the number of
+            clicks of each row, at most its impressions, or the click rate. Without one it holds
+            values from 0 to 1; larger values are graded relevance, and are divided by their
+            maximum.
         path : str or Path
             Folder to write, which must not exist yet.
 
@@ -136,12 +138,13 @@ class ClickDataset(FramesOfLog):
 
         Notes
         -----
-        While it is written, the rows are spread over files beside ``path`` by query, which takes
-        about 50 bytes per row (with features in the log, also the features). Memory is that of
-        some ten million rows, and of the distinct ids of queries and documents.
+        While the dataset is written, its rows lie in files beside ``path``: about 50 bytes per
+        row, and the features if the log has them. Memory holds some ten million rows, and the
+        distinct ids of queries and documents.
         """
         path = Path(path)
         _refuse_to_replace(path)
+        # Written beside its place, and renamed when it is whole: nothing is left after an error.
         path.parent.mkdir(parents=True, exist_ok=True)
         with folder_beside(path) as work:
             scratch = work / "scratch"
@@ -150,9 +153,9 @@ class ClickDataset(FramesOfLog):
             out.mkdir()
             table = None if documents is None else open_table(documents, scratch)
             with working("ClickDataset"):
-                write_log(
-                    *open_table(log, out.parent), table, click=click, scratch=scratch, out=out
-                )
+                schema, parts = open_table(log, work)
+                write_log(schema, parts, table, click=click, scratch=scratch, out=out)
+            # Another process may have written there in the meantime.
             _refuse_to_replace(path)
             try:
                 out.rename(path)
@@ -176,6 +179,7 @@ class ClickDataset(FramesOfLog):
         ValueError
             If a file is damaged or missing, with its name.
         """
+        # From disk, since files may have been copied since it was opened.
         Manifest.read(self.path).verify()
         return self
 
@@ -238,7 +242,9 @@ class ClickDataset(FramesOfLog):
         """The dataset of some queries, by their numbers or by a mask; their order stays."""
         if isinstance(queries, tuple):  # scikit-learn indexes [rows, ...]
             queries = queries[0]
-        given = np.atleast_1d(np.arange(self.n_queries)[queries])
+        every = np.arange(self.n_queries)
+        given = np.atleast_1d(every[queries])
+        # Sorted, because a log is; splitters may shuffle.
         found = np.unique(given)
         if not len(found):
             raise ValueError("A dataset needs at least one query; no query was selected.")
@@ -248,17 +254,17 @@ class ClickDataset(FramesOfLog):
                 "expected each at most once. A dataset has no copies of a query: draw without "
                 "replacement."
             )
+        # The same files, and no copy of them.
         part = copy(self)
         part._queries = found if self._queries is None else self._queries[found]
         return part
 
     def __repr__(self) -> str:
-        n = self.n_features
-        plural = "" if self.n_features == 1 else "s"
+        queries = "query" if self.n_queries == 1 else "queries"
+        features = "feature" if self.n_features == 1 else "features"
         return (
-            f"ClickDataset({self.n_impressions:,} impressions of {self.n_queries:,} "
-            f"{'query' if self.n_queries == 1 else 'queries'}, {self.n_documents:,} documents "
-            f"with {n} feature{plural})"
+            f"ClickDataset({self.n_impressions:,} impressions of {self.n_queries:,} {queries}, "
+            f"{self.n_documents:,} documents with {self.n_features} {features})"
         )
 
     def log(self, *, detailed: bool = True) -> ClickLog:
@@ -269,12 +275,15 @@ class ClickDataset(FramesOfLog):
         detailed : bool, default=True
             Whether equal lists with other clicks or users stay apart; by default they do.
         """
-        if (found := Manifest.read(self.path)).files != self._manifest.files:
+        # Another process may have written the folder anew.
+        found = Manifest.read(self.path)
+        if found.files != self._manifest.files:
             raise ValueError(
                 f"The dataset in {str(self.path)!r} was written anew since it was opened; open it "
                 "again with ClickDataset(path)."
             )
         found.verify(SMALL)
+        # All that the log depends on.
         queries = b"" if self._queries is None else self._queries.tobytes()
         replaced = [(role, *map(tuple, pair)) for role, pair in self._replaced.items()]
         sums = tuple(file["crc32"] for file in found.files.values())
@@ -282,6 +291,8 @@ class ClickDataset(FramesOfLog):
         return _shared_log(key, lambda: self._open(detailed))
 
     def _open(self, detailed):
+        """The log from the files, with the values that were replaced, of the chosen queries."""
+        # Values first: the selection numbers them anew.
         log = open_log(self._manifest, detailed)
         for role, (known, values) in self._replaced.items():
             log = log.with_values(role, known, values)
@@ -296,6 +307,7 @@ class ClickDataset(FramesOfLog):
     ) -> Self:
         """The dataset with other bias factors or users in place of the ``known`` ones."""
         found = copy(self)
+        # Values that were replaced before are replaced again: the files keep the first ones.
         before, after = self._replaced.get(role, (known, known))
         place = pd.Index(known).get_indexer(pd.Index(after))
         found._replaced = {**self._replaced, role: (before, values[place])}
@@ -304,15 +316,17 @@ class ClickDataset(FramesOfLog):
 
 #: Logs that this process has open: the candidates of a search share them.
 _logs: WeakValueDictionary[Hashable, ClickLog] = WeakValueDictionary()
-#: The last ones, of which few bytes are in memory, wait for the next candidate.
+#: The last ones of them wait for the next candidate, as long as they are small.
 _waiting: deque[ClickLog] = deque(maxlen=4)
-_MOST_ROWS = 1 << 21
 
 
 def _shared_log(key, make):
-    if (log := _logs.get(key)) is None:
-        log = _logs[key] = make()
-    if log.n_rows <= _MOST_ROWS:
+    """The log of a key that is open, or else a new one."""
+    log = _logs.get(key)
+    if log is None:
+        log = make()
+        _logs[key] = log
+    if log.n_rows <= 1 << 21:  # larger ones would fill memory
         _waiting.append(log)
     return log
 

@@ -55,12 +55,16 @@ class FramesOfLog(LogOnDisk):
         if not len(log.candidates.query):
             return X, rate
         others, list_ = _candidates_of_lists(log)
-        rest, none = rows_of(others, self.roles, self.feature_names)
+        rest, rest_rate = rows_of(others, self.roles, self.feature_names)
         rest["session"] = list_
+        # A row without a position was not shown.
         rest[rest.columns.intersection(["position", "bias"])] = np.nan
-        order = np.argsort(np.append(X["session"], rest["session"]), kind="stable")
+        # A stable order: of each list, the rows that were shown stay first.
+        session = np.append(X["session"], rest["session"])
+        order = np.argsort(session, kind="stable")
         X = pd.concat([X, rest]).iloc[order].reset_index(drop=True)
-        return X, as_known_rates(np.append(rate, none)[order])
+        rate = np.append(rate, rest_rate)[order]
+        return X, as_known_rates(rate)
 
     def to_cells(self, by: Sequence[str]) -> tuple[pd.DataFrame, Floats]:
         """Clicks and impressions of each document, as a log of one row per cell."""
@@ -81,25 +85,29 @@ def open_log(manifest: Manifest, detailed: bool) -> ClickLog:
     stay apart."""
     copies = manifest.facts["copies"]
     name = "detailed" if detailed and "detailed" in copies else "merged"
+    # Columns that are missing, then those of one value, then those in the file.
     rows = {"propensity": None, "production": None}
     rows |= _constant_columns(copies[name])
     rows |= manifest.load(f"{name}_rows")
-    versions = manifest.load("versions")
-    no_features = np.empty((len(versions["doc"]), 0), dtype=np.float32)
+    lengths = manifest.load(f"{name}_lists")["n_rows"]
     queries = manifest.load("queries")
     query = np.arange(len(queries["id"]), dtype=np.int32)
-    has_candidates = "candidates.arrow" in manifest.files
+    versions = manifest.load("versions")
+    no_features = np.empty((len(versions["doc"]), 0), dtype=np.float32)
+    candidates = NOBODY
+    if "candidates.arrow" in manifest.files:
+        candidates = NeverShown(**manifest.load("candidates"))
     return ClickLog(
         **rows,
         features=versions.get("features", no_features),
         doc_of_version=versions["doc"],
-        offsets=offsets_from_counts(manifest.load(f"{name}_lists")["n_rows"]),
+        offsets=offsets_from_counts(lengths),
         query_of_list=np.repeat(query, queries[f"{name}_lists"]),
         query_ids=queries["id"],
         bias_values=manifest.load("factors")["bias"],
         user_ids=manifest.load("users")["id"],
         doc_ids=load_doc_ids(manifest),
-        candidates=NeverShown(**manifest.load("candidates")) if has_candidates else NOBODY,
+        candidates=candidates,
         all_lists_differ=name == "merged",
     )
 
@@ -108,6 +116,7 @@ def _constant_columns(copy):
     """The columns of a copy that are one number in all rows, without memory."""
     columns = {}
     for name, value in copy["constants"].items():
+        # One number that stands for all rows.
         number = np.array(value, dtype=_CONSTANT_TYPES.get(name, np.float64))
         columns[name] = np.broadcast_to(number, copy["n_rows"])
     return columns
@@ -139,18 +148,26 @@ def rows_of(
         columns["bias"] = log.bias_values[log.bias]
     if "user" in roles:
         columns["user"] = log.user_ids[log.user]
-    given = {"impressions": log.weight, "propensity": log.propensity, "production": log.production}
-    columns |= {name: values for name, values in given.items() if values is not None}
+    columns["impressions"] = log.weight
+    if log.propensity is not None:
+        columns["propensity"] = log.propensity
+    if log.production is not None:
+        columns["production"] = log.production
     features = pd.DataFrame(log.features[log.version], columns=list(names), copy=False)
-    return pd.concat([pd.DataFrame(columns), features], axis=1), as_known_rates(log.click_rate)
+    X = pd.concat([pd.DataFrame(columns), features], axis=1)
+    return X, as_known_rates(log.click_rate)
 
 
 def _candidates_of_lists(log):
     """The candidates that each list does not show, as rows without clicks, and their lists."""
+    # Each candidate of a query, in each of its lists, ...
     lists = pd.DataFrame({"query": log.query_of_list, "list_": np.arange(log.n_lists)})
     pairs = lists.merge(pd.DataFrame(log.candidates._asdict()), on="query")
-    at = pair_codes(pairs["list_"], log.doc_of_version[pairs["version"]], log.n_docs)
-    pairs = pairs[~np.isin(at, pair_codes(log.list_, log.doc, log.n_docs))]
+    # ... but for those lists that show the document.
+    doc = log.doc_of_version[pairs["version"]]
+    candidate = pair_codes(pairs["list_"], doc, log.n_docs)
+    shown = pair_codes(log.list_, log.doc, log.n_docs)
+    pairs = pairs[~np.isin(candidate, shown)]
     version = pairs["version"].to_numpy()
     list_ = pairs["list_"].to_numpy()
     # What else is known of them is that of the first row of the list.
@@ -166,22 +183,26 @@ def cells_of(log: ClickLog, by: Iterable[str]) -> tuple[pd.DataFrame, Floats]:
     tables = {name: _codes(log, name) for name in by}
     factor, sizes = _combined(tables)
     cells = Cells.from_rows(log.doc, factor, log.clicks, log.weight, log.n_docs, prod(sizes))
-    # Without ids, a hash of its features names a document.
-    hashes = row_hashes(log.features)[1].view(np.int64) if log.doc_ids is None else None
+    doc_ids = log.doc_ids
+    if doc_ids is None:  # a hash of its features names a document
+        hashes = row_hashes(log.features)[1]
+        doc_ids = pd.Index(hashes.view(np.int64))
     columns = {
         "qid": log.query_ids[log.query_of_doc][cells.doc],
-        **id_columns(log.doc_ids if hashes is None else pd.Index(hashes), cells.doc),
+        **id_columns(doc_ids, cells.doc),
         **_split(tables, cells.factor, sizes),
         "impressions": cells.weight,
         "session": np.arange(len(cells.doc)),
     }
     # Sums of rates may be a rounding error above the impressions.
-    return pd.DataFrame(columns, copy=False), np.minimum(cells.clicks / cells.weight, 1.0)
+    rate = np.minimum(cells.clicks / cells.weight, 1.0)
+    return pd.DataFrame(columns, copy=False), rate
 
 
 def places_of(log: ClickLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Ints]:
     """The distinct positions, bias factors and users of a log, and the place of each row."""
-    names = [name for name in ("position", "bias", "user") if name == "position" or name in roles]
+    # Every log has positions.
+    names = ["position", *(name for name in ("bias", "user") if name in roles)]
     tables = {name: _codes(log, name) for name in names}
     code, sizes = _combined(tables)
     number, found = encode(code)
@@ -190,8 +211,9 @@ def places_of(log: ClickLog, roles: Iterable[str]) -> tuple[pd.DataFrame, Ints]:
 
 def _combined(tables):
     """One code for the codes of several columns, and the number of values of each."""
+    codes = [code for code, _ in tables.values()]
     sizes = [len(values) for _, values in tables.values()]
-    return np.ravel_multi_index([codes for codes, _ in tables.values()], sizes), sizes
+    return np.ravel_multi_index(codes, sizes), sizes
 
 
 def _split(tables, code, sizes):
@@ -206,17 +228,19 @@ def _codes(log: ClickLog, name: str) -> tuple[Any, NDArray[Any]]:
         return log.user, log.user_ids
     if name == "bias":
         return log.bias, log.bias_values
-    return log.position, np.arange(int(log.position.max(initial=0)) + 1.0)
+    # Positions are their own codes.
+    last = int(log.position.max(initial=0))
+    return log.position, np.arange(last + 1.0)
 
 
 # Tables of Arrow, a manifest of them, and the tables that they come from --------------
 
 #: Version of the files; a folder of another version is refused.
 FORMAT = 3
-#: Sums of files up to this size are compared whenever a log is opened.
+#: Sums of files up to this size, in bytes, are compared whenever a log is opened: larger ones
+#: take seconds.
 SMALL = 1 << 24
-_PART = 1 << 22
-#: Rows of a batch.
+#: Rows of a part of a log that is read: enough that Arrow's cost per part does not count.
 BATCH = 1 << 19
 
 
@@ -249,6 +273,7 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """The manifest of a folder, whose files are all there and have their size."""
         path = folder / "meta.json"
+        # Also a link to nowhere exists.
         if not os.path.lexists(path):
             if any(folder.glob("*.arrow")):
                 raise _damaged(folder, "meta.json is missing")
@@ -261,6 +286,7 @@ class Manifest:
             if path.stat().st_size > SMALL:
                 raise ValueError("meta.json is too large for a manifest")
             found = _json_in(path)
+            # The sum does not cover itself.
             version = found["format"]
             sum_ = found.pop("crc32", None)
         if version != FORMAT and sum_ in (None, _sum_of(found)):
@@ -283,19 +309,18 @@ class Manifest:
 
     def write(self) -> None:
         """Write the manifest into its folder."""
-        found = self.stated
-        (self.folder / "meta.json").write_text(
-            json.dumps({**found, "crc32": _sum_of(found)}, indent=1)
-        )
+        found = {**self.stated, "crc32": _sum_of(self.stated)}
+        (self.folder / "meta.json").write_text(json.dumps(found, indent=1))
 
     def verify(self, most_bytes: float = np.inf) -> None:
         """Compare the sums of files of at most so many bytes."""
         for name, file in self.files.items():
             if file["bytes"] > most_bytes:
                 continue
+            path = self.folder / name
             with _damage_told(self.folder):
-                check_file(self.folder / name, file["bytes"])
-                if _sum_of_file(self.folder / name) != file["crc32"]:
+                check_file(path, file["bytes"])
+                if _sum_of_file(path) != file["crc32"]:
                     raise ValueError(
                         f"the bytes of {name} have another sum than when it was written"
                     )
@@ -303,9 +328,11 @@ class Manifest:
     def save(self, name: str, columns: Mapping[str, Any]) -> None:
         """Write arrays of one length as one batch; a matrix becomes a column of lists."""
         pa = import_pyarrow()
+        # One batch, so that each column is one piece of the file that can be mapped.
         arrays = {key: _to_arrow(pa, values) for key, values in columns.items()}
         batch = pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])
         path = self.folder / f"{name}.arrow"
+        # Not compressed, so that it can be mapped.
         with pa.ipc.new_file(str(path), batch.schema) as writer:
             writer.write_batch(batch)
         self.files[path.name] = {
@@ -324,9 +351,11 @@ class Manifest:
             check_file(path, stated["bytes"])
             batch = read_batch(pa, path, stated["rows"], stated["columns"])
             columns = {key: _to_numpy(pa, batch.column(key)) for key in batch.schema.names}
-            # Once for each file and manifest: every fit and every fold loads the tables again.
+            # Values are checked once for each file and manifest, because every fit and every fold
+            # loads the tables again.
             file = path.stat()
-            key = (str(path), file.st_ino, file.st_size, file.st_mtime_ns, _sum_of(self.stated))
+            identity = (str(path), file.st_ino, file.st_size, file.st_mtime_ns)
+            key = (*identity, _sum_of(self.stated))
             if key not in _checked:
                 check_values(name, columns, self.facts, self.files)
                 _checked.add(key)
@@ -336,7 +365,8 @@ class Manifest:
 def _to_arrow(pa, values):
     values = np.asarray(values)
     if values.ndim == 2:
-        return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+        flat = pa.array(values.reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
     if values.dtype.kind in "iuf":
         return pa.array(values)
     # An index finds the type of all values: nanoseconds, and integers beyond 2**63.
@@ -348,6 +378,7 @@ def _to_numpy(pa, column):
         return column.flatten().to_numpy().reshape(len(column), -1)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return column.to_numpy()
+    # Ids are objects, as a log in memory has them.
     ids = np.empty(len(column), dtype=object)
     ids[:] = column.to_pylist()
     return ids
@@ -360,9 +391,10 @@ def _damage_told(folder: Path, where: str = "") -> Iterator[None]:
         yield
     except (FileNotFoundError, PermissionError, MemoryError):
         raise
-    except Exception as error:  # of JSON or Arrow
-        own = f"{where}{error}" if is_meant(error) else f"{where}{type(error).__name__}: {error}"
-        raise _damaged(folder, " ".join(own.split()).rstrip(".")) from error
+    except Exception as error:  # of JSON or Arrow, too
+        text = str(error) if is_meant(error) else f"{type(error).__name__}: {error}"
+        one_line = " ".join(f"{where}{text}".split())
+        raise _damaged(folder, one_line.rstrip(".")) from error
 
 
 def _damaged(folder, what):
@@ -389,8 +421,9 @@ def _sum_of(found):
 
 def _sum_of_file(path):
     found = 0
+    n_bytes = 1 << 22  # at a time: a file may exceed memory
     with path.open("rb") as file:
-        while part := file.read(_PART):
+        while part := file.read(n_bytes):
             found = zlib.crc32(part, found)
     return found
 
@@ -399,25 +432,27 @@ def _sum_of_file(path):
 def open_table(table: Any, scratch: Path) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """The schema of Parquet files or of any frame, and its rows in parts that fit into memory."""
     pa = import_pyarrow()
+    # Texts and paths are files; all else is a frame, a dataset or a reader.
     several = table if isinstance(table, list | tuple) else [table]
     if all(isinstance(each, str | Path) for each in several):
-        table = _open_files(pa, table)
+        table = _open_files(pa, several)
     elif not isinstance(table, pa.dataset.Dataset | pa.RecordBatchReader):
         table = _open_frame(pa, table, scratch)
     if isinstance(table, pa.RecordBatchReader):
         return table.schema, _joined(pa, table)
+    # Two parts are read ahead: more of them would fill memory.
     batches = table.to_batches(columns=table.schema.names, batch_size=BATCH, batch_readahead=2)
     return table.schema, _joined(pa, batches)
 
 
 def _open_files(pa, paths):
-    several = [str(each) for each in (paths if isinstance(paths, list | tuple) else [paths])]
-    lost = [each for each in several if not Path(each).exists()]
+    paths = [str(each) for each in paths]
+    lost = [path for path in paths if not Path(path).exists()]
     if lost:
         raise FileNotFoundError(
             f"There is no file or folder {lost[0]!r}; expected Parquet files or folders of them."
         )
-    source = several if len(several) > 1 else several[0]
+    source = paths if len(paths) > 1 else paths[0]  # a list must not hold a folder
     return pa.dataset.dataset(source, format="parquet", partitioning="hive")
 
 
@@ -426,19 +461,23 @@ def _open_frame(pa, frame, scratch):
     read = wrapped(frame, pass_through=True)
     if isinstance(read, nw.DataFrame):
         # With its index, a frame of pandas would have one more column.
+        read = nw.maybe_reset_index(read)
         try:
-            return pa.dataset.dataset(nw.maybe_reset_index(read).to_arrow())
+            return pa.dataset.dataset(read.to_arrow())
         except (pa.ArrowException, OverflowError, TypeError) as error:
+            found = " ".join(map(str, error.args))
             raise ValueError(
-                f"{' '.join(map(str, error.args))}. Expected values of one type in each column, "
-                "which Arrow has: convert the column."
+                f"{found}. Expected values of one type in each column, which Arrow has: convert "
+                "the column."
             ) from error
+    # Lazy engines that can hand out rows in parts.
     kind = open_frame(frame).implementation if isinstance(read, nw.LazyFrame) else None
     if kind == nw.Implementation.DUCKDB:
         return pa.RecordBatchReader.from_stream(frame)
     if kind == nw.Implementation.POLARS:
-        frame.sink_parquet(scratch / "frame.parquet")
-        return _open_files(pa, scratch / "frame.parquet")
+        path = scratch / "frame.parquet"  # Polars has no reader of parts
+        frame.sink_parquet(path)
+        return _open_files(pa, [path])
     raise TypeError(
         f"A log or documents of type {type(frame).__module__}.{type(frame).__name__} cannot be "
         "read in parts; expected Parquet files, a pyarrow.dataset.Dataset, a frame of pandas, "
@@ -450,7 +489,7 @@ def _open_frame(pa, frame, scratch):
 def _joined(pa, batches):
     """Tables of about :data:`BATCH` rows; files may hold many small batches."""
     waiting = []
-    n_rows = 0
+    n_rows = 0  # of the batches that wait
     for batch in batches:
         waiting.append(batch)
         n_rows += batch.num_rows

@@ -31,6 +31,7 @@ class KnownDocuments:
             return cls(log.doc_ids, log.features, log.doc_of_version)
         ids = None if log.doc_ids is None else log.doc_ids[known]
         versions = np.flatnonzero(known[log.doc_of_version])
+        # The new code of each document that stays.
         place = np.cumsum(known) - 1
         return cls(ids, log.features[versions], place[log.doc_of_version[versions]])
 
@@ -52,6 +53,7 @@ class KnownDocuments:
     ) -> tuple[Ints | None, Any]:
         """Place of the document of each row, -1 where it is not known."""
         if self.ids is not None:
+            # Ids that are global need no query.
             reads = ("doc",) if self.ids.nlevels == 1 else ("qid", "doc")
             ids = _ids_of(X, reads, qid, doc)
             check(ids)
@@ -59,13 +61,16 @@ class KnownDocuments:
                 return self._places_by_ids(ids)
         if features is None:
             return None, None
-        qid = ids.get("qid") if self.ids is not None else None
+        qid = None if self.ids is None else ids.get("qid")
         version = self._places_by_features(features, qid)
         # A row without a match has the place -1, the last element, which is -1.
-        return np.append(self.doc_of_version, -1)[version], range(len(features))
+        place_of_version = np.append(self.doc_of_version, -1)
+        return place_of_version[version], range(len(features))
 
     def _places_by_ids(self, ids):
+        """Place of each row and its id; a doc alone will do if it is that of one query only."""
         index = _index_of(ids)
+        # Both are pairs, or both are ids alone.
         if index.nlevels == self.ids.nlevels:
             return self.ids.get_indexer(index), index
         alone = self.ids.get_level_values("doc")
@@ -79,9 +84,12 @@ class KnownDocuments:
         return alone.get_indexer(index), index
 
     def _places_by_features(self, features, qid):
+        """Version of each row, -1 if it is not known."""
+        # By equal features, where nothing names the documents.
         place, n_equal = match_rows(self.features, features)
         several = np.flatnonzero(n_equal > 1)
         if len(several) and qid is not None:
+            # Of documents with equal features, the query of a row may tell which it is.
             place[several] = self._places_within_queries(features[several], qid[several])
             several = several[place[several] < 0]
         # Documents with equal features are an error only if a row has these features.
@@ -98,12 +106,14 @@ class KnownDocuments:
         """Place of the only document of the row's query with its features, -1 if not just one."""
         code, _ = equal_rows(np.concatenate([self.features, features]))
         n_known = len(self.features)
+        # Versions and rows are pairs of a query and a code of features.
         query = self.ids.get_level_values("qid")[self.doc_of_version]
         known = pd.MultiIndex.from_arrays([query, code[:n_known]])
-        alone = np.flatnonzero(~known.duplicated(keep=False))
         rows = pd.MultiIndex.from_arrays([pd.Index(qid, tupleize_cols=False), code[n_known:]])
+        alone = np.flatnonzero(~known.duplicated(keep=False))
+        found = known[alone].get_indexer(rows)
         # A row without a match has the index -1, the last element, which is -1.
-        return np.append(alone, -1)[known[alone].get_indexer(rows)]
+        return np.append(alone, -1)[found]
 
 
 class FeatureTable:
@@ -121,12 +131,12 @@ class FeatureTable:
         self.frame = frame
         self.ids = self._index(frame)
         self.production = read_role(frame, "production")
-        if self.ids.has_duplicates:
-            example = python_value(self.ids[self.ids.duplicated()][0])
+        repeated = self.ids[self.ids.duplicated()]
+        if len(repeated):
             raise ValueError(
-                f"documents has {int(self.ids.duplicated().sum())} rows whose "
-                f"{' and '.join(self.ids.names)} another row has too, such as {example!r}; "
-                "expected one row for each document."
+                f"documents has {len(repeated)} rows whose {' and '.join(self.ids.names)} another "
+                f"row has too, such as {python_value(repeated[0])!r}; expected one row for each "
+                "document."
             )
 
     def places(self, ids: pd.Index | None) -> Ints:
@@ -136,6 +146,7 @@ class FeatureTable:
                 "documents= was passed, but X has no column 'doc' and no doc was passed: nothing "
                 "links the rows to their features. Add the ids of the documents as 'doc'."
             )
+        # A table by doc alone serves all queries.
         if ids.nlevels > self.ids.nlevels:
             ids = ids.get_level_values("doc")
         if ids.nlevels < self.ids.nlevels:
@@ -147,20 +158,28 @@ class FeatureTable:
         place = self.ids.get_indexer(ids)
         lost = np.flatnonzero(place < 0)
         if len(lost):
-            types = [str(each.get_level_values("doc").dtype) for each in (ids, self.ids)]
-            differ = f" 'doc' holds {types[0]} values in X, and {types[1]} values in documents."
-            raise ValueError(
-                f"documents is missing {len(lost)} of {count_of(len(ids), 'document')} of the log "
-                f"(such as {python_value(ids[lost[0]])!r}); expected one row for each."
-                f"{differ if types[0] != types[1] else ''} (In a search, scikit-learn splits a "
-                "frame that has as many rows as X: add a row to documents then.)"
-            )
+            self._report_lost(ids, lost)
         return place
+
+    def _report_lost(self, ids, lost):
+        """Raise the error that documents are missing, with the reason if it is seen."""
+        in_log = str(ids.get_level_values("doc").dtype)
+        in_table = str(self.ids.get_level_values("doc").dtype)
+        reason = ""
+        if in_log != in_table:
+            reason = f" 'doc' holds {in_log} values in X, and {in_table} values in documents."
+        raise ValueError(
+            f"documents is missing {len(lost)} of {count_of(len(ids), 'document')} of the log "
+            f"(such as {python_value(ids[lost[0]])!r}); expected one row for each.{reason} (In a "
+            "search, scikit-learn splits a frame that has as many rows as X: add a row to "
+            "documents then.)"
+        )
 
     def covers(self, X: Any) -> bool:
         """True if a frame names documents, and has none of the features of the table."""
         columns = column_names(X)
-        return "doc" in columns and not {*columns} & {*feature_columns(self.frame)}
+        features = feature_columns(self.frame)
+        return "doc" in columns and not {*columns} & {*features}
 
     def rows_of(self, X: Any, qid: Column | None = None, doc: Column | None = None) -> Ints:
         """Row of the frame of the document of each row of X."""
@@ -169,8 +188,11 @@ class FeatureTable:
     def joined(self, X: Any, qid: Column | None = None, doc: Column | None = None) -> Any:
         """The role columns of X and the features of each row, as a frame of pandas."""
         table = as_pandas(self.frame, feature_columns(self.frame))
-        columns = as_pandas(X, [name for name in column_names(X) if name not in table.columns])
-        features = table.iloc[self.rows_of(X, qid, doc)].reset_index(drop=True)
+        # Features of the table stand in place of those of X.
+        others = [name for name in column_names(X) if name not in table.columns]
+        columns = as_pandas(X, others)
+        rows = self.rows_of(X, qid, doc)
+        features = table.iloc[rows].reset_index(drop=True)
         return pd.concat([columns, features], axis=1)
 
     def _index(self, X, qid=None, doc=None):
@@ -187,25 +209,33 @@ class FeatureTable:
 def _ids_of(X, reads, qid, doc):
     """Those of the roles ``reads`` that X has, or that were passed."""
     given = {"qid": qid, "doc": doc}
-    ids = {role: read_role(X, role, given[role]) for role in reads}
-    return {role: values for role, values in ids.items() if values is not None}
+    ids = {}
+    for role in reads:
+        values = read_role(X, role, given[role])
+        if values is not None:
+            ids[role] = values
+    return ids
 
 
 def id_columns(ids: pd.Index | None, doc: Ints) -> dict[str, Any]:
     """The columns ``doc`` and, of ids that need no query, ``doc_scope``; none without ids."""
     if ids is None:
         return {}
-    scope = {} if isinstance(ids, pd.MultiIndex) else {"doc_scope": "global"}
-    return {"doc": ids.get_level_values(-1).to_numpy()[doc], **scope}
+    columns = {"doc": ids.get_level_values(-1).to_numpy()[doc]}
+    if not isinstance(ids, pd.MultiIndex):
+        columns["doc_scope"] = "global"
+    return columns
 
 
 def _index_of(ids):
     """Index of ids by (qid, doc), or by one of them."""
-    columns = map(as_index_values, ids.values())
-    levels = [pd.Index(values, tupleize_cols=False) for values in columns]
-    for name, level in zip(ids, levels, strict=True):
+    levels = []
+    for name, values in ids.items():
+        # A tuple is one id, and no pair of columns.
+        level = pd.Index(as_index_values(values), tupleize_cols=False)
         with naming_ids(f"The role {name!r}", level):
             _ = level.is_unique  # makes the table of hashes that look-ups read
+        levels.append(level)
     if len(levels) == 1:
         return levels[0].rename(*ids)
     return pd.MultiIndex.from_arrays(levels, names=[*ids])

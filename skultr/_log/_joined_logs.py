@@ -43,14 +43,19 @@ class Union:
         self.query_ids, self._query = _encoded([log.query_ids for log in logs])
         self.bias_values, self._bias = _encoded([log.bias_values for log in logs])
         self.user_ids, self._user = _encoded([log.user_ids for log in logs])
-        self.doc_ids, docs = _united_documents(logs)
-        doc = np.concatenate([docs[i][log.doc_of_version] for i, log in enumerate(logs)])
-        # Versions of logs without a document in common all differ.
-        versions = [np.arange(len(doc))] if hashes is None else np.concatenate(hashes, axis=1)
-        code, first = equal_keys([*versions, doc])
-        self._version = _split(code.astype(np.int32), [log.doc_of_version for log in logs])
-        own = np.arange(len(first), dtype=np.int32)
-        self.doc_of_version = own if self.doc_ids is None else doc[first]
+        self.doc_ids, doc_codes = _united_documents(logs)
+        # The document, in codes of the union, of each version of all logs.
+        doc = np.concatenate(
+            [code[log.doc_of_version] for code, log in zip(doc_codes, logs, strict=True)]
+        )
+        # Without a document in two logs, all versions differ.
+        vectors = [np.arange(len(doc))] if hashes is None else np.concatenate(hashes, axis=1)
+        version, first = equal_keys([*vectors, doc])
+        self._version = _split(version.astype(np.int32), [log.doc_of_version for log in logs])
+        if self.doc_ids is None:  # versions are documents
+            self.doc_of_version = np.arange(len(first), dtype=np.int32)
+        else:
+            self.doc_of_version = doc[first]
 
     def codes(self, name: str, number: int) -> Ints:
         """The code in the union for each code of ``name`` (such as "query") in one of the logs."""
@@ -58,21 +63,24 @@ class Union:
 
     def recoded(self, log: ClickLog, number: int) -> ClickLog:
         """One of the logs, by its number, with the codes and ids of the union."""
+        query = self._query[number]
+        version = self._version[number]
+        user = self._user[number]
+        bias = self._bias[number]
+        rest = log.candidates
+        candidates = rest._replace(query=query[rest.query], version=version[rest.version])
         return replace(
             log,
-            version=self._version[number][log.version],
-            query_of_list=self._query[number][log.query_of_list],
-            user=self._user[number][log.user],
-            bias=self._bias[number][log.bias],
+            version=version[log.version],
+            query_of_list=query[log.query_of_list],
+            user=user[log.user],
+            bias=bias[log.bias],
             doc_of_version=self.doc_of_version,
             query_ids=self.query_ids,
             bias_values=self.bias_values,
             user_ids=self.user_ids,
             doc_ids=self.doc_ids,
-            candidates=log.candidates._replace(
-                query=self._query[number][log.candidates.query],
-                version=self._version[number][log.candidates.version],
-            ),
+            candidates=candidates,
         )
 
 
@@ -80,30 +88,40 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
     """The log of several logs, whose lists are different ones; without propensities."""
     union = Union(logs, [row_hashes(log.features) for log in logs])
     parts = [union.recoded(log, number) for number, log in enumerate(logs)]
-    names = [name for name in (*BY_ROW, "production") if getattr(parts[0], name) is not None]
-    features = np.empty((len(union.doc_of_version), logs[0].features.shape[1]), dtype=np.float32)
+    n_features = logs[0].features.shape[1]
+    # Of a version in several logs, all have the same features.
+    features = np.empty((len(union.doc_of_version), n_features), dtype=np.float32)
     for number, log in enumerate(logs):
         features[union.codes("version", number)] = log.features
+    # The lists one after the other, log by log.
+    columns = {}
+    for name in (*BY_ROW, "production", "query_of_list"):
+        if getattr(parts[0], name) is not None:
+            columns[name] = np.concatenate([getattr(part, name) for part in parts])
+    lengths = np.concatenate([part.lengths for part in parts])
     log = replace(
         parts[0],
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+        **columns,
         features=features,
         propensity=None,
         all_lists_differ=False,
-        query_of_list=np.concatenate([part.query_of_list for part in parts]),
-        offsets=offsets_from_counts(np.concatenate([np.diff(part.offsets) for part in parts])),
+        offsets=offsets_from_counts(lengths),
     )
+    # The lists of a query, of whichever logs, follow each other.
     return log.take_lists(np.argsort(log.query_of_list, kind="stable"))
 
 
 def _encoded(values: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], list[Ints]]:
     """The distinct values of several arrays, sorted, and the codes of those of each array."""
+    # All values are coded together, and the codes cut where the arrays end.
     code, found = encode(np.concatenate(values))
     return found, _split(code.astype(np.int32), values)
 
 
 def _split(code: Ints, like: Sequence[Any]) -> list[Ints]:
-    return np.split(code, np.cumsum([len(each) for each in like])[:-1])
+    """Parts of an array that are as long as other arrays."""
+    lengths = [len(each) for each in like]
+    return np.split(code, np.cumsum(lengths)[:-1])
 
 
 def _united_documents(logs: Sequence[ClickLog]) -> tuple[pd.Index | None, list[Ints]]:
@@ -112,16 +130,20 @@ def _united_documents(logs: Sequence[ClickLog]) -> tuple[pd.Index | None, list[I
     if ids[0] is None:
         return None, [np.zeros(log.n_docs, dtype=np.int32) for log in logs]
     names = list(ids[0].names)
-    levels, codes = zip(
-        *(_encoded([each.get_level_values(name).to_numpy() for each in ids]) for name in names),
-        strict=True,
-    )
-    index = [pd.Index(level, tupleize_cols=False) for level in levels]
+    levels = []
+    codes = []
+    for name in names:
+        values, code = _encoded([each.get_level_values(name).to_numpy() for each in ids])
+        levels.append(pd.Index(values, tupleize_cols=False))
+        codes.append(code)
     if len(names) == 1:
-        return index[0].rename(names[0]), codes[0]
+        return levels[0].rename(names[0]), codes[0]
+    # Of all pairs (qid, doc), those that occur.
     n_ids = len(levels[1])
-    keys, code = _encoded([pair_codes(*pair, n_ids) for pair in zip(*codes, strict=True)])
-    return pd.MultiIndex(index, [*np.divmod(keys, n_ids)], names=names), code
+    pairs = [pair_codes(query, doc, n_ids) for query, doc in zip(*codes, strict=True)]
+    found, code = _encoded(pairs)
+    query, doc = np.divmod(found, n_ids)
+    return pd.MultiIndex(levels, [query, doc], names=names), code
 
 
 # Shards of an engine ------------------------------------------------------------------
@@ -130,11 +152,13 @@ def _united_documents(logs: Sequence[ClickLog]) -> tuple[pd.Index | None, list[I
 
 def number_of_shards(count: CellCount) -> int:
     """Number of shards such that each has at most ``MAX_CELLS`` cells; 1 if all have."""
-    n_shards = -(-count.n_rows // _cells.MAX_CELLS)
+    n_shards = -(-count.n_rows // _cells.MAX_CELLS)  # rounded up
     if n_shards <= 1:
         return 1
-    # There are fewer cells than rows: how many fewer, one shard says.
-    n_cells = n_shards * len(count.cells((0, n_shards))[1])
+    # There are fewer cells than rows: how many fewer, one shard says. A tenth of the room is left
+    # free, because other shards may have more.
+    _, rate = count.cells((0, n_shards))
+    n_cells = n_shards * len(rate)
     return 1 if n_cells <= 0.9 * _cells.MAX_CELLS else n_shards
 
 
@@ -150,15 +174,17 @@ def log_of_count(
         X, rate = count.cells(in_order=True)
         return read(X, rate), X, rate
     logs = []
-    with warnings.catch_warnings():  # of a part of the log
+    with warnings.catch_warnings():  # what is said of one part need not hold for the log
         warnings.simplefilter("ignore")
         for number in progress(range(n_shards), "shard"):
+            # A shard of few documents may have no cell.
             X, rate = count.cells((number, n_shards))
             if len(rate):
                 logs.append(read(X, rate))
     if not logs:
         NO_ROW_SHOWN.report()
     log = joined(logs)
+    # Of the whole log, what no shard could say.
     if not log.clicks.any():
         NO_CLICKS.report()
     return log, X, rate
@@ -171,15 +197,13 @@ def cells_of_count(X: Any, click: str, by: list[str]) -> tuple[Cells | Any, Floa
         return count.cells()
 
     def read(X, rate):
-        return make_click_log(X, np.empty((len(rate), 0), dtype=np.float32), rate)
+        no_features = np.empty((len(rate), 0), dtype=np.float32)
+        return make_click_log(X, no_features, rate)
 
-    log = log_of_count(count, read)[0]
-    cells = replace(
-        log.cells,
-        factors=Factors(log.bias_values, None),
-        doc_query=log.query_of_doc,
-        doc_ids=log.doc_ids,
-    )
+    # Cells of all shards fit into memory; as a frame they would not.
+    log, _, _ = log_of_count(count, read)
+    factors = Factors(log.bias_values, None)
+    cells = replace(log.cells, factors=factors, doc_query=log.query_of_doc, doc_ids=log.doc_ids)
     return cells, None
 
 
@@ -206,6 +230,7 @@ class AddsLogs(SlimPickles):
                 "all days together, such as a ClickDataset."
             )
         kept = self._kept.counts
+        # Days with other ids would not meet in one document.
         before = _identity(kept.doc_ids)
         now = _identity(new.doc_ids)
         if before != now:
@@ -214,9 +239,11 @@ class AddsLogs(SlimPickles):
                 f"ones by {before}. Pass qid, doc and doc_scope as before."
             )
         if isinstance(new, CellCounts):
-            (X, rate), (X_new, rate_new) = kept.rows(), new.rows()
-            X_new["session"] += len(X)
-            return pd.concat([X, X_new], ignore_index=True), np.concatenate([rate, rate_new])
+            X, rate = kept.rows()
+            X_new, rate_new = new.rows()
+            X_new["session"] += len(X)  # cells of one day are not those of another
+            X_all = pd.concat([X, X_new], ignore_index=True)
+            return X_all, np.concatenate([rate, rate_new])
         if (kept.production is None) != (new.production is None):
             raise ValueError(
                 "Only one of the logs has the role 'production'. Pass it with every log, or with "
@@ -250,6 +277,7 @@ class CellCounts:
         """The counts of a log, and the factor of each row as :func:`read_cells` gives it."""
         rows = read(X, y, sample_weight, roles, reads=READS)
         cells, row_factor = count_cells(rows, user=users)
+        # Without ids, features tell which documents of two days are one.
         has_ids = cells.doc_ids is not None
         features = None if has_ids else features_of(safe_indexing(X, cells.doc_row))
         return cls(cells, rows.query_ids, name, features), row_factor
@@ -286,15 +314,14 @@ def _identity(ids):
 
 def with_bias_values(log: ClickLog, known: NDArray[Any]) -> ClickLog:
     """The log with the codes of ``known`` bias factors, which must include its own."""
-    code = pd.Index(known, tupleize_cols=False).get_indexer(
-        pd.Index(log.bias_values, tupleize_cols=False)
-    )
-    if (code < 0).any():
-        unknown = [python_value(each) for each in log.bias_values[code < 0][:3]]
+    given = pd.Index(log.bias_values, tupleize_cols=False)
+    code = pd.Index(known, tupleize_cols=False).get_indexer(given)
+    unknown = log.bias_values[code < 0]
+    if len(unknown):
+        some = ", ".join(repr(python_value(each)) for each in unknown[:3])
         raise ValueError(
-            f"{int((code < 0).sum())} bias factor(s) of the log, such as "
-            f"{', '.join(map(repr, unknown))}, were not in the log that the estimator was fitted "
-            "to, which has no examination for them. Fit to a log that shows all bias factors, or "
-            "leave out these rows."
+            f"{len(unknown)} bias factor(s) of the log, such as {some}, were not in the log that "
+            "the estimator was fitted to, which has no examination for them. Fit to a log that "
+            "shows all bias factors, or leave out these rows."
         )
     return replace(log, bias=code[log.bias], bias_values=known)

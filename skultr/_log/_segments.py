@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from .._base._typing import Bools, Floats, Ints
 
-#: Codes are read off a table of so many values, or of a few per value, and else by hashing.
-_TABLE = 1 << 21
 #: Replaces 0 as a divisor or in a logarithm: smaller than any weight, with a finite inverse.
 TINY = 1e-300
 #: Largest relative error of a number of clicks that was divided and multiplied again.
@@ -36,8 +34,10 @@ def as_array(values: Any) -> NDArray[Any]:
     become missing, and numbers get the byte order of the machine.
     """
     if isinstance(values, np.ma.MaskedArray):
-        number = values.dtype.kind in "iuf"
-        values = values.astype(float if number else object).filled(np.nan if number else None)
+        if values.dtype.kind in "iuf":
+            values = values.astype(float).filled(np.nan)
+        else:
+            values = values.astype(object).filled(None)
     if not (hasattr(values, "dtype") or hasattr(values, "__array__")):
         return pd.Series(values).to_numpy()
     values = np.asarray(values)
@@ -56,7 +56,8 @@ def whole_if_close(clicks: Floats) -> Floats:
     whole = np.rint(clicks)
     if (whole == clicks).all():
         return clicks
-    return np.where(np.abs(clicks - whole) <= ROUNDING * clicks, whole, clicks)
+    is_close = np.abs(clicks - whole) <= ROUNDING * clicks
+    return np.where(is_close, whole, clicks)
 
 
 def encode(ids: NDArray[Any], what: str = "A column of ids") -> tuple[Ints, NDArray[Any]]:
@@ -69,10 +70,15 @@ def encode(ids: NDArray[Any], what: str = "A column of ids") -> tuple[Ints, NDAr
     if ids.dtype.kind in "iu" and len(ids):
         low = int(ids.min())
         high = int(ids.max())
-        if high - low <= max(4 * len(ids), min(32 * len(ids), _TABLE)) + 1024:
+        # A table is quicker than hashing, if it is short: up to a few entries per id, and up to
+        # two million (which a cache holds) also with more of them.
+        n_large = min(32 * len(ids), 1 << 21)
+        longest = max(4 * len(ids), n_large) + 1024
+        if high - low <= longest:
             return _encode_narrow(ids, low, high)
     with naming_ids(what, ids):
         codes, uniques = pd.factorize(ids, use_na_sentinel=False)
+    # pandas codes ids in the order in which it meets them.
     order = sorting_order(uniques)
     new_code = np.empty(len(order), dtype=np.intp)
     new_code[order] = np.arange(len(order))
@@ -103,17 +109,21 @@ def _encode_narrow(ids, low, high):
     """Codes of integers between two numbers, by a table instead of hashes."""
     low = ids.dtype.type(low)
     # Modulo the width of the type, so that no difference overflows.
-    offset = (ids - low).view(f"u{ids.dtype.itemsize}").astype(np.intp)
+    unsigned = f"u{ids.dtype.itemsize}"
+    offset = (ids - low).view(unsigned).astype(np.intp)
     used = np.zeros(high - low + 1, dtype=bool)
     used[offset] = True
     code = np.cumsum(used, dtype=np.intp) - 1
-    return code[offset], np.flatnonzero(used).astype(ids.dtype) + low
+    values = np.flatnonzero(used).astype(ids.dtype) + low
+    return code[offset], values
 
 
 def repeated(key: Ints) -> Bools:
     """True for a row whose key occurs in an earlier row."""
-    if key.max(initial=0) < 4 * len(key) + 1_000_000 and np.bincount(key).max(initial=0) <= 1:
-        return np.zeros(len(key), dtype=bool)  # a table is much faster than hashing
+    # That no key recurs, as in most logs, a table tells much faster than hashing, if it is short.
+    is_short = key.max(initial=0) < 4 * len(key) + 1_000_000
+    if is_short and np.bincount(key).max(initial=0) <= 1:
+        return np.zeros(len(key), dtype=bool)
     return pd.Series(key).duplicated().to_numpy()
 
 
@@ -130,11 +140,16 @@ def pair_codes(first: Ints, second: Ints, n_second: int) -> NDArray[np.int64]:
 def equal_keys(keys: Sequence[NDArray[Any]]) -> tuple[Ints, Ints]:
     """Code of the keys of each row, the last one sorted by first, and the first row of each."""
     order = np.lexsort(keys)
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+    # Equal keys are neighbours: a code begins where one of the keys changes.
+    this = order[1:]
+    before = order[:-1]
+    changes = [key[this] != key[before] for key in keys]
+    begins = np.ones(len(order), dtype=bool)
+    begins[1:] = np.any(changes, axis=0)
     codes = np.empty(len(order), dtype=np.intp)
-    codes[order] = np.cumsum(new) - 1
-    return codes, order[new]
+    # In the order of the rows, not of the keys.
+    codes[order] = np.cumsum(begins) - 1
+    return codes, order[begins]
 
 
 def sorting_order(ids: Any) -> Ints:
@@ -145,7 +160,7 @@ def sorting_order(ids: Any) -> Ints:
     try:
         # Much quicker on text than NumPy.
         order = sorted(range(len(values)), key=values.__getitem__)
-    except TypeError:
+    except TypeError:  # mixed types have no order
         keys = [(type(value).__name__, str(value)) for value in values]
         order = sorted(range(len(keys)), key=keys.__getitem__)
     return np.array(order, dtype=np.intp)
@@ -181,33 +196,38 @@ def rank_in_segment(codes: NDArray[Any], scores: NDArray[Any]) -> Ints:
     """Rank (from 1) of each row in its segment by falling score; ties by row order."""
     order = sort_in_segment(codes, scores)
     offsets = offsets_from_sorted(np.asarray(codes)[order])
+    first = np.repeat(offsets[:-1], np.diff(offsets))
     ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.arange(len(order)) - np.repeat(offsets[:-1], np.diff(offsets)) + 1
+    ranks[order] = np.arange(len(order)) - first + 1
     return ranks
 
 
 def pad(offsets: Ints, width: int | None = None) -> Ints:
     """Row numbers of each segment as a rectangle, -1 where a segment is shorter."""
     lengths = np.diff(offsets)
-    width = int(lengths.max(initial=0)) if width is None else width
+    if width is None:
+        width = int(lengths.max(initial=0))
     column = np.arange(width)
-    return np.where(column < lengths[:, None], offsets[:-1, None] + column, -1)
+    rows = offsets[:-1, None] + column
+    return np.where(column < lengths[:, None], rows, -1)
 
 
 def rectangles(offsets: Ints, max_cells: int = 1 << 19) -> Iterator[tuple[Ints, Ints]]:
     """Segments by similar length, as rectangles of row numbers: dense work in bounded memory."""
     lengths = np.diff(offsets)
     order = np.argsort(lengths, kind="stable")
+    # Similar lengths together: rectangles have few empty cells.
     lengths = lengths[order]
-    first = int(np.searchsorted(lengths, 1))
+    first = int(np.searchsorted(lengths, 1))  # empty segments have no rectangle
     while first < len(order):
         # Up to twice the length of the shortest, and no more segments than fit.
         last = int(np.searchsorted(lengths, 2 * lengths[first], side="right"))
-        last = min(last, first + max(1, max_cells // int(lengths[last - 1])))
-        width = np.arange(lengths[last - 1])
+        n_that_fit = max(1, max_cells // int(lengths[last - 1]))
+        last = min(last, first + n_that_fit)
+        column = np.arange(lengths[last - 1])
         segments = order[first:last]
-        rows = offsets[segments, None] + width
-        rows[width >= lengths[first:last, None]] = -1
+        rows = offsets[segments, None] + column
+        rows[column >= lengths[first:last, None]] = -1
         yield segments, rows
         first = last
 
@@ -227,25 +247,28 @@ def row_hashes(features: NDArray[np.float32]) -> NDArray[np.uint64]:
     """Two hashes of each row, shape (2, n_rows); rows with equal features have equal hashes."""
     hashes = np.zeros((2, len(features)), dtype=np.uint64)
     for start in range(0, len(features), _ROWS):
-        _hash_rows(features[start : start + _ROWS], hashes[:, start : start + _ROWS])
+        rows = slice(start, start + _ROWS)
+        _hash_rows(features[rows], hashes[:, rows])
     return hashes
 
 
 def sums_of_rows(features: NDArray[np.float32]) -> NDArray[np.uint64]:
     """One number per row, equal for equal rows and nearly always different for others."""
     # In a hundredth of the time of ``equal_rows`` on few rows; equal numbers must be compared.
-    factors = mix(np.arange(1, features.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
-    return np.concatenate(
-        [
-            _bits(features[start : start + _ROWS]) @ factors
-            for start in range(0, max(len(features), 1), _ROWS)
-        ]
-    )
+    numbers = np.arange(1, features.shape[1] + 1, dtype=np.uint64)
+    # Odd factors: modulo 2^64, each feature alone can then be told from the sum.
+    factors = mix(numbers) | np.uint64(1)
+    sums = np.empty(len(features), dtype=np.uint64)
+    for start in range(0, len(features), _ROWS):
+        rows = slice(start, start + _ROWS)
+        sums[rows] = _bits(features[rows]) @ factors
+    return sums
 
 
 def _bits(features: NDArray[np.float32]) -> NDArray[np.uint32]:
     """Bits of numbers, equal for -0.0 and 0.0 and for all kinds of NaN."""
-    values = features + np.float32(0)
+    values = features + np.float32(0)  # -0.0 + 0.0 is 0.0
+    # There are many bit patterns of NaN.
     missing = np.isnan(values)
     if missing.any():
         values[missing] = np.nan
@@ -260,18 +283,21 @@ def _hash_rows(features, hashes):
     for number, column in enumerate(columns, start=1):
         bits[:] = column
         hashes[0] ^= bits
+        # The second hash differs from the first one in how a feature enters.
         bits += np.uint64(number)
         hashes[1] += bits
         _mix_in_place(hashes, memory)
 
 
 def match_rows(known: NDArray[Any], rows: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Place of the first row of ``known`` that equals each of ``rows``, -1 if there is none."""
+    """Place of the first row of ``known`` that equals each of ``rows``, -1 if there is none, and
+    how many of ``known`` do."""
+    n_known = len(known)
     codes, first = equal_rows(np.concatenate([known, rows]))
-    known_codes = codes[: len(known)]
-    codes = codes[len(known) :]
-    place = np.where(first < len(known), first, -1)
-    return place[codes], np.bincount(known_codes, minlength=len(first))[codes]
+    place = np.where(first < n_known, first, -1)
+    n_equal = np.bincount(codes[:n_known], minlength=len(first))
+    codes_of_rows = codes[n_known:]
+    return place[codes_of_rows], n_equal[codes_of_rows]
 
 
 def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -282,6 +308,7 @@ def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _mix_in_place(value, memory):
+    # Shifts and factors are those of the paper.
     value += np.uint64(0x9E3779B97F4A7C15)
     value ^= np.right_shift(value, np.uint64(30), out=memory)
     value *= np.uint64(0xBF58476D1CE4E5B9)
@@ -294,15 +321,19 @@ def hash_columns(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
     """One uint64 per row from integer columns of equal length; the order of columns matters."""
     value = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        value = mix(value ^ np.asarray(column).astype(np.int64, copy=False).view(np.uint64))
+        bits = np.asarray(column).astype(np.int64, copy=False).view(np.uint64)
+        value = mix(value ^ bits)
     return value
 
 
 def equal_columns(features: NDArray[Any], y: NDArray[Any] | None) -> list[Any]:
     """Numbers of the columns that are equal to y; none if y is constant."""
+    # A constant feature may equal a constant y by chance.
     if y is None or not len(y) or y.min() == y.max():
         return []
+    values = y.astype(np.float32)
+    # A thousand rows leave few columns to compare in all rows.
     head = slice(0, 1000)
-    first = y.astype(np.float32)
-    candidates = np.flatnonzero((features[head] == first[head, None]).all(axis=0))
-    return [column for column in candidates if (features[:, column] == first).all()]
+    agrees = features[head] == values[head, None]
+    candidates = np.flatnonzero(agrees.all(axis=0))
+    return [column for column in candidates if (features[:, column] == values).all()]

@@ -14,12 +14,7 @@ from typing import Any
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from . import _lookalikes as evidence
 from ._faults import tell
-
-#: Share of queries without an order from which on a ranking is named, all of them, and the share
-#: from which on a fitted ranker is.
-_SOME = 0.1
-_ALL = 1.0
-_NEARLY_ALL = 0.9
+from ._thresholds import NEARLY_ALL_WITHOUT_ORDER, SOME_WITHOUT_ORDER
 
 _IS_READ_AS = "The column {role!r} is read as the role {role!r}, but it "
 _RENAME = ". If it is a feature, rename it: rename(columns={{{role!r}: '{role}_feature'}})."
@@ -68,6 +63,8 @@ def _unread(is_feature):
 
 
 def _without_order(least, ties_elsewhere=True):
+    """Evidence that a ranking orders none of the documents of such a share of queries."""
+
     def find(scores, query, called):
         return evidence.queries_without_order(
             scores, query, called, least, ties_elsewhere=ties_elsewhere
@@ -82,8 +79,8 @@ _NOT_READ = (
     "'{role}_feature'}}); otherwise drop it."
 )
 
-UNITS = (
-    # What the clicks are not -------------------------------------------------------------
+# What the clicks are not -----------------------------------------------------------------
+_OF_CLICKS = (
     Unit(
         "rows",
         "y",
@@ -119,7 +116,9 @@ UNITS = (
         "the clicks, or {remedy} in place of y if these are places.",
         evidence.y_of_places,
     ),
-    # Roles ---------------------------------------------------------------------------------
+)
+# Roles -----------------------------------------------------------------------------------
+_OF_ROLES = (
     Unit(
         "rows",
         "propensity",
@@ -194,19 +193,24 @@ UNITS = (
         "drop_duplicates(['qid', 'session', 'doc']).",
         evidence.documents_twice,
     ),
-    *(
-        Unit("unread", role, expected, "a feature of that name", ClickDataWarning, _NOT_READ, find)
-        for role, expected, find in (
-            ("relevance", "grades of a human annotation", _unread(evidence.is_no_grade)),
-            (
-                "production",
-                "the score by which the pages were ordered",
-                _unread(evidence.is_no_score),
-            ),
-            ("click", "whether the row was clicked", _unread(evidence.is_no_click)),
-        )
-    ),
-    # Features ----------------------------------------------------------------------------
+)
+
+
+def _unread_role(role, expected, is_feature):
+    """The row of a role that is not read, and may be a feature."""
+    find = _unread(is_feature)
+    return Unit(
+        "unread", role, expected, "a feature of that name", ClickDataWarning, _NOT_READ, find
+    )
+
+
+_OF_UNREAD_ROLES = (
+    _unread_role("relevance", "grades of a human annotation", evidence.is_no_grade),
+    _unread_role("production", "the score by which the pages were ordered", evidence.is_no_score),
+    _unread_role("click", "whether the row was clicked", evidence.is_no_click),
+)
+# Features --------------------------------------------------------------------------------
+_OF_FEATURES = (
     Unit(
         "sample",
         "features",
@@ -262,7 +266,9 @@ UNITS = (
         "the documents again, and check the filters of the export.",
         evidence.features_that_are_constant,
     ),
-    # Rankings ----------------------------------------------------------------------------
+)
+# Rankings --------------------------------------------------------------------------------
+_OF_RANKINGS = (
     Unit(
         "scores",
         "scores",
@@ -272,7 +278,7 @@ UNITS = (
         "{called} gives all documents of each of the {n:,} queries one score: a constant is no "
         "ranking, and cannot be compared with one. Expected scores that order the documents of a "
         "query. Check the column, or whether the ranker was fitted to features that vary.",
-        _without_order(_ALL),
+        _without_order(1.0),
     ),
     Unit(
         "scores",
@@ -283,7 +289,7 @@ UNITS = (
         "{called} gives all documents of a query the same score in {n:,} of {n_queries:,} "
         "queries: it does not order them, and what is measured there is chance. Expected scores "
         "that order the documents. Check whether these queries have features and scores.",
-        _without_order(_SOME, ties_elsewhere=False),
+        _without_order(SOME_WITHOUT_ORDER.value, ties_elsewhere=False),
     ),
     Unit(
         "fitted",
@@ -295,9 +301,12 @@ UNITS = (
         "queries: nothing that orders them was learned. Check with skultr.describe_log whether "
         "features vary and the log has enough clicks, then the parameters that keep a model "
         "simple, such as min_child_samples.",
-        _without_order(_NEARLY_ALL),
+        _without_order(NEARLY_ALL_WITHOUT_ORDER.value),
     ),
 )
+
+#: The table, in the order in which findings are told.
+UNITS = (*_OF_CLICKS, *_OF_ROLES, *_OF_UNREAD_ROLES, *_OF_FEATURES, *_OF_RANKINGS)
 
 
 def units_in(reads: str, *given: Any) -> Iterator[tuple[Unit, str]]:

@@ -20,12 +20,11 @@ from .._base._comments import Comments, ids_of
 from .._base._progress import progress, working
 from .._base._sklearn import Interval, validate_params
 from ..exceptions import ClickDataWarning, warn_user
+from ._thresholds import LARGEST_FEATURE
 
-#: A larger feature id is taken for a mistake: a dense frame of so many columns would fill memory.
-_MAX_FEATURE = 65_535
-#: Rows that are made dense at a time.
+#: Rows that are made dense at a time, because the parser's numbers take twice as many bytes.
 _ROWS = 4096
-_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @validate_params(
@@ -33,7 +32,7 @@ _LARGEST = float(np.finfo(np.float32).max)
         "path": [str, PathLike, list, tuple],
         "split": [str, list, tuple, None],
         "fold": [Interval(Integral, 0, None, closed="left"), None],
-        "n_features": [Interval(Integral, 1, _MAX_FEATURE, closed="both"), None],
+        "n_features": [Interval(Integral, 1, LARGEST_FEATURE.value, closed="both"), None],
     },
     prefer_skip_nested_validation=True,
 )
@@ -59,10 +58,12 @@ def load_letor(
         writes them. A list of files is read as one set: a query id means the same query in all
         of them.
     split : str or list of str, default=None
-        Which split to read. Of a folder: ``"train"``, ``"validation"`` or ``"test"``; or parts
-        such as ``["S1", "S2"]``, where it holds no such split (no ``Fold1``, ...). Of a Parquet
-        file: values of its column ``split``, which is dropped in any case, because it is no
-        feature. None reads all rows.
+        Which split to read. None reads all rows.
+
+        - Of a folder: ``"train"``, ``"validation"`` or ``"test"``. A folder without these (no
+          ``Fold1``, ...) may hold parts, such as ``["S1", "S2"]``.
+        - Of a Parquet file: values of its column ``split``. The column is no feature, and is
+          always dropped.
     fold : int, default=None
         Which fold of a folder (``Fold1``), or which set of Yahoo! (``set1.train.txt``). Needed
         where there are several.
@@ -125,7 +126,8 @@ def load_letor(
 
 
 def _read(path, split, fold, n_features):
-    if isinstance(path, str | PathLike) and Path(path).is_dir() and not _is_parquet(Path(path)):
+    is_one = isinstance(path, str | PathLike)
+    if is_one and Path(path).is_dir() and not _is_parquet(Path(path)):
         return _read_folder(Path(path), split, fold, n_features)
     if fold is not None:
         raise ValueError(
@@ -133,16 +135,20 @@ def _read(path, split, fold, n_features):
             "the set, or leave fold out."
         )
     paths = paths_of(path)
+    # An svmlight file has no column that names splits.
     if _format_of(paths) == "svmlight" and split is not None:
         raise ValueError(
             f"split={split!r} selects files of a folder or rows of a Parquet file, not of an "
             "svmlight file. Pass the folder, or the file of the split that you want."
         )
-    return _with_roles(_joined(_frames(paths, paths, n_features), paths), paths, split)
+    # Files first, then rows: a split of Parquet may be in several files.
+    frame = _joined(_frames(paths, paths, n_features), paths)
+    return _with_roles(frame, paths, split)
 
 
 def paths_of(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
     """The paths of one file or a list of files, after checks."""
+    # A list of one and one path alone are the same.
     paths = [*path] if isinstance(path, list | tuple) else [path]
     if not paths or not all(isinstance(each, str | PathLike) for each in paths):
         raise ValueError(f"path is {path!r}; expected a path, or a list of at least one path.")
@@ -150,35 +156,43 @@ def paths_of(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[
 
 
 def _read_folder(folder, split, fold, n_features):
+    """The documents of some splits of a published set."""
     files = letor_splits(folder, fold=fold)
     wanted = list(files) if split is None else _names(split)
     if not wanted or set(wanted) - set(files):
+        in_fold = "" if fold is None else f" in fold {fold}"
         raise ValueError(
-            f"split={split!r}, but {folder} holds the splits {list(files)}"
-            f"{'' if fold is None else f' in fold {fold}'}. Pass one of them."
+            f"split={split!r}, but {folder} holds the splits {list(files)}{in_fold}. Pass one of "
+            "them."
         )
     paths = [str(files[name]) for name in wanted]
-    frames = [
-        _with_roles(frame, [path])
-        for frame, path in zip(
-            _frames(paths, [*map(str, files.values())], n_features), paths, strict=True
-        )
-    ]
-    # The splits share no query: one id in two splits would be one query from here on.
-    seen = {}
-    for name, frame in zip(wanted, frames, strict=True):
-        for qid in frame["qid"].unique():
-            if seen.setdefault(qid, name) != name:
-                raise ValueError(
-                    f"The query {qid} is in the splits {seen[qid]!r} and {name!r} of {folder}. "
-                    "Read the splits one by one, so that training and test data stay apart."
-                )
+    # The other splits may show more features.
+    all_paths = [str(path) for path in files.values()]
+    frames = _frames(paths, all_paths, n_features)
+    frames = [_with_roles(frame, [path]) for frame, path in zip(frames, paths, strict=True)]
+    _refuse_shared_queries(frames, wanted, folder)
     return _joined(frames, paths)
 
 
+def _refuse_shared_queries(frames, splits, folder):
+    """Raise if one id is in two splits: the rows would be one query from here on."""
+    split_of = {}
+    for split, frame in zip(splits, frames, strict=True):
+        for qid in frame["qid"].unique():
+            other = split_of.setdefault(qid, split)
+            if other != split:
+                raise ValueError(
+                    f"The query {qid} is in the splits {other!r} and {split!r} of {folder}. "
+                    "Read the splits one by one, so that training and test data stay apart."
+                )
+
+
 def _joined(frames, paths):
+    """The rows of all files; an error unless they have the same columns."""
     for path, frame in zip(paths, frames, strict=True):
-        if differing := sorted(set(frame.columns) ^ set(frames[0].columns)):
+        # A column that only one file has would be missing in the rows of the others.
+        differing = sorted(set(frame.columns) ^ set(frames[0].columns))
+        if differing:
             raise ValueError(
                 f"{path} and {paths[0]} differ in their columns {differing}; expected the same "
                 "columns in all files."
@@ -190,8 +204,9 @@ def _joined(frames, paths):
 def _format_of(paths):
     for path in paths:
         if not _is_documents(Path(path)):
+            found = "" if Path(path).exists() else "does not exist, and "
             raise ValueError(
-                f"{path} {'' if Path(path).exists() else 'does not exist, and '}is neither a "
+                f"{path} {found}is neither a "
                 f"folder nor svmlight ({', '.join(SVMLIGHT)}, also with .gz or .bz2) nor Parquet "
                 f"({', '.join(PARQUET)}) by its suffix. Check the path, or rename the file."
             )
@@ -206,13 +221,17 @@ def _format_of(paths):
 def _frames(paths, all_paths, n_features):
     """One frame per file; those of svmlight have the features that any file of the set has."""
     if _format_of(all_paths) == "svmlight":
+        # One pass for what the parser does not tell: the ids in comments, and all features of the
+        # set.
         lines = {path: _scan(path) for path in progress(all_paths, "scanned file")}
         columns = _columns(lines.values(), n_features)
-        docs, doubt = ids_of([lines[path].comments for path in paths], ", ".join(paths))
+        comments = [lines[path].comments for path in paths]
+        docs, doubt = ids_of(comments, ", ".join(paths))
         if doubt:
             warn_user(doubt, ClickDataWarning)
-        docs = docs or [None] * len(paths)
-        return [_read_svmlight(*each, columns) for each in zip(paths, docs, strict=True)]
+        if not docs:
+            docs = [None for _ in paths]
+        return [_read_svmlight(path, doc, columns) for path, doc in zip(paths, docs, strict=True)]
     if n_features is not None:
         raise ValueError("n_features= is for svmlight files; Parquet files name their columns.")
     return [pd.read_parquet(path).reset_index(drop=True) for path in paths]
@@ -223,6 +242,7 @@ def _with_roles(frame, paths, split=None):
     frame = _select_split(frame, split)
     if "label" in frame and "relevance" in frame:
         raise ValueError("The columns 'label' and 'relevance' mean the same; drop one of them.")
+    # Published Parquet sets say "label", and skultr says "relevance".
     frame = frame.rename(columns={"label": "relevance"})
     for role, name in (("qid", "qid"), ("relevance", "label")):
         if role not in frame:
@@ -237,8 +257,10 @@ def _with_roles(frame, paths, split=None):
 
 def _columns(lines, n_features):
     """The ids of the features of files that are read together, of which none may show all."""
+    # Ids count from 1 unless some file has the feature 0.
     first = 0 if any(each.from_zero for each in lines) else 1
-    shown = max(each.last_feature for each in lines) + 1 - first
+    last = max(each.last_feature for each in lines)
+    shown = last + 1 - first
     if n_features is not None and n_features < shown:
         raise ValueError(
             f"n_features={n_features}, but the files have {shown} features. Pass at least as "
@@ -251,37 +273,41 @@ def _read_svmlight(path, doc, columns):
     """One file as a frame; ``doc`` holds the ids in its comments, None without any."""
     try:
         with _opened(path) as file:
+            # With zero_based, ids are the numbers of columns, also where they count from 1.
             features, labels, queries = load_svmlight_file(file, zero_based=True, query_id=True)
     except Exception as error:  # the parser raises many kinds of exceptions
+        hint = ""
+        if "NULL" in str(error):
+            hint = " LETOR's version with NULL cannot be learned from: take MIN or QueryLevelNorm."
         raise ValueError(
             f"Could not read {path} as svmlight: {error}. Expected lines such as "
-            "'2 qid:7 1:0.5 2:13', with feature ids in rising order"
-            + (
-                ". LETOR's version with NULL cannot be learned from: take MIN or QueryLevelNorm."
-                if "NULL" in str(error)
-                else "."
-            )
+            f"'2 qid:7 1:0.5 2:13', with feature ids in rising order.{hint}"
         ) from error
     if len(labels) != len(queries):
         raise ValueError(
             f"{path} has {len(labels)} rows, of which {len(queries)} have a query id; expected "
             "'label qid:7 1:0.5 ...' in each of them."
         )
+    roles = pd.DataFrame({"qid": queries, "relevance": labels})
+    if doc is not None:
+        roles.insert(1, "doc", pd.Series(doc, dtype=str))
+    names = [f"feature_{number:03d}" for number in columns]
+    values = pd.DataFrame(_dense(features, columns), columns=names)
+    return pd.concat([roles, values], axis=1)
+
+
+def _dense(features, columns):
+    """Columns of a sparse matrix, in which the last ones may be missing, as float32."""
     # Sets mark missing features by the largest double, which would be infinite in float32.
-    np.clip(
-        features.data, -_LARGEST, _LARGEST, out=features.data, where=np.isfinite(features.data)
-    )
-    values = np.zeros((len(labels), len(columns)), dtype=np.float32)
-    for row in range(0, len(labels), _ROWS):
+    data = features.data
+    np.clip(data, -_LARGEST_FLOAT32, _LARGEST_FLOAT32, out=data, where=np.isfinite(data))
+    n_rows = features.shape[0]
+    values = np.zeros((n_rows, len(columns)), dtype=np.float32)
+    for row in range(0, n_rows, _ROWS):
+        # Column 0 is empty where ids count from 1.
         dense = features[row : row + _ROWS].toarray()[:, columns.start :]
         values[row : row + len(dense), : dense.shape[1]] = dense
-    roles = {
-        "qid": queries,
-        **({} if doc is None else {"doc": pd.Series(doc, dtype=str)}),
-        "relevance": labels,
-    }
-    features = pd.DataFrame(values, columns=[f"feature_{number:03d}" for number in columns])
-    return pd.concat([pd.DataFrame(roles), features], axis=1)
+    return values
 
 
 def _names(split):
@@ -293,34 +319,42 @@ def _select_split(frame, split):
         return frame.drop(columns="split", errors="ignore")
     if "split" not in frame:
         raise ValueError(f"split={split!r}, but the file has no column 'split'.")
+    # In the order of the parameter, each once.
     wanted = _names(split)
     known = frame["split"].unique().tolist()
-    if unknown := [name for name in wanted if name not in known]:
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
         raise ValueError(
             f"split {unknown} is not in the file, which has {sorted(map(str, known))}."
         )
-    return frame.loc[frame["split"].isin(wanted)].drop(columns="split").reset_index(drop=True)
+    rows = frame.loc[frame["split"].isin(wanted)]
+    return rows.drop(columns="split").reset_index(drop=True)
 
 
 # Checks of every data set -------------------------------------------------------------
 def _check_documents(frame):
+    # Every other column is a feature, whatever it is called.
     features = [name for name in frame.columns if name not in ("qid", "doc", "relevance")]
     for name in features:
         _check_feature(name, frame[name])
-    for role, expected in (
-        ("qid", "a query id in every row."),
-        (
-            "doc",
-            "an id in every row. Fill in the ids, or drop the column to have the rows numbered.",
-        ),
-    ):
-        if role in frame and frame[role].isna().any():
-            raise ValueError(
-                f"{role} is missing in {int(frame[role].isna().sum())} of {len(frame)} rows; "
-                f"expected {expected}"
-            )
-    first = {"doc": _unique_docs(frame), "relevance": _check_labels(frame["relevance"])}
-    return pd.concat([frame[["qid"]].assign(**first), frame[features]], axis=1)
+    _refuse_missing(frame, "qid", "a query id in every row.")
+    fill_or_drop = "Fill in the ids, or drop the column to have the rows numbered."
+    _refuse_missing(frame, "doc", f"an id in every row. {fill_or_drop}")
+    # Columns in one order, whatever the order in the file.
+    doc = _unique_docs(frame)
+    roles = frame[["qid"]].assign(doc=doc, relevance=_check_labels(frame["relevance"]))
+    return pd.concat([roles, frame[features]], axis=1)
+
+
+def _refuse_missing(frame, role, expected):
+    """Raise if a column of ids, if there is one, lacks some."""
+    if role not in frame:
+        return
+    n_missing = int(frame[role].isna().sum())
+    if n_missing:
+        raise ValueError(
+            f"{role} is missing in {n_missing} of {len(frame)} rows; expected {expected}"
+        )
 
 
 def _check_feature(name, column):
@@ -329,6 +363,7 @@ def _check_feature(name, column):
             f"The column {name!r} has type {column.dtype}; expected numbers. Every column but "
             "qid, doc, label and split is a feature: encode it as numbers, or drop it."
         )
+    # Missing values are allowed: rankers of trees read them.
     bad = np.isinf(column.to_numpy(dtype=float, na_value=np.nan))
     if bad.any():
         raise ValueError(
@@ -343,12 +378,15 @@ def _check_labels(labels):
     values = labels.to_numpy(dtype=float, na_value=np.nan)
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
+        row = int(bad.argmax())
         raise ValueError(
-            f"The label of row {int(bad.argmax())} is {values[bad.argmax()]:g}; expected grades "
-            "0, 1, 2, ... Drop rows that were not judged."
+            f"The label of row {row} is {values[row]:g}; expected grades 0, 1, 2, ... Drop rows "
+            "that were not judged."
         )
-    whole = (values % 1 == 0).all() and values.max(initial=0) < 2**53
-    return values.astype(np.int64) if whole else values
+    # From 2^53 on, every float is whole.
+    is_whole = values % 1 == 0
+    fits = values.max(initial=0) < 2**53
+    return values.astype(np.int64) if is_whole.all() and fits else values
 
 
 def _unique_docs(frame):
@@ -356,10 +394,14 @@ def _unique_docs(frame):
     if "doc" not in frame:
         return np.arange(len(frame))
     doc = frame["doc"]
+    # 1 for the first row of a query with an id, 2 for the next one, ...
     occurrence = doc.groupby([frame["qid"], doc], sort=False).cumcount() + 1
     if (occurrence == 1).all():
         return doc
-    doc = doc.astype(str).where(occurrence == 1, doc.astype(str) + "/" + occurrence.astype(str))
+    text = doc.astype(str)
+    numbered = text + "/" + occurrence.astype(str)
+    doc = text.where(occurrence == 1, numbered)
+    # An id may end in "/2" in the file already.
     twice = pd.DataFrame({"qid": frame["qid"], "doc": doc}).duplicated()
     if twice.any():
         raise ValueError(
@@ -374,8 +416,9 @@ PARQUET = (".parquet", ".pq")
 
 #: How the names of files tell a split: train.txt, trainingset.txt, set1.valid.txt, vali.txt.
 _SPLITS = {
-    split: re.compile(rf"(?<![a-z])(?:{words})", re.IGNORECASE)
-    for split, words in {"train": "train", "validation": "vali|val|dev", "test": "test"}.items()
+    "train": re.compile("(?<![a-z])train", re.IGNORECASE),
+    "validation": re.compile("(?<![a-z])(?:vali|val|dev)", re.IGNORECASE),
+    "test": re.compile("(?<![a-z])test", re.IGNORECASE),
 }
 #: How the name of a file tells a part of LETOR, before folds are made: S1.txt.
 _PART = re.compile(r"s\d+(?=\.)", re.IGNORECASE)
@@ -443,39 +486,54 @@ def letor_splits(folder: str | PathLike[str], *, fold: int | None = None) -> dic
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; expected the folder that a set unpacks to.")
     files = sorted(path for path in folder.rglob("*") if _counts(path))
-    named = [(_fold_of(path), name, path) for path in files if (name := _split_of(path))]
-    named = named or [
-        (_fold_of(path), match[0].upper(), path)
-        for path in files
-        if (match := _PART.match(path.name))
-    ]
+    # Files of train, validation and test; where there are none, those of S1, S2, ...
+    named = _named_by(_split_of, files) or _named_by(_part_of, files)
     if not named:
         raise ValueError(
             f"{folder} holds no file of a split, such as train.txt, vali.txt or test.parquet, nor "
             "parts S1.txt, S2.txt, ... of LETOR. Files of documents that were found: "
-            f"{', '.join(str(path.relative_to(folder)) for path in files[:5]) or 'none'}. "
-            "Pass a file, or a list of files."
+            f"{_listed(files, folder) or 'none'}. Pass a file, or a list of files."
         )
-    fold = _only_fold(folder, {number for number, _, _ in named}, fold)
+    folds = {_fold_of(path) for _, path in named}
+    fold = _only_fold(folder, folds, fold)
+    return _one_file_each(folder, [(name, path) for name, path in named if _fold_of(path) == fold])
+
+
+def _one_file_each(folder, named):
+    """The file of each split; an error if one has several."""
+    files_of_split = {}
+    for name, path in named:
+        files_of_split.setdefault(name, []).append(path)
     splits = {}
-    # Parts by their numbers: S2 before S10.
-    for split in dict.fromkeys((*_SPLITS, *sorted((name for _, name, _ in named), key=len))):
-        found = [path for number, each, path in named if (number, each) == (fold, split)]
+    # In the order of their use, and parts by their numbers: S2 before S10.
+    for split in (*_SPLITS, *sorted(files_of_split, key=len)):
+        found = files_of_split.pop(split, [])
         if len(found) > 1:
             raise ValueError(
                 f"{folder} holds {len(found)} files of the split {split!r}: "
-                f"{', '.join(str(path.relative_to(folder)) for path in found[:5])}. "
-                "Pass the folder that holds one of them, or the files themselves."
+                f"{_listed(found, folder)}. Pass the folder that holds one of them, or the files "
+                "themselves."
             )
         if found:
             splits[split] = found[0]
     return splits
 
 
+def _named_by(name_of, files):
+    """The names that a function finds for files, and the files that have one."""
+    named = [(name_of(path), path) for path in files]
+    return [(name, path) for name, path in named if name is not None]
+
+
+def _listed(files, folder):
+    """The first five of some files."""
+    return ", ".join(str(path.relative_to(folder)) for path in files[:5])
+
+
 def _is_documents(path):
     """Whether the suffix is one of svmlight, also compressed, or of Parquet."""
-    name = path.name.lower()
-    return _is_parquet(path) or name.removesuffix(".gz").removesuffix(".bz2").endswith(SVMLIGHT)
+    unpacked = path.name.lower().removesuffix(".gz").removesuffix(".bz2")
+    return _is_parquet(path) or unpacked.endswith(SVMLIGHT)
 
 
 def _is_parquet(path):
@@ -485,19 +543,32 @@ def _is_parquet(path):
 
 def _counts(path):
     """Whether it is a file of documents; Parquet's may be a folder, whose parts do not count."""
+    # Parts within a folder of Parquet are read with their folder.
     hidden = path.name.startswith(".") or _is_parquet(path.parent)
     return not hidden and _is_documents(path) and (path.is_file() or _is_parquet(path))
 
 
 def _split_of(path):
     """The split that the name of a file tells; None without one."""
-    return next((split for split, word in _SPLITS.items() if word.search(path.name)), None)
+    for split, word in _SPLITS.items():
+        if word.search(path.name):
+            return split
+    return None
+
+
+def _part_of(path):
+    """The part of LETOR that the name of a file tells; None without one."""
+    match = _PART.match(path.name)
+    return match[0].upper() if match else None
 
 
 def _fold_of(path):
     """The fold that the name of a file tells, or else that of its folder; None without one."""
-    matches = (_FOLD.search(name.lower()) for name in (path.name, path.parent.name))
-    return next((int(match[1]) for match in matches if match), None)
+    for name in (path.name, path.parent.name):
+        match = _FOLD.search(name.lower())
+        if match:
+            return int(match[1])
+    return None
 
 
 class _Lines(NamedTuple):
@@ -516,23 +587,26 @@ def _scan(path):
     try:
         with _opened(path) as file:
             for line in file:
+                # A hash cannot stand in the data of a row.
                 row, _, comment = line.partition(b"#")
                 if not row.strip():
                     continue
                 last_feature = max(last_feature, _last_feature(row))
                 from_zero = from_zero or _ZERO.search(row) is not None
                 query = _QUERY.search(row) if comment else None
-                comments.add(_text(query[1] if query else b""), _text(comment))
+                qid = query[1] if query else b""
+                comments.add(_text(qid), _text(comment))
     except (EOFError, OSError, zlib.error) as error:
+        # An error with a number is that of the system; unpacking raises others.
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the system's, such as a missing file
         raise ValueError(
             f"Could not unpack {path}: {error}. Is it whole, and compressed as its suffix says?"
         ) from error
-    if last_feature > _MAX_FEATURE:
+    if last_feature > LARGEST_FEATURE.value:
         raise ValueError(
             f"{path} has the feature id {last_feature}; expected dense features with ids up to "
-            f"{_MAX_FEATURE}."
+            f"{LARGEST_FEATURE.value}."
         )
     return _Lines(comments, last_feature, from_zero)
 
@@ -542,33 +616,45 @@ def _text(line):
 
 
 def _last_feature(row):
+    """The id before the last colon of a row; 0 where it is no number."""
     before, _, _ = row.rpartition(b":")
-    feature = before[max(before.rfind(b" "), before.rfind(b"\t")) + 1 :]
-    # More digits than of any id: those that come first tell that it is too large.
-    return int(feature.lstrip(b"0")[:10] or 0) if feature.isdigit() else 0
+    begin = max(before.rfind(b" "), before.rfind(b"\t")) + 1
+    feature = before[begin:]
+    if not feature.isdigit():
+        return 0
+    # Ten digits are more than any id has: they tell that it is too large, however many follow.
+    return int(feature.lstrip(b"0")[:10] or 0)
 
 
 def _opened(path):
     """The lines of a file, which may be compressed."""
-    return {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix.lower(), open)(path, "rb")
+    suffix = Path(path).suffix.lower()
+    open_ = {".gz": gzip.open, ".bz2": bz2.open}.get(suffix, open)
+    return open_(path, "rb")
 
 
 def _only_fold(folder, found, fold):
-    numbers = sorted(number for number in found if number is not None)
+    """The fold that was asked for, or else the only one; None is that of files without one."""
     if fold is None and len(found) == 1:
         return found.pop()
+    numbers = sorted(number for number in found if number is not None)
     if fold is None:
+        others = " and files of no fold" if None in found else ""
         raise ValueError(
-            f"{folder} holds {_numbered(numbers)}{' and files of no fold' * (None in found)}; "
-            f"queries of different folds must not be mixed. Pass fold={numbers[0]}, say."
+            f"{folder} holds {_numbered(numbers)}{others}; queries of different folds must not be "
+            f"mixed. Pass fold={numbers[0]}, say."
         )
     if fold not in found:
+        remedy = "Pass one of them." if numbers else "Leave fold out."
         raise ValueError(
-            f"fold={fold}, but {folder} holds {_numbered(numbers) or 'no folds'}. "
-            + ("Pass one of them." if numbers else "Leave fold out.")
+            f"fold={fold}, but {folder} holds {_numbered(numbers) or 'no folds'}. {remedy}"
         )
     return fold
 
 
 def _numbered(numbers):
-    return ("", "fold ", "the folds ")[min(len(numbers), 2)] + ", ".join(map(str, numbers))
+    """Folds, as a message names them."""
+    listed = ", ".join(map(str, numbers))
+    if len(numbers) > 1:
+        return f"the folds {listed}"
+    return f"fold {listed}" if numbers else ""

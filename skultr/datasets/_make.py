@@ -115,13 +115,19 @@ def make_ltr(
     """
     n_informative = _check_informative(n_informative, n_features)
     grades = _check_grades(grades)
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))
-    qid = np.repeat(np.arange(n_queries), _draw_lengths(n_documents, n_queries, rng))
-    document, query = _draw_factors(qid, n_queries, min(_N_DOCUMENT_FACTORS, n_informative), rng)
+    seed = check_random_state(random_state).randint(2**31 - 1, size=4)
+    rng = np.random.default_rng(seed)
+    lengths = _draw_lengths(n_documents, n_queries, rng)
+    qid = np.repeat(np.arange(n_queries), lengths)
+    # Latent factors cause relevance, ...
+    n_factors = min(_N_DOCUMENT_FACTORS, n_informative)
+    document, query = _draw_factors(qid, n_queries, n_factors, rng)
     utility = _utility(document, query, nonlinearity)
     utility += noise * rng.standard_normal(len(qid))
-    utility += _DIFFICULTY * rng.standard_normal(n_queries)[qid]
+    difficulty = _DIFFICULTY * rng.standard_normal(n_queries)
+    utility += difficulty[qid]
     roles = {"qid": qid, "doc": np.arange(len(qid)), "relevance": _cut(utility, grades)}
+    # ... and they cause features.
     values = _draw_features(document, query, qid, n_features, n_informative, rng)
     names = [f"feature_{j:03d}" for j in range(n_features)]
     # One row per feature in memory: the frame takes the transpose without a copy.
@@ -132,7 +138,7 @@ def make_ltr(
 # Checks of parameters -----------------------------------------------------------------
 def _check_informative(n_informative, n_features):
     if n_informative is None:
-        return max(1, round(0.4 * n_features))
+        return max(1, round(0.4 * n_features))  # as the docstring says
     if n_informative > n_features:
         raise ValueError(
             f"n_informative={n_informative} exceeds n_features={n_features}; expected at most "
@@ -143,7 +149,9 @@ def _check_informative(n_informative, n_features):
 
 def _check_grades(grades):
     grades = np.asarray(grades, dtype=float)
-    if grades.ndim != 1 or not (grades >= 0).all() or abs(grades.sum() - 1) > 1e-6:
+    # Proportions that were written with six decimals sum to 1 up to their rounding.
+    sum_to_1 = abs(grades.sum() - 1) <= 1e-6
+    if grades.ndim != 1 or not (grades >= 0).all() or not sum_to_1:
         raise ValueError(
             f"grades must be one proportion per grade, each at least 0 and all summing to 1, got "
             f"{grades.tolist()}."
@@ -156,7 +164,8 @@ def _draw_lengths(n_documents, n_queries, rng):
     if isinstance(n_documents, Integral):
         return np.full(n_queries, n_documents)
     bounds = np.asarray(n_documents)
-    if bounds.shape != (2,) or bounds.dtype.kind not in "iu" or not 1 <= bounds[0] <= bounds[1]:
+    are_two_numbers = bounds.shape == (2,) and bounds.dtype.kind in "iu"
+    if not are_two_numbers or not 1 <= bounds[0] <= bounds[1]:
         raise ValueError(
             f"n_documents must be a whole number from 1 or a pair (min, max) of such numbers "
             f"with min <= max, got {n_documents!r}."
@@ -171,7 +180,8 @@ def _draw_factors(qid, n_queries, n_factors, rng):
     between = rng.standard_normal((n_factors, n_queries), dtype=np.float32)
     query = rng.standard_normal((_N_QUERY_FACTORS, n_queries), dtype=np.float32)
     # Documents of one query have correlation 0.2.
-    return np.sqrt(0.8) * within + np.sqrt(0.2) * between[:, qid], query[:, qid]
+    document = np.sqrt(0.8) * within + np.sqrt(0.2) * between[:, qid]
+    return document, query[:, qid]
 
 
 def _utility(document, query, nonlinearity):
@@ -181,35 +191,37 @@ def _utility(document, query, nonlinearity):
     linear = weights @ document
 
     def z(factor):
+        """A factor of documents; where there are few, one serves several parts."""
         return document[factor % n_factors]
 
-    parts = [
-        1.2 * z(0) * z(1),  # both the title and the body match
-        np.tanh(3 * (z(2) + 0.5)),  # more links help only up to a point
-        1.0 * (z(3) > 0.7),  # authoritative sites stand out from the rest
-        1.2 * z(4) * np.tanh(2 * query[0]),  # freshness: wanted by some queries only
-        -((z(5) - 0.3) ** 2),  # neither too short nor too long
-        1.0 * ((z(6) > 0) & (z(7) > 0)),  # complete and legible
-    ]
+    match = z(0) * z(1)  # of both the title and the body
+    links = np.tanh(3 * (z(2) + 0.5))  # more of them help only up to a point
+    authority = np.where(z(3) > 0.7, 1.0, 0.0)  # some sites stand out from the rest
+    freshness = z(4) * np.tanh(2 * query[0])  # wanted by some queries only
+    length = -((z(5) - 0.3) ** 2)  # neither too short nor too long
+    quality = np.where((z(6) > 0) & (z(7) > 0), 1.0, 0.0)  # complete and legible
+    parts = (1.2 * match, links, authority, 1.2 * freshness, length, quality)
     curved = sum(_standardize(part) for part in parts)
-    linear = _standardize(linear)
-    curved = _standardize(curved)
-    return np.sqrt(1 - nonlinearity) * linear + np.sqrt(nonlinearity) * curved
+    # The variance of relevance, 1, is divided between both.
+    linear = np.sqrt(1 - nonlinearity) * _standardize(linear)
+    return linear + np.sqrt(nonlinearity) * _standardize(curved)
 
 
 def _standardize(values):
+    """The values with mean 0 and variance 1; constants become 0."""
     scale = values.std(dtype=float)
-    return (values - values.mean(dtype=float)) / (scale if scale > 0 else 1.0)
+    centred = values - values.mean(dtype=float)
+    return centred / (scale if scale > 0 else 1.0)
 
 
 def _cut(utility, grades):
     """Grades by rank of utility, so that their proportions are exact to one document."""
     upper = np.round(np.cumsum(grades) * len(utility)).astype(np.int64)
-    upper[-1] = len(utility)
+    upper[-1] = len(utility)  # whatever the rounding of the sum
+    n_of_grade = np.diff(upper, prepend=0)
     relevance = np.empty(len(utility), dtype=np.int64)
-    relevance[np.argsort(utility, kind="stable")] = np.repeat(
-        np.arange(len(grades)), np.diff(upper, prepend=0)
-    )
+    order = np.argsort(utility, kind="stable")
+    relevance[order] = np.repeat(np.arange(len(grades)), n_of_grade)
     return relevance
 
 
@@ -224,19 +236,21 @@ def _draw_features(document, query, qid, n_features, n_informative, rng):
     kinds[:n_informative] = rng.permutation(np.arange(n_informative) % len(_SCALES))
     place = rng.permutation(n_features)
     values = np.empty((n_features, len(qid)), dtype=np.float32)
-    n_by_document = n_informative - n_informative // 10
-    factors = [document[j % len(document)] for j in range(n_by_document)]
-    factors += [query[j % len(query)] for j in range(n_informative // 10)]
+    # Of ten informative features, nine are of the document and one is of the query.
+    n_of_queries = n_informative // 10
+    n_of_documents = n_informative - n_of_queries
+    factors = [document[j % len(document)] for j in range(n_of_documents)]
+    factors += [query[j % len(query)] for j in range(n_of_queries)]
     for j in range(n_features):
         scale = _SCALES[kinds[j]]
         if j < n_informative:
-            noise = _FEATURE_NOISE * _noise(qid, j >= n_by_document, rng)
+            noise = _FEATURE_NOISE * _noise(qid, j >= n_of_documents, rng)
             column = scale(factors[j] + noise, rng)
         elif j < n_informative + n_copies:
             column = _copy(values[place[j % n_informative]], rng)
-        elif j < n_informative + n_copies + n_constant:
+        elif j < n_informative + n_copies + n_constant:  # nearly so
             column = rng.random(len(qid), dtype=np.float32) < 0.005
-        else:
+        else:  # noise, on one of the scales
             column = scale(_noise(qid, j % 10 == 0, rng), rng)
         values[place[j]] = column
     return values
@@ -245,36 +259,63 @@ def _draw_features(document, query, qid, n_features, n_informative, rng):
 def _noise(qid, by_query, rng):
     """Standard normal numbers: one draw per row, or one per query."""
     if by_query:
-        return rng.standard_normal(int(qid[-1]) + 1, dtype=np.float32)[qid]
+        n_queries = int(qid[-1]) + 1
+        return rng.standard_normal(n_queries, dtype=np.float32)[qid]
     return rng.standard_normal(len(qid), dtype=np.float32)
 
 
 def _copy(values, rng):
     """The values times lognormal noise (standard deviation 0.15 of the log), rescaled."""
-    factor = np.exp(0.15 * rng.standard_normal(len(values), dtype=np.float32))
+    noise = rng.standard_normal(len(values), dtype=np.float32)
+    factor = np.exp(0.15 * noise)
     return np.float32(rng.uniform(0.1, 10)) * values * factor
 
 
-#: Scales of features, given latent numbers and a generator of their parameters.
+# Scales of features: each makes values from latent numbers, and draws its own parameters.
+def _counts(latent, rng):
+    mean = rng.uniform(1, 6)
+    tail = rng.uniform(1, 2)
+    return np.floor(np.minimum(np.exp(mean + tail * latent), 1e6))
+
+
+def _probabilities(latent, rng):
+    slope = rng.uniform(0.5, 2)
+    return expit(slope * (latent - rng.uniform(-1, 1)))
+
+
+def _scores_like_tf_idf(latent, rng):
+    return np.float32(rng.uniform(2, 40)) * np.logaddexp(0, 1.5 * latent)
+
+
+def _mostly_zero(latent, rng):
+    scale = np.float32(rng.uniform(0.1, 20))
+    return scale * np.maximum(latent - rng.uniform(0.3, 1.2), 0)
+
+
+def _flags(latent, rng):
+    return latent > rng.uniform(-0.8, 0.8)
+
+
+def _normal(latent, rng):
+    mean = np.float32(rng.uniform(-5, 5))
+    return mean + np.float32(rng.uniform(0.5, 5)) * latent
+
+
+def _tiny_ratios(latent, rng):
+    return np.float32(10 ** rng.uniform(-5, -2)) * np.exp(0.7 * latent)
+
+
+def _logarithms_of_counts(latent, rng):
+    return np.log1p(np.exp(rng.uniform(1, 4) + latent))
+
+
 _SCALES = (
-    # counts
-    lambda latent, rng: np.floor(
-        np.minimum(np.exp(rng.uniform(1, 6) + rng.uniform(1, 2) * latent), 1e6)
-    ),
-    # probabilities
-    lambda latent, rng: expit(rng.uniform(0.5, 2) * (latent - rng.uniform(-1, 1))),
-    # scores like tf-idf
-    lambda latent, rng: np.float32(rng.uniform(2, 40)) * np.logaddexp(0, 1.5 * latent),
-    # mostly zero
-    lambda latent, rng: (
-        np.float32(rng.uniform(0.1, 20)) * np.maximum(latent - rng.uniform(0.3, 1.2), 0)
-    ),
-    # flags
-    lambda latent, rng: latent > rng.uniform(-0.8, 0.8),
-    # normal numbers
-    lambda latent, rng: np.float32(rng.uniform(-5, 5)) + np.float32(rng.uniform(0.5, 5)) * latent,
-    # tiny ratios
-    lambda latent, rng: np.float32(10 ** rng.uniform(-5, -2)) * np.exp(0.7 * latent),
-    # logarithms of counts
-    lambda latent, rng: np.log1p(np.exp(rng.uniform(1, 4) + latent)),
+    _counts,
+    _probabilities,
+    _scores_like_tf_idf,
+    _mostly_zero,
+    _flags,
+    _normal,
+    _tiny_ratios,
+    _logarithms_of_counts,
 )

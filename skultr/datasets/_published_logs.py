@@ -64,9 +64,9 @@ def load_tiangong_st(
     log : pandas.DataFrame
         One row per document of each result page: ``session`` (the page, from 0), ``qid`` and
         ``doc`` (ids, as categoricals), ``position`` and ``click`` (0 or 1), and, with ``grades``,
-        ``relevance``, missing where there is none. A grade is of a query and document, also on
-        other pages; where assessors graded a pair in several sessions, it is the mean. Texts and
-        the labels by click models, which the file holds, are left out.
+        ``relevance``, missing where there is none. A grade belongs to a query and a document, on
+        whichever page they meet; if assessors graded them in several sessions, it is the mean.
+        Texts and the labels by click models, which the file holds, are left out.
 
     Raises
     ------
@@ -115,29 +115,45 @@ def load_tiangong_st(
         if grades is None:
             return log
         with _opened(grades, "the grades of TianGong-ST") as file:
-            lines = [fields for line in file if (fields := line.decode().split())]
-            if not lines or any(len(line) != 5 or not 0 <= float(line[4]) <= 4 for line in lines):
-                raise ValueError("a line has no grade from 0 to 4 in the last of five columns")
-            table = pd.DataFrame(lines, columns=["number", "session", *_IDS, "relevance"])
-            mean = table.astype({"relevance": float}).groupby([*_IDS])["relevance"].mean()
-            log = log.merge(mean.reset_index(), how="left", on=[*_IDS]).astype(_IDS)
+            # A merge of categoricals is one of texts.
+            log = log.merge(_mean_grades(file), how="left", on=[*_IDS]).astype(_IDS)
             if log["relevance"].isna().all():
                 raise ValueError("no line is of a query and document of the sessions")
         return log
+
+
+def _mean_grades(file) -> pd.DataFrame:
+    """The mean grade of each pair of query and document, over the sessions where it was graded."""
+    # A line is: number, session, query, document, grade.
+    lines = [line.decode().split() for line in file]
+    lines = [fields for fields in lines if fields]
+    have_grades = all(len(fields) == 5 and 0 <= float(fields[4]) <= 4 for fields in lines)
+    if not lines or not have_grades:
+        raise ValueError("a line has no grade from 0 to 4 in the last of five columns")
+    table = pd.DataFrame(lines, columns=["number", "session", *_IDS, "relevance"])
+    table["relevance"] = table["relevance"].astype(float)
+    return table.groupby([*_IDS])["relevance"].mean().reset_index()
 
 
 def _rows_of_xml(file) -> Iterator[tuple[object, ...]]:
     """Page, query, document, position and click of each result."""
     n_lost = 0
     for page, (_, element) in enumerate(ElementTree.iterparse(file)):
-        if element.tag == "interaction":
-            results = [(str(e.get("rank")).strip(), e) for e in element.iterfind("results/result")]
-            clicked = {str(each.text).strip() for each in element.iterfind("clicked/click/rank")}
-            for rank, result in results:
-                ids = element.findtext("query_id", ""), result.findtext("docid", "")
-                yield page, *map(str.strip, ids), rank, rank in clicked
-            n_lost += len(clicked.difference(rank for rank, _ in results))
-            element.clear()  # what has been read is not kept
+        if element.tag != "interaction":
+            continue
+        # An interaction is one result page.
+        query = element.findtext("query_id", "").strip()
+        clicks = element.iterfind("clicked/click/rank")
+        clicked = {str(click.text).strip() for click in clicks}
+        # Clicks may name ranks that no result has.
+        shown = set()
+        for result in element.iterfind("results/result"):
+            rank = str(result.get("rank")).strip()
+            shown.add(rank)
+            doc = result.findtext("docid", "").strip()
+            yield page, query, doc, rank, rank in clicked
+        n_lost += len(clicked - shown)
+        element.clear()  # what has been read is not kept
     if n_lost:
         warn_user(
             f"Clicks of the sessions of TianGong-ST on ranks that no result of their page has: "
@@ -220,40 +236,45 @@ def load_baidu_ultr(
     1        0   9  b1         2      1           3
     """
     paths = paths_of(path)
-    columns = [*_FEATURES, *[_EMBEDDING] * embeddings]
+    columns = [*_FEATURES, _EMBEDDING] if embeddings else _FEATURES
     parts = []
     with working("load_baidu_ultr"):
         for each in progress(paths, "file"):
             with _opened(each, "a part of Baidu-ULTR") as file:
                 parts.append(_read_part(file, each, columns))
     log = pd.concat(parts, keys=range(len(parts)), names=["part", None])
+    # Each part numbers its pages from 0.
     log["session"] = log.groupby(["part", "session"]).ngroup()
     return log.reset_index(drop=True).astype(_IDS)
 
 
 def _read_part(file, path, columns):
     """A log, with those of the columns that the file has."""
+    # Features come in files of their own kind; all else is text.
     kind = path.lower().rpartition(".")[2]
     if kind not in ("feather", "parquet"):
         return _as_log(_rows_of_text(file), "media_type")
     # Imported here, so that other files need no PyArrow.
     from pyarrow import dataset
 
+    # Only the columns that are needed are read: embeddings are nine tenths of a file.
     data = dataset.dataset(path, format=kind)
-    if lacking := set(_COLUMNS).difference(data.schema.names):
-        raise ValueError(f"there is no column {', '.join(sorted(lacking))}")
-    features = [name for name in columns if name in data.schema.names]
+    found = data.schema.names
+    lacking = sorted(set(_COLUMNS).difference(found))
+    if lacking:
+        raise ValueError(f"there is no column {', '.join(lacking)}")
+    features = [name for name in columns if name in found]
     # Without the index that the writer kept: rows are joined by their numbers.
     table = data.to_table([*_COLUMNS, *features]).to_pandas(ignore_metadata=True)
-    return _as_log(table[[*_COLUMNS]].itertuples(index=False, name=None), "media_type").join(
-        table[features]
-    )
+    rows = table[[*_COLUMNS]].itertuples(index=False, name=None)
+    return _as_log(rows, "media_type").join(table[features])
 
 
 def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
     """Page, query, document, position, click and type of each document."""
     query = None
     for number, line in enumerate(file):
+        # A line of 3 columns begins a page, one of 32 is a document of it.
         n_columns = line.count(b"\t") + 1
         if n_columns == 3:
             page = number
@@ -264,6 +285,7 @@ def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
                 "after a line of 3 of its page"
             )
         else:
+            # Title and abstract, which are long, are not split further.
             position, doc, _, _, kind, click, _ = line.split(b"\t", 6)
             yield page, query, doc.decode(), position, click, kind
 
@@ -271,44 +293,63 @@ def _rows_of_text(file) -> Iterator[tuple[object, ...]]:
 # Both ---------------------------------------------------------------------------------
 def _as_log(rows, *more):
     """A frame of rows of page, query, document, position, click and ``more`` numbers."""
-    codes = {name: {} for name in ("session", *_IDS)}
-    columns = {name: array("q") for name in (*codes, "position", "click", *more)}
+    tables = {name: {} for name in ("session", *_IDS)}  # code of each id
+    # Arrays of integers take a tenth of the memory of lists.
+    columns = {name: array("q") for name in (*tables, "position", "click", *more)}
     for row in progress(rows, "row"):
-        try:
-            numbers = [int(value) for value in row[3:]]
-        except (TypeError, ValueError, OverflowError):
-            numbers = [0, 0]
-        is_good = (
-            all(isinstance(each, str | bytes) or each in numbers for each in row[3:])  # whole
-            and max(map(abs, numbers)) < 2**63  # as the columns hold
-            and all(each == each and each not in (None, "") for each in row[:3])  # no NaN
-        )
-        if not (is_good and numbers[0] >= 1 and numbers[1] in (0, 1)):
+        # Ids come first, then position, click and further numbers.
+        numbers = _whole_numbers(row[3:])
+        if numbers is None or not _are_ids(row[:3]):
             raise ValueError(f"the values of result {len(columns['click'])} are {row}")
-        ids = [
-            code.setdefault(each, len(code))
-            for code, each in zip(codes.values(), row[:3], strict=True)
+        codes = [
+            table.setdefault(id_, len(table))
+            for table, id_ in zip(tables.values(), row[:3], strict=True)
         ]
-        for column, value in zip(columns.values(), (*ids, *numbers), strict=True):
+        for column, value in zip(columns.values(), (*codes, *numbers), strict=True):
             column.append(value)
+    # A file of another kind may have no row.
     if not columns["click"]:
         raise ValueError("there is no result page")
-    ids = {name: pd.Categorical.from_codes(columns[name], [*codes[name]]) for name in _IDS}
-    return pd.DataFrame({name: np.asarray(column) for name, column in columns.items()} | ids)
+    log = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
+    for name in _IDS:
+        log[name] = pd.Categorical.from_codes(columns[name], [*tables[name]])
+    return log
+
+
+def _are_ids(values):
+    """Whether no value is missing: None, an empty text or NaN, which differs from itself."""
+    return all(value == value and value not in (None, "") for value in values)
+
+
+def _whole_numbers(values):
+    """A position, a click and more numbers; None unless all are whole, and are what they say."""
+    try:
+        numbers = [int(value) for value in values]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    # A number with a fraction differs from its whole part; a text with one raises above.
+    if not all(isinstance(value, str | bytes) or value in numbers for value in values):
+        return None
+    fits = max(map(abs, numbers)) < 2**63  # in the columns
+    position, click, *_ = numbers
+    return numbers if fits and position >= 1 and click in (0, 1) else None
 
 
 @contextmanager
 def _opened(path, what):
     """The bytes of a file, and errors of what reads them as one sentence."""
+    # By its suffix alone: a file that was renamed is an error below.
+    open_ = gzip.open if fspath(path).lower().endswith(".gz") else open
     try:
-        with (gzip.open if fspath(path).lower().endswith(".gz") else open)(path, "rb") as file:
+        with open_(path, "rb") as file:
             yield file
     except FileNotFoundError:
         raise
     except ImportError as error:
         raise ImportError(f"Reading {path} needs PyArrow: pip install pyarrow.") from error
     except (OSError, EOFError, ValueError, SyntaxError, zlib.error) as error:
+        found = " ".join(str(error).split())
         raise ValueError(
-            f"{path} cannot be read as {what} ({' '.join(str(error).split())}). Is it whole, as "
-            "it was handed out, and packed as its suffix says?"
+            f"{path} cannot be read as {what} ({found}). Is it whole, as it was handed out, and "
+            "packed as its suffix says?"
         ) from error

@@ -85,17 +85,19 @@ def fetch_trec_sessions(
     """
     # Both folders are made if they do not exist.
     folder = get_data_home(Path(get_data_home(data_home), "trec_sessions_2014"))
-    # A line is: search session, query, documents, media types, clicks.
-    pages = pd.DataFrame(
-        [
-            json.loads(f"[{line.replace(chr(9), ',')}]")
-            for name in _SHA256
-            for line in _fetched(Path(folder, name), download_if_missing).read_text().splitlines()
-        ],
-        columns=["search", "qid", "doc", "media", "click"],
-    ).rename_axis("session")
-    log = pages[["qid", "doc", "click"]].explode(["doc", "click"]).astype("int64").reset_index()
-    log.insert(3, "position", log.groupby("session").cumcount() + 1)
+    pages = []
+    for name in _SHA256:
+        path = _fetched(Path(folder, name), download_if_missing)
+        for line in path.read_text().splitlines():
+            # Numbers and lists of numbers, separated by tabs.
+            pages.append(json.loads(f"[{line.replace(chr(9), ',')}]"))
+    names = ["search", "qid", "doc", "media", "click"]
+    pages = pd.DataFrame(pages, columns=names).rename_axis("session")
+    # From one row per page to one row per document.
+    log = pages[["qid", "doc", "click"]].explode(["doc", "click"])
+    log = log.astype("int64").reset_index()
+    position = log.groupby("session").cumcount() + 1
+    log.insert(3, "position", position)
     return log
 
 

@@ -15,7 +15,9 @@ from .._base._progress import working
 from .._base._sklearn import Interval, StrOptions, validate_params
 from .._base._typing import AnyFrame
 from ..exceptions import ClickDataWarning, warn_user
-from ._ubi_pages import FATES, PageReader, Rules, counted, n_of, plain
+from ._thresholds import MUCH
+from ._ubi_fates import FATES, counted, n_of
+from ._ubi_pages import PageReader, Rules, plain
 from ._ubi_records import Fields, Records, frame_parts, line_parts, parquet_parts
 
 #: What read_ubi reads: files, or a frame.
@@ -85,9 +87,10 @@ def read_ubi(
         Number of results of a page, where hit lists are longer than what was shown, or where
         ``query_attributes`` name a page by its number only.
     ordinal_base : int or dict of str to int, default=None
-        The ordinal of the first position, for all applications or by application (that of the
-        events, whose clients count). None finds it for each: 0 if at least 5 % of its pages begin
-        at 0, else 1; where hit lists say what was shown, by the ordinals of clicks on them.
+        The ordinal of the first position: one number, or one for each application (of the
+        events, whose clients count). None finds it for each application: it is 0 if at least 5 %
+        of the pages begin at 0, and else 1. Where hit lists say what was shown, the ordinals of
+        clicks on them decide.
     user : {"client_id", "user_id", "session_id"} or None, default="client_id"
         The field that becomes the role ``user``; None leaves it out.
     filters : str or list of str, default=()
@@ -97,9 +100,10 @@ def read_ubi(
         What happens to clicks (and outcomes) of documents that have no impression on a page that
         has some: add the document where it was clicked, or drop the click.
     keep : callable, default=None
-        Called with each ``client_id``; records of clients for which it returns False are left out,
-        for example crawlers: ``keep=lambda client: "bot" not in client``. Records without an id
-        are kept, but for events of a search that was left out.
+        Says which clients to keep: it is called with each ``client_id``, and records of clients
+        for which it returns False are left out. Crawlers go with
+        ``keep=lambda client: "bot" not in client``. Records without a ``client_id`` are kept,
+        unless their search was left out.
     n_jobs : int, default=None
         Number of processes that read large files; None uses all cores.
 
@@ -174,20 +178,24 @@ def read_ubi(
     UBIReport(n_pages=1, n_rows=2, n_clicks=1, events_left_out=0)
     """
     fields = Fields(user, _names(filters, "filters"))
+    # Which indices say what was shown, and by which actions.
+    source, shown_by = _what_was_shown(impressions)
     rules = Rules(
-        _names(clicks, "clicks"),
-        _names(outcomes, "outcomes"),
-        *_what_was_shown(impressions),
-        page_size,
-        ordinal_base,
-        fields.filters,
-        not_shown,
-        keep,
+        clicks=_names(clicks, "clicks"),
+        outcomes=_names(outcomes, "outcomes"),
+        source=source,
+        impressions=shown_by,
+        page_size=page_size,
+        ordinal_base=ordinal_base,
+        filters=fields.filters,
+        not_shown=not_shown,
+        keep=keep,
     )
     _check_actions(rules)
     _check_base(ordinal_base)
     records = Records()
     with working("read_ubi"):
+        # One source may hold both kinds of records.
         _take(records, queries, None if events is None else "query", fields, n_jobs)
         if events is not None:
             _take(records, events, "event", fields, n_jobs)
@@ -214,23 +222,27 @@ def _check_actions(rules):
     for parameter in ("impressions", "clicks"):
         if not getattr(rules, parameter):
             raise ValueError(f"{parameter} is empty; expected at least one action_name.")
+    # An action with two meanings would be counted twice.
     names = [plain(name) for name in rules.impressions + rules.clicks + rules.outcomes]
-    if twice := {name for name in names if names.count(name) > 1}:
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        shown_by = ", ".join(map(repr, rules.impressions))
         raise ValueError(
             f"The actions {sorted(twice)} have several meanings; expected each in one place of "
-            f"impressions= ({', '.join(map(repr, rules.impressions))}), clicks= and outcomes=."
+            f"impressions= ({shown_by}), clicks= and outcomes=."
         )
 
 
 def _check_base(base):
-    if isinstance(base, Mapping) and not all(
-        isinstance(name, str) and isinstance(value, Integral) and value >= 0
-        for name, value in base.items()
-    ):
-        raise ValueError(
-            f"ordinal_base={dict(base)}; expected the names of applications and whole numbers "
-            "from 0."
-        )
+    if not isinstance(base, Mapping):
+        return
+    for name, value in base.items():
+        is_number = isinstance(value, Integral) and value >= 0
+        if not isinstance(name, str) or not is_number:
+            raise ValueError(
+                f"ordinal_base={dict(base)}; expected the names of applications and whole numbers "
+                "from 0."
+            )
 
 
 # Reading ------------------------------------------------------------------------------
@@ -239,25 +251,30 @@ def _take(records, source, kind, fields, n_jobs):
     sources = source if isinstance(source, list | tuple) else [source]
     if not sources:
         raise ValueError("The list of files is empty; expected at least one.")
-    for each in sources:
-        if not isinstance(each, str | PathLike):
-            records.extend(frame_parts(each, kind, fields), "the frame")
+    for one in sources:
+        if not isinstance(one, str | PathLike):
+            records.extend(frame_parts(one, kind, fields), "the frame")
             continue
-        path = fspath(each)
+        path = fspath(one)
+        # Which files of a folder belong to the log, only the user knows.
         if isdir(path):
             raise ValueError(
                 f"{path} is a folder. Expected files: pass a list of those in it, such as "
                 f"sorted(pathlib.Path({path!r}).glob('*.parquet'))."
             )
-        parts = parquet_parts if path.lower().endswith((".parquet", ".pq")) else line_parts
+        is_parquet = path.lower().endswith((".parquet", ".pq"))
+        parts = parquet_parts if is_parquet else line_parts
         records.extend(parts(path, kind, fields, n_jobs), path)
 
 
 def _read(records, rules):
-    faults = [("line", "", fault, n) for fault, (n, _) in records.faults.items()]
-    where = [
-        f"{each}: {fault}." for fault, (_, places) in records.faults.items() for each in places
-    ]
+    """The log of records, and the report on it; warns of what the report doubts."""
+    faults = []
+    where = []
+    for fault, (n, places) in records.faults.items():
+        faults.append(("line", "", fault, n))
+        where += [f"{place}: {fault}." for place in places]
+    # Files of another kind have lines, and no record.
     if not records.n_records:
         found = "; ".join(where) or "nothing"
         raise ValueError(
@@ -266,19 +283,19 @@ def _read(records, rules):
             "jq -c '.[]' makes lines of a JSON array, and jq -c '.hits.hits[]' of the answer to a "
             "search."
         )
+    # The rules decide about every record, and say so.
     log, found, doubts = PageReader(records, rules).read()
     found["counts"] = counted(found["counts"] + faults)
-    size = log["session"].nunique(), len(log), int(log["click"].sum())
+    size = (log["session"].nunique(), len(log), int(log["click"].sum()))
     losses = _losses(found["counts"], rules)
     report = UBIReport(**found, losses=losses, faulty_lines=where, size=size)
+    # First what was lost, then what is doubtful.
     report.warnings = [*_warnings(report, rules), *doubts]
     for warning in report.warnings:
         warn_user(warning, ClickDataWarning)
     return log, report
 
 
-#: From this share of unusable records of a kind on the user is warned.
-_MUCH = 0.1
 #: What became of records that were not asked for, or say again what is known.
 _HARMLESS = (
     "no action_name",
@@ -294,51 +311,63 @@ _LOST_QUERIES = ("no query_id", "no user_query")
 
 def _losses(counts, rules):
     """How many records of each kind and action the log has and lost, and why."""
-    shown = () if rules.source == "hits" else rules.impressions
-    kinds = {
-        **{plain(name): "impression" for name in shown},
-        **{plain(name): "click" for name in rules.clicks},
-        **{plain(name): f"outcome_{name}" for name in rules.outcomes},
-    }
+    kind_of_action = {}
+    if rules.source != "hits":
+        kind_of_action |= {plain(name): "impression" for name in rules.impressions}
+    kind_of_action |= {plain(name): "click" for name in rules.clicks}
+    kind_of_action |= {plain(name): f"outcome_{name}" for name in rules.outcomes}
     is_query = counts["record"] == "query"
-    rows = counts.assign(kind=counts["action"].map(lambda name: kinds.get(plain(name))))
+    kind = counts["action"].map(lambda name: kind_of_action.get(plain(name)))
+    rows = counts.assign(kind=kind)
+    # Query records have no action.
     rows.loc[is_query, "kind"] = "query"
+    # What was not asked for, or is there again, is no loss.
     rows = rows[rows["kind"].notna() & ~rows["fate"].isin(_HARMLESS)]
-    lost = ~rows["used"] & (~is_query[rows.index] | rows["fate"].isin(_LOST_QUERIES))
-    rows = rows.assign(lost=rows["n"].where(lost, 0))
-    order = [*dict.fromkeys(kinds.values()), "query"]
+    # A query record that was not used is a loss only if nothing else stands for its page.
+    may_be_lost = ~is_query[rows.index] | rows["fate"].isin(_LOST_QUERIES)
+    is_lost = ~rows["used"] & may_be_lost
+    rows = rows.assign(lost=rows["n"].where(is_lost, 0))
     losses = rows.groupby(["kind", "action"])[["n", "lost"]].sum().reset_index()
     losses["share"] = losses["lost"] / losses["n"]
-    losses["reasons"] = [
-        _reasons(rows[(rows["kind"] == kind) & (rows["action"] == action) & (rows["lost"] > 0)])
-        for kind, action in zip(losses["kind"], losses["action"], strict=True)
-    ]
+    reasons = []
+    for kind, action in zip(losses["kind"], losses["action"], strict=True):
+        is_own = (rows["kind"] == kind) & (rows["action"] == action)
+        reasons.append(_reasons(rows[is_own & (rows["lost"] > 0)]))
+    losses["reasons"] = reasons
+    # In the order of the parameters, queries last.
+    order = [*dict.fromkeys(kind_of_action.values()), "query"]
     by_kind = losses["kind"].map(order.index).argsort(kind="stable")
     return losses.iloc[by_kind].reset_index(drop=True)
 
 
 def _reasons(rows):
     """Numbers of records by what became of them, in words, most frequent first."""
+    # A stable order, so that equal numbers stay as the rules are.
     numbers = rows.groupby("fate")["n"].sum().sort_values(ascending=False, kind="stable")
     return ", ".join(f"{n:,} {_WORDS.get(fate, fate)}" for fate, n in numbers.items())
 
 
 def _advice(rows):
     """What to do about what became of most records."""
-    return _ADVICE.get(rows.groupby("fate")["n"].sum().idxmax(), "")
+    fate = rows.groupby("fate")["n"].sum().idxmax()
+    return _ADVICE.get(fate, "")
 
 
 def _warnings(report, rules):
     """Records that should be in the log and are not, and a log without clicks."""
+    # A log without a click is the worst that can happen: it comes first.
     if not report.n_clicks:
         yield _no_clicks(report, rules)
     for row in report.losses.itertuples():
-        if row.share >= _MUCH and (report.n_clicks or row.kind != "click"):
-            found = report.counts[report.counts["action"] == row.action]
-            found = found[~found["used"] & ~found["fate"].isin(_HARMLESS)]
-            yield f"{_loss(row)} {_advice(found)}".strip()
-    if n := report.n_records("line"):
-        yield f"{n:,} lines hold no record and were left out: {' '.join(report.faulty_lines)}"
+        is_told = row.kind == "click" and not report.n_clicks  # just above
+        if row.share >= MUCH.value and not is_told:
+            with_action = report.counts[report.counts["action"] == row.action]
+            lost = with_action[~with_action["used"] & ~with_action["fate"].isin(_HARMLESS)]
+            yield f"{_loss(row)} {_advice(lost)}".strip()
+    n_lines = report.n_records("line")
+    if n_lines:
+        where = " ".join(report.faulty_lines)
+        yield f"{n_lines:,} lines hold no record and were left out: {where}"
 
 
 def _loss(row):
@@ -352,18 +381,20 @@ def _loss(row):
 
 def _no_clicks(report, rules):
     """Why nothing was clicked: clicks that were left out, or none that were found."""
-    found = report.counts[report.counts["record"] == "event"]
-    names = found["action"].map(plain)
-    clicks = found[names.isin([*map(plain, rules.clicks)])]
+    events = report.counts[report.counts["record"] == "event"]
+    names = events["action"].map(plain)
+    clicks = events[names.isin([plain(name) for name in rules.clicks])]
     if len(clicks):
-        told = clicks[~clicks["fate"].isin(_HARMLESS)]
-        clicks = told if len(told) else clicks
-        return (
-            f"Nothing was clicked, because no click could be used: {_reasons(clicks)}. "
-            f"{_advice(clicks)}"
-        ).strip()
+        # Reasons that are losses say more than repetitions do.
+        harmful = clicks[~clicks["fate"].isin(_HARMLESS)]
+        if len(harmful):
+            clicks = harmful
+        reasons = _reasons(clicks)
+        advice = _advice(clicks)
+        return f"Nothing was clicked, because no click could be used: {reasons}. {advice}".strip()
+    # What was read otherwise can be no click.
     read = [plain(name) for name in ("", *rules.impressions, *rules.outcomes)]
-    others = found.loc[~names.isin(read), "action"].unique()
+    others = events.loc[~names.isin(read), "action"].unique()
     if not len(others):
         return (
             f"Nothing was clicked: no event has an action_name of {list(rules.clicks)}, nor any "
@@ -387,9 +418,9 @@ class UBIReport:
         ``action_name`` of events) and ``fate``: whether it was ``used``, and the number ``n`` of
         such records. Lines are those that hold no record.
     losses : DataFrame
-        One row per ``kind`` ("impression", "click", ``"outcome_…"``, "query") and ``action``: the
-        number ``n`` of records without repetitions and those of clients left out, how many of
-        them were ``lost``, their ``share``, and the ``reasons`` in words.
+        One row per ``kind`` ("impression", "click", ``"outcome_…"``, "query") and ``action``:
+        the number ``n`` of records (repetitions, and clients that were left out, do not count),
+        how many of them were ``lost``, their ``share``, and the ``reasons`` in words.
     ordinal_base : dict of str to int
         The ordinal of the first position, by application ("" where records name none).
     from_hits : list of str
@@ -441,53 +472,62 @@ class UBIReport:
         used : bool, default=None
             None counts both.
         """
+        # Every record has one fate: these numbers add up to what was read.
         rows = self.counts[self.counts["record"] == record]
-        return int(rows["n"].sum() if used is None else rows.loc[rows["used"] == used, "n"].sum())
+        if used is not None:
+            rows = rows[rows["used"] == used]
+        return int(rows["n"].sum())
 
     def summary(self) -> str:
         """The report in plain English, one fact per line."""
-        return "\n".join(
-            line
-            for title, facts in self._chapters()
-            for line in (title, *(f"  {fact}" for fact in facts))
-        )
+        lines = []
+        for title, facts in self._chapters():
+            lines.append(title)
+            lines += [f"  {fact}" for fact in facts]
+        return "\n".join(lines)
 
     def _chapters(self):
         """Titles, and the facts under each."""
-        yield (
-            f"The log has {n_of(self.n_pages, 'result page')} of "
-            f"{n_of(len(self.queries), 'query', 'queries')}: "
-            f"{n_of(self.n_rows, 'shown document')}, "
-            f"{self.n_clicks:,} of them clicked.",
-            [],
-        )
+        pages = n_of(self.n_pages, "result page")
+        queries = n_of(len(self.queries), "query", "queries")
+        shown = n_of(self.n_rows, "shown document")
+        yield f"The log has {pages} of {queries}: {shown}, {self.n_clicks:,} of them clicked.", []
         if self.warnings:
             yield "Check first:", self.warnings
         lost = [_loss(row) for row in self.losses.itertuples() if row.lost]
         yield "Lost by kind:" if lost else "Nothing was lost of any kind.", lost
         yield "How the records were read:", self.notes
         for record, what in (("event", "event"), ("query", "query record"), ("line", "line")):
-            for used, verb in ((True, "used"), (False, "left out")):
-                if n := self.n_records(record, used=used):
-                    total = self.n_records(record)
-                    title = f"{n:,} of {n_of(total, what)} {'was' if n == 1 else 'were'} {verb}:"
-                    yield (
-                        (title if n < total else title.partition(" of ")[2]),
-                        self._fates(record, used),
-                    )
+            for used in (True, False):
+                if self.n_records(record, used=used):
+                    yield self._title(record, what, used), self._fates(record, used)
         if self.faulty_lines:
             yield "The first lines without a record:", self.faulty_lines
+
+    def _title(self, record, what, used):
+        """How many of the records of a kind were used, or left out; "of all" is not said."""
+        n = self.n_records(record, used=used)
+        total = self.n_records(record)
+        number = n_of(total, what)
+        if n < total:
+            number = f"{n:,} of {number}"
+        verb = "was" if n == 1 else "were"
+        return f"{number} {verb} {'used' if used else 'left out'}:"
 
     def _fates(self, record, used):
         """One line per fate, most frequent first: number, fate, the actions, what to do."""
         rows = self.counts[(self.counts["record"] == record) & (self.counts["used"] == used)]
         totals = rows.groupby("fate")["n"].sum().sort_values(ascending=False, kind="stable")
+        # Numbers stand flush right.
         width = len(f"{totals.max():,}")
         for fate, n in totals.items():
             line = f"{n:>{width},}  {_WORDS.get(fate, fate)}"
             if fate == "action that was not asked for":
                 line += f": {_actions(rows[rows['fate'] == fate])}"
-            yield f"{line}. {_ADVICE[fate]}" if record != "query" and fate in _ADVICE else line
+            # Advice is on what clients send; query records are the server's.
+            if record != "query" and fate in _ADVICE:
+                line += f". {_ADVICE[fate]}"
+            yield line
 
     def __repr__(self) -> str:
         return (
@@ -498,8 +538,10 @@ class UBIReport:
     def _repr_html_(self) -> str:
         html = ""
         for title, facts in self._chapters():
+            html += f"<p><b>{escape(title)}</b></p>"
             items = "".join(f"<li>{escape(fact.strip())}</li>" for fact in facts)
-            html += f"<p><b>{escape(title)}</b></p>" + (f"<ul>{items}</ul>" if items else "")
+            if items:
+                html += f"<ul>{items}</ul>"
         table = self.counts.to_html(index=False)
         return f"{html}<details><summary>Counts by action</summary>{table}</details>"
 
@@ -527,14 +569,12 @@ _ADVICE = {
     "no JSON object": "Write the file again.",
 }
 
-#: The number of actions that a line names.
-_MOST_ACTIONS = 6
 
-
-def _actions(rows):
-    """The most frequent actions, with their numbers."""
+def _actions(rows, most=6):
+    """The most frequent actions, with their numbers; so many fit a line."""
     rows = rows.sort_values("n", ascending=False, kind="stable")
     names = [f"{name} {n:,}" for name, n in zip(rows["action"], rows["n"], strict=True)]
-    if len(names) > _MOST_ACTIONS:
-        names[_MOST_ACTIONS:] = [f"{len(names) - _MOST_ACTIONS} more in report.counts"]
+    n_more = len(names) - most
+    if n_more > 0:
+        names[most:] = [f"{n_more} more in report.counts"]
     return ", ".join(names)

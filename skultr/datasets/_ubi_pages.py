@@ -16,63 +16,29 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._base._texts import normal_text
+from ._thresholds import (
+    ENOUGH_CLICKS,
+    FEW_CONFIRM,
+    FROM_ZERO,
+    IN_A_ROW,
+    MUCH,
+    MUCH_LONGER,
+)
+from ._ubi_fates import AGAIN, COLLIDED, NAMES, NOTHING_SHOWN, TAKEN, give_fate, n_of
 from ._ubi_records import NO_ORDINAL, NO_TIME, Records
 
-#: From this share of events on that contradict their page the user is warned.
-_MUCH = 0.1
-#: Below this share of pages that begin at the base that was found the user is warned.
-_LEAST_CONFIRMED = 0.5
-#: Hit lists so many times as long as the deepest of so many clicks hold more than was seen.
-_MUCH_LONGER, _ENOUGH_CLICKS = 2, 100
-#: An application counts from 0 if such a share of its pages does: a stray 0 decides nothing.
-_LEAST_SHARE = 0.05
 #: Names of actions that show documents, whatever their pages look like.
 _SHOWS = re.compile("impress|view|show|display|expos|render|seen", re.IGNORECASE)
-#: Impressions stand in a row on such a share of pages.
-_MOST_IN_A_ROW = 0.5
 #: The user of pages that name none, where others do.
 _UNKNOWN = "unknown"
 
-#: What becomes of a record that is in the log, in words for one record and for many.
-_USED = {
-    "shown": "as impressions: the document was shown",
-    "clicked": "as clicks on a document that was shown",
-    "outcome": "as outcomes of a document that was shown",
-    "its document was added to the page": "as clicks or outcomes that added their document to "
-    "the page",
-    "query of a page": "as the query of a page",
-    "further page of a query_id": "as a further page of the same query_id",
+#: What events may say otherwise than their page, and what to do then.
+_WHERE_EVENTS_DIFFER = {
+    "user": "If result pages are stored and served again, their query_id is not one page; if "
+    'a server writes the query records, pass user="session_id" or "user_id".',
+    "text": "If a query_id stands for a visit and not for one search, correct the records.",
+    "application": "Ordinals count from the base of the events'.",
 }
-_AGAIN = "the same document again on its page"
-_TAKEN = "its position is taken by another document"
-_COLLIDED = "two documents at one ordinal of its page"
-_NOTHING = "nothing shown on its page"
-#: The same of records that were left out, in the order of the rules.
-_LEFT_OUT = {
-    "the same record again": "that are there again (by _id, else by content)",
-    "left out by keep": "of clients that keep= leaves out",
-    "no action_name": "without an action_name",
-    "action that was not asked for": "with another action",
-    "no query_id": "without a query_id",
-    "no object_id": "without an object_id",
-    "no query record and no user_query": "without a query record and without a user_query",
-    "impression of an application read by hit lists": "that are impressions, where the hit lists "
-    "were taken",
-    "no position": "without a usable ordinal and without a place in the hit list",
-    _AGAIN: "that say the same of a document of the page again",
-    _COLLIDED: "of pages with two documents at one ordinal, without a hit list",
-    _TAKEN: "at the place of another document of the page",
-    "no user_query": "without a user_query",
-    "its impression was left out": "that are clicks or outcomes whose impression was left out",
-    _NOTHING: "of pages on which nothing was shown",
-    "its document was not shown": "that are clicks or outcomes of a document that was not shown",
-    "another record of its query_id": "beside the record that was taken for the query_id",
-    "another record of its query_id, with another user_query": "beside the record that was taken "
-    "for the query_id, with another user_query",
-}
-#: What became of records, in the words of the report.
-FATES = _USED | _LEFT_OUT
-_NAMES = [*FATES]
 
 
 @dataclass(frozen=True)
@@ -97,12 +63,16 @@ class PageReader:
         self.rules = rules
         self.texts = records.texts
         self.applications = [*self.texts["application"], ""]  # -1 is one without a name
+        # Texts that differ in capitals and blanks alone are one query.
         self.normal, self.code_of_text = normal_texts(self.texts["text"])
         queries = records.columns("queries")
         self.hits = queries.pop("hits")
-        self.events, self.queries = map(pd.DataFrame, (records.columns("events"), queries))
-        for table in (self.events, self.queries):  # a text of blanks is none
-            table["text"] = table["text"].where(self.code_of_text[table["text"]] >= 0, -1)
+        self.queries = pd.DataFrame(queries)
+        self.events = pd.DataFrame(records.columns("events"))
+        for table in (self.events, self.queries):
+            # A text of blanks is none.
+            has_text = self.code_of_text[table["text"]] >= 0
+            table["text"] = table["text"].where(has_text, -1)
             table["fate"] = np.int8(-1)
         self.columns = ["click", *(f"outcome_{name}" for name in rules.outcomes)]
         self.notes: list[str] = []
@@ -110,6 +80,7 @@ class PageReader:
 
     def read(self) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
         """The log, what its report says, and what is likely wrong and what to do about it."""
+        # 1. What was recorded, of which page, and what says what was shown.
         self.leave_out()
         rows = self.rows_of_events()
         pages, hits = self.make_pages()
@@ -118,13 +89,19 @@ class PageReader:
         likely = self.likely_impressions(rows, pages, hits)
         if likely and self.rules.source == "auto":
             source = _only_source(pages)
-            self.doubts.append(f"{likely}{source and f'; if not, pass impressions={source!r}'}.")
+            otherwise = f"; if not, pass impressions={source!r}" if source else ""
+            self.doubts.append(f"{likely}{otherwise}.")
+        # 2. Where documents stood.
         self.find_bases(rows, pages)
         self.find_indices(rows, pages)
-        shown, lost = self.separate(self.show(rows, pages, hits), pages)
+        shown = self.show(rows, pages, hits)
+        shown, lost = self.separate(shown, pages)
         if shown.empty:
-            raise ValueError(self.nothing_shown() + (likely and f" {likely}."))
-        shown = self.click(rows[rows["role"] >= 2].copy(), pages, shown, lost)
+            hint = f" {likely}." if likely else ""
+            raise ValueError(self.nothing_shown() + hint)
+        # 3. Which of them were clicked.
+        interactions = rows[rows["role"] >= 2].copy()
+        shown = self.click(interactions, pages, shown, lost)
         return self.reading(rows, pages, shown)
 
     def note(self, n, what, text):
@@ -132,9 +109,14 @@ class PageReader:
         if n:
             self.notes.append(f"{n_of(n, what)} {text}")
 
+    def tell(self, note, is_doubtful):
+        """Say something, as a doubt if it is one."""
+        told = self.doubts if is_doubtful else self.notes
+        told.append(note)
+
     def without(self, rows, out, fate):
         """The other rows; the events of those that are out have this fate."""
-        _give(self.events, rows.index[out], fate)
+        give_fate(self.events, rows.index[out], fate)
         return rows[~out]
 
     # Records --------------------------------------------------------------------------
@@ -143,40 +125,48 @@ class PageReader:
         for table in (self.events, self.queries):
             # As in an index, the last record of an id stands. Records that have lost their
             # query_id may be equal and not the same.
-            again = table.pop("key").duplicated(keep="last") & (table["query_id"] >= 0)
-            _give(table, again, "the same record again")
+            is_equal = table.pop("key").duplicated(keep="last")
+            give_fate(table, is_equal & (table["query_id"] >= 0), "the same record again")
         if self.rules.keep is not None:
-            out = np.array([*(not self.rules.keep(each) for each in self.texts["client"]), False])
-            for table in (self.events, self.queries):
-                _give(table, out[table["client"]], "left out by keep")
-            # Events that name no client are of the client of their query.
-            pages = self.queries["query_id"][out[self.queries["client"]]]
-            on_page = self.events["query_id"].isin(pages[pages >= 0])
-            _give(self.events, (self.events["client"] < 0) & on_page, "left out by keep")
-        _give(self.queries, self.queries["query_id"] < 0, "no query_id")
+            self.leave_out_clients(self.rules.keep)
+        give_fate(self.queries, self.queries["query_id"] < 0, "no query_id")
+
+    def leave_out_clients(self, keep):
+        """Records of clients for which a function of their names is False."""
+        out = [not keep(client) for client in self.texts["client"]]
+        out = np.array([*out, False])  # the last one is that of code -1, no client
+        for table in (self.events, self.queries):
+            give_fate(table, out[table["client"]], "left out by keep")
+        # Events that name no client are of the client of their query.
+        pages = self.queries["query_id"][out[self.queries["client"]]]
+        on_page = self.events["query_id"].isin(pages[pages >= 0])
+        no_client = self.events["client"] < 0
+        give_fate(self.events, no_client & on_page, "left out by keep")
 
     def rows_of_events(self):
         """Events with a page, a document and a role: 1 is an impression, 2 a click, from 3 on the
         outcomes. The index is the number of the event."""
         roles = dict.fromkeys(map(plain, self.rules.impressions), 1)
         roles |= dict.fromkeys(map(plain, self.rules.clicks), 2)
-        roles |= {plain(name): 3 + i for i, name in enumerate(self.rules.outcomes)}
+        roles |= {plain(name): role for role, name in enumerate(self.rules.outcomes, start=3)}
         codes = [roles.get(plain(action), 0) for action in self.texts["action"]]
+        role_of_action = np.array([*codes, 0], dtype=np.int32)  # the last: no action
         events = self.events
-        events["role"] = np.array([*codes, 0], dtype=np.int32)[events["action"]]
-        is_other = (events["fate"] < 0) & (events["role"] == 0) & (events["action"] >= 0)
-        is_other &= (events["query_id"] >= 0) & (events["doc"] >= 0)
+        events["role"] = role_of_action[events["action"]]
+        # Events of other actions are kept, in case that they are the impressions.
+        is_open = (events["fate"] < 0) & (events["action"] >= 0)
+        is_complete = (events["query_id"] >= 0) & (events["doc"] >= 0)
+        is_other = is_open & is_complete & (events["role"] == 0)
         others = events.loc[is_other, ["action", "query_id", "doc", "ordinal", "text"]]
+        # From here on, a query_id is a page.
         self.others = others.rename(columns={"query_id": "page"})
-        for out, fate in (
-            (events["action"] < 0, "no action_name"),
-            (events["role"] == 0, "action that was not asked for"),
-            (events["query_id"] < 0, "no query_id"),
-            (events["doc"] < 0, "no object_id"),
-        ):
-            _give(events, out, fate)
+        give_fate(events, events["action"] < 0, "no action_name")
+        give_fate(events, events["role"] == 0, "action that was not asked for")
+        give_fate(events, events["query_id"] < 0, "no query_id")
+        give_fate(events, events["doc"] < 0, "no object_id")
         self.events = events[["action", "fate"]].copy()  # the rows hold all else
-        rows = events[events["fate"] < 0].drop(columns=["action", "client", "fate"])
+        rows = events[events["fate"] < 0]
+        rows = rows.drop(columns=["action", "client", "fate"])
         return rows.rename(columns={"query_id": "page"})
 
     # Pages ----------------------------------------------------------------------------
@@ -187,12 +177,16 @@ class PageReader:
         queries["start"], unknown = _starts(queries, self.rules.page_size)
         known = queries[queries["fate"] < 0]
         # The first record with a text and hits; then with a text.
-        best = known.iloc[
-            np.lexsort((known["time"], known["n_hits"] == 0, known["text"] < 0))
-        ].drop_duplicates("query_id")
+        no_hits = known["n_hits"] == 0
+        no_text = known["text"] < 0
+        order = np.lexsort((known["time"], no_hits, no_text))
+        best = known.iloc[order].drop_duplicates("query_id")
+        # A row for each query_id, also of those that events alone name.
         pages = best.rename_axis("record").reset_index().set_index("query_id")
         pages = pages[["text", "application", "user", "filters", "record"]]
-        pages = pages.reindex(range(len(self.texts["query_id"])), fill_value=-1)
+        n_pages = len(self.texts["query_id"])
+        pages = pages.reindex(range(n_pages), fill_value=-1)
+        # A page of several requests begins where the first one does.
         start = known.groupby("query_id")["start"].min()
         pages["start"] = start.reindex(pages.index, fill_value=0)
         self.requests = _requests(known)
@@ -205,32 +199,33 @@ class PageReader:
         lists = known[known["n_hits"] > 0]
         lists = lists.iloc[np.argsort(lists["time"], kind="stable")]
         n_hits = self.queries["n_hits"].to_numpy()
-        begin = np.cumsum(n_hits) - n_hits
+        end = np.cumsum(n_hits)
+        begin = end - n_hits
+        # Of several records for one start, how many hold another list than the first.
         several = lists[lists.duplicated(["query_id", "start"], keep=False)]
-        content = pd.Series(
-            [self.hits[begin[row] : begin[row] + n_hits[row]].tobytes() for row in several.index],
-            several.index,
-            dtype=object,
-        )
+        content = [self.hits[begin[row] : end[row]].tobytes() for row in several.index]
+        content = pd.Series(content, several.index, dtype=object)
         first = content.groupby([several["query_id"], several["start"]]).transform("first")
+        n_unlike = int((content != first).sum())
+        # One row per hit, of the lists that are taken, ...
         record = np.repeat(self.queries.index, n_hits)
         start = self.queries["start"].to_numpy()[record]
-        hits = pd.DataFrame(
-            {
-                "page": self.queries["query_id"].to_numpy()[record],
-                "doc": self.hits,
-                "place": start + np.arange(len(record)) - begin[record],
-                "start": start,
-            }
-        )
+        within = np.arange(len(record)) - begin[record]
+        page = self.queries["query_id"].to_numpy()[record]
+        hits = {"page": page, "doc": self.hits, "place": start + within, "start": start}
+        hits = pd.DataFrame(hits)
         taken = record.isin(lists.drop_duplicates(["query_id", "start"]).index)
         hits = hits[taken & (hits["doc"] >= 0)]
-        hits = hits.iloc[np.lexsort((hits["place"], hits["doc"], hits["page"]))]
-        return hits.drop_duplicates(["page", "doc"]), int((content != first).sum())
+        # ... where each document of a page stood first.
+        hits = _in_order(hits, "page", "doc", "place")
+        return hits.drop_duplicates(["page", "doc"]), n_unlike
 
     def note_pages(self, n_unknown, n_unlike):
+        """What query records lack, or say twice."""
         for name in self.rules.filters:
-            if not any(f", {name}=" in f", {text}" for text in self.texts["filters"]):
+            # Filters are texts such as "brand=acme, size=4".
+            is_there = any(f", {name}=" in f", {text}" for text in self.texts["filters"])
+            if not is_there:
                 self.doubts.append(
                     f"No query record has {name!r} in its query_attributes: check filters."
                 )
@@ -249,7 +244,8 @@ class PageReader:
         """Rows of pages with a text, with their place in the hit list; completes the pages."""
         for name in ("text", "application", "user"):
             # What no query record says is the most frequent value of the events.
-            found = rows[(_of_page(pages, name, rows) < 0) & (rows[name] >= 0)]
+            is_unknown = _of_page(pages, name, rows) < 0
+            found = rows[is_unknown & (rows[name] >= 0)]
             best = _most_frequent(found["page"], found[name])
             pages.loc[best.index, name] = best
             if name == "text" and len(best):
@@ -257,6 +253,7 @@ class PageReader:
                     f"{len(best):,} pages have no query record with a text: their user_query is "
                     "that of their events."
                 )
+        # A page without a text is of no query.
         no_text = _of_page(pages, "text", rows) < 0
         rows = self.without(rows, no_text, "no query record and no user_query")
         self.note_differences(rows, pages)
@@ -264,45 +261,42 @@ class PageReader:
         own = rows["application"]
         other = _of_page(pages, "application", rows)
         place = _looked_up(hits, "place", rows)
-        rows = rows.assign(writer=own.where(own >= 0, other), place=place)
+        writer = own.where(own >= 0, other)
+        rows = rows.assign(writer=writer, place=place)
         return rows.drop(columns=["application", "text", "user"])
 
     def note_differences(self, rows, pages):
         """Events that do not say what their page says: is a query_id more than one page?"""
-        for name, what, advice in (
-            (
-                "user",
-                "user",
-                "If result pages are stored and served again, their query_id is not one page; if "
-                'a server writes the query records, pass user="session_id" or "user_id".',
-            ),
-            (
-                "text",
-                "user_query",
-                "If a query_id stands for a visit and not for one search, correct the records.",
-            ),
-            ("application", "application", "Ordinals count from the base of the events'."),
-        ):
+        for name, advice in _WHERE_EVENTS_DIFFER.items():
             found = rows[name].to_numpy()
             taken = _of_page(pages, name, rows)
+            what = name
             if name == "text":
+                what = "user_query"
                 found = self.code_of_text[found]
                 taken = self.code_of_text[taken]
-            if n := int(((found >= 0) & (found != taken)).sum()):
-                note = (
-                    f"{n_of(n, 'event')} {'has' if n == 1 else 'have'} another {what} than the "
-                    f"page, whose {what} was taken. {advice}"
-                )
-                doubtful = name != "application" and n > _MUCH * len(found)
-                (self.doubts if doubtful else self.notes).append(note)
+            differs = (found >= 0) & (found != taken)
+            n = int(differs.sum())
+            if not n:
+                continue
+            verb = "has" if n == 1 else "have"
+            note = (
+                f"{n_of(n, 'event')} {verb} another {what} than the page, whose {what} was taken. "
+                f"{advice}"
+            )
+            are_many = n > MUCH.value * len(found)
+            self.tell(note, is_doubtful=are_many and name != "application")
 
     def choose_source(self, rows, pages):
         """Rows without the impressions of applications whose hit lists say what was shown."""
         pages["by_hits"] = self.rules.source == "hits"
         if self.rules.source == "auto":
-            usable = (rows["role"] == 1) & ((rows["ordinal"] >= 0) | (rows["place"] >= 0))
-            by_events = _of_page(pages, "application", rows[usable])
+            # An application with one impression that says where it stood is read by events.
+            has_place = (rows["ordinal"] >= 0) | (rows["place"] >= 0)
+            usable = rows[(rows["role"] == 1) & has_place]
+            by_events = _of_page(pages, "application", usable)
             pages["by_hits"] = ~pages["application"].isin(by_events)
+        # One source per application: an impression beside its hit lists would count twice.
         by_hits = _of_page(pages, "by_hits", rows)
         out = (rows["role"] == 1) & by_hits
         rows = self.without(rows, out, "impression of an application read by hit lists")
@@ -310,32 +304,42 @@ class PageReader:
 
     def likely_impressions(self, rows, pages, hits):
         """What to pass if other actions are the impressions; an empty text if none looks so."""
-        others = self.others.drop_duplicates(["action", "page", "doc"])
-        at = others["ordinal"].where(others["ordinal"] >= 0, _looked_up(hits, "place", others))
-        has_text = (others["text"] >= 0) | (_of_page(pages, "text", others) >= 0)
-        shown, clicked = (rows[rows["role"] == role] for role in (1, 2))
-        others = others.assign(at=at)[(at >= 0) & has_text & ~_key(others).isin(_key(shown))]
-        n_shown, n_clicked = (
-            each.groupby(_of_page(pages, "application", each))["page"].size()
-            for each in (shown, clicked.drop_duplicates(["page", "doc"]))
-        )
+        shown = rows[rows["role"] == 1]
+        clicked = rows[rows["role"] == 2].drop_duplicates(["page", "doc"])
+        others = self.placed_others(shown, pages, hits)
+        # By application, because each may record in its own way.
+        n_shown = _by_application(pages, shown)
+        n_clicked = _by_application(pages, clicked)
         names = self.texts["action"]
         found = {}
         by_writer = [_of_page(pages, "application", others), "action"]
-        for (application, action), each in others.groupby(by_writer):
+        for (application, action), documents in others.groupby(by_writer):
             # What was shown is more than what was clicked, and than strays beside impressions.
-            enough = max(n_clicked.get(application, 0), _MUCH * n_shown.get(application, 0))
-            alike = _SHOWS.search(names[action]) or _are_in_a_row(each)
-            if len(each) > enough and alike:
-                found.setdefault(names[action], []).append(each)
+            strays = MUCH.value * n_shown.get(application, 0)
+            enough = max(n_clicked.get(application, 0), strays)
+            looks_so = _SHOWS.search(names[action]) or _are_in_a_row(documents)
+            if len(documents) > enough and looks_so:
+                found.setdefault(names[action], []).append(documents)
         if not found:
             return ""
         numbers = ", ".join(f"{name!r} ({_documents(each)})" for name, each in found.items())
-        known = [name for name in names if plain(name) in map(plain, self.rules.impressions)]
+        # What is impressions already stays so.
+        wanted = [plain(name) for name in self.rules.impressions]
+        known = [name for name in names if plain(name) in wanted]
         return (
             f"Events that were not read look like impressions: {numbers}. If they say what was "
             f"shown, pass impressions={[*known, *found]}"
         )
+
+    def placed_others(self, shown, pages, hits):
+        """Documents of other actions that stood somewhere (``at``), and were not shown."""
+        others = self.others.drop_duplicates(["action", "page", "doc"])
+        ordinal = others["ordinal"]
+        at = ordinal.where(ordinal >= 0, _looked_up(hits, "place", others))
+        text_of_page = _of_page(pages, "text", others)
+        has_text = (others["text"] >= 0) | (text_of_page >= 0)
+        is_new = ~_key(others).isin(_key(shown))
+        return others.assign(at=at)[(at >= 0) & has_text & is_new]
 
     # Positions ------------------------------------------------------------------------
     def find_bases(self, rows, pages):
@@ -346,26 +350,40 @@ class PageReader:
         """
         self.base = np.ones(len(self.applications), dtype=np.int64)
         self.support = {}
-        leading = rows[((rows["role"] == 1) | rows["by_hits"]) & (rows["ordinal"] >= 0)]
+        says_where = (rows["role"] == 1) | rows["by_hits"]
+        leading = rows[says_where & (rows["ordinal"] >= 0)]
+        # The lowest ordinal of each page, as if the ordinals of all pages restarted.
         first = leading.groupby("page").agg({"ordinal": "min", "writer": "first"})
+        lowest = first["ordinal"]
         start = pages["start"][first.index]
-        shift = first["ordinal"] - start.where(first["ordinal"] >= start, 0)  # as if all restarted
+        shift = lowest - start.where(lowest >= start, 0)
         for code, shifts in shift.groupby(first["writer"]):
-            self.base[code] = int((shifts == 0).mean() < _LEAST_SHARE)
-            self.support[code] = shifts, "pages begin there"
+            share_of_0 = (shifts == 0).mean()
+            self.base[code] = 1 if share_of_0 < FROM_ZERO.value else 0
+            self.support[code] = (shifts, "pages begin there")
+        # Where hit lists say what was shown, clicks stand at their place or one after it.
         placed = leading[leading["by_hits"] & (leading["place"] >= 0)]
         placed = placed[_of_page(pages, "start", placed) == 0]
-        for code, shifts in (placed["ordinal"] - placed["place"]).groupby(placed["writer"]):
-            self.base[code] = int((shifts == 0).sum() < (shifts == 1).sum())
-            self.support[code] = shifts, "clicks and outcomes stand at their place in the hit list"
-        given = self.rules.ordinal_base
+        shift = placed["ordinal"] - placed["place"]
+        what = "clicks and outcomes stand at their place in the hit list"
+        for code, shifts in shift.groupby(placed["writer"]):
+            n_from_0 = (shifts == 0).sum()
+            n_from_1 = (shifts == 1).sum()
+            self.base[code] = 1 if n_from_0 < n_from_1 else 0
+            self.support[code] = (shifts, what)
+        self.take_given_bases(self.rules.ordinal_base)
+
+    def take_given_bases(self, given):
+        """Bases that were passed, by application or for all, in place of those that were found."""
         if isinstance(given, Mapping):
-            if unknown := {*given} - {*self.applications}:
+            unknown = {*given} - {*self.applications}
+            if unknown:
                 raise ValueError(
                     f"ordinal_base names the applications {sorted(unknown)}, which the records "
                     f"do not have; found {sorted(self.applications)}."
                 )
-            self.base[[self.applications.index(name) for name in given]] = list(given.values())
+            for name, base in given.items():
+                self.base[self.applications.index(name)] = base
         elif given is not None:
             self.base[:] = given
 
@@ -373,75 +391,86 @@ class PageReader:
         """Add the index from 0 over all pages of a search that each ordinal means; -1 if none."""
         ordinal = rows["ordinal"]
         base = self.base[rows["writer"]]
-        rows["index"] = np.where((ordinal >= 0) & (ordinal >= base), ordinal - base, -1)
+        is_known = (ordinal >= 0) & (ordinal >= base)
+        rows["index"] = np.where(is_known, ordinal - base, -1)
+        # Ordinals restart on a later page if they begin before its start; else they go on.
         start = self.starts_of(rows, pages)
         later = (start > 0) & (rows["index"] >= 0)
         leading = (rows["role"] == 1) | rows["by_hits"]
-        lowest = (
-            rows["index"].where(later & leading).groupby([rows["page"], start]).transform("min")
-        )
-        # Ordinals restart on a later page if they begin before its start; else they go on.
+        leading_index = rows["index"].where(later & leading)
+        lowest = leading_index.groupby([rows["page"], start]).transform("min")
         restarts = later & (lowest < start)
         rows["index"] += np.where(restarts, start, 0)
-        if n := rows["page"][restarts].nunique():
+        n_pages = rows["page"][restarts].nunique()
+        if n_pages:
             self.notes.append(
-                f"Ordinals restart on {n_of(n, 'later page')}: the number of earlier results was "
-                "added."
+                f"Ordinals restart on {n_of(n_pages, 'later page')}: the number of earlier "
+                "results was added."
             )
         below = (ordinal >= 0) & (ordinal < base)
         none = ordinal == NO_ORDINAL
         for wrong, what in ((below, "lies below the base"), (none, "is no whole number from 0")):
-            if n := int(wrong.sum()):
-                self.notes.append(f"The ordinal {what} in {n_of(n, 'event')} and was not used.")
+            n_events = int(wrong.sum())
+            if n_events:
+                self.notes.append(
+                    f"The ordinal {what} in {n_of(n_events, 'event')} and was not used."
+                )
 
     def starts_of(self, rows, pages):
         """Results before the page of each event: by its place in the hit list, else by its time,
         where the records of a query_id request several pages."""
+        # Where a query_id is one request, it says where the page begins.
         start = pd.Series(_of_page(pages, "start", rows), rows.index)
         several = rows[rows["page"].isin(self.requests["page"])]
-        by_place = self.requests.assign(place=self.requests["start"]).drop(columns="time")
-        known = several[several["time"] < NO_TIME]
-        for events, requests, on in (
-            (known, self.requests, "time"),
-            (several[several["place"] >= 0], by_place, "place"),
-        ):
-            if len(events):
-                start.update(_last_before(events, requests, on))
+        with_time = several[several["time"] < NO_TIME]
+        if len(with_time):
+            start.update(_last_before(with_time, self.requests, "time"))
+        with_place = several[several["place"] >= 0]
+        if len(with_place):
+            by_place = self.requests.assign(place=self.requests["start"]).drop(columns="time")
+            start.update(_last_before(with_place, by_place, "place"))
         return start.astype(np.int64)
 
     def show(self, rows, pages, hits):
         """Documents by page: where they stood (``at``), place, event (-1 for a hit)."""
         places_of_clicks = rows["place"][rows["by_hits"]]
         rows = rows[rows["role"] == 1]
-        rows = rows.assign(at=rows["index"].where(rows["index"] >= 0, rows["place"]))
+        # By the ordinal, and without one by the hit list.
+        index = rows["index"]
+        rows = rows.assign(at=index.where(index >= 0, rows["place"]))
         rows = self.without(rows, rows["at"] < 0, "no position")
-        rows = rows.iloc[np.lexsort((rows["at"], rows["doc"], rows["page"]))]
+        # Of a document that was shown twice, the first place.
+        rows = _in_order(rows, "page", "doc", "at")
         again = rows.duplicated(["page", "doc"])
+        first_at = rows["at"].where(~again).ffill()
         self.note(
-            (rows["at"] != rows["at"].where(~again).ffill()).sum(),
+            (rows["at"] != first_at).sum(),
             "repeated impression",
             "of a document stood further down its page than the first place, which was taken.",
         )
-        rows = self.without(rows, again, _AGAIN)
+        rows = self.without(rows, again, AGAIN)
         self.note(
             (rows["index"] < 0).sum(),
             "impression",
             "without an ordinal: the place in the hit list was taken.",
         )
         self.note_disagreement(rows, hits)
-        shown = rows.rename_axis("event").reset_index()[["page", "doc", "at", "place", "event"]]
+        shown = rows.rename_axis("event").reset_index()
+        shown = shown[["page", "doc", "at", "place", "event"]]
         by_hits = self.hits_shown(pages, hits, places_of_clicks)
         return pd.concat([shown, by_hits], ignore_index=True)
 
     def note_disagreement(self, rows, hits):
         """Ordinals that hit lists do not confirm."""
+        is_listed = rows["page"].isin(hits["page"])
         self.note(
-            (rows["page"].isin(hits["page"]) & (rows["place"] < 0)).sum(),
+            (is_listed & (rows["place"] < 0)).sum(),
             "impression",
             "of a document that is not in the hit list of its page.",
         )
         known = rows[(rows["index"] >= 0) & (rows["place"] >= 0)]
-        if n := int((known["index"] != known["place"]).sum()):
+        n = int((known["index"] != known["place"]).sum())
+        if n:
             self.notes.append(
                 f"The ordinals of {n:,} of {n_of(len(known), 'impression')} are not their places "
                 "in the hit lists, and were taken where no two of a page are equal."
@@ -451,62 +480,81 @@ class PageReader:
         """The hit lists of applications without impression events."""
         size = self.rules.page_size
         page = pages.loc[hits["page"]]
-        hits = hits[(page["by_hits"] & (page["text"] >= 0)).to_numpy()]
+        is_shown = page["by_hits"] & (page["text"] >= 0)
+        hits = hits[is_shown.to_numpy()]
         if size is not None:
             hits = hits[hits["place"] - hits["start"] < size]
         elif len(hits):
+            # Lists that are longer than what users saw make skipped documents of unseen ones.
             deepest = max(places_of_clicks, default=-1) + 1
-            enough = len(places_of_clicks) >= _ENOUGH_CLICKS
             longest = hits["place"].max() + 1
-            doubtful = enough and longest > _MUCH_LONGER * deepest
-            (self.doubts if doubtful else self.notes).append(
+            is_enough = len(places_of_clicks) >= ENOUGH_CLICKS.value
+            self.tell(
                 f"Hit lists hold up to {longest:,} documents, the deepest click or outcome "
-                f"stands at {deepest:,}: if pages show fewer, pass page_size."
+                f"stands at {deepest:,}: if pages show fewer, pass page_size.",
+                is_doubtful=is_enough and longest > MUCH_LONGER.value * deepest,
             )
         return hits[["page", "doc", "place"]].assign(at=hits["place"], event=-1)
 
     def separate(self, shown, pages):
         """One document per position: by the hit list on pages where ordinals collide; and the
         documents that were left out."""
-        collided = shown["page"].isin(shown["page"][shown.duplicated(["page", "at"])])
+        collisions = shown["page"][shown.duplicated(["page", "at"])]
+        collided = shown["page"].isin(collisions)
         listed = collided & (shown["place"] >= 0)
         pages["by_place"] = pages.index.isin(shown["page"][listed])
-        unknown = shown[collided & ~_of_page(pages, "by_place", shown)]
-        rest = shown.drop(unknown.index)
-        rest["at"] = rest["at"].where(~listed[rest.index], rest["place"])
-        # Documents that the hit list does not hold give way to those that it holds.
-        taken = rest.duplicated(["page", "at"], keep=False) & (rest["place"] < 0)
-        taken |= rest[~taken].duplicated(["page", "at"]).reindex(rest.index, fill_value=False)
-        shown = rest[~taken]
-        gone = rest[taken]
-        for documents, fate in ((unknown, _COLLIDED), (gone, _TAKEN), (shown, "shown")):
-            _give(self.events, documents["event"][documents["event"] >= 0], fate)
-        n = unknown["page"].nunique()
+        without_list = shown[collided & ~_of_page(pages, "by_place", shown)]
+        rest = shown.drop(without_list.index)
+        # On pages with a list, all documents that it holds stand where it says.
+        is_listed = listed[rest.index]
+        rest["at"] = rest["at"].where(~is_listed, rest["place"])
+        # Documents that the hit list does not hold give way to those that it holds, ...
+        is_shared = rest.duplicated(["page", "at"], keep=False)
+        gives_way = is_shared & (rest["place"] < 0)
+        # ... and of the others the first one stays.
+        again = rest[~gives_way].duplicated(["page", "at"])
+        gives_way |= again.reindex(rest.index, fill_value=False)
+        shown = rest[~gives_way]
+        gone = rest[gives_way]
+        self.give_shown(without_list, COLLIDED)
+        self.give_shown(gone, TAKEN)
+        self.give_shown(shown, "shown")
+        n_left_out = without_list["page"].nunique()
         n_by_place = int(pages["by_place"].sum())
         self.note(
-            n + n_by_place,
+            n_left_out + n_by_place,
             "page",
             f"had two documents at one ordinal: on {n_by_place:,} the places in the hit list were "
-            f"taken, and {n:,} without a hit list were left out.",
+            f"taken, and {n_left_out:,} without a hit list were left out.",
         )
-        return shown, pd.concat([unknown, gone])
+        return shown, pd.concat([without_list, gone])
+
+    def give_shown(self, documents, fate):
+        """Give the impressions of documents their fate; those of hit lists have no event."""
+        events = documents["event"]
+        give_fate(self.events, events[events >= 0], fate)
 
     def nothing_shown(self):
         """What there was instead of shown documents."""
         actions = ["without an action_name", *self.texts["action"]]
         label = self.events["action"] + 1
-        found = [f"{n:,} {actions[i]}" for i, n in label.value_counts().sort_index().items()]
-        names = [*map(plain, self.rules.impressions)]
+        # Numbers by action, for the user to compare with his own names.
+        n_by_action = label.value_counts().sort_index()
+        found = ", ".join(f"{n:,} {actions[i]}" for i, n in n_by_action.items())
+        names = [plain(name) for name in self.rules.impressions]
         is_impression = np.array([plain(action) in names for action in actions])
-        fates = self.events["fate"][is_impression[label]].value_counts().sort_index()
-        reasons = [f"{n:,} {_NAMES[fate]}" for fate, n in fates.items()]
+        fates = self.events["fate"][is_impression[label]]
+        n_by_fate = fates.value_counts().sort_index()
+        reasons = ", ".join(f"{n:,} {NAMES[fate]}" for fate, n in n_by_fate.items())
         n_hits = self.queries["n_hits"]
+        n_lists = int((n_hits > 0).sum())
+        expected = " or ".join(map(repr, self.rules.impressions))
         return (
             "No document was shown on any page, and clicks without impressions say nothing. Found "
-            f"{n_of(len(label), 'event')} ({', '.join(found) or 'none'}; impressions left out: "
-            f"{', '.join(reasons) or 'none'}), {n_of(len(n_hits), 'query record')} and "
-            f"{n_of(int((n_hits > 0).sum()), 'hit list')}. Expected events with action_name "
-            f"{' or '.join(map(repr, self.rules.impressions))} (name others in impressions=), a "
+            f"{n_of(len(label), 'event')} ({found or 'none'}; impressions left out: "
+            f"{reasons or 'none'}), {n_of(len(n_hits), 'query record')} and "
+            f"{n_of(n_lists, 'hit list')}. Expected events with action_name {expected} (name "
+            "others in impressions=), a "
             "query_id, event_attributes.object.object_id and event_attributes.position.ordinal; "
             "or query records with a query_id, user_query and query_response_hit_ids, where "
             f'impressions= is "auto" or "hits" (found {self.rules.source!r}).'
@@ -515,21 +563,27 @@ class PageReader:
     # Clicks ---------------------------------------------------------------------------
     def click(self, rows, pages, shown, lost):
         """The shown documents with a column for clicks and each outcome, once per document."""
-        rows = self.without(rows, rows.duplicated(["page", "doc", "role"]), _AGAIN)
+        again = rows.duplicated(["page", "doc", "role"])
+        rows = self.without(rows, again, AGAIN)
+        # Documents that were clicked, and not shown, join their page if they may.
         missing = rows[_looked_up(shown, "at", rows) < 0]
-        shown = self.add_documents(missing, pages, shown[["page", "doc", "at"]], lost)
+        places = shown[["page", "doc", "at"]]
+        shown = self.add_documents(missing, pages, places, lost)
         rows = rows.assign(at=_looked_up(shown, "at", rows))
         rows = rows[rows["at"] >= 0]
         added = rows.index.isin(missing.index)
-        _give(self.events, rows.index[added], "its document was added to the page")
-        _give(self.events, rows.index[rows["role"] == 2], "clicked")
-        _give(self.events, rows.index, "outcome")
+        give_fate(self.events, rows.index[added], "its document was added to the page")
+        give_fate(self.events, rows.index[rows["role"] == 2], "clicked")
+        give_fate(self.events, rows.index, "outcome")
         for role, name in enumerate(self.columns, start=2):
             clicked = _key(rows[rows["role"] == role])
-            shown[name] = _key(shown).isin(clicked).astype(np.int8)
-        moved = (rows["index"] >= 0) & (rows["index"] != rows["at"]) & ~added
+            is_clicked = _key(shown).isin(clicked)
+            shown[name] = is_clicked.astype(np.int8)
+        is_known = rows["index"] >= 0
+        moved = is_known & (rows["index"] != rows["at"]) & ~added
+        by_place = _of_page(pages, "by_place", rows)
         self.note(
-            (moved & ~_of_page(pages, "by_place", rows)).sum(),
+            (moved & ~by_place).sum(),
             "click",
             "(or outcomes) with another ordinal than the impression of the document, which was "
             "taken.",
@@ -538,22 +592,29 @@ class PageReader:
 
     def add_documents(self, rows, pages, shown, lost):
         """The shown documents and, on pages with some, those that were clicked beside them."""
-        rows = self.without(rows, ~rows["page"].isin(shown["page"]), _NOTHING)
-        rows = self.without(rows, _key(rows).isin(_key(lost)), "its impression was left out")
+        on_page = rows["page"].isin(shown["page"])
+        rows = self.without(rows, ~on_page, NOTHING_SHOWN)
+        was_lost = _key(rows).isin(_key(lost))
+        rows = self.without(rows, was_lost, "its impression was left out")
         if self.rules.not_shown == "drop":
-            _give(self.events, rows.index, "its document was not shown")
+            give_fate(self.events, rows.index, "its document was not shown")
             return shown.copy()
+        # By the place in the hit list where its page is read by places, else by the ordinal.
         by_place = _of_page(pages, "by_place", rows) | rows["by_hits"]
-        place_first = np.where(by_place, rows["place"] >= 0, rows["index"] < 0)
-        rows = rows.assign(at=rows["place"].where(place_first, rows["index"]))
+        takes_place = np.where(by_place, rows["place"] >= 0, rows["index"] < 0)
+        at = rows["place"].where(takes_place, rows["index"])
+        rows = rows.assign(at=at)
         # The interaction of a document that says where it stood.
         new = rows[rows["at"] >= 0]
-        new = new.iloc[np.lexsort((new["at"], new["doc"], new["page"]))]
-        new = new.drop_duplicates(["page", "doc"])[["page", "doc", "at"]]
-        _give(self.events, rows.index[~_key(rows).isin(_key(new))], "no position")
+        new = _in_order(new, "page", "doc", "at").drop_duplicates(["page", "doc"])
+        new = new[["page", "doc", "at"]]
+        has_place = _key(rows).isin(_key(new))
+        give_fate(self.events, rows.index[~has_place], "no position")
+        # Documents that were shown keep their places.
         joined = pd.concat([shown, new], ignore_index=True)
         joined = joined[~joined.duplicated(["page", "at"])].copy()
-        _give(self.events, rows.index[_looked_up(joined, "at", rows) < 0], _TAKEN)
+        is_lost = _looked_up(joined, "at", rows) < 0
+        give_fate(self.events, rows.index[is_lost], TAKEN)
         self.note(
             len(joined) - len(shown),
             "clicked document",
@@ -565,6 +626,7 @@ class PageReader:
     # Results --------------------------------------------------------------------------
     def reading(self, rows, pages, shown):
         """The log, what the report says, and the doubts."""
+        # Rows of a page in the order in which they were shown.
         shown = shown.sort_values(["page", "at"])
         page = shown["page"].to_numpy()
         in_log = pages.index.isin(page)
@@ -579,21 +641,23 @@ class PageReader:
         user = pages["user"].to_numpy()
         if user[page].max() >= 0:
             log["user"] = _category(user[page], self.texts["user"])
-            self.note((user[in_log] < 0).sum(), "page", f"of {in_log.sum():,} named no user.")
-        log |= {name: shown[name].to_numpy() for name in self.columns}
-        from_hits = np.unique(pages["application"][in_log & pages["by_hits"]])
-        from_hits = [self.applications[code] for code in from_hits]
-        bases = np.unique(rows["writer"][in_log[rows["page"]] & (rows["ordinal"] >= 0)])
-        self.notes[:0] = [
-            *map(self.base_note, bases),
-            *(
-                f"What was shown{name and f' in {name}'} is what the hit lists hold."
-                for name in from_hits
-            ),
-        ]
+            n_without = (user[in_log] < 0).sum()
+            self.note(n_without, "page", f"of {in_log.sum():,} named no user.")
+        for name in self.columns:
+            log[name] = shown[name].to_numpy()
+        # How positions were found stands before all else that was noted.
+        with_ordinal = in_log[rows["page"]] & (rows["ordinal"] >= 0)
+        writers = np.unique(rows["writer"][with_ordinal])
+        by_hits = np.unique(pages["application"][in_log & pages["by_hits"]])
+        from_hits = [self.applications[code] for code in by_hits]
+        decisions = [self.base_note(code) for code in writers]
+        for name in from_hits:
+            where = f" in {name}" if name else ""
+            decisions.append(f"What was shown{where} is what the hit lists hold.")
+        self.notes[:0] = decisions
         found = {
             "counts": self.counts(),
-            "ordinal_base": {self.applications[code]: int(self.base[code]) for code in bases},
+            "ordinal_base": {self.applications[code]: int(self.base[code]) for code in writers},
             "from_hits": from_hits,
             "queries": queries,
             "notes": self.notes,
@@ -606,61 +670,71 @@ class PageReader:
         page = pages.loc[queries["query_id"]]
         record = page["record"].to_numpy()
         text = self.code_of_text[queries["text"]]
-        taken = self.code_of_text[page["text"]]
+        same_text = text == self.code_of_text[page["text"]]
         place = self.queries[["from", "page"]].to_numpy()
-        another = (place[queries.index] != place[record]).any(axis=1)
-        for rows, fate in (
-            (queries["text"] < 0, "no user_query"),
-            (~in_log[queries["query_id"]], _NOTHING),
-            (record == queries.index, "query of a page"),
-            ((queries["n_hits"] > 0) & another, "further page of a query_id"),
-            (text != taken, "another record of its query_id, with another user_query"),
-            (text == taken, "another record of its query_id"),
-        ):
-            _give(self.queries, queries.index[rows], fate)
+        another_place = (place[queries.index] != place[record]).any(axis=1)
+
+        def give(rows, fate):
+            give_fate(self.queries, queries.index[rows], fate)
+
+        # The first rule that holds decides.
+        give(queries["text"] < 0, "no user_query")
+        give(~in_log[queries["query_id"]], NOTHING_SHOWN)
+        give(record == queries.index, "query of a page")
+        give((queries["n_hits"] > 0) & another_place, "further page of a query_id")
+        give(~same_text, "another record of its query_id, with another user_query")
+        give(same_text, "another record of its query_id")
 
     def query_table(self, pages):
         """Code of the qid of each page of the log, and the queries in the order of the codes."""
+        # What makes two searches one query.
         keys = pages[["text", "filters", "application"]].copy()
         keys["text"] = self.code_of_text[keys["text"]]
-        several = keys["application"][keys["application"] >= 0].nunique() > 1
+        application = keys["application"]
+        several = application[application >= 0].nunique() > 1
         if not several:  # pages that name none are of the only one
             keys["application"] = keys["application"].max()
 
         def qid(text, filters, application):
+            """The text, after its application, if there are several, and before its filters."""
             name = self.normal[text]
-            name += f" [{self.texts['filters'][filters]}]" if filters >= 0 else ""
-            named = several and application >= 0
-            return f"{self.applications[application]}: {name}" if named else name
+            if filters >= 0:
+                name += f" [{self.texts['filters'][filters]}]"
+            if several and application >= 0:
+                name = f"{self.applications[application]}: {name}"
+            return name
 
         different = keys.drop_duplicates()
-        names = pd.Series([qid(*key) for key in different.itertuples(index=False)], dtype=object)
-        names = keys.merge(different.assign(qid=names.to_numpy()), how="left")["qid"]
-        codes, names = pd.factorize(names.to_numpy(dtype=object))
+        names = [qid(*key) for key in different.itertuples(index=False)]
+        different = different.assign(qid=pd.Series(names, dtype=object).to_numpy())
+        named = keys.merge(different, how="left")
+        codes, qids = pd.factorize(named["qid"].to_numpy(dtype=object))
         code = pd.Series(codes, keys.index)
+        # As most users typed it.
         typed = _most_frequent(code, pages["text"])
         application = keys["application"].groupby(code).first()
-        queries = pd.DataFrame(
-            {
-                "qid": names,
-                "user_query": [self.texts["text"][i] for i in typed],
-                "application": [self.applications[i] for i in application],
-                "pages": np.bincount(codes),
-            }
-        )
-        return code, queries
+        queries = {
+            "qid": qids,
+            "user_query": [self.texts["text"][i] for i in typed],
+            "application": [self.applications[i] for i in application],
+            "pages": np.bincount(codes),
+        }
+        return code, pd.DataFrame(queries)
 
     def base_note(self, code):
         """What ordinals count from; a doubt if few pages confirm a base that was found."""
         name = self.applications[code]
         given = self.rules.ordinal_base
-        note = f"Ordinals{name and f' of {name}'} count from {self.base[code]}"
-        if given is not None and (not isinstance(given, Mapping) or name in given):
+        whose = f" of {name}" if name else ""
+        note = f"Ordinals{whose} count from {self.base[code]}"
+        is_given = given is not None and (not isinstance(given, Mapping) or name in given)
+        if is_given:
             return f"{note}, as ordinal_base says."
-        shifts, what = self.support.get(code, (pd.Series(dtype=int), "pages begin there"))
+        nothing = (pd.Series(dtype=int), "pages begin there")
+        shifts, what = self.support.get(code, nothing)
         n = int((shifts == self.base[code]).sum())
         note += f": {n:,} of {len(shifts):,} {what}."
-        if n < _LEAST_CONFIRMED * len(shifts):
+        if n < FEW_CONFIRM.value * len(shifts):
             self.doubts.append(
                 f"{note} Check where the clients begin to count, and pass ordinal_base."
             )
@@ -668,15 +742,14 @@ class PageReader:
 
     def counts(self):
         """Numbers of records as (record, action, fate, n)."""
-        actions = [*self.texts["action"], ""]
-        return [
-            (record, actions[action], _NAMES[fate], n)
-            for record, table in (
-                ("event", self.events),
-                ("query", self.queries.assign(action=-1)),
-            )
-            for (action, fate), n in table.groupby(["action", "fate"]).size().items()
-        ]
+        actions = [*self.texts["action"], ""]  # the last one is that of code -1
+        tables = {"event": self.events, "query": self.queries.assign(action=-1)}
+        counts = []
+        for record, table in tables.items():
+            numbers = table.groupby(["action", "fate"]).size()
+            for (action, fate), n in numbers.items():
+                counts.append((record, actions[action], NAMES[fate], n))
+        return counts
 
 
 def _starts(queries, page_size):
@@ -687,38 +760,22 @@ def _starts(queries, page_size):
     # Pages count from 0 where an application has pages 0, and not just a stray one.
     is_0 = (page == 0).where(page >= 0).astype(float)
     share = is_0.groupby(queries["application"]).transform("mean")
-    first = np.where(share >= _LEAST_SHARE, 0, 1)
+    first = np.where(share >= FROM_ZERO.value, 0, 1)
+    # A record says how many results came before, or which page of what size it is.
     later = (queries["from"] < 0) & (page > first)
-    start = queries["from"].clip(0).where(~later | (size < 0), (page - first) * size)
-    return start.astype(np.int64), later & (size < 0)
+    is_unknown = later & (size < 0)
+    by_page = later & ~is_unknown
+    before = (page - first) * size
+    start = queries["from"].clip(0).where(~by_page, before)
+    return start.astype(np.int64), is_unknown
 
 
 def normal_texts(texts: list[str]) -> tuple[list[str], NDArray[Any]]:
     """Normalized texts, and the code of each text's; -1 for blanks, and for no text (last)."""
     table = {"": -1}
     codes = [table.setdefault(normal_text(text), len(table) - 1) for text in texts]
-    return list(table)[1:], np.array([*codes, -1])
-
-
-def n_of(n: int, what: str, several: str | None = None) -> str:
-    """A number of things in words."""
-    return f"{n:,} {what if n == 1 else several or what + 's'}"
-
-
-def counted(rows: list[tuple[str, str, str, int]]) -> pd.DataFrame:
-    """The table of counts from (record, action, fate, n)."""
-    counts = pd.DataFrame(rows, columns=["record", "action", "fate", "n"])
-    counts.insert(2, "used", counts["fate"].isin([*_USED]))
-    order = ["record", "used", "action", "n", "fate"]
-    return counts.sort_values(order, ascending=[True, False, True, False, True], ignore_index=True)
-
-
-def _give(table, rows, fate):
-    """Decide records, a mask or numbers, that have no fate yet: later rules take what is left."""
-    rows = np.asarray(rows)
-    rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-    rows = rows[table["fate"].to_numpy()[rows] < 0]
-    table.loc[rows, "fate"] = _NAMES.index(fate)
+    _, *normal = table
+    return normal, np.array([*codes, -1])
 
 
 def _of_page(pages, name, rows):
@@ -726,9 +783,16 @@ def _of_page(pages, name, rows):
     return pages[name].to_numpy()[rows["page"]]
 
 
+def _in_order(rows, *names):
+    """Rows sorted by columns, of which the first one comes first; ties stay as they are."""
+    keys = [rows[name] for name in reversed(names)]
+    return rows.iloc[np.lexsort(keys)]
+
+
 def _key(rows):
-    """One number per page and document."""
-    return pd.Index(rows["page"].to_numpy(np.int64) << 32 | rows["doc"].to_numpy())
+    """One number per page and document, whose codes have 32 bits each."""
+    page = rows["page"].to_numpy(np.int64)
+    return pd.Index(page << 32 | rows["doc"].to_numpy())
 
 
 def _looked_up(table, name, rows):
@@ -737,9 +801,16 @@ def _looked_up(table, name, rows):
     return values.reindex(_key(rows), fill_value=-1).to_numpy()
 
 
+def _by_application(pages, rows):
+    """Number of rows by the application of their page."""
+    return rows.groupby(_of_page(pages, "application", rows))["page"].size()
+
+
 def _most_frequent(keys, values):
     """The value that is most frequent with each key; of several the largest."""
-    counts = pd.DataFrame({"key": keys, "value": values}).value_counts().reset_index()
+    # Sorted by number and value, so that ties do not depend on the order of the rows.
+    pairs = pd.DataFrame({"key": keys, "value": values})
+    counts = pairs.value_counts().reset_index()
     counts = counts.sort_values(["key", "count", "value"], ascending=[True, False, True])
     return counts.drop_duplicates("key").set_index("key")["value"]
 
@@ -749,6 +820,7 @@ def _category(codes, texts):
     if codes.min() < 0:
         texts = texts if _UNKNOWN in texts else [*texts, _UNKNOWN]
         codes = np.where(codes < 0, texts.index(_UNKNOWN), codes)
+    # Categories are the texts that occur, and no others.
     used, codes = np.unique(codes, return_inverse=True)
     return pd.Categorical.from_codes(codes, [texts[code] for code in used])
 
@@ -759,37 +831,45 @@ def _requests(known):
     requests = known[["query_id", "start", "time"]].rename(columns={"query_id": "page"})
     requests = requests.drop_duplicates()
     several = requests.groupby("page")["start"].transform("nunique") > 1
-    unclear = requests.duplicated(["page", "time"], keep=False) | (requests["time"] == NO_TIME)
-    unclear = unclear.groupby(requests["page"]).transform("any")
-    return requests[several & ~unclear]
+    # Two requests at one time, or one without, cannot be told apart by the times of events.
+    is_shared = requests.duplicated(["page", "time"], keep=False)
+    is_unclear = is_shared | (requests["time"] == NO_TIME)
+    any_unclear = is_unclear.groupby(requests["page"]).transform("any")
+    return requests[several & ~any_unclear]
 
 
 def _last_before(events, requests, on):
     """The start of the last request of the page that is not after each event; NaN without one."""
-    left = events[["page", on]].rename_axis("event").reset_index().sort_values(on)
-    left[on] = left[on].astype(np.int64)
-    right = requests.assign(**{on: requests[on].astype(np.int64)}).sort_values(on)
-    found = pd.merge_asof(left, right[["page", on, "start"]], on=on, by="page")
+    # Both sides of the merge need one type, and the order of what they are merged on.
+    left = events[["page", on]].rename_axis("event").reset_index()
+    right = requests[["page", on, "start"]]
+    left = left.astype({on: np.int64}).sort_values(on)
+    right = right.astype({on: np.int64}).sort_values(on)
+    found = pd.merge_asof(left, right, on=on, by="page")
     return found.set_index("event")["start"]
 
 
 def _only_source(pages):
     """The source of what was shown that all pages have; an empty text if they differ."""
     by_hits = pages["by_hits"][pages["text"] >= 0]
-    return "" if by_hits.nunique() > 1 else "hits" if by_hits.all() else "events"
+    if by_hits.nunique() > 1:
+        return ""
+    return "hits" if by_hits.all() else "events"
 
 
 def _documents(parts):
     """How many documents on how many pages events name, in words."""
+    n_documents = sum(len(each) for each in parts)
     n_pages = sum(each["page"].nunique() for each in parts)
-    return f"{n_of(sum(map(len, parts)), 'document')} on {n_of(n_pages, 'page')}"
+    return f"{n_of(n_documents, 'document')} on {n_of(n_pages, 'page')}"
 
 
 def _are_in_a_row(documents):
     """Whether most pages have several documents in places that follow one another."""
     at = documents.groupby("page")["at"].agg(["min", "max", "nunique"])
-    in_a_row = (at["nunique"] > 1) & (at["max"] - at["min"] < at["nunique"])
-    return in_a_row.mean() >= _MOST_IN_A_ROW
+    has_gap = at["max"] - at["min"] >= at["nunique"]
+    in_a_row = (at["nunique"] > 1) & ~has_gap
+    return in_a_row.mean() >= IN_A_ROW.value
 
 
 def plain(action: str) -> str:

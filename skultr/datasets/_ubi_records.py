@@ -30,11 +30,12 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from .._base._progress import progress
+from ._thresholds import LARGEST_ORDINAL, ZERO_BYTES
 
-#: Larger ordinals are taken for mistakes: tables by position would fill memory.
-_MAX_ORDINAL = 1_000_000
-#: Null, and the code of an ordinal that is none.
-_ABSENT, NO_ORDINAL = -1, -2
+#: The code of null.
+_ABSENT = -1
+#: The code of an ordinal that is no whole number from 0.
+NO_ORDINAL = -2
 
 _OFFSETS = ("from", "start", "offset")
 _PAGES = ("page", "page_number", "pageNumber")
@@ -98,12 +99,16 @@ class Part:
 
 def value_at(record: Any, path: Sequence[str]) -> Any:
     """The value under a path: in nested objects, JSON text, or names joined by dots."""
+    # The end of the path: this is the value.
     if not path:
         return record
     record = _mapping(record)
+    # The next name alone, as most records have it, and then the longest joined names first.
     for end in (1, *range(len(path), 1, -1)):
         name = ".".join(path[:end])
-        found = value_at(record[name], path[end:]) if name in record else None
+        if name not in record:
+            continue
+        found = value_at(record[name], path[end:])
         if found is not None:
             return found
     return None
@@ -135,47 +140,60 @@ def coded_part(
     """The values of a block as codes; ``key`` is the text that names a record."""
     tables: dict[str, dict[Any, int]] = {}
     coded_events = _coded(events, tables)
+    # Numbers have no dictionary.
     coded_events["ordinal"] = _ordinals(events["ordinal"])
     coded_events["time"] = _times(events["time"])
+    # Attributes are parsed once, and read for filters and for the place of the page.
     attributes = [_mapping(value) for value in queries["attributes"]]
     queries["filters"] = [_filters(each, filters) for each in attributes]
     coded_queries = _coded(queries, tables)
     coded_queries["time"] = _times(queries["time"])
     for name, keys in (("from", _OFFSETS), ("page", _PAGES), ("size", _SIZES)):
         coded_queries[name] = _ordinals([_first(each, keys) for each in attributes])
+    # Hit lists end to end, and the length of each.
     hits = [_list(value) for value in queries["hits"]]
     coded_queries["n_hits"] = np.array([len(each) for each in hits], dtype=np.int32)
-    coded_queries["hits"] = _codes([hit for each in hits for hit in each], tables, "doc")
-    texts = {name: [_writable(text) for text in [*table][2:]] for name, table in tables.items()}
+    coded_queries["hits"] = _codes(list(chain.from_iterable(hits)), tables, "doc")
+    texts = {}
+    for name, table in tables.items():
+        _, _, *known = table  # the first two are null and the empty text
+        texts[name] = [_writable(text) for text in known]
     return Part(coded_events, coded_queries, texts)
 
 
 def _coded(columns, tables):
-    coded = {
-        name: _codes(values, tables, name)
-        for name, values in columns.items()
-        if name in _CODED and name != "hits"
-    }
-    return coded | {"key": _hashes(columns["key"])}
+    """The columns of texts as codes, and the hashes of the keys."""
+    coded = {}
+    for name, values in columns.items():
+        if name in _CODED and name != "hits":
+            coded[name] = _codes(values, tables, name)
+    coded["key"] = _hashes(columns["key"])
+    return coded
 
 
 def _codes(values, tables, name):
     """Codes of texts; -1 for null, empty and what is neither text nor number."""
-    if not set(map(type, values)) <= {str}:
+    types = set(map(type, values))
+    if not types <= {str}:
+        # Most columns hold texts alone, and are not touched.
         values = [_as_text(value) for value in values]
     table = tables.setdefault(name, {None: _ABSENT, "": _ABSENT})
-    return np.array([table.setdefault(value, len(table) - 2) for value in values], dtype=np.int32)
+    # A new text gets the number of those before it.
+    codes = [table.setdefault(value, len(table) - 2) for value in values]
+    return np.array(codes, dtype=np.int32)
 
 
 def _as_text(value):
     """A text; numbers as JSON writes them, whole floats as integers; None for all else."""
     if type(value) is str:
         return value
+    # A bool is an int to Python.
     if isinstance(value, bool | np.bool_):
         return None
     if isinstance(value, int | np.integer):
         return str(int(value))
     if isinstance(value, float | np.floating | Decimal):
+        # An id that is no number is none.
         if not math.isfinite(value):
             return None
         return str(int(value)) if value == int(value) else str(float(value))
@@ -184,29 +202,36 @@ def _as_text(value):
 
 def _writable(text):
     """The text without the halves of surrogate pairs, which JSON may hold and files may not."""
+    # Most texts are ASCII, which needs no check.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _hashes(keys):
+    """One number per key; two of them are equal with probability 2^-64."""
     values = np.array([_writable(key) for key in keys], dtype=object)
     return pd.util.hash_array(values, categorize=False)
 
 
 def _ordinals(values):
     """Whole numbers from 0; -1 where there is none, NO_ORDINAL where there is something else."""
-    numbers = values if set(map(type, values)) <= {int} else list(map(_number, values))
+    types = set(map(type, values))
+    numbers = values if types <= {int} else [_number(value) for value in values]
     try:
+        # One call for the column; most ordinals are whole numbers already.
         found = np.array(numbers, dtype=np.float64)
     except OverflowError:  # a whole number that no float holds
-        found = np.array(list(map(_number, values)), dtype=np.float64)
-    good = (found >= 0) & (found <= _MAX_ORDINAL) & (found == np.floor(found))
-    return np.where(good, found, np.where(np.isnan(found), _ABSENT, NO_ORDINAL)).astype(np.int32)
+        found = np.array([_number(value) for value in values], dtype=np.float64)
+    is_within = (found >= 0) & (found <= LARGEST_ORDINAL.value)
+    good = is_within & (found == np.floor(found))
+    other = np.where(np.isnan(found), _ABSENT, NO_ORDINAL)
+    return np.where(good, found, other).astype(np.int32)
 
 
 def _number(value):
     """The number; NaN for null, -1 for what is no number."""
     if is_missing(value):
         return np.nan
+    # What is something, and no number, is told from what is missing.
     if isinstance(value, bool | np.bool_ | np.ndarray):
         return -1.0
     try:
@@ -222,65 +247,99 @@ def _times(values):
         value if number is None and isinstance(value, str | date) else None
         for value, number in zip(values, numbers, strict=True)
     ]
-    times = pd.to_datetime(
-        pd.Series(texts, dtype=object), format="ISO8601", utc=True, errors="coerce"
-    )
+    texts = pd.Series(texts, dtype=object)
+    # With and without a zone; without one, time is that of UTC.
+    times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     found = times.dt.as_unit("us").astype("int64").to_numpy()
+    # Without a time a record comes last, and not first, as pandas has it.
     found = np.where(times.isna(), NO_TIME, found)
-    known = [number is not None for number in numbers]
-    found[known] = [int(number * 1e3) for number in numbers if number is not None]
+    is_number = [number is not None for number in numbers]
+    found[is_number] = [int(number * 1e3) for number in numbers if number is not None]
     return found
 
 
 def _milliseconds(value):
-    if isinstance(value, bool | np.bool_) or not isinstance(
-        value, int | float | np.integer | np.floating | str
-    ):
+    """A number of milliseconds since 1970, up to the year 2255; None for all else."""
+    # Texts may hold digits: "1733790000000".
+    is_bool = isinstance(value, bool | np.bool_)
+    if is_bool or not isinstance(value, int | float | np.integer | np.floating | str):
         return None
     try:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if 0 <= number < 9e12 else None  # up to the year 2255
+    return number if 0 <= number < 9e12 else None
 
 
 def _mapping(value):
     """An object, its JSON text, or a map, which is a list of pairs; else an empty one."""
-    value = parsed(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        value = parsed(value)
     if isinstance(value, list):
-        pairs = [tuple(each.values()) if isinstance(each, dict) else each for each in value]
-        if all(type(pair) is tuple and len(pair) == 2 for pair in pairs):
-            value = {key: item for key, item in pairs if type(key) is str}
+        value = _mapping_of_pairs(value)
     return value if isinstance(value, dict) else {}
 
 
+def _mapping_of_pairs(value):
+    """The object that a list of pairs stands for, as Arrow gives a map; None if it is no such."""
+    # Arrow gives {"key": ..., "value": ...}, and Python (key, value).
+    pairs = [tuple(each.values()) if isinstance(each, dict) else each for each in value]
+    for pair in pairs:
+        if type(pair) is not tuple or len(pair) != 2:
+            return None
+    return {key: item for key, item in pairs if type(key) is str}
+
+
 def _list(value):
-    value = parsed(value) if isinstance(value, str) else value
+    """A list, or its JSON text; else an empty one."""
+    if isinstance(value, str):
+        value = parsed(value)
     return list(value) if isinstance(value, list | tuple | np.ndarray) else []
 
 
 def _filters(attributes, names):
     """The chosen attributes as one text, such as ``brand=acme, in_stock=true``."""
-    chosen = {name: _bare(value_at(attributes, (name,))) for name in names}
-    return ", ".join(
-        f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for name, value in chosen.items()
-        if value is not None
-    )
+    # In the order of the parameter, so that equal filters are equal texts.
+    chosen = []
+    for name in names:
+        value = _bare(value_at(attributes, (name,)))
+        if value is None:
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        chosen.append(f"{name}={text}")
+    return ", ".join(chosen)
 
 
 def _bare(value, depth=9):
     """A filter as equal filters are written by every engine; None if it chooses nothing."""
-    if not depth:
+    if not depth:  # of an object that holds itself there would be no end
         return "nested too deep"
-    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    # Frames hold NumPy's types where JSON has Python's.
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, dict):
-        items = ((str(key), _bare(value[key], depth - 1)) for key in sorted(value, key=str))
-        return {key: item for key, item in items if item is not None} or None
+        return _bare_mapping(value, depth - 1)
     if isinstance(value, list | tuple):
-        return [item for each in value if (item := _bare(each, depth - 1)) is not None] or None
+        items = [_bare(each, depth - 1) for each in value]
+        return [item for item in items if item is not None] or None
+    return _bare_scalar(value)
+
+
+def _bare_mapping(value, depth):
+    """An object without what is null, in one order: engines with columns for all keys fill in
+    nulls, and each has its own order."""
+    bare = {}
+    for key in sorted(value, key=str):
+        item = _bare(value[key], depth)
+        if item is not None:
+            bare[str(key)] = item
+    return bare or None
+
+
+def _bare_scalar(value):
+    """A text, a number or a bool as JSON writes it; whole floats as integers."""
     if isinstance(value, bool | str):
-        return value if value != "" else None
+        return None if value == "" else value
     if is_missing(value):
         return None
     if isinstance(value, float) and value.is_integer():
@@ -289,7 +348,12 @@ def _bare(value, depth=9):
 
 
 def _first(attributes, names):
-    return next((attributes[name] for name in names if not is_missing(attributes.get(name))), None)
+    """The first attribute of some names that has a value."""
+    for name in names:
+        value = attributes.get(name)
+        if not is_missing(value):
+            return value
+    return None
 
 
 # Parts to one table -------------------------------------------------------------------
@@ -305,21 +369,31 @@ class Records:
     def extend(self, parts: Iterable[Part], name: str) -> None:
         """Take the parts of one file or frame, in order."""
         before = 0
+        # Parts come in the order of the file, so that the last record of an id is the last one
+        # here.
         for part in progress(parts, f"part of {name}"):
-            recode = {domain: self._recode(domain, new) for domain, new in part.texts.items()}
-            self._parts["events"].append(_recoded(part.events, recode))
-            self._parts["queries"].append(_recoded(part.queries, recode))
+            # Parts count codes by themselves; here they get those of the whole log.
+            new_codes = {domain: self._recode(domain, new) for domain, new in part.texts.items()}
+            self._parts["events"].append(_recoded(part.events, new_codes))
+            self._parts["queries"].append(_recoded(part.queries, new_codes))
             for fault, lines in part.faults.items():
                 n, places = self.faults.get(fault, (0, []))
-                places += [f"{name}, line {before + line}" for line in lines[: 5 - len(places)]]
+                n_more = 5 - len(places)  # five examples of each fault are told
+                places += [f"{name}, line {before + line}" for line in lines[:n_more]]
                 self.faults[fault] = (n + len(lines), places)
+            # Lines count over the whole file.
             before += part.n_lines
         self.n_lines += before
 
     def _recode(self, domain, new):
+        """The code in all parts of each text of one part, and -1 for its code -1."""
+        # A text of blanks is no id.
         table = self._tables.setdefault(domain, {})
-        codes = [_ABSENT if text.isspace() else table.setdefault(text, len(table)) for text in new]
-        return np.array([*codes, _ABSENT], dtype=np.int32)  # so that -1 stays -1
+        codes = []
+        for text in new:
+            codes.append(_ABSENT if text.isspace() else table.setdefault(text, len(table)))
+        codes.append(_ABSENT)  # the last one, so that -1 stays -1
+        return np.array(codes, dtype=np.int32)
 
     @property
     def n_records(self) -> int:
@@ -333,18 +407,24 @@ class Records:
     def columns(self, kind: str) -> dict[str, NDArray[Any]]:
         """The columns of the "events" or "queries" of all parts, which are let go."""
         parts = self._parts[kind]
-        return {name: np.concatenate([part.pop(name) for part in parts]) for name in [*parts[0]]}
+        columns = {}
+        for name in [*parts[0]]:  # one by one, so that a column is never held twice in memory
+            columns[name] = np.concatenate([part.pop(name) for part in parts])
+        return columns
 
 
-def _recoded(columns, recode):
-    return {
-        name: recode["doc" if name == "hits" else name][values] if name in _CODED else values
-        for name, values in columns.items()
-    }
+def _recoded(columns, new_codes):
+    """The columns of a part with the codes of all parts."""
+    recoded = {}
+    for name, values in columns.items():
+        domain = "doc" if name == "hits" else name
+        recoded[name] = new_codes[domain][values] if name in _CODED else values
+    return recoded
 
 
-#: Bytes of a piece, and the size from which worker processes pay for their start.
+#: Bytes of a piece of a file: one worker reads it at a time.
 _PIECE = 1 << 24
+#: Bytes of a file from which on worker processes pay for their start.
 _LARGE = 1 << 27
 #: Lines parsed together.
 _BLOCK = 500
@@ -353,14 +433,17 @@ _ACTIONS = {"index", "create", "update", "delete"}
 
 def line_parts(path: str, kind: str | None, fields: Fields, n_jobs: int | None) -> Iterator[Part]:
     """Parts of a file of JSON lines, in order."""
-    compressed = path.lower().endswith((".gz", ".zip"))
-    if os.path.getsize(path) < (_LARGE // 8 if compressed else _LARGE):
+    is_compressed = path.lower().endswith((".gz", ".zip"))
+    # Unpacked, JSON is about eight times as large.
+    large = _LARGE // 8 if is_compressed else _LARGE
+    if os.path.getsize(path) < large:
         n_jobs = 1
-    n_jobs = -1 if n_jobs is None else n_jobs
-    pieces = _unpacked_pieces(path) if compressed else _places(path)
-    return Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")(
-        delayed(_read_piece)(piece, kind, fields) for piece in pieces
-    )
+    elif n_jobs is None:
+        n_jobs = -1
+    # Workers read plain files by themselves, and get the bytes of compressed ones.
+    pieces = _unpacked_pieces(path) if is_compressed else _places(path)
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")
+    return parallel(delayed(_read_piece)(piece, kind, fields) for piece in pieces)
 
 
 # Pieces: whole lines, and never an action without its document ------------------------
@@ -368,8 +451,10 @@ def _places(path):
     """Path, start and end of each piece of a file, so that workers read it themselves."""
     with open(path, "rb") as file:
         start = 0
+        # The size when it was opened: a log may grow while it is read.
         size = os.fstat(file.fileno()).st_size
         while start < size:
+            # To the next end of a line, and on to the end of a record.
             file.seek(start + _PIECE)
             file.readline()
             _whole_record(file)
@@ -383,7 +468,8 @@ def _unpacked_pieces(path):
     with _reading(path, "unpacked", "unpack it and pass the files that are in it"):
         for file in _members(path):
             while piece := file.read(_PIECE):
-                yield piece + file.readline() + _whole_record(file)
+                rest_of_line = file.readline()
+                yield piece + rest_of_line + _whole_record(file)
 
 
 @contextmanager
@@ -396,78 +482,95 @@ def _reading(
     except FileNotFoundError:
         raise
     except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        found = " ".join(str(error).split())
         raise ValueError(
-            f"{path} cannot be {how} ({' '.join(str(error).split())}). Write it again, or "
-            f"{instead}."
+            f"{path} cannot be {how} ({found}). Write it again, or {instead}."
         ) from error
 
 
 def _members(path):
+    """The files in a compressed file."""
     if path.lower().endswith(".gz"):
         with gzip.open(path) as file:
             yield file
         return
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
-            if not name.endswith("/") and not name.startswith("__MACOSX"):
-                with archive.open(name) as file:
-                    yield BufferedReader(file)
+            # Folders, and the copies of names that macOS adds, hold no records.
+            if name.endswith("/") or name.startswith("__MACOSX"):
+                continue
+            with archive.open(name) as file:
+                yield BufferedReader(file)
 
 
 def _whole_record(file):
     """Lines up to the next one that is no action: a piece that ends there ends a record."""
+    # At the end of the file, a line is empty, and no action.
     lines = [file.readline()]
+    # An action and its document stay in one piece.
     while _is_action(parsed(lines[-1])):
         lines.append(file.readline())
     return b"".join(lines)
 
 
 def _is_action(document):
-    return (
-        type(document) is dict
-        and len(document) == 1
-        and not _ACTIONS.isdisjoint(document)
-        and type(next(iter(document.values()))) is dict
-    )
+    """Whether a document is a line of OpenSearch's bulk format that says what the next one is."""
+    if type(document) is not dict or len(document) != 1:
+        return False
+    ((action, target),) = document.items()
+    return action in _ACTIONS and type(target) is dict
 
 
 # Lines to records ---------------------------------------------------------------------
 def _read_piece(piece, kind, fields):
+    """The part of a piece, which is bytes, or a path, a start and an end."""
+    lines = _lines_of(piece)
+    reader = _Reader(fields)
+    faults = {}
+    action = {}  # what the line before says of the document
+    for number, (line, (document, index)) in enumerate(_documents_of(lines), start=1):
+        if type(document) is not dict:
+            if line.strip():
+                faults.setdefault("no JSON object", []).append(number)
+            continue
+        if len(document) == 1 and index is None and _is_action(document):
+            action = next(iter(document.values()))
+            continue
+        found, document, key = _classified(document, index, action, kind)
+        action = {}
+        if found is None:
+            faults.setdefault("neither a query nor an event", []).append(number)
+        else:
+            reader.add(found, document, key or line.decode("utf-8", "backslashreplace"))
+    # Texts become codes here, in the worker: it returns small arrays.
+    part = reader.part()
+    part.n_lines = len(lines)
+    part.faults = faults
+    return part
+
+
+def _lines_of(piece):
+    """The lines of a piece; an error if their bytes are no UTF-8."""
     if isinstance(piece, tuple):
         path, start, end = piece
         with open(path, "rb") as file:
             file.seek(start)
             piece = file.read(end - start)
-    if 4 * piece.count(0) > len(piece):  # half of the bytes of UTF-16 are 0, in JSON none is
+    if piece.count(0) > ZERO_BYTES.value * len(piece):
         raise ValueError(
             "A file of records is UTF-16 or UTF-32; expected JSON lines in UTF-8. Convert it, for "
             "example with iconv -f UTF-16 -t UTF-8."
         )
-    lines = piece.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
-    reader = _Reader(fields)
-    faults = {}
-    action = {}
-    documents = chain.from_iterable(
-        _documents(lines[start : start + _BLOCK]) for start in range(0, len(lines), _BLOCK)
-    )
-    for number, (document, index) in enumerate(documents, start=1):
-        line = lines[number - 1]
-        if type(document) is not dict:
-            if line.strip():
-                faults.setdefault("no JSON object", []).append(number)
-        elif len(document) == 1 and index is None and _is_action(document):
-            action = next(iter(document.values()))
-        else:
-            found, document, key = _classified(document, index, action, kind)
-            action = {}
-            if found is None:
-                faults.setdefault("neither a query nor an event", []).append(number)
-            else:
-                reader.add(found, document, key or line.decode("utf-8", "backslashreplace"))
-    part = reader.part()
-    part.n_lines = len(lines)
-    part.faults = faults
-    return part
+    # Without the mark that some editors put before UTF-8, and the end of the last line.
+    text = piece.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n")
+    return text.split(b"\n")
+
+
+def _documents_of(lines):
+    """Each line, with its document and the index that it names."""
+    for start in range(0, len(lines), _BLOCK):
+        block = lines[start : start + _BLOCK]
+        yield from zip(block, _documents(block), strict=True)
 
 
 class _Reader:
@@ -476,10 +579,9 @@ class _Reader:
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
         self.places = {"event": fields.events, "query": fields.queries}
-        self.columns: dict[str, dict[str, list[Any]]] = {
-            kind: {column: [] for column in (*places, "key")}
-            for kind, places in self.places.items()
-        }
+        self.columns: dict[str, dict[str, list[Any]]] = {}
+        for kind, places in self.places.items():
+            self.columns[kind] = {column: [] for column in (*places, "key")}
         self._waiting: dict[str, list[Any]] = {"event": [], "query": []}
 
     def add(self, kind: str, document: dict[str, Any], key: str) -> None:
@@ -497,6 +599,7 @@ class _Reader:
 
     def _read(self, kind):
         documents = self._waiting[kind]
+        # The next block starts empty.
         self._waiting[kind] = []
         for column, paths in self.places[kind].items():
             self.columns[kind][column] += _values(documents, paths)
@@ -514,9 +617,14 @@ def _documents(lines):
 
 
 def _document(line):
-    name, tab, rest = (b"", b"", b"") if line.startswith(b"{") else line.partition(b"\t")
-    if tab and name.strip():
-        return parsed(rest), name.strip().decode("utf-8", "replace")
+    """The value of one line, and the index named before a tab."""
+    if line.startswith(b"{"):
+        return parsed(line), None
+    # A tab may also stand within a document that begins with a blank.
+    name, tab, rest = line.partition(b"\t")
+    name = name.strip()
+    if tab and name:
+        return parsed(rest), name.decode("utf-8", "replace")
     return parsed(line), None
 
 
@@ -525,18 +633,24 @@ def _classified(document, index, action, kind):
     if "_source" in document and type(document["_source"]) is dict:  # a hit of a search
         action = document
         document = document["_source"]
+    # The line's own index, or that of the action before it.
     index = index or action.get("_index")
-    key = action.get("_id")
-    key = None if key in (None, "") else f"{index}/{key}"
+    id_ = action.get("_id")
+    # Ids are unique within an index.
+    key = None if id_ in (None, "") else f"{index}/{id_}"
     return _kind_of(document, index, kind), document, key
 
 
 def _kind_of(document, index, kind):
+    """Kind of a document: by its action, its index, what was asked for, and its text."""
     if "action_name" in document:
         return "event"
+    # Indices are called ubi_events, my-queries, ...
     name = index.lower() if type(index) is str else ""
-    if "event" in name or "quer" in name:
-        return "event" if "event" in name else "query"
+    if "event" in name:
+        return "event"
+    if "quer" in name:
+        return "query"
     if kind is not None:
         return kind
     return "query" if "user_query" in document else None
@@ -546,6 +660,7 @@ def _values(documents, paths):
     """The value of each document at the first path where it has one."""
     if not paths:
         return [None] * len(documents)
+    # All documents at once at the first place, and the few without a value at the others.
     values = _at_path(documents, paths[0])
     for path in paths[1:]:
         values = [
@@ -556,6 +671,7 @@ def _values(documents, paths):
 
 
 def _at_path(documents, path):
+    """The value of each document at one path."""
     values = documents
     for name in path:
         values = [value.get(name) if type(value) is dict else None for value in values]
@@ -568,8 +684,10 @@ def _at_path(documents, path):
     ]
 
 
-#: Rows coded at a time, and the number of rows from which worker processes pay for their start.
-_BLOCK_OF_ROWS, _MANY_ROWS = 20_000, 500_000
+#: Rows coded at a time.
+_BLOCK_OF_ROWS = 20_000
+#: Rows from which on worker processes pay for their start.
+_MANY_ROWS = 500_000
 _NO_FIELD = (
     "{} has the columns {}. Expected those of UBI: query_id, user_query, action_name, "
     "event_attributes, ..."
@@ -581,17 +699,21 @@ _KEYS = ("_index", "_id", "timestamp")
 def frame_parts(frame: Any, kind: str | None, fields: Fields) -> Iterator[Part]:
     """Parts of a frame of any engine that Narwhals reads."""
     try:
+        # Any engine; a lazy one collects only the columns that are read.
         table = nw.from_native(frame)
     except TypeError as error:
         raise TypeError(
             f"Found a {type(frame).__module__}.{type(frame).__name__}; expected a path, a list of "
             "paths, or a frame that Narwhals reads, such as pandas.DataFrame(records)."
         ) from error
-    wanted = [name for name in table.collect_schema().names() if _is_read(name, fields)]
+    names = table.collect_schema().names()
+    wanted = [name for name in names if _is_read(name, fields)]
     if not wanted:
-        raise ValueError(_NO_FIELD.format("The frame", table.collect_schema().names()[:20]))
+        raise ValueError(_NO_FIELD.format("The frame", names[:20]))
+    # Only what is read comes into memory.
     table = table.select(wanted)
-    table = table.collect() if isinstance(table, nw.LazyFrame) else table
+    if isinstance(table, nw.LazyFrame):
+        table = table.collect()
     for start in range(0, len(table), _BLOCK_OF_ROWS):
         yield _part(table[start : start + _BLOCK_OF_ROWS], kind, fields)
 
@@ -608,17 +730,21 @@ def parquet_parts(
             "package and pass the frame."
         ) from error
     with _reading(path), parquet.ParquetFile(path) as file:
+        # The file is closed before workers open it.
         schema = file.schema_arrow
         n_groups = file.num_row_groups
         n_rows = file.metadata.num_rows
+    # Leaves of structs, so that the other ones are not read.
     wanted = [name for name in _names(schema) if _is_read(name, fields)]
     if not wanted:
         raise ValueError(_NO_FIELD.format(path, schema.names[:20]))
-    n_jobs = 1 if n_rows < _MANY_ROWS or n_groups == 1 else -1 if n_jobs is None else n_jobs
-    groups = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="n_jobs")(
-        delayed(_row_group)(path, group, wanted, kind, fields) for group in range(n_groups)
-    )
-    for parts in groups:
+    if n_rows < _MANY_ROWS or n_groups == 1:
+        n_jobs = 1
+    elif n_jobs is None:
+        n_jobs = -1
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="n_jobs")
+    read = delayed(_row_group)
+    for parts in parallel(read(path, group, wanted, kind, fields) for group in range(n_groups)):
         yield from parts
 
 
@@ -637,20 +763,23 @@ def _names(fields, begin=""):
 def _row_group(path, group, wanted, kind, fields):
     from pyarrow import Table, parquet
 
+    parts = []
     with _reading(path), parquet.ParquetFile(path) as file:
-        return [
-            _part(nw.from_native(Table.from_batches([batch])), kind, fields)
-            for batch in file.iter_batches(_BLOCK_OF_ROWS, row_groups=[group], columns=wanted)
-        ]
+        for batch in file.iter_batches(_BLOCK_OF_ROWS, row_groups=[group], columns=wanted):
+            table = nw.from_native(Table.from_batches([batch]))
+            parts.append(_part(table, kind, fields))
+    return parts
 
 
 def _is_read(name, fields):
     """Whether a column, or a leaf of one, holds or lies within a field."""
-    paths = [path for group in (fields.events, fields.queries) for path in group.values()]
-    needed = [".".join(path) for places in paths for path in places] + list(_KEYS)
-    return any(
-        f"{name}.".startswith(f"{each}.") or f"{each}.".startswith(f"{name}.") for each in needed
-    )
+    needed = [*_KEYS]
+    for places in (*fields.events.values(), *fields.queries.values()):
+        needed += [".".join(path) for path in places]
+    # With a dot at the end, so that ``user`` does not hold ``user_query``.
+    own = f"{name}."
+    others = [f"{each}." for each in needed]
+    return any(own.startswith(other) or other.startswith(own) for other in others)
 
 
 def _part(table, kind, fields):
@@ -658,16 +787,18 @@ def _part(table, kind, fields):
     reader = _Reader(fields)
     columns = table.columns
     # Attributes in columns of their own (``query_attributes.from``) are one object, as they were.
-    places = [
-        (name, "") if whole in columns else (whole, rest)
-        for name in columns
-        for whole, _, rest in [name.partition(".")]
-    ]
+    places = []
+    for name in columns:
+        whole, _, rest = name.partition(".")
+        places.append((name, "") if whole in columns else (whole, rest))
     # By column, because pandas is slow where it iterates over rows of text.
-    for values in zip(*(table[name].to_list() for name in columns), strict=True):
+    values_by_column = [table[name].to_list() for name in columns]
+    for values in zip(*values_by_column, strict=True):
+        # A row is what a line of JSON would be.
         document = _as_document(places, values)
+        index = document.get("_index")
         ids = {"_id": document.get("_id")}
-        found, document, key = _classified(document, document.get("_index"), ids, kind or "query")
+        found, document, key = _classified(document, index, ids, kind or "query")
         reader.add(found, document, key or repr(document))
     return reader.part()
 

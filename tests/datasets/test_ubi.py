@@ -151,15 +151,6 @@ def test_stray_ordinal_decides_nothing(tmp_path):
     assert "lies below the base in 1 event" in report.summary()
 
 
-def test_pages_that_do_not_confirm_the_base(tmp_path):
-    records = [r for k in range(30) for r in [search(f"p{k}", "x"), *page("a", query_id=f"p{k}")]]
-    records += [
-        r for k in range(5) for r in [search(f"z{k}", "x"), *page("a", query_id=f"z{k}", base=0)]
-    ]
-    with pytest.warns(ClickDataWarning, match="count from 0: 5 of 35 pages.*pass ordinal_base"):
-        read([*records, event("click", "a", 1, query_id="p0")], tmp_path)
-
-
 def test_colliding_ordinals(tmp_path):
     """A client that writes 1 for the first place and k for place k from 0."""
     hits = {"query_response_hit_ids": ["a", "b", "c", "d"]}
