@@ -111,7 +111,11 @@ def public_metrics():
 
 
 def _instance(cls):
-    estimator = cls(**_ARGUMENTS.get(cls.__name__, {}))
+    try:
+        estimator = cls(**_ARGUMENTS.get(cls.__name__, {}))
+    except TypeError as error:
+        error.add_note(f"{cls.__name__} needs arguments: give it some in {__file__}, _ARGUMENTS.")
+        raise
     if "max_epochs" in estimator.get_params():
         # What the checks ask holds after any epoch; the second one starts from a fitted network.
         estimator.set_params(max_epochs=2)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 def test_api_page_names_everything_public():
     text = (ROOT / "docs" / "api.rst").read_text()
     missing = [n for n in public_names() if not re.search(rf"\b{n.split('.')[-1]}\b", text)]
-    assert not missing
+    assert not missing, f"docs/api.rst lacks {missing}"
 
 
 def test_guide_gallery_or_papers_use_everything_public():
@@ -22,7 +22,7 @@ def test_guide_gallery_or_papers_use_everything_public():
     pages += ("benchmarks/papers/*.py",)
     text = "\n".join(page.read_text() for pattern in pages for page in ROOT.glob(pattern))
     missing = [n for n in public_names() if not re.search(rf"\b{n.split('.')[-1]}\b", text)]
-    assert not missing
+    assert not missing, f"neither a page of docs/user_guide nor an example uses {missing}"
 
 
 def test_code_that_the_pages_only_show_names_what_exists():
@@ -43,7 +43,8 @@ def test_guide_is_short_and_readme_is_plain():
     """Words with code of each page; reading ease by Flesch's formula on the README's prose."""
     readme = (ROOT / "README.md").read_text()
     for page in (ROOT / "docs" / "user_guide").glob("*.rst"):
-        assert len(page.read_text().split()) <= 2_200, page.name
+        words = len(page.read_text().split())
+        assert words <= 2_200, f"{page.name}: {words} words; move measurements to docs/studies"
     assert len(readme.split()) <= 2_200
 
     prose = re.sub(r"^```.*?^```|^[#|!].*?$|\]\(.*?\)", "", readme, flags=re.DOTALL | re.MULTILINE)
@@ -99,4 +100,4 @@ def test_contributors_are_sent_to_files_that_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     paths = re.findall(r"\b(?:skultr|tests|docs)/[\w/]*\w\.(?:py|rst|md)", text)
     assert len(paths) > 10
-    assert not [path for path in paths if not (ROOT / path).is_file()]
+    assert not [path for path in paths if not any(ROOT.glob(path.replace("FOLDER", "*")))]

@@ -27,13 +27,22 @@ from skultr.simulation import PlackettLucePolicy, simulate_clicks
 from ._discovery import public_rankers
 
 QUICK = {"max_epochs": 3, "random_state": 0}
+
+
+def _learners():
+    """Public rankers that say that they learn from candidates; RankAggRanker by its members."""
+    found = [each for each in public_rankers() if each._learns_from_never_shown]
+    for each in found:
+        known = each.get_params()
+        each.set_params(**{name: value for name, value in QUICK.items() if name in known})
+    return [each for each in found if not isinstance(each, RankAggRanker)]
+
+
 LEARNERS = [
     CLDRanker(loss="pointwise", hidden_layer_sizes=()),
     HeckmanRanker(hidden_layer_sizes=()),
-    CLDRanker(**QUICK),
-    HeckmanRanker(**QUICK),
+    *_learners(),
 ]
-LEARN_FROM_CANDIDATES = {"CLDRanker", "HeckmanRanker", "RankAggRanker"}
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::skultr.exceptions.{category.__name__}")
     for category in (AssumptionWarning, MissingRoleWarning, NotIdentifiableWarning)
@@ -67,10 +76,8 @@ def scores(ranker, documents, log, clicks):
 
 
 def test_who_learns_from_candidates():
-    learn = {
-        type(ranker).__name__ for ranker in public_rankers() if ranker._learns_from_never_shown
-    }
-    assert learn == LEARN_FROM_CANDIDATES
+    learn = {type(each).__name__ for each in public_rankers() if each._learns_from_never_shown}
+    assert {"CLDRanker", "HeckmanRanker", "RankAggRanker"} <= learn
     two = RankAggRanker([("naive", NaiveRanker()), ("ips", IPSRanker())])
     assert not two._learns_from_never_shown
 
