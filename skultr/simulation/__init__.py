@@ -1,8 +1,7 @@
 """Click logs with known truth: policies that rank, users who click.
 
 :func:`simulate_clicks` shows documents (of :mod:`skultr.datasets`) to users and returns the log,
-the clicks, and the truth that they were drawn from. Estimators and this folder never import each
-other.
+the clicks, and the truth that they were drawn from. No estimator is imported here.
 """
 
 from .._models._browsing import EYE_TRACKING, TIANGONG_CLICK_MATRIX
