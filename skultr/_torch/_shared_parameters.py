@@ -225,7 +225,9 @@ clip_ : float or None
     The bound that was used: ``clip`` times the largest propensity.""",
 }
 
+#: A section of a docstring, from its title to the next empty line.
 _SECTION = r"{}\n-+\n(?P<groups>.*?)\n(?:\n|$)"
+#: Names of a group on one line, and indented remarks below it.
 _GROUP = re.compile(r"^(?P<names>\w+(?:, \w+)*)\n(?P<remark>(?: +.*\n)*)", re.MULTILINE)
 
 
@@ -236,36 +238,39 @@ def describe_shared_parameters(cls: type) -> None:
     if text is None:  # no docstring of its own, or python -OO
         return
     text = inspect.cleandoc(text) + "\n"
-    for title, shared in (
-        ("Other Parameters", SHARED_PARAMETERS),
-        ("Attributes", SHARED_ATTRIBUTES),
-    ):
-        section = re.search(_SECTION.format(title), text, re.DOTALL)
-        if section:
-            start, end = section.span("groups")
-            entries = _GROUP.sub(partial(_entries, cls, shared), section["groups"] + "\n")
-            text = text[:start] + entries + text[end + 1 :]
-            cls.__doc__ = text.rstrip("\n")
+    text = _spread(cls, text, "Other Parameters", SHARED_PARAMETERS)
+    text = _spread(cls, text, "Attributes", SHARED_ATTRIBUTES)
+    cls.__doc__ = text.rstrip("\n")
+
+
+def _spread(cls, text, title, shared):
+    """A docstring with one entry per shared name in a section, if it has that section."""
+    section = re.search(_SECTION.format(title), text, re.DOTALL)
+    if section is None:
+        return text
+    start, end = section.span("groups")
+    entries = _GROUP.sub(partial(_entries, cls, shared), section["groups"] + "\n")
+    return text[:start] + entries + text[end + 1 :]
 
 
 def _entries(cls, shared, group):
     """One entry per name of a group; what is special to the class stands with the first."""
-    remark = group["remark"]
-    lines = ""
     names = group["names"].split(", ")
     if not shared.keys() >= {*names}:
         return group[0]  # those of a class of the user's
+    lines = []
     for name in names:
         kind, meaning = shared[name]
-        lines += f"{name} : {kind}"
+        head = f"{name} : {kind}"
         if shared is SHARED_PARAMETERS:
-            lines += f", default={_shown(getattr(cls, name))}"
-        lines += "\n"
+            head += f", default={_shown(getattr(cls, name))}"
+        lines.append(head)
         if meaning:
-            lines += textwrap.indent(textwrap.fill(meaning, 90), " " * 4) + "\n"
-        lines = lines + remark
-        remark = ""
-    return lines
+            # Docstrings have lines of 99 characters, of which some are indentation.
+            lines.append(textwrap.indent(textwrap.fill(meaning, 90), " " * 4))
+        if name == names[0]:
+            lines += group["remark"].splitlines()
+    return "\n".join(lines) + "\n"
 
 
 def _shown(default):

@@ -215,10 +215,11 @@ class NCMModel(NeuralClickModel):
         h_k = \mathrm{GRU}(h_{k-1}, [e_{d_k}, \log k, c_{k-1}]), \qquad
         P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b),
 
-    with a vector :math:`e_d` of 16 numbers per document and a state :math:`h_k` of 32, trained by the cross-entropy of all clicks. No assumption separates relevance from examination.
-    The model therefore fits users whom no other model describes, but it may learn the ranking
-    that collected the clicks instead of relevance. Relevance is defined as P(click) of a document
-    at the first position.
+    with a vector :math:`e_d` of 16 numbers per document and a state :math:`h_k` of 32, trained by
+    the cross-entropy of all clicks. No assumption separates relevance from examination. The model
+    therefore fits users whom no other model describes, but it may learn the ranking that collected
+    the clicks instead of relevance. Relevance is defined as P(click) of a document at the first
+    position.
 
     Parameters
     ----------
@@ -312,10 +313,11 @@ class CACMModel(NeuralClickModel):
         h_k = \mathrm{GRU}(h_{k-1}, [\log k, c_{k-1}]), \qquad
         P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b)\,\sigma(g_{d_k}),
 
-    with a state :math:`h_k` of 32 numbers, trained by the cross-entropy of all clicks. The examination hypothesis holds: whether row k is
-    examined depends on its position and on all clicks above it, not on the documents. The user
-    browsing model is the special case in which only the last click matters. This is the variant
-    without search sessions (CACM⊖), in which the context is a single list.
+    with a state :math:`h_k` of 32 numbers, trained by the cross-entropy of all clicks. The
+    examination hypothesis holds: whether row k is examined depends on its position and on all
+    clicks above it, not on the documents. The user browsing model is the special case in which
+    only the last click matters. This is the variant without search sessions (CACM⊖), in which the
+    context is a single list.
 
     Parameters
     ----------
