@@ -199,8 +199,6 @@ EnsembleRanker : Decides by held-out clicks how much a correction weighs; this r
 
 Notes
 -----
-There are more than 23 parameters, because those of examination join the network's.
-
 The last training has examination :math:`o`, at least ``clip`` times the largest, as an offset:
 :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. From an effective sample of 100 clicks
 per query on, variance matters less, and clicks are divided by it instead.
