@@ -17,14 +17,8 @@ from .._log._segments import TINY, encode, largest_by_code, pair_codes
 from ..exceptions import warn_user
 from ._solve import minimised
 
-#: Clicks of each level of the prior mean: its standard error is then a tenth.
-_CLICKS_PER_LEVEL = 100.0
-#: Least number of levels of a log of few clicks, if there are as many clicks.
-_LEAST_LEVELS = 8
 #: Most rounds of curve, spread and queries.
 _ROUNDS = 100
-#: The change of relevance at which the rounds end: far below any standard error.
-_LEAST_CHANGE = 1e-4
 #: A parameter that all documents share is learned from at most so many of them.
 _MAX_DOCS = 20_000
 #: Range of the logarithm of the squared coefficient of variation of relevance.
@@ -45,10 +39,6 @@ _GRID = np.stack(
 #: places relatively less, until clicks say otherwise.
 _USUAL = np.array([0.0, -1.25])
 _UNUSUAL = np.array([1.0, 0.5])
-#: Documents whose clicks show less of the spread than this share show nothing of it.
-_LEAST_SHOWN = 0.01
-#: Largest probability of a click for which the variance is corrected.
-_MAX_CLICK = 0.95
 #: Probability of a relevance below 1 under which the other tail is approximated.
 _RARE = 1e-8
 #: Probabilities below the ends of a 95 % interval, and the standard errors to one of them.
@@ -171,7 +161,8 @@ def document_posterior(
         # The most likely relevance, by which the rounds are compared.
         strength = 1 / (mean * (spread + unsure))
         likely = np.minimum((clicks + strength * mean) / (examinations + strength), 1.0)
-        if np.abs(likely - last).max(initial=0.0) < _LEAST_CHANGE:
+        # The change of relevance at which the rounds end: far below any standard error.
+        if np.abs(likely - last).max(initial=0.0) < 1e-4:
             break
     else:
         warn_user(
@@ -223,7 +214,8 @@ class _Examined:
 
         def raised(docs, part):
             examination = self.examination[part.factor]
-            click = np.minimum(relevance[docs][part.doc] * examination, _MAX_CLICK)
+            # Largest probability of a click for which the variance is corrected.
+            click = np.minimum(relevance[docs][part.doc] * examination, 0.95)
             return part.by_doc(part.weight * examination / (1 - click))
 
         mean = self.cells.of_documents(raised) / self._divisor
@@ -259,8 +251,10 @@ def _levels(place, clicks):
     value, code = np.unique(place, return_inverse=True)
     by_value = np.bincount(code, clicks, len(value))
     total = by_value.sum()
-    least = min(int(total), _LEAST_LEVELS)
-    n_levels = max(int(total / _CLICKS_PER_LEVEL), least, 1)
+    # Least number of levels of a log of few clicks, if there are as many clicks.
+    least = min(int(total), 8)
+    # Clicks of each level of the prior mean: its standard error is then a tenth.
+    n_levels = max(int(total / 100.0), least, 1)
     # Share of the clicks above the middle of each place.
     share = (np.cumsum(by_value) - by_value / 2) / max(total, TINY)
     level = np.minimum(share * n_levels, n_levels - 1).astype(np.intp)
@@ -350,7 +344,8 @@ def _telling(clicks, examinations, mean, unsure, shown):
     spread reads of documents whose clicks show something of it, or of as many as are needed."""
     log_mean = np.log(mean)
     relative = log_mean - np.average(log_mean, weights=clicks + TINY)
-    some = np.flatnonzero(shown > _LEAST_SHOWN)
+    # Documents whose clicks show less of the spread than this share show nothing of it.
+    some = np.flatnonzero(shown > 0.01)
     some = some[:: -(-len(some) // _MAX_DOCS) or 1]
     columns = clicks, examinations, mean, shown * unsure, relative, shown
     return relative, _Telling(*(values[some] for values in columns))

@@ -38,12 +38,8 @@ if TYPE_CHECKING:
 FEW_FACTORS = 100
 #: Up to so many, where iterations fail, and where errors need the inverse, once.
 MAX_DENSE = 1_500
-#: Most iterations of conjugate gradients: a well-connected graph of factors needs fewer.
-_MAX_ITERATIONS = 100
 #: A matrix is factorised if groups have so many factors at most (a mean over their numbers).
 _LONGEST_ROW = 300
-#: Its factors have at most so many times its numbers.
-_FILL = 20.0
 #: A permutation that keeps factors short, and pivots on the diagonal of a symmetric matrix.
 _SYMMETRIC: dict[str, Any] = {
     "permc_spec": "MMD_AT_PLUS_A",
@@ -57,14 +53,6 @@ _BLOCK = 4_000_000
 _SPARSE = 0.1
 #: Most steps of Newton's method.
 _MAX_ITER = 100
-#: A step that moves the largest parameter by less than this share of it is rounding.
-_LEAST_MOVE = 1e-9
-#: Share of its full gain by which a step must raise the value (Armijo's rule).
-_LEAST_GAIN = 1e-4
-#: A step that must be shorter than this share of itself finds no ascent.
-_SHORTEST = 1e-10
-#: Share of a value that is rounding.
-_ROUNDING = 1e-15
 #: Curvature added for directions that are not determined, relative to each parameter's.
 _JITTER = 1e-10
 #: Least curvature: where exponentials of large scores vanish, squares of a step must not overflow.
@@ -109,7 +97,8 @@ def maximise(
         step = solve(curvature, gradient, *(bound - at for bound in bounds))
         gain = (gradient * step).sum(axis=-1)
         size = np.abs(step)
-        moving = (gain >= tol) & (size.max(axis=-1) > _LEAST_MOVE * np.abs(at).max(axis=-1))
+        # A step that moves the largest parameter by less than this share of it is rounding.
+        moving = (gain >= tol) & (size.max(axis=-1) > 1e-9 * np.abs(at).max(axis=-1))
         if not moving.any():
             return Maximum(at, value, history, n_iter, bool((size <= still).all()))
         length = moving / np.maximum(np.max(size / longest, axis=-1), 1.0)
@@ -125,15 +114,18 @@ def maximise(
 def _ascend(objective, at, step, gain, length, value, tol):
     """Length of each step, halved until it ascends (0 where it never does), and the objective
     there."""
-    least = value - tol - _ROUNDING * np.abs(value)
+    # Share of a value that is rounding.
+    least = value - tol - 1e-15 * np.abs(value)
     while True:
         new = objective(at + length[..., None] * step)
         # A value that is NaN or minus infinity is too small, too.
-        short = (length > 0) & ~(new[0] >= least + _LEAST_GAIN * length * gain)
+        # Share of its full gain by which a step must raise the value (Armijo's rule).
+        short = (length > 0) & ~(new[0] >= least + 1e-4 * length * gain)
         if not short.any():
             return length, new
         halved = np.where(short, length / 2, length)
-        length = np.where(length > _SHORTEST, halved, 0.0)
+        # A step that must be shorter than this share of itself finds no ascent.
+        length = np.where(length > 1e-10, halved, 0.0)
 
 
 def warn_unless_converged(found: Maximum, subject: str) -> None:
@@ -278,7 +270,8 @@ class Eliminated(LinearOperator):
         size = len(right)
         if size <= FEW_FACTORS or self.coupling is None:
             return solve_scaled(self.dense(), right)
-        iterate = partial(cg, self, right, rtol=1e-8, maxiter=_MAX_ITERATIONS)
+        # Most iterations of conjugate gradients: a well-connected graph of factors needs fewer.
+        iterate = partial(cg, self, right, rtol=1e-8, maxiter=100)
         x, failed = iterate(M=diags_array(1 / self.own))
         if failed:
             factor = self._sparse_factor()
@@ -300,7 +293,8 @@ class Eliminated(LinearOperator):
         # Scaled, so that one tolerance suits frequent and rare factors.
         scale = diags_array(1 / np.sqrt(self.own))
         matrix = eye_array(len(self.own)) - scale @ joint @ scale
-        factors = spilu(csc_array(matrix), drop_tol=0.0, fill_factor=_FILL, **_SYMMETRIC)
+        # The factors have at most so many times the numbers of the matrix.
+        factors = spilu(csc_array(matrix), drop_tol=0.0, fill_factor=20.0, **_SYMMETRIC)
 
         def inverse(x):
             return scale @ factors.solve(scale @ x)
@@ -340,11 +334,6 @@ def gram(matrix: csr_array | Floats, weight: Floats) -> Floats:
 # lists, with logits s + log o, scores of any scale, also of rankers that predict no clicks, can be
 # compared by this likelihood. Where they are documents under several bias factors, with logits
 # log n + log o, it determines examination whatever relevance is.
-#: Twice the log-likelihood that a last step may still gain: effects are exact to 1e-5 of their
-#: standard errors.
-_TOL_OF_EFFECTS = 1e-10
-#: Standard deviation, in logits, of the effect of a factor before the clicks are seen.
-_EFFECT = 3.0
 #: Bound on log examination ratios, whose estimate for a factor without clicks is minus infinity.
 _MAX_LOG_RATIO = 12.0
 
@@ -475,7 +464,8 @@ class GroupedLogit:
         # First effects of factors, then weights of scores.
         low = np.repeat([-_MAX_LOG_RATIO, 0.0], [n, n_scores])
         high = np.repeat([_MAX_LOG_RATIO, np.inf], [n, n_scores])
-        strength = np.append(np.full(n, _EFFECT**-2), np.broadcast_to(strength, n_scores))
+        # Standard deviation, in logits, of the effect of a factor before the clicks are seen.
+        strength = np.append(np.full(n, 3.0**-2), np.broadcast_to(strength, n_scores))
         found = self._likeliest(
             self._below_highest(scores[self.rows]),
             factor[self.rows],
@@ -537,7 +527,9 @@ class GroupedLogit:
             operator = LinearOperator(shape, product, dtype=float)
             return value, slope, Scaled(operator, diagonal)
 
-        return maximise(objective, start, bounds=bounds, tol=_TOL_OF_EFFECTS)
+        # Twice the log-likelihood that a last step may still gain: effects are exact to 1e-5 of
+        # their standard errors.
+        return maximise(objective, start, bounds=bounds, tol=1e-10)
 
     def log_shares(self, logits: Floats) -> Floats:
         """Log probability that a click of the list falls on each used row, given their logits."""

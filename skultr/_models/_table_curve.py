@@ -30,8 +30,6 @@ from ._tabular import TabularFit, fit_cells
 
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
-#: A network's curve is not trusted beyond this standard deviation of log examination.
-_LEAST_SLOPE_SPREAD = 0.1
 
 
 class CombinedCurve(NamedTuple):
@@ -142,7 +140,8 @@ class TableCurve:
         # The spread τ: what the differences have beyond the noise of the table.
         apart = table - slope * network
         excess = apart @ (information @ apart) - n_compared
-        spread = max(np.sqrt(max(excess, 0.0) / trace), _LEAST_SLOPE_SPREAD)
+        # A network's curve is not trusted beyond this standard deviation of log examination.
+        spread = max(np.sqrt(max(excess, 0.0) / trace), 0.1)
         precision = np.full(len(table), spread**-2.0)
         curve, error = self._posterior(slope * network, precision, reference)
         return CombinedCurve(curve, error, p_value)
@@ -185,17 +184,8 @@ def _apart(error, reference):
 
 
 # By rank and last click -------------------------------------------------------------
-#: Standard deviation of a pair about the sum of its effects, at the start.
-_SPREAD = 0.5
 #: Its range: below, pairs have no deviation; above, effects tell nothing of them.
 _SPREADS = (0.02, 5.0)
-#: Most rounds of examination and spread.
-_ROUNDS = 100
-#: The relative change of the spread that ends them: it moves no pair by a fiftieth of its error.
-_LEAST_CHANGE = 0.02
-#: Twice the log posterior that a last step may still gain: coefficients, which are standard normal
-#: a priori, are then as exact as its root.
-_TOL_OF_COEFFICIENTS = 1e-8
 
 
 class PairCurve(NamedTuple):
@@ -245,16 +235,20 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
         return step
 
     n_effects = effects.shape[1]
-    tau = _SPREAD
+    # Standard deviation of a pair about the sum of its effects, at the start.
+    tau = 0.5
     # Start: no effects and no deviations, in units of their standard deviations a priori.
     point = np.zeros(n_effects + len(seen))
     n_iter = 0
-    for _ in range(_ROUNDS):
+    # Most rounds of examination and spread.
+    for _ in range(100):
         # Effects and deviations, given the spread.
         scale = np.concatenate([spread, np.full(len(seen), tau)])
         columns = hstack([effects[seen], eye_array(len(seen))])
         design = csr_array(columns @ diags_array(scale))
-        found = maximise(objective, point, solve=newton_step, tol=_TOL_OF_COEFFICIENTS)
+        # Twice the log posterior that a last step may still gain: coefficients, which are standard
+        # normal a priori, are then as exact as its root.
+        found = maximise(objective, point, solve=newton_step, tol=1e-8)
         n_iter += found.n_iter
         (shares,) = found.history[-1]
         known = information(shares)
@@ -265,7 +259,9 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
         n_determined = np.sum(own / (1 + own))
         tau = np.sqrt((apart @ apart) / max(n_determined, TINY))
         tau = float(np.clip(tau, *_SPREADS))
-        if abs(np.log(tau / last)) < _LEAST_CHANGE:
+        # The relative change of the spread that ends them: it moves no pair by a fiftieth of its
+        # error.
+        if abs(np.log(tau / last)) < 0.02:
             break
         # The next round starts at the same deviations, in its units.
         point = np.append(found.at[:n_effects], found.at[n_effects:] * last / tau)

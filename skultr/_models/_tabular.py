@@ -452,28 +452,10 @@ class LearnsRelevance(HasPublishedVariant):
 # b[factor_k]). Documents are eliminated from its Hessian, as at the head of `_solve.py`.
 #: Smallest probability: the logarithm of a document without a click stays finite.
 SMALLEST = 1e-6
-#: Bound on logits: a document that was always clicked has a finite one.
-_MAX_LOGIT = 20.0
 #: Where the search for a document begins: a probability of about a third.
 _START = -1.0
 #: Damping of a first step, relative to the curvature: next to none.
 _LEAST_DAMPING = 1e-10
-#: Up to this damping a step is as long as Newton's, and tells whether there is more to gain.
-_SLIGHT_DAMPING = 1e-4
-#: Where a step of more damping does not descend, descent is below rounding.
-_MOST_DAMPING = 1e6
-#: Gain too small to change an estimate, in units of log-likelihood.
-_LEAST_GAIN = 1e-6
-#: The same as a share of the log-likelihood.
-_LEAST_SHARE = 1e-9
-#: A step is solved again at most so often because further factors reach their bounds.
-_MAX_ROUNDS = 4
-#: A document is exact to so much of its logarithm.
-_TOL_OF_DOCUMENTS = 1e-10
-#: Most steps to it: halving alone narrows the widest bracket, of 40, to the tolerance.
-_MAX_INNER = 40
-#: No factor moves by more in one step.
-_LONGEST_STEP = 4.0
 
 
 class System(NamedTuple):
@@ -595,7 +577,8 @@ class Problem:
         least, most = self.bounds
         low = np.full(cells.n_docs, least)
         high = np.full(cells.n_docs, most)
-        for _ in range(_MAX_INNER):
+        # In so many steps halving alone narrows the widest bracket, of 40, to the tolerance.
+        for _ in range(40):
             _, gradient, curvature = self.at(a, b)
             # The sign of the slope tells on which side of a the best value is.
             slope = cells.by_doc(gradient)
@@ -611,7 +594,8 @@ class Problem:
             new = np.clip(new, low, high)
             moved = np.abs(new - a).max(initial=0.0)
             a = new
-            if moved <= _TOL_OF_DOCUMENTS:
+            # A document is exact to so much of its logarithm.
+            if moved <= 1e-10:
                 break
         return a
 
@@ -638,23 +622,28 @@ def newton(
     b = np.clip(b, low, high)
     a, here = problem.solved(b, np.full(problem.cells.n_docs, _START))
     damping = _LEAST_DAMPING
-    least_gain = _LEAST_GAIN * _noise(problem.cells)
+    # Gain too small to change an estimate, in units of log-likelihood.
+    least_gain = 1e-6 * _noise(problem.cells)
     for n_iter in progress(range(1, max_iter + 1), "Newton step", most=max_iter):
         new_b = np.clip(b + _step(problem, b, here, damping), low, high)
         new_a, there = problem.solved(new_b, a)
         moved = np.abs(new_b - b).max(initial=0.0)
         gained = here.value - there.value
         # A step that was shortened by damping is no evidence of convergence.
-        is_bold = damping <= _SLIGHT_DAMPING
+        # Up to this damping a step is as long as Newton's, and tells whether there is more to
+        # gain.
+        is_bold = damping <= 1e-4
         if not gained > 0:
-            if damping > _MOST_DAMPING or (is_bold and moved <= tol):
+            # Where a step of more damping does not descend, descent is below rounding.
+            if damping > 1e6 or (is_bold and moved <= tol):
                 return a, b, n_iter, True  # any further descent is below rounding
             damping *= 100.0
             continue
         a = new_a
         b = new_b
         here = there
-        too_little = max(least_gain, _LEAST_SHARE * abs(here.value))
+        # The same as a share of the log-likelihood.
+        too_little = max(least_gain, 1e-9 * abs(here.value))
         if is_bold and (moved <= tol or gained <= too_little):
             return a, b, n_iter, True
         damping = max(damping / 10.0, _LEAST_DAMPING)
@@ -686,14 +675,16 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
     held = ((b <= low) & (gradient > 0)) | ((b >= high) & (gradient < 0))
     free = ~held & (curvature.own > 0)
     step = np.zeros(len(b))
-    for _ in range(_MAX_ROUNDS):
+    # A step is solved again at most so often because further factors reach their bounds.
+    for _ in range(4):
         fixed = np.where(free, 0.0, step)
         right = -(gradient + curvature @ fixed)
         with few_threads(np.count_nonzero(free) ** 3 / 6):  # multiplications of a factorisation
             left = curvature.among(np.flatnonzero(free))
             step[free] = left.plus(damping * left.own).solve(right[free])
         # If only one or two documents hold a factor, the quadratic is a poor model far away.
-        step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
+        # No factor moves by more in one step.
+        step = np.clip(step, -4.0, 4.0)
         if problem.gauge is not None:
             group = problem.gauge[free]
             mean = np.bincount(group, step[free]) / np.bincount(group)
@@ -765,5 +756,6 @@ _LOSSES = {
     ("product", "likelihood"): (_product_likelihood, (_LOWEST, 0.0)),
     ("product", "poisson"): (_product_poisson, (_LOWEST, -_LOWEST)),
     ("product", "squares"): (_product_squares, (_LOWEST, 0.0)),
-    ("additive", "likelihood"): (_additive_likelihood, (-_MAX_LOGIT, _MAX_LOGIT)),
+    # Bound on logits: a document that was always clicked has a finite one.
+    ("additive", "likelihood"): (_additive_likelihood, (-20.0, 20.0)),
 }

@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     from ._lists import ListBatch, ListDataset
 
 
-#: Bound on log weights, so that no weight overflows.
-_MAX_LOG_WEIGHT = 30.0
-#: Step size of the logits of bias factors: all lists tell of them.
-_STEP_OF_EXAMINATION = 0.05
-
-
 def fit_dual(
     learner: NeuralEstimator,
     log: ClickLog,
@@ -62,7 +56,8 @@ def fit_dual(
             training.clicks,
             click_only=True,
             task=task,
-            param_groups=_factor_settings(_STEP_OF_EXAMINATION),
+            # Step size of the logits of bias factors: all lists tell of them.
+            param_groups=_factor_settings(0.05),
             validation=validation,
         )
     del training  # what follows needs memory
@@ -200,7 +195,8 @@ class DualLoss(ScaledLoss):
 
 def _weights(log_weights):
     # Bounded before the exponential: infinity times 0 clicks would be NaN.
-    return log_weights.detach().clamp(max=_MAX_LOG_WEIGHT).exp()
+    # Bound on log weights, so that no weight overflows.
+    return log_weights.detach().clamp(max=30.0).exp()
 
 
 class TowersLoss(ScaledLoss):
@@ -242,8 +238,6 @@ def _log_of_neither(g, h):
 #: With early stopping nobody knows the length beforehand: so many epochs of relevance alone
 #: instead of a share of the training, at most.
 FIRST_EPOCHS = 20
-#: Later, the table is set every epoch, and at least so often that a whole training had this many.
-_LEAST_UPDATES = 32
 
 
 class TableStep(Callback):
@@ -263,7 +257,9 @@ class TableStep(Callback):
         per_epoch = -(-len(dataset_train) // net.batch_size)  # rounded up
         n_steps = net.max_epochs * per_epoch
         self.n_first_ = int(RELEVANCE_FIRST.value * n_steps)
-        self.interval_ = max(1, min(per_epoch, n_steps // _LEAST_UPDATES))
+        # Later, the table is set every epoch, and at least so often that a whole training had this
+        # many.
+        self.interval_ = max(1, min(per_epoch, n_steps // 32))
         stop = dict(net.callbacks_).get("early_stopping")
         if stop is not None:
             self.n_first_ = min(self.n_first_, FIRST_EPOCHS * per_epoch)
@@ -285,9 +281,6 @@ class TableStep(Callback):
         self.data_ = None
 
 
-#: Logit of the examination of all bias factors while relevance alone explains the clicks: no
-#: click rate is above it but by chance.
-_EXAMINED = 2.0
 #: Least and largest logarithm of an examination: its logit stays finite.
 _LOG_EXAMINATION = (np.log(1e-6), np.log1p(-1e-6))
 
@@ -298,7 +291,9 @@ class ExaminationStep(TableStep):
     def start(self, module: ExaminationModule, data: ListDataset) -> None:
         """All bias factors are examined alike."""
         with torch.no_grad():
-            module.examination.fill_(_EXAMINED)
+            # Logit of the examination of all bias factors while relevance alone explains the
+            # clicks: no click rate is above it but by chance.
+            module.examination.fill_(2.0)
 
     def update(self, module: ExaminationModule, data: ListDataset) -> None:
         """The most likely examination of each bias factor."""
@@ -314,9 +309,6 @@ class ExaminationStep(TableStep):
             module.examination.copy_(torch.where(best.isnan(), module.examination, best))
 
 
-#: Twice the log-likelihood per impression that a last step may gain: equal clicks in other rows
-#: must give an equal result, to many digits.
-_TOL_OF_UNITS = 1e-16
 #: Bounds of shift and scale: a scale of at least 0.01 keeps the order of the scores.
 _LEAST_UNITS = np.array([-20.0, 0.01])
 _MOST_UNITS = np.array([20.0, 20.0])
@@ -429,6 +421,8 @@ def fit_affine(
     mean_relevance = clicks.sum() / (weight @ examination)
     shift = logit(float(np.clip(mean_relevance, 1e-6, 1 - 1e-6)))
     start = np.array([shift, np.clip(spread, *_START_OF_SCALE)])
-    found = maximise(objective, start, bounds=(_LEAST_UNITS, _MOST_UNITS), tol=_TOL_OF_UNITS)
+    # Twice the log-likelihood per impression that a last step may gain: equal clicks in other rows
+    # must give an equal result, to many digits.
+    found = maximise(objective, start, bounds=(_LEAST_UNITS, _MOST_UNITS), tol=1e-16)
     shift, scale = found.at
     return float(shift - scale * center / spread), float(scale / spread)

@@ -364,8 +364,6 @@ CLICK_ONLY = frozenset({"softmax", "pairwise", "lambda"})
 #: None is the whole rectangle.
 Cells: TypeAlias = torch.Tensor | None
 
-#: Up to this number of pairs a whole batch is one block: choosing winners would cost more.
-_FEW_PAIRS = 1 << 15
 #: Pairs of a block, whose arrays of 1 MiB stay in a processor's cache.
 _BLOCK_PAIRS = 1 << 18
 
@@ -459,7 +457,8 @@ def _clear_itself(pairs: torch.Tensor, first: Cells, second: Cells) -> None:
 def _blocks(mask: torch.Tensor, wins: torch.Tensor) -> Iterator[tuple[Cells, Cells]]:
     """Blocks that hold every pair of a winner (``wins`` not 0) and another row of its list."""
     n_lists, width = mask.shape
-    if n_lists * width * width <= _FEW_PAIRS:
+    # Up to this number of pairs a whole batch is one block: choosing winners would cost more.
+    if n_lists * width * width <= 1 << 15:
         yield None, None
         return
     cells = torch.arange(n_lists * width, device=mask.device).view(n_lists, width)

@@ -61,22 +61,16 @@ from ._thresholds import FEW_QUERIES, QUERIES_PER_FEATURE, STEPS_OF_300_QUERIES,
 _FUSED = ("adam", "adamw")
 #: Number of documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
-#: Bytes of features that are scaled before training; larger ones are scaled batch by batch.
-_MOST_SCALED = 1 << 28
 #: With ``batch_size="auto"``: steps of an epoch.
 _STEPS = 50
 #: Least lists of such a step: the gradient of fewer is mostly noise.
 _LEAST_LISTS = 64
 #: Most lists of such a step: more take longer and tell hardly more.
 _MOST_LISTS = 256
-#: Passes over the lists with ``max_epochs="auto"`` and early stopping, at most.
-_MOST_EPOCHS = 100
 #: Power of the number of a step, which is its weight in the mean of the weights after each step.
 _POWER = 2
 #: Settings of skorch that say how many lists a step has, or how long it is.
 _OF_STEPS = {"batch_size", "iterator_train__batch_size", "lr", "optimizer__lr"}
-#: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
-_MAX_GRADIENT_NORM = 5.0
 
 
 def _uncompiled(cls: type[Optimizer]) -> type[Optimizer]:
@@ -290,7 +284,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
     def _inputs(self, scale, features):
         """Features, scaled once before training, or in every batch if a scaled copy is large."""
-        if features.nbytes > _MOST_SCALED and not isinstance(features, ScaledFeatures):
+        # Bytes of features that are scaled before training; larger ones are scaled batch by batch.
+        if features.nbytes > 1 << 28 and not isinstance(features, ScaledFeatures):
             return ScaledRows(scale, features)
         return self._scaled_inputs(scale, features)
 
@@ -308,6 +303,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
                 ClickDataWarning,
             )
             return
+        # Learning curves go on where they ended.
         before = self.history_
         self._earlier = self._trained_module()
         self._fit_more(log, task)
@@ -355,7 +351,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         if self.max_epochs != "auto":
             return self.max_epochs
         if validation is not None:
-            return _MOST_EPOCHS
+            # Passes over the lists with ``max_epochs="auto"`` and early stopping, at most.
+            return 100
         n_queries = dataset.n_queries
         n_steps = self._length * _n_steps(n_queries)
         if n_queries >= FEW_QUERIES.value:
@@ -379,6 +376,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         added = given.pop("callbacks", None) or []
         callbacks = self._callbacks(task, callbacks, validation, added)
         batch_size = self._lists_per_step(len(dataset))
+        # Later settings win: what the user gives comes last.
         settings = {
             "criterion": criterion,
             **self._optimizer_settings(dataset, batch_size, param_groups),
@@ -405,7 +403,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             # The first, because the others read the weights at the end of an epoch.
             callbacks.append(("average", AverageWeights()))
         callbacks += [("epochs", _Epochs(self, task)), *own]
-        callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
+        # Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
+        callbacks.append(("clip", ClipGradients(5.0)))
         if validation is not None:
             stop = _Patience(patience=self.n_iter_no_change, load_best=True, sink=noop)
             callbacks.append(("early_stopping", stop))
@@ -489,6 +488,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
                 ClickDataWarning,
             )
             return held_out
+        # Drawn by torch, so that one seed determines the whole training.
         seed = torch.randint(2**31, (), generator=stream()).item()
         order = np.random.RandomState(seed).permutation(len(queries))
         held_out[queries[order[:n_valid]]] = True

@@ -21,8 +21,6 @@ from ._model import examination_by_position, known_codes, last_clicks
 
 #: EM starts with attraction inside (0, 1): in logits, a probability of 0 or 1 would not move.
 _START_OF_ATTRACTION = (0.02, 0.9)
-#: EM starts as if half of the users continued after a click.
-_START_OF_CONTINUATION = 0.5
 
 
 class ChainMixin:
@@ -75,10 +73,10 @@ class CascadeModel(ChainMixin, CountingModel):
     Relevance is clicks over impressions, counted down to the first click, so that no EM is
     needed. The model has at most one click per list: a second one has probability 0.
 
-    Use it only for logs of at most one click per list. Elsewhere its perplexity, conditional on
-    the clicks above, is not comparable with that of other models: each second click counts as 33
-    bits, with a warning from :func:`~skultr.metrics.perplexity_score`, so that a single one in a
-    thousand rows can decide a search.
+    Use it only for logs of at most one click per list. With more clicks its perplexity is not
+    comparable with that of other models. Given the clicks above, each second click counts as 33
+    bits, with a warning from :func:`~skultr.metrics.perplexity_score`: a single one in a thousand
+    rows can decide a search.
 
     Parameters
     ----------
@@ -213,7 +211,8 @@ class DCMModel(ChainMixin, EMClickModel):
 
         start = {
             "relevance": start_attraction(counts),
-            "continuation": np.full(len(self._positions), _START_OF_CONTINUATION),
+            # EM starts as if half of the users continued after a click.
+            "continuation": np.full(len(self._positions), 0.5),
         }
         tables, means = self._solve(log, expect, start, {"continuation": WEAK}, ("relevance",))
         index = pd.Index(self._positions, name="position")

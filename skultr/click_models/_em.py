@@ -24,8 +24,6 @@ from ._model import KnownFactors, TableClickModel
 PRIOR_CONSTRAINT = [StrOptions({"empirical"}), "array-like"]
 #: Pseudo-counts of parameters that all documents share: half a success, half a failure.
 WEAK = (0.5, 0.5)
-#: Pseudo-impressions of maximum likelihood: they decide only where there is no event at all.
-_NO_PRIOR = 1e-6
 #: A first EM, which only tells a prior or a start, ends this many times earlier than the last.
 COARSE = 10
 
@@ -76,24 +74,31 @@ class EMClickModel(HasPublishedVariant, TableClickModel):
         else:
             pseudo_counts = weak_priors(count(start)[0], learned)
             if self.prior is None:
-                pseudo_counts = _scaled_priors(pseudo_counts, _NO_PRIOR)
+                # Pseudo-impressions of maximum likelihood: they decide only where there is no
+                # event at all.
+                pseudo_counts = _scaled_priors(pseudo_counts, 1e-6)
             else:
                 # The first fit: its expected counts tell the prior, its tables start the second.
                 first = fit_with(start, pseudo_counts, COARSE * tol)
                 start = first.tables
                 pseudo_counts = empirical_priors(start, first.counts, learned, dict(follows))
         fit = fit_with(start, pseudo_counts, tol)
+        means |= self._remember_prior(pseudo_counts)
         self._warn_unless_converged(fit)
         if learned:  # else a network was trained, and counted its epochs
             self.n_iter_ = fit.n_iter
         self.log_posterior_ = np.array(fit.objective)
+        return {**known, **fit.tables}, means
+
+    def _remember_prior(self, pseudo_counts):
+        """Keep the prior of each table, its mean over documents; returns the means of tables."""
+        means = {}
         for name, (a, b) in pseudo_counts.items():
-            # A prior of each document is told by its mean.
             mean_a = float(np.mean(a))
             mean_b = float(np.mean(b))
             self.prior_[name] = (mean_a, mean_b)
             means[name] = mean_a / (mean_a + mean_b)
-        return {**known, **fit.tables}, means
+        return means
 
     def _warn_unless_converged(self, fit):
         if not fit.converged:
@@ -136,12 +141,6 @@ def empirical_priors(tables, counts, names, follows):
 _STRENGTHS = (0.5, 1e4)
 #: Range of the mean of a prior: its logit stays finite.
 _MEANS = (1e-4, 1 - 1e-4)
-#: A prior of hidden events is learned from at most this many documents; more would hardly change
-#: two parameters.
-_MAX_DOCS = 10_000
-#: The integral of a prior that follows another probability is computed for this many groups of
-#: documents of similar probability.
-_N_GROUPS = 20
 #: Range of the slope of such a prior, in logits of one probability per logit of the other.
 _SLOPES = (-3.0, 3.0)
 #: Edges of the bins of the integral over a probability, in logits.
@@ -230,7 +229,9 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure, alon
         return WEAK
     levels = np.zeros(len(trials)) if along is None else logit(along)
     levels = levels - levels.mean()
-    some = some[:: -(-len(some) // _MAX_DOCS)]
+    # A prior of hidden events is learned from at most this many documents; more would hardly
+    # change two parameters.
+    some = some[:: -(-len(some) // 10_000)]
     successes = successes[some]
     trials = trials[some]
     sure = [counts[some] for counts in sure]
@@ -306,7 +307,9 @@ def _likelihood_by_bin(p, successes, trials, missing, won, failed):
 
 def _groups(levels):
     """Group of each document, of similar levels, and the mean level of each group."""
-    shares = np.linspace(0, 1, _N_GROUPS + 1)[1:-1]
+    # The integral of a prior that follows another probability is computed for this many groups of
+    # documents of similar probability.
+    shares = np.linspace(0, 1, 20 + 1)[1:-1]
     edges = np.unique(np.quantile(levels, shares))
     place = np.searchsorted(edges, levels)
     group = np.unique(place, return_inverse=True)[1]  # without gaps

@@ -27,7 +27,6 @@ SHARED_LEARNING_RATE = 0.05
 _FROM_ENDS = 1e-6
 #: EM and training start as if 8 of 10 users continued, and half of the clicks satisfied.
 _START_OF_CONTINUATION = 0.8
-_START_OF_SATISFACTION = 0.5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,10 +121,10 @@ class DBNModel(ChainMixin, GradientClickModel):
     simplified model treat every last click as satisfaction and all rows below as not examined;
     they estimate the model only if users always stop at a click.
 
-    Only clicks tell of satisfaction, so that it is known much less well than attraction, and its
-    errors would decide the order by :math:`a_d s_d`. Its prior is therefore
-    that of documents of the same attraction: the logit of the prior mean is a line in the logit
-    of :math:`a_d`, whose slope the clicks choose. In logs of such users (``make_ltr``, 100,000
+    Only clicks tell of satisfaction. It is known much less well than attraction, and its errors
+    would decide the order by :math:`a_d s_d`. Its prior is therefore that of documents of the same
+    attraction: the logit of the prior mean is a line in the logit of :math:`a_d`, whose slope the
+    clicks choose. In logs of such users (``make_ltr``, 100,000
     sessions over 150 queries, three seeds) the rank correlation of relevance is 0.79, against 0.68
     with one prior for all documents; with 3,000 sessions 0.45 and 0.42.
 
@@ -160,7 +159,7 @@ class DBNModel(ChainMixin, GradientClickModel):
             known["continuation"] = np.array([float(self.continuation)])
         start = {
             "attraction": start_attraction(counts),
-            "satisfaction": np.full(len(counts.clicks), _START_OF_SATISFACTION),
+            "satisfaction": np.full(len(counts.clicks), 0.5),
             "continuation": np.array([_START_OF_CONTINUATION]),
         }
         tables, means = self._solve(

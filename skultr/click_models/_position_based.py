@@ -26,8 +26,6 @@ MEANS = (1e-4, 1 - 1e-4)
 #: EM starts with probabilities inside (0, 1): in logits, one of 0 or 1 would not move.
 _START_OF_EXAMINATION = (0.05, 0.95)
 _START_OF_RELEVANCE = (0.02, 0.95)
-#: Standard errors from an estimate to the end of its 95 % interval.
-_NORMAL_95 = 1.96
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -142,11 +140,11 @@ class PBMModel(ProductModel):
 
     .. math:: P(c = 1) = r_d \, o_k
 
-    By default examination comes from the same documents at several positions
-    (:class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` does the same), and
-    the relevance of a document from its clicks and its place in the logged ranking. A document
-    with few clicks gets about the relevance of others of its query that were shown as high; one
-    with many, that of its clicks. Where no document moved, examination is taken to be
+    By default examination comes from the same documents at several positions, as in
+    :class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"``. The relevance of a
+    document comes from its clicks and from its place in the logged ranking. A document with many
+    clicks gets the relevance that they show. One with few gets about the relevance of others of
+    its query that were shown as high. Where no document moved, examination is taken to be
     :math:`1 / \sqrt{k}`, with a warning.
 
     Parameters
@@ -154,22 +152,21 @@ class PBMModel(ProductModel):
     prior : {"logged", "empirical"}, (float, float) or None, default="logged"
         What is known of a document before its clicks are counted.
 
-        - ``"logged"``: a gamma distribution whose mean falls with the place of the document in
-          the logged ranking, times a factor of its query; both, and their strength, are learned
+        - ``"logged"``: a gamma distribution. Its mean falls with the place of the document in the
+          logged ranking and has a factor for each query. Both, and their strength, are learned
           from the log (Notes of :func:`~skultr.propensity.relevance_labels`). The place is the
-          role ``production`` if the log has it, less the mean of the query, else the mean position
-          in the lists of the query.
+          role ``production``, less the mean of the query, if the log has it. Otherwise it is the
+          mean position in the lists of the query.
         - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood.
           Documents that were always at the bottom are pulled toward the average document, and
-          examination of their positions is underestimated. Examination of a position with few
-          impressions is pulled, with the weight of 20 impressions, toward that of its group:
-          neighbouring positions with 100 impressions together. For users who are not
-          position-based it can fit clicks of the logged rankings better, and those of others
-          worse: perplexity 1.270 for 1.278, and 1.317 for 1.273, with users of the user browsing
-          model and 850 sessions per query.
+          examination of their positions is underestimated. Neighbouring positions form groups of
+          100 impressions, and a rare position is pulled toward its group with the weight of 20
+          impressions. If users are not position-based, this prior can fit clicks of the logged
+          rankings better, and those of others worse: perplexity 1.270 for 1.278, and 1.317 for
+          1.273, with users of the user browsing model and 850 sessions per query.
         - (float, float): pseudo-counts of clicks and of skips of an examined document.
-        - None: maximum likelihood. It is the optimum that gradient descent on one free number per
-          document approaches, as in studies of click models without priors. Documents without
+        - None: maximum likelihood, as in studies of click models without priors. It is the optimum
+          that gradient descent on one free number per document approaches. Documents without
           clicks then have relevance near 0, which new clicks contradict: perplexity suffers on
           small logs.
 
@@ -182,12 +179,12 @@ class PBMModel(ProductModel):
     ----------
     documents_ : DataFrame
         ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
-        first position. With ``prior="logged"`` it is the posterior mean, with the ends ``lower``
-        and ``upper`` of the 95 % interval, which allows for the error of examination and covered
-        92 to 99 % of the relevances in the worlds of
-        :func:`~skultr.propensity.relevance_labels` (least with Zipf traffic);
-        ``effective_sample``, the number of impressions at the first position that would have been
-        examined as often, and ``prior_mean``.
+        first position. With ``prior="logged"`` it is the posterior mean, beside ``prior_mean``
+        and the ends ``lower`` and ``upper`` of the 95 % interval. The interval allows for the
+        error of examination. It covered 92 to 99 % of the relevances in the worlds of
+        :func:`~skultr.propensity.relevance_labels` (least with Zipf traffic).
+        ``effective_sample`` is the number of impressions at the first position that would have
+        been examined as often.
     examination_ : DataFrame
         One row per bias factor (index ``bias``; the position, unless the log has a column
         ``bias``): ``examination`` relative to the first factor; ``standard_error`` of its
@@ -253,7 +250,8 @@ class PBMModel(ProductModel):
         self.examination_ = factor_table(
             log.bias_values, examination, cells.weight_of_factors, cells.clicks_of_factors, error
         )
-        half_width = _NORMAL_95 * error
+        # Standard errors from an estimate to the end of its 95 % interval.
+        half_width = 1.96 * error
         self.examination_.insert(2, "lower", examination * np.exp(-half_width))
         self.examination_.insert(3, "upper", examination * np.exp(half_width))
 

@@ -22,10 +22,6 @@ from ._model import by_position, warn_about_unknown
 from ._position_based import ProductModel, factor_groups, start_tables, unknown_curve
 from ._thresholds import GROUP_IMPRESSIONS, MOST_RANKS, PRIOR_WEIGHT
 
-#: Standard deviation, a priori, of the effect of the distance from the last click on log
-#: examination: hardly a restriction.
-_DISTANCE_SPREAD = 1.0
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class UBMModel(ProductModel):
@@ -90,14 +86,16 @@ class UBMModel(ProductModel):
     Notes
     -----
     Long lists have many pairs of ranks, most of them rare. With ``prior="logged"`` log examination
-    is an effect of the rank, plus an effect of the distance :math:`k - l` where a row above was
-    clicked, plus a deviation of the pair, whose standard deviation over pairs is learned; the
-    three maximise the conditional likelihood of where the clicks of each document fell. With
-    other priors EM fits one parameter per rank for rows without a click above and one per
-    distance for others, and then pulls each pair toward it with the weight of 20 impressions.
-    Neighbours with fewer than 100 impressions share their parameters. A rank below the
-    training lists gets the examination of their last rank at the same distance from the last
-    click, with a warning.
+    is the sum of an effect of the rank, an effect of the distance :math:`k - l` where a row above
+    was clicked, and a deviation of the pair. How large deviations are is learned, too. All of them
+    maximise the conditional likelihood of where the clicks of each document fell.
+
+    With other priors EM fits one parameter per rank for rows without a click above, and one per
+    distance for others. It then pulls each pair toward it with the weight of 20 impressions.
+    Neighbours with fewer than 100 impressions share their parameters.
+
+    A rank below the training lists gets the examination of their last rank at the same distance
+    from the last click, with a warning.
 
     References
     ----------
@@ -164,7 +162,9 @@ class UBMModel(ProductModel):
         # Their prior: a curve by the mean rank of a group, and no effect of the distance.
         ranks = np.bincount(by_rank, np.arange(1, n_ranks + 1))
         mean, depth = unknown_curve(ranks / np.bincount(by_rank))
-        spread = np.append(depth, np.full(n_effects - n_groups, _DISTANCE_SPREAD))
+        # Standard deviation, a priori, of the effect of the distance from the last click on log
+        # examination: hardly a restriction.
+        spread = np.append(depth, np.full(n_effects - n_groups, 1.0))
         curve = pair_curve(cells, effects, mean[by_rank[rank]], spread)
         self.n_iter_ = curve.n_iter
         error = curve.standard_error[:n_pairs]

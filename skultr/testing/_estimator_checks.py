@@ -248,6 +248,7 @@ class ContractOfFit(EstimatorContract):
         assert_array_equal(cloned, expected, f"a fitted clone has other {self.values}")
 
     def check_frames_and_arrays(self) -> None:
+        # In one order: roles, columns that are read by name, features.
         others = sorted(self.columns_read - {*self.features})
         self.log = self.log[[*self.roles, *others, *self.features]]
         logs = _other_frames(self.log)
@@ -286,6 +287,7 @@ class ContractOfFit(EstimatorContract):
         self.assert_same(found, f"other ids gave another {self.fit_gives}")
 
     def check_annotation_is_not_read(self) -> None:
+        # The same labels on other rows: whoever reads them learns something else.
         reversed_ = self.log["relevance"].to_numpy()[::-1]
         found = self.refit(self.log.assign(relevance=reversed_))
         self.assert_same(found, "fit read the annotation 'relevance'", exact=True)
@@ -296,6 +298,7 @@ class ContractOfFit(EstimatorContract):
         self.assert_same(found, told)
 
     def check_keywords_win(self) -> None:
+        # A column that would matter, and a keyword that says what the log says without it.
         column = np.where(np.arange(len(self.log)) % 2, 11, 1)
         keyword = np.ones(len(self.log))
         found = self.refit(self.log.assign(impressions=column), impressions=keyword)
@@ -367,6 +370,7 @@ class RankerContract(ContractOfFit):
         assert np.isfinite(scores).all(), f"{what} gave scores that are not finite"
 
     def check_single_document_queries(self) -> None:
+        # A listwise loss of a single document is 0 whatever its score; some divide by the rest.
         first = self.documents.groupby("qid", as_index=False).head(1)
         alone = first.assign(qid=first["qid"] + 1_000, session=first["qid"] + 1_000_000)
         both = pd.concat([self.log, alone], ignore_index=True)
@@ -380,6 +384,7 @@ class RankerContract(ContractOfFit):
         self.assert_finite(scores, "queries without clicks")
 
     def check_clicks_matter(self) -> None:
+        # Clicks where there were none, and none where there were some.
         assert np.ptp(self.expected) > 0, "all documents have the same score"
         shown = self.log["position"].notna()
         other = self.refit(self.log, np.where(shown, 1 - self.clicks, 0.0))
@@ -397,6 +402,7 @@ class RankerContract(ContractOfFit):
         assert_near(found, mean, "score is not the nDCG@10 of predict")
 
     def check_repeated_pages(self) -> None:
+        # A page by itself, and the frame of a log, which repeats documents from page to page.
         once = ~self.log["doc"].duplicated().to_numpy()
         document, _ = pd.factorize(self.log["doc"])
         for columns in ([*self.log.columns], [*self.reference.columns]):
@@ -415,6 +421,7 @@ class RankerContract(ContractOfFit):
         kept = self.log["position"].notna().to_numpy()
         told = "never-shown rows changed the model: they must not count as shown and unclicked"
         if getattr(self.estimator, "_learns_from_never_shown", False):
+            # It needs each candidate once.
             kept = kept | ~self.log["doc"].duplicated().to_numpy()
             told = "it matters how often the log repeats a candidate that was never shown"
         self.assert_same(self.refit(self.log[kept], self.clicks[kept]), told)
@@ -429,6 +436,7 @@ class RankerContract(ContractOfFit):
         times = np.where(table["qid"] % 2, 50, 1)
         busy = table.pop("impressions").to_numpy() * times
         found = self.refit(table, rate, impressions=busy)
+        # A thousandth of the spread of scores is no difference.
         near = 1e-3 * np.ptp(self.expected)
         assert not np.allclose(found, self.expected, atol=near), "impressions do not matter"
         weighted = self.refit(table, rate, sample_weight=busy)
@@ -456,6 +464,7 @@ class RankerContract(ContractOfFit):
     def check_missing_values(self) -> None:
         if not get_tags(self.estimator).input_tags.allow_nan:
             return
+        # Values of one feature are missing where another is low.
         first = self.log["f0"]
         with_gaps = self.log["f1"].where(first > first.median())
         log = self.log.assign(f1=with_gaps)
@@ -477,6 +486,7 @@ class RankerContract(ContractOfFit):
         assert_near(
             scores, expected, "the first partial_fit gave another model than fit", rtol=1e-6
         )
+        # A fault in the middle of a sequence of logs must not cost what was learned before.
         with assert_raises(ValueError, msg="partial_fit took text as a feature"):
             ranker.partial_fit(log.assign(f0="text"), clicks)
         found = ranker.predict(log)
@@ -501,6 +511,7 @@ class RankerContract(ContractOfFit):
         assert n_features == len(self.features), "role columns count as features"
         expected = self.fitted.predict(self.log)
         frame = self.log[["qid", *feature_columns(self.log)]]
+        # At serving time roles are absent, or were never seen, and numbers may be shorter.
         unknown = frame.assign(position=99, user="unknown")
         for other in (frame, unknown, frame.astype({"f0": np.float32})):
             assert_near(
@@ -555,6 +566,7 @@ class ClickModelContract(EstimatorContract):
             found = self.fitted.predict_click(self.log, self.clicks, conditional=conditional)
             name = f"predict_click(conditional={conditional})"
             assert_probabilities(found, (len(self.log),), name)
+        # The last row of each list was not shown.
         hidden = self.log["position"] == _WIDTH
         log = self.log.assign(position=self.log["position"].mask(hidden))
         found = self.fitted.predict_click(log, np.where(hidden, 0, self.clicks))[hidden]
@@ -562,6 +574,7 @@ class ClickModelContract(EstimatorContract):
 
     def check_predict_click_by_list(self) -> None:
         order = np.random.default_rng(1).permutation(len(self.log))
+        # Lists are padded to rectangles: neither the padding nor the order may matter.
         few = np.flatnonzero(self.log["session"] < 20)
         for conditional in (True, False):
             predict = partial(self.fitted.predict_click, conditional=conditional)
@@ -591,6 +604,7 @@ class ClickModelContract(EstimatorContract):
         )
 
     def check_sum_over_clicks_above(self) -> None:
+        # P(pattern) is a product over its rows. P(click) at a row adds the patterns with a click.
         patterns, given = self.all_patterns()
         probability = np.where(patterns, given, 1 - given).prod(axis=1)
         expected = probability @ patterns
@@ -709,6 +723,7 @@ class PropensityContract(ContractOfFit):
         assert shape == (len(self.log),), f"predict returned {shape} for {len(self.log)} rows"
         good = (found > 0) & (found <= 1)
         assert good.all(), f"predict returned {found[~good][0]}; expected numbers in (0, 1]"
+        # A propensity is that of its row, not one relative to the rows beside it.
         some = np.random.default_rng(2).choice(len(found), size=20, replace=False)
         alone = self.fitted.predict(self.log.iloc[some])
         assert_near(
@@ -732,6 +747,7 @@ class PropensityContract(ContractOfFit):
         assert (propensity == 0).all(), "the propensity of a row that was not shown must be 0"
 
     def check_unknown_position(self) -> None:
+        # Either is an answer; a propensity of 0, or above 1, would be divided by in silence.
         try:
             found = self.fitted.predict(self.log[:3].assign(position=99.0))
         except ValueError:

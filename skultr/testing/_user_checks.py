@@ -231,10 +231,12 @@ class UserContract(Contract):
             )
 
     def check_click_probability(self) -> None:
+        # Empty places are no documents: nothing is said of P(click) there.
         kept = self.pages[0].copy()
         probability = np.where(self.shown, self.stated, 0.0)
         assert_array_equal(self.pages[0], kept, "click_probability changed its argument")
         assert_probabilities(probability, self.shown.shape, "click_probability")
+        # A session is a row: the others may stand anywhere.
         order = np.random.default_rng(2).permutation(_N_PAGES)
         shuffled = [values[order] for values in self.pages]
         assert_near(
@@ -291,6 +293,7 @@ class UserContract(Contract):
         if vectors is None:
             return
         assert vectors.ndim == 2, f"context_vectors has the shape {vectors.shape}, expected 2 axes"
+        # One curve for each context, and a context for each place.
         table = self.user.examination_table(self.n_positions)
         assert_probabilities(table, (len(vectors), self.n_positions), "examination_table")
         shown = np.arange(20 * self.n_positions).reshape(20, -1)
@@ -308,6 +311,7 @@ class UserContract(Contract):
         weights = np.asarray(self.user.user_weights)
         assert_probabilities(weights, (len(weights),), "user_weights")
         assert_near(weights.sum(), 1, "user_weights do not sum to 1")
+        # One curve for each user, and the share of each user in every query.
         table = self.user.examination_table(self.n_positions)
         assert_probabilities(table, (len(weights), self.n_positions), "examination_table")
         drawn = self.user.draw_query_weights(np.full(8, 1 / 8), np.random.default_rng(0))
@@ -345,6 +349,7 @@ class UserContract(Contract):
         again, clicks_again, _ = simulate()
         same = X.equals(again) and np.array_equal(clicks, clicks_again)
         assert same, "simulate_clicks with the same random_state gave another log"
+        # Candidates that were not shown have no position, and cannot be clicked.
         hidden = X["position"].isna().to_numpy()
         assert not clicks[hidden].any(), "a candidate that was not shown was clicked"
         shapes = {"examination": (self.n_positions,), "relevance_probability": (len(documents),)}
