@@ -183,6 +183,7 @@ class DualLoss(ScaledLoss):
         relevance, examination = outputs
         exposure = log_exposure(batch.weight)
         if self.training:
+            # Relative weights o_1 / o_i and r_1 / r_i.
             examined = _weights(-examination)
             relevant = _weights(relevance[:, :1] - relevance)
             # Each part learns from clicks that are divided by the other.
@@ -269,6 +270,7 @@ class TableStep(Callback):
     def on_batch_begin(self, net: NeuralNet, training: bool = False, **kwargs: Any) -> None:
         if not training:
             return
+        # In the second part of the training, from time to time; before its first step, the start.
         later = self.n_done_ - self.n_first_
         if later >= 0 and later % self.interval_ == 0:
             net.module_.eval()

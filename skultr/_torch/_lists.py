@@ -109,6 +109,7 @@ class ListDataset(Dataset):
         features: torch.Tensor | ScaledRows,
         click_only: bool = False,
     ) -> None:
+        # All columns live where the network does: no batch is copied from memory to a GPU.
         device = features.device
         if click_only:
             keep = np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
@@ -156,6 +157,7 @@ class ListDataset(Dataset):
         """The batch of these lists: a pair (ListBatch, target), as skorch unpacks it."""
         lists = torch.as_tensor(indices, device=self.lengths.device)
         lengths = self.lengths.index_select(0, lists)[:, None]
+        # Rows of the lists, one after another: the network gets no padding.
         column = torch.arange(int(lengths.max()), device=lists.device)
         mask = column < lengths
         starts = self.starts.index_select(0, lists)
@@ -466,6 +468,7 @@ def _blocks(mask: torch.Tensor, wins: torch.Tensor) -> Iterator[tuple[Cells, Cel
     winner = (wins != 0) & mask
     n_winners = winner.sum(dim=1)
     # Lists whose lengths have equal logarithms (rounded up, to base 2) are padded together.
+    # At most half of a rectangle is padding then.
     classes = torch.log2(lengths.clamp(min=1).double()).ceil()
     for size in classes.unique():
         lists = torch.nonzero((classes == size) & (n_winners > 0)).flatten()
@@ -482,6 +485,7 @@ def _split(
     first: torch.Tensor, second: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """A block in blocks of at most ``_BLOCK_PAIRS`` pairs, or of one winner."""
+    # First by lists, then, where one list has too many pairs, by its winners.
     n_winners = max(1, _BLOCK_PAIRS // second.shape[1])
     n_lists = max(1, n_winners // first.shape[1])
     for some, others in zip(first.split(n_lists), second.split(n_lists), strict=True):

@@ -191,6 +191,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     def _feature_scaling(self, features):
         if self._earlier is not None:
             return copy.deepcopy(self._earlier.network[0])
+        # A log that several trainings read was scaled once.
         if isinstance(features, ScaledFeatures):
             return copy.deepcopy(features.scaling)
         if not self.scale_features:
@@ -763,6 +764,7 @@ class ListNet(NeuralNet):
             for listen in self._listeners[method_name]:
                 listen(self, **cb_kwargs)
             return
+        # Callbacks may be switched on and off between epochs, but not within one.
         if method_name == "on_epoch_begin":
             self._listeners = {name: _that_listen(self.callbacks_, name) for name in _OF_BATCHES}
         try:

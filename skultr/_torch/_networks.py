@@ -57,6 +57,7 @@ def scoring_network(
         if dropout:
             layers.append(Dropout(dropout))
         width = size
+    # No activation on top: scores have no bounds.
     layers.append(Linear(width, n_out))
     return nn.Sequential(*layers)
 
@@ -70,6 +71,7 @@ class ListScores(nn.Module):
 
     def forward(self, batch: ListBatch) -> torch.Tensor:
         """Scores of a ``ListBatch``, shape (n_lists, width); 0 at padding."""
+        # Features of a batch are scaled already: the first part of the network is the scaling.
         scores = self.network[1](batch.features)
         if scores.numel() != len(batch.features):
             raise ValueError(
@@ -125,6 +127,7 @@ class ScaleFeatures(nn.Module):
         scaled = scaled.clamp_(-MAX_DEVIATION, MAX_DEVIATION).nan_to_num_(nan=0.0)
         if not len(self.indicated):
             return scaled
+        # A missing value and the mean are the same number; the indicator tells them apart.
         missing = features.index_select(1, self.indicated).isnan()
         return torch.cat([scaled, missing.to(scaled.dtype)], dim=1)
 
@@ -162,6 +165,7 @@ def precision_of(network: nn.Module) -> torch.dtype:
 
 def row_parts(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Slices of consecutive rows whose values stay in a processor's cache."""
+    # At least one row, however many columns it has.
     step = max(1, _PART_VALUES // max(1, n_columns))
     return (slice(start, start + step) for start in range(0, n_rows, step))
 
@@ -250,6 +254,7 @@ def global_stream(seed: int, device: torch.device | str) -> Iterator[None]:
     For what draws from the global stream, such as a module of the user. The stream is restored at
     the end, and other threads in such a context wait.
     """
+    # The stream of the processor is restored in any case, that of a GPU if it is used.
     devices = [device] if torch.device(device).type == "cuda" else []
     token = _OWN.set(None)
     try:
@@ -288,6 +293,7 @@ class Dropout(nn.Dropout):
         """In training, each element is 0 with probability p, or divided by 1 - p."""
         if not self.training:
             return input
+        # torch's own dropout takes no generator.
         kept = torch.empty_like(input).bernoulli_(1 - self.p, generator=stream(input.device))
         return input * kept.div_(1 - self.p)
 
@@ -308,6 +314,7 @@ def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats
     rows = block.numpy()
     outputs = None
     with few_threads(blas=False), torch.inference_mode():
+        # A plan, made once: which functions compute the network, with padded weights.
         steps, _, n_out = _steps(network, n_features, n_features)
         for start in range(0, max(n_rows, 1), ROWS):
             part = features[start : start + ROWS]

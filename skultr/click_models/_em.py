@@ -129,6 +129,7 @@ def empirical_priors(tables, counts, names, follows):
     that stands before it."""
     priors = {}
     for name in names:
+        # The posterior mean of the other table, which is less noisy than its likeliest value.
         other = follows.get(name)
         along = None
         if other in priors:
@@ -175,6 +176,7 @@ def empirical_beta(successes, trials):
 
         Σ_d log B(a + s_d, b + f_d) - log B(a, b),    B the Beta function.
     """
+    # Documents that were never shown tell nothing of the others.
     known = trials > 0
     failures = (trials - successes)[known]
     successes = successes[known]

@@ -260,6 +260,7 @@ class BaseClickModel(BaseRanker):
         """
         roles = {"qid": qid, "session": session, "position": position, "bias": bias}
         given = {**roles, "impressions": impressions}
+        # Clicks may be a column of X, or part of a dataset.
         X, y, _ = take_clicks(X, y, type(self).__name__, given)
         rows = read(X, y, sample_weight, given, reads=given)
         rate = rows.rate
@@ -314,11 +315,13 @@ class BaseClickModel(BaseRanker):
                 f"{type(self).__name__} does not model examination, which propensities are; "
                 "expected UBMModel, DCMModel, DBNModel or PBMModel."
             )
+        # Rates do not tell what was clicked together.
         conditional = self._reads_clicks and np.isin(y, (0, 1)).all()
         clicks = np.asarray(y, dtype=bool) & conditional
         click_given = self._given(clicks if conditional else None)
 
         def examination(parameters, lists, place):
+            # P(click) is attraction times P(examined). Beyond the end of a list both are 0.
             attraction = np.where(place >= 0, parameters[self._attraction], 1.0)
             return click_given(parameters, lists, place) / attraction
 
@@ -374,6 +377,7 @@ class BaseClickModel(BaseRanker):
         values = np.zeros(count_rows(X), dtype=dtype)
         if not len(lists.rows):
             return values
+        # Documents are looked up once; then rectangles of lists of similar length, some at a time.
         parameters = self._shown_parameters(X, lists.rows, roles["qid"], doc)
         for _, place in rectangles(lists.offsets):
             rows = lists.rows[place]
@@ -425,6 +429,7 @@ class TableClickModel(BaseClickModel):
         # The prior is the last entry, which the place -1 of an unseen document selects.
         self._tables = {name: np.append(each, prior[name]) for name, each in tables.items()}
         columns = {name: each[:-1] for name, each in self._tables.items()}
+        # Relevance may be a product of the tables, as in a dynamic Bayesian network.
         columns.setdefault("relevance", self._relevance(columns))
         self.documents_ = pd.DataFrame(columns, index=self._documents.index)
 
@@ -438,6 +443,7 @@ class TableClickModel(BaseClickModel):
         """Place of the document of each row among those of training, -1 if it is unseen."""
         features = self._read_features(X, reset=False)
         place, names = self._documents.places(X, features, qid=qid, doc=doc)
+        # They get the last entry of each table, the prior mean.
         unseen = place < 0
         if unseen.any():
             first = python_value(names[np.argmax(unseen)])
@@ -465,6 +471,7 @@ class KnownFactors:
 
     def codes(self, bias, inside):
         """Code of each bias factor, of the shape of ``bias``; undefined outside the lists."""
+        # Positions have an order, and an unknown one has neighbours; other bias factors have none.
         if self.are_positions:
             return known_codes(self.values, bias, inside)
         codes = np.zeros(np.shape(bias), dtype=np.intp)
@@ -503,6 +510,7 @@ def click_patterns(log):
     """
     weight = _list_weights(log)
     clicked = log.clicks > 0
+    # Only rows that were clicked in a part of the sessions need several patterns.
     partly = clicked & (log.clicks < log.weight)
     if partly.any():
         split = np.logical_or.reduceat(partly, log.offsets[:-1])

@@ -72,6 +72,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
                 self._train(
                     module, criterion, training, training.clicks, click_only=False, task=task
                 )
+        # What predictions need beside the network of documents.
         self.reader_ = module.reader
         self._deepest = int(log.position.max())
         if self.relevance == "embedding":
@@ -100,6 +101,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         """Train on all documents; early stopping holds out sessions."""
         module = module.to(self.device)
         codes = torch.from_numpy(log.features).to(self.device)
+        # A folded list stands for several sessions, some of which are held out.
         held_out = self._held_out(impressions[log.offsets[:-1]])
         train = _part(log, codes, 1 - held_out)
         valid = _part(log, codes, held_out) if held_out.any() else None
@@ -409,6 +411,7 @@ class CACMModel(NeuralClickModel):
 
     def _examination(self, log):
         """P(examined) of each row of a log, given its clicks."""
+        # Vectors of documents, or of versions of their features.
         vectors = self._vectors(log)
         code = log.version if self.relevance == "network" else log.doc
         examination = np.zeros(log.n_rows)
@@ -502,6 +505,7 @@ class ListReader(nn.Module):
     def browse(self, documents, position, choose):
         """P(click) per row, with the clicks chosen row by row by ``choose(k, probability)``."""
         seen = self._seen(documents, position)
+        # Row by row: the click of one row is read by the next.
         state = None
         clicked = seen.new_zeros(len(seen))
         probability = torch.empty_like(position)
@@ -572,6 +576,7 @@ class SequenceModule(nn.Module):
 
     def forward(self, batch):
         """Output of the reader for a ``ListBatch`` whose bias factors are positions."""
+        # The first part of the network, the scaling, was applied already.
         documents = self.network[1](batch.features)
         expected = (len(batch.features), self.reader.n_out)
         if documents.shape != expected:

@@ -76,6 +76,7 @@ class ProductModel(GradientClickModel):
             "effective_sample": found.effective_sample / first,
             "prior_mean": found.prior_mean * first,
         }
+        # An unseen document is as likely any of those that were seen.
         unseen = {name: table.mean() for name, table in tables.items()}
         self._remember_documents(log, unseen, **tables)
 
@@ -120,6 +121,7 @@ class ProductModel(GradientClickModel):
     def _row_parameters(self, X, qid, doc):
         parameters = super()._row_parameters(X, qid, doc)
         if self.solver == "gradient":
+            # Tables were scaled when they were kept; outputs of the network are not.
             parameters["relevance"] = parameters["relevance"] * self._scale
         return parameters
 

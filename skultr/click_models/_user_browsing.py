@@ -161,6 +161,7 @@ class UBMModel(ProductModel):
         effects = csr_array((np.ones(len(row)), (row, column)), (len(rank), n_effects))
         # Their prior: a curve by the mean rank of a group, and no effect of the distance.
         ranks = np.bincount(by_rank, np.arange(1, n_ranks + 1))
+        # Where no document moved, this prior is all that is known.
         mean, depth = unknown_curve(ranks / np.bincount(by_rank))
         # Standard deviation, a priori, of the effect of the distance from the last click on log
         # examination: hardly a restriction.
@@ -208,6 +209,7 @@ class UBMModel(ProductModel):
         return by_rank, by_distance, distance
 
     def _probability(self, parameters, position, bias, clicks):
+        # Lists may have gaps between ranks: a grid has a column for each rank.
         grid, examination, place = self._grid(parameters["relevance"], position)
         if clicks is None:
             chance = ubm_click_probability(grid, examination)
@@ -215,6 +217,7 @@ class UBMModel(ProductModel):
             seen = np.zeros(grid.shape, dtype=bool)
             np.put_along_axis(seen, place, clicks, axis=1)
             chance = ubm_conditional_click_probability(grid, examination, seen)
+        # Relevance times examination may exceed 1 where both are estimates.
         return np.minimum(np.take_along_axis(chance, place, axis=1), 1.0)
 
     def _draw(self, parameters, position, bias, rng):
