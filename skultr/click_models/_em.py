@@ -68,7 +68,7 @@ class EMClickModel(HasPublishedVariant, TableClickModel):
             return fit_em(count, start, {**priors, **more}, tol=tol, max_iter=self.max_iter)
 
         tol = self.tol * log.n_impressions
-        given = None if self.prior is None else given_prior(self.prior)
+        given = given_prior(self.prior)
         if given or not learned:
             pseudo_counts = dict.fromkeys(learned, given)
         else:
@@ -153,8 +153,8 @@ _VARIANCES_OF_LOGITS = (25.0, 0.04)
 
 
 def given_prior(prior):
-    """The parameter ``prior`` as pseudo-counts (a, b), None if it is to be learned."""
-    if isinstance(prior, str):
+    """The parameter ``prior`` as pseudo-counts (a, b); None if it is learned, or there is none."""
+    if prior is None or isinstance(prior, str):
         return None
     try:
         counts = np.asarray(prior, dtype=float)
