@@ -59,7 +59,8 @@ def power_law_examination(n_positions: int, eta: float) -> Floats:
 
 def power_law_at(position: ArrayLike, eta: ArrayLike) -> Floats:
     """Examination (1/k)^η at given positions k."""
-    return np.asarray(position, dtype=float) ** -np.asarray(eta, dtype=float)
+    position = np.asarray(position, dtype=float)
+    return position ** -np.asarray(eta, dtype=float)
 
 
 def contextual_examination(
@@ -88,7 +89,9 @@ def trust_affine(
     position (Vardasbi, Oosterhuis & de Rijke 2020, "When inverse propensity scoring does not
     work: affine corrections for unbiased learning to rank", CIKM).
     """
-    return examination * (trust_positive - trust_negative), examination * trust_negative
+    slope = examination * (trust_positive - trust_negative)
+    offset = examination * trust_negative
+    return slope, offset
 
 
 def trust_click_probability(
@@ -104,8 +107,8 @@ def trust_click_probability(
     Najork 2019, "Addressing trust bias for unbiased learning-to-rank", WWW).
     """
     # In affine form: two passes over the sessions, and exactly r θ without trust bias.
-    alpha, beta = trust_affine(examination, trust_positive, trust_negative)
-    return relevance * alpha + beta
+    slope, offset = trust_affine(examination, trust_positive, trust_negative)
+    return relevance * slope + offset
 
 
 def matrix_click_probability(
@@ -117,8 +120,10 @@ def matrix_click_probability(
     The only form without an assumption about how grade and position interact (Chen et al. 2022,
     eq. 11).
     """
+    n_positions = matrix.shape[1]
     # Index -1 selects the last row, of zeros.
-    return np.vstack([matrix, np.zeros(matrix.shape[1])])[grade, np.arange(matrix.shape[1])]
+    table = np.vstack([matrix, np.zeros(n_positions)])
+    return table[grade, np.arange(n_positions)]
 
 
 # Users who scan down the list and may stop --------------------------------------------
@@ -146,12 +151,14 @@ def chain_click_probability(
     probability = np.empty(attraction.shape)
     examined = np.ones(len(attraction))
     for k in range(attraction.shape[1]):
-        click = probability[:, k] = examined * attraction[:, k]
+        click = examined * attraction[:, k]
+        probability[:, k] = click
         skip = examined - click
-        if clicks is not None:  # P(examined | not clicked) by Bayes' rule
+        if clicks is not None:
+            # What was done is known: P(examined | not clicked) by Bayes' rule.
             skip = np.divide(skip, 1 - click, out=np.zeros_like(click), where=click < 1)
             click = clicks[:, k]
-            skip = np.where(clicks[:, k], 0.0, skip)
+            skip = np.where(click, 0.0, skip)
         examined = click * after_click[:, k] + skip * after_skip[:, k]
     return probability
 
@@ -164,9 +171,10 @@ def draw_chain_clicks(
     clicks = np.empty(attraction.shape, dtype=bool)
     examined = np.ones(len(attraction), dtype=bool)
     for k in range(attraction.shape[1]):
-        chance, on = rng.random((2, len(examined)))
-        clicks[:, k] = examined & (chance < attraction[:, k])
-        examined &= on < np.where(clicks[:, k], after_click[:, k], after_skip[:, k])
+        click_draw, on_draw = rng.random((2, len(examined)))
+        clicks[:, k] = examined & (click_draw < attraction[:, k])
+        continuation = np.where(clicks[:, k], after_click[:, k], after_skip[:, k])
+        examined &= on_draw < continuation
     return clicks
 
 
@@ -199,9 +207,13 @@ def ubm_click_probability(
     last[0] = 1
     for k in range(n_positions):
         above = slice(0, k + 1)
+        # P(clicked here, and the last click above was at this rank).
         joint = last[above] * examination[k, above, None] * relevance[:, k]
-        probability[:, k] = last[k + 1] = joint.sum(axis=0)
+        click = joint.sum(axis=0)
+        probability[:, k] = click
+        # Below, this row is the last click where it was clicked.
         last[above] -= joint
+        last[k + 1] = click
     return probability
 
 
@@ -211,7 +223,9 @@ def ubm_conditional_click_probability(
     clicks: Bools,  # (n_lists, n_positions)
 ) -> Floats:  # (n_lists, n_positions)
     """P(click) of the user browsing model at each row, given the clicks above it."""
-    return relevance * examination[np.arange(relevance.shape[1]), last_click_above(clicks)]
+    rank = np.arange(relevance.shape[1])
+    last = last_click_above(clicks)
+    return relevance * examination[rank, last]
 
 
 def draw_ubm_clicks(relevance: Floats, examination: Floats, rng: np.random.Generator) -> Bools:
@@ -219,6 +233,7 @@ def draw_ubm_clicks(relevance: Floats, examination: Floats, rng: np.random.Gener
     clicks = np.empty(relevance.shape, dtype=bool)
     last = np.zeros(len(relevance), dtype=np.intp)
     for k in range(relevance.shape[1]):
-        clicks[:, k] = rng.random(len(relevance)) < relevance[:, k] * examination[k, last]
+        chance = relevance[:, k] * examination[k, last]
+        clicks[:, k] = rng.random(len(relevance)) < chance
         last[clicks[:, k]] = k + 1
     return clicks

@@ -30,11 +30,12 @@ class FreeEffects:
 
     def losses(self) -> list[Floats]:
         """Loss per click of each score alone, with its best weight, divided by query."""
-        return [
-            np.bincount(self._query, self.choice.list_losses(self.mix(score[:, None])[0]))
-            / self.choice.n_clicks
-            for score in self.scores.T
-        ]
+        losses = []
+        for score in self.scores.T:
+            logits, _, _ = self.mix(score[:, None])
+            by_list = self.choice.list_losses(logits)
+            losses.append(np.bincount(self._query, by_list) / self.choice.n_clicks)
+        return losses
 
     def mix(
         self,
@@ -43,28 +44,31 @@ class FreeEffects:
         strength: Floats | float = 0.0,
     ) -> tuple[Floats, Floats, Floats]:
         """The likeliest logits of rows, with effects of bias factors and weights of scores."""
-        n = self.n_factors
-        n_scores = scores.shape[1]
+        # A priori bias factors have no effect.
+        no_effect = np.zeros(self.n_factors)
+        center = np.append(no_effect, np.broadcast_to(center, scores.shape[1]))
         effects, weights = self.choice.likeliest_mix(
-            scores,
-            self.bias,
-            self.log_examination,
-            np.append(np.zeros(n), np.broadcast_to(center, n_scores)),
-            strength,
+            scores, self.bias, self.log_examination, center, strength
         )
-        return scores @ weights + effects[self.bias] + self.log_examination, effects, weights
+        logits = scores @ weights + effects[self.bias] + self.log_examination
+        return logits, effects, weights
 
     def by_query(self, values: Floats) -> Floats:
         """Sums of values of used rows over each query with a click."""
-        return np.bincount(self._query, np.add.reduceat(values, self.choice.starts))
+        by_list = np.add.reduceat(values, self.choice.starts)
+        return np.bincount(self._query, by_list)
 
     def within(self, score: Floats, share: Floats) -> Floats:
         """A score of rows less what effects of bias factors explain of it: (n_used,)."""
         choice = self.choice
-        factor = self.bias[self.choice.rows]
+        factor = self.bias[choice.rows]
+        # Less the mean of each list, which the number of its clicks takes away.
         score = score[choice.rows]
-        score = score - np.add.reduceat(share * score, choice.starts)[choice.list_]
+        mean = np.add.reduceat(share * score, choice.starts)
+        score = score - mean[choice.list_]
+        # Weighted least squares on the effects of bias factors.
         information = choice.information(share, factor, self.n_factors)
         aim = np.bincount(factor, choice.expected(share) * score, self.n_factors)
         slope, _ = cg(information, aim, rtol=1e-8)
-        return score - slope[factor] + (information.coupling @ slope)[choice.list_]
+        mean_slope = information.coupling @ slope
+        return score - slope[factor] + mean_slope[choice.list_]

@@ -33,35 +33,38 @@ def fit_em(expect, start, priors, *, tol, max_iter):
     """
     names = list(start)
     ends = np.cumsum([start[name].size for name in names])[:-1]
-
     steps = Steps("step of EM", most=max_iter)
 
-    def step(point):
+    def em_step(point):
         parts = np.split(expit(point), ends)
-        tables = {
-            name: np.clip(part, _LEAST, 1 - _LEAST)
-            for name, part in zip(names, parts, strict=True)
-        }
+        tables = {}
+        for name, part in zip(names, parts, strict=True):
+            tables[name] = np.clip(part, _LEAST, 1 - _LEAST)
+        # E-step: expected counts of the hidden events, and the log posterior.
         counts, value = expect(tables)
         for name, table in tables.items():
             a, b = priors[name]
             value += np.sum(a * np.log(table) + b * np.log1p(-table))
+        # M-step: the posterior mean of each probability.
         new = [posterior_mean(*counts[name][:2], priors[name]) for name in names]
         new = np.clip(np.concatenate(new), _LEAST, 1 - _LEAST)
         steps.advance()
         return logit(new), float(value), tables, counts
 
-    point = logit(np.clip(np.concatenate([start[n] for n in names]), _LEAST, 1 - _LEAST))
-    first, value, tables, counts = step(point)
+    point = np.concatenate([start[name] for name in names])
+    point = logit(np.clip(point, _LEAST, 1 - _LEAST))
+    first, value, tables, counts = em_step(point)
     objective = [_finite(value)]
     n_iter = 1
     converged = False
+    # A round: from ``point`` to ``first``, to ``second``, and beyond. The next round starts where
+    # this one ends, with a step that it has taken already.
     while n_iter < max_iter and not converged:
-        second, reached, tables, counts = step(first)
+        second, reached, tables, counts = em_step(first)
         n_iter += 1
         if n_iter < max_iter:
             beyond = _extrapolated(point, first, second)
-            after, there, *rest = step(beyond)
+            after, there, *rest = em_step(beyond)
             n_iter += 1
             if there >= reached:
                 point = beyond
@@ -69,10 +72,12 @@ def fit_em(expect, start, priors, *, tol, max_iter):
                 reached = there
                 tables, counts = rest
             elif n_iter < max_iter:
-                after, reached, tables, counts = step(second)
+                # Too far: the round ends at the second step.
+                after, reached, tables, counts = em_step(second)
                 n_iter += 1
                 point = second
                 first = after
+        # Monotone: a round that gains less than tol ends the search.
         converged = _finite(reached) - objective[-1] < tol
         objective.append(reached)
     return EMFit(tables, counts, objective, n_iter, converged)
@@ -102,11 +107,12 @@ def _extrapolated(point, first, second):
     size = float(curvature @ curvature)
     if not size:
         return second
-    length = max(1.0, np.sqrt(float(move @ move) / size))
+    length = max(1.0, np.sqrt(float(move @ move) / size))  # a
     beyond = point + 2 * length * move + length**2 * curvature
     return np.clip(beyond, logit(_LEAST), logit(1 - _LEAST))
 
 
 def posterior_mean(successes, trials, prior):
     """Posterior mean of a probability, (successes + a) / (trials + a + b) with prior (a, b)."""
-    return (successes + prior[0]) / (trials + prior[0] + prior[1])
+    a, b = prior
+    return (successes + a) / (trials + a + b)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,33 +33,30 @@ from ..exceptions import warn_user
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
-#: Up to the first number of factors a system is solved densely, which takes the cube of the
-#: number: hundreds of factors take seconds, and iterations a tenth. Up to the second where
-#: iterations fail, and where errors need the inverse, once.
-FEW_FACTORS, MAX_DENSE = 100, 1_500
-_MAX_ITERATIONS = 100
-#: A matrix is factorised if groups have so many factors at most (a mean over their numbers); its
-#: factors have at most so many times its numbers.
-_LONGEST_ROW, _FILL = 300, 20.0
+#: Up to so many factors a system is solved densely, which takes the cube of the number: hundreds
+#: of factors take seconds, and iterations a tenth.
+FEW_FACTORS = 100
+#: Up to so many, where iterations fail, and where errors need the inverse, once.
+MAX_DENSE = 1_500
+#: A matrix is factorised if groups have so many factors at most (a mean over their numbers).
+_LONGEST_ROW = 300
 #: A permutation that keeps factors short, and pivots on the diagonal of a symmetric matrix.
 _SYMMETRIC: dict[str, Any] = {
     "permc_spec": "MMD_AT_PLUS_A",
     "diag_pivot_thresh": 0.0,
     "options": {"SymmetricMode": True},
 }
-#: Numbers of a block of a dense matrix, and the share of numbers other than 0 up to which a matrix
-#: stays sparse: most documents of long lists have few of the factors.
-_BLOCK, _SPARSE = 4_000_000, 0.1
+#: Numbers of a block of a dense matrix: 32 MB.
+_BLOCK = 4_000_000
+#: Share of numbers other than 0 up to which a matrix stays sparse: most documents of long lists
+#: have few of the factors.
+_SPARSE = 0.1
 #: Most steps of Newton's method.
 _MAX_ITER = 100
-#: No step is worth this share of the largest parameter.
-_NOTHING = 1e-9
-#: Share of its full gain by which a step must raise the value, its shortest part, and the share of
-#: the value that is rounding.
-_LEAST_GAIN, _SHORTEST, _ROUNDING = 1e-4, 1e-10, 1e-15
-#: Curvature added for directions that are not determined, relative to each parameter's, and the
-#: least one: where exponentials of large scores vanish, squares of a step must not overflow.
-_JITTER, _FLAT = 1e-10, 1e-100
+#: Curvature added for directions that are not determined, relative to each parameter's.
+_JITTER = 1e-10
+#: Least curvature: where exponentials of large scores vanish, squares of a step must not overflow.
+_FLAT = 1e-100
 
 
 class Maximum(NamedTuple):
@@ -96,26 +93,39 @@ def maximise(
     value, gradient, curvature, *kept = objective(at)
     history = [kept]
     for n_iter in range(_MAX_ITER):
+        # Each function has a step of its own: those that gain nothing do not move.
         step = solve(curvature, gradient, *(bound - at for bound in bounds))
         gain = (gradient * step).sum(axis=-1)
-        moving = (gain >= tol) & (np.abs(step).max(axis=-1) > _NOTHING * np.abs(at).max(axis=-1))
+        size = np.abs(step)
+        # A step that moves the largest parameter by less than this share of it is rounding.
+        moving = (gain >= tol) & (size.max(axis=-1) > 1e-9 * np.abs(at).max(axis=-1))
         if not moving.any():
-            return Maximum(at, value, history, n_iter, bool((np.abs(step) <= still).all()))
-        length = moving / np.maximum(np.max(np.abs(step) / longest, axis=-1), 1.0)
-        least = value - tol - _ROUNDING * np.abs(value)
-        while True:
-            new = objective(at + length[..., None] * step)
-            short = moving & ~(new[0] >= least + _LEAST_GAIN * length * gain)
-            if not short.any():
-                break
-            length = np.where(short, length / 2, length) * (length > _SHORTEST)
-            moving = moving & (length > 0)
-        if not moving.any():
+            return Maximum(at, value, history, n_iter, bool((size <= still).all()))
+        length = moving / np.maximum(np.max(size / longest, axis=-1), 1.0)
+        length, new = _ascend(objective, at, step, gain, length, value, tol)
+        if not (length > 0).any():
             return Maximum(at, value, history, n_iter, False)
         at = at + length[..., None] * step
         value, gradient, curvature, *kept = new
         history.append(kept)
     return Maximum(at, value, history, _MAX_ITER, False)
+
+
+def _ascend(objective, at, step, gain, length, value, tol):
+    """Length of each step, halved until it ascends (0 where it never does), and the objective
+    there."""
+    # Share of a value that is rounding.
+    least = value - tol - 1e-15 * np.abs(value)
+    while True:
+        new = objective(at + length[..., None] * step)
+        # A value that is NaN or minus infinity is too small, too.
+        # Share of its full gain by which a step must raise the value (Armijo's rule).
+        short = (length > 0) & ~(new[0] >= least + 1e-4 * length * gain)
+        if not short.any():
+            return length, new
+        halved = np.where(short, length / 2, length)
+        # A step that must be shorter than this share of itself finds no ascent.
+        length = np.where(length > 1e-10, halved, 0.0)
 
 
 def warn_unless_converged(found: Maximum, subject: str) -> None:
@@ -134,7 +144,8 @@ def minimised(
 ) -> Floats:
     """Where a loss of few parameters is least, by SciPy, with a warning where it fails."""
     found = minimize(loss, start, **settings)
-    # A line search that gains no more than rounding is a failure for SciPy.
+    # A line search that gains no more than rounding is a failure for SciPy: it is none where the
+    # slope is less than a thousandth of the loss.
     flat = "jac" in found and np.abs(found.jac).max() < 1e-3 * max(abs(found.fun), 1.0)
     done = bool(found.success or flat)
     warn_unless_converged(Maximum(found.x, -found.fun, [], found.nit, done), subject)
@@ -143,6 +154,7 @@ def minimised(
 
 def solve_scaled(curvature: Floats, gradient: Floats) -> Floats:
     """Newton step, with as much curvature added as makes it an ascent."""
+    # Parameters in units in which each has the curvature 1.
     scale = np.sqrt(np.maximum(np.diag(curvature), 0.0))
     scale = np.where(scale > 0, scale, 1.0)
     curvature = curvature / np.outer(scale, scale)
@@ -151,32 +163,40 @@ def solve_scaled(curvature: Floats, gradient: Floats) -> Floats:
     jitter = _JITTER
     while True:
         try:
-            return cho_solve(cho_factor(curvature + jitter * eye), gradient) / scale
+            factor = cho_factor(curvature + jitter * eye)
         except LinAlgError:
             jitter *= 100
+        else:
+            return cho_solve(factor, gradient) / scale
 
 
 def solve_within(
     curvature: Floats | Eliminated | Scaled, gradient: Floats, low: Floats, high: Floats
 ) -> Floats:
     """The step s between ``low`` and ``high`` of the greatest g's - s'Hs / 2."""
-    if isinstance(curvature, Eliminated):  # where a bound holds a factor, it stays
+    # Of many parameters: where a bound holds one, it stays, and the others are cut at theirs.
+    free = np.where(gradient > 0, high > 0, low < 0)
+    if isinstance(curvature, Eliminated):
         step = np.zeros(len(gradient))
-        free = np.where(gradient > 0, high > 0, low < 0) & (curvature.own > 0)
+        free = free & (curvature.own > 0)
         left = curvature.among(np.flatnonzero(free))
         step[free] = left.plus(_JITTER * left.own).solve(gradient[free])
         return np.clip(step, low, high)
-    if isinstance(curvature, Scaled):  # the same
-        free = np.where(gradient > 0, high > 0, low < 0).astype(float)
+    if isinstance(curvature, Scaled):
+        free = free.astype(float)
         only = aslinearoperator(diags_array(free))
         inverse = diags_array(1 / np.maximum(curvature.diagonal, _FLAT))
         system = only @ curvature.operator @ only
-        return np.clip(cg(system, free * gradient, rtol=1e-3, M=inverse)[0], low, high)
+        # Exact enough for a step, after which there are others.
+        step, _ = cg(system, free * gradient, rtol=1e-3, M=inverse)
+        return np.clip(step, low, high)
+    # Of few: exactly.
     step = solve_scaled(curvature, gradient)
     if ((step >= low) & (step <= high)).all():
         return step
     size, axes = eigh(curvature)
-    root = np.sqrt(np.maximum(size, max(_JITTER * size[-1], _FLAT)))
+    least = max(_JITTER * size[-1], _FLAT)
+    root = np.sqrt(np.maximum(size, least))
     # Least squares of H^½ s - H^-½ g.
     target = axes.T @ gradient / root
     return lsq_linear(root[:, None] * axes.T, target, (low, high), method="bvls").x
@@ -219,17 +239,15 @@ class Eliminated(LinearOperator):
     @cached_property
     def diagonal(self) -> Floats:
         """Diagonal of the matrix: the information about a factor if the others were known."""
-        return self.own - (
-            np.diag(self.joint)
-            if self.coupling is None
-            else self.coupling.copy().power(2).T @ self.inverse  # power() joins double entries
-        )
+        if self.coupling is None:
+            return self.own - np.diag(self.joint)
+        squares = self.coupling.copy().power(2)  # of a copy: power() joins double entries in place
+        return self.own - squares.T @ self.inverse
 
     def plus(self, diagonal: Floats) -> Eliminated:
         """The matrix with more on its diagonal."""
-        return Eliminated(
-            self.own + diagonal, self.coupling, self.inverse, vars(self).get("joint")
-        )
+        joint = vars(self).get("joint")  # if it was computed
+        return Eliminated(self.own + diagonal, self.coupling, self.inverse, joint)
 
     def dense(self) -> Floats:
         """The matrix as an array."""
@@ -237,9 +255,11 @@ class Eliminated(LinearOperator):
 
     def among(self, factors: Ints) -> Eliminated:
         """Rows and columns of some factors."""
+        own = self.own[factors]
         if self.coupling is None:
-            return Eliminated(self.own[factors], None, None, self.joint[np.ix_(factors, factors)])
-        return Eliminated(self.own[factors], self.coupling[:, factors], self.inverse)
+            joint = self.joint[np.ix_(factors, factors)]
+            return Eliminated(own, None, None, joint)
+        return Eliminated(own, self.coupling[:, factors], self.inverse)
 
     def solve(self, right: Floats) -> Floats:
         """Solution of the system, near 0 in directions that are free.
@@ -248,16 +268,18 @@ class Eliminated(LinearOperator):
         chain they need as many as it has links, but its factorisation is sparse.
         """
         size = len(right)
-        rtol = 1e-8
-        if size > FEW_FACTORS and self.coupling is not None:
-            x, failed = cg(
-                self, right, rtol=rtol, maxiter=_MAX_ITERATIONS, M=diags_array(1 / self.own)
-            )
-            if failed and (factor := self._sparse_factor()) is not None:
-                x, failed = cg(self, right, x, rtol=rtol, maxiter=_MAX_ITERATIONS, M=factor)
-            if not failed or size > MAX_DENSE:
-                return x
-        return solve_scaled(self.dense(), right)
+        if size <= FEW_FACTORS or self.coupling is None:
+            return solve_scaled(self.dense(), right)
+        # Most iterations of conjugate gradients: a well-connected graph of factors needs fewer.
+        iterate = partial(cg, self, right, rtol=1e-8, maxiter=100)
+        x, failed = iterate(M=diags_array(1 / self.own))
+        if failed:
+            factor = self._sparse_factor()
+            if factor is not None:
+                x, failed = iterate(x0=x, M=factor)
+        if failed and size <= MAX_DENSE:
+            return solve_scaled(self.dense(), right)
+        return x
 
     def _sparse_factor(self):
         """The inverse by sparse factors, incomplete where they would be long; None where the
@@ -270,15 +292,21 @@ class Eliminated(LinearOperator):
             return None
         # Scaled, so that one tolerance suits frequent and rare factors.
         scale = diags_array(1 / np.sqrt(self.own))
-        matrix = csc_array(eye_array(len(self.own)) - scale @ joint @ scale)
-        factors = spilu(matrix, drop_tol=0.0, fill_factor=_FILL, **_SYMMETRIC)
-        return LinearOperator(self.shape, lambda x: scale @ factors.solve(scale @ x))
+        matrix = eye_array(len(self.own)) - scale @ joint @ scale
+        # The factors have at most so many times the numbers of the matrix.
+        factors = spilu(csc_array(matrix), drop_tol=0.0, fill_factor=20.0, **_SYMMETRIC)
+
+        def inverse(x):
+            return scale @ factors.solve(scale @ x)
+
+        return LinearOperator(self.shape, inverse)
 
     def _matvec(self, values):
         values = np.ravel(values)
         if self.coupling is None:
             return self.own * values - self.joint @ values
-        return self.own * values - self._transposed @ (self.inverse * (self.coupling @ values))
+        by_group = self.inverse * (self.coupling @ values)
+        return self.own * values - self._transposed @ by_group
 
     def __add__(self, other: Eliminated) -> Eliminated:
         return Eliminated(self.own + other.own, None, None, self.joint + other.joint)
@@ -291,11 +319,13 @@ def gram(matrix: csr_array | Floats, weight: Floats) -> Floats:
     n_rows, n_columns = matrix.shape
     if matrix.nnz <= _SPARSE * n_rows * n_columns:
         return (matrix.T @ (diags_array(weight) @ matrix)).toarray()
+    # A dense product is faster: in blocks, because the whole would not fit into memory.
     total = np.zeros((n_columns, n_columns))
     n_block = max(_BLOCK // n_columns, 1)
     for first in range(0, n_rows, n_block):
-        block = matrix[first : first + n_block].toarray()
-        total += block.T @ (weight[first : first + n_block, None] * block)
+        rows = slice(first, first + n_block)
+        block = matrix[rows].toarray()
+        total += block.T @ (weight[rows, None] * block)
     return total
 
 
@@ -304,11 +334,6 @@ def gram(matrix: csr_array | Floats, weight: Floats) -> Floats:
 # lists, with logits s + log o, scores of any scale, also of rankers that predict no clicks, can be
 # compared by this likelihood. Where they are documents under several bias factors, with logits
 # log n + log o, it determines examination whatever relevance is.
-#: Twice the log-likelihood that a last step may still gain: effects are exact to 1e-5 of their
-#: standard errors.
-_TOL = 1e-10
-#: Standard deviation, in logits, of the effect of a factor before the clicks are seen.
-_EFFECT = 3.0
 #: Bound on log examination ratios, whose estimate for a factor without clicks is minus infinity.
 _MAX_LOG_RATIO = 12.0
 
@@ -332,22 +357,26 @@ class GroupedLogit:
     @classmethod
     def from_rows(cls, list_: Ints, clicks: Floats, shown: Bools | None = None) -> GroupedLogit:
         """The clicked lists among rows that were ``shown``, by default all of them."""
-        counted = np.bincount(list_, weights=clicks) > 0
-        used = counted[list_] if shown is None else counted[list_] & shown
+        has_click = np.bincount(list_, weights=clicks) > 0
+        used = has_click[list_]
+        if shown is not None:
+            used = used & shown
         rows = np.flatnonzero(used)
         rows = rows[np.argsort(list_[rows], kind="stable")]
         starts = np.flatnonzero(np.diff(list_[rows], prepend=-1))
         sizes = np.diff(np.append(starts, len(rows)))
+        number = np.repeat(np.arange(len(starts)), sizes)  # without gaps
         clicks = np.asarray(clicks, dtype=float)[rows]
         total = np.add.reduceat(clicks, starts) if len(starts) else np.zeros(0)
-        return cls(rows, np.repeat(np.arange(len(starts)), sizes), starts, clicks, total)
+        return cls(rows, number, starts, clicks, total)
 
     @classmethod
     def of_log(cls, log: ClickLog) -> GroupedLogit:
         """The clicked lists of a log, with pages of one row joined, and log exposure as offset."""
         log = log.comparable()
         choice = cls.from_rows(log.list_, log.clicks)
-        return replace(choice, offset=np.log(np.maximum(log.weight[choice.rows], TINY)))
+        exposure = np.maximum(log.weight[choice.rows], TINY)
+        return replace(choice, offset=np.log(exposure))
 
     @property
     def n_clicks(self) -> float:
@@ -389,10 +418,11 @@ class GroupedLogit:
         concave.
         """
         n = scores.shape[1]
-        factor = np.zeros(len(self.list_), dtype=int)
+        no_factor = np.zeros(len(self.list_), dtype=int)
         bounds = (np.zeros(n), np.full(n, np.inf))
+        start = np.full(n, 0.5 / n)  # half of a mean of the scores
         offset = log_examination[self.rows]
-        return self._likeliest(scores[self.rows], factor, offset, np.full(n, 0.5 / n), bounds).at
+        return self._likeliest(scores[self.rows], no_factor, offset, start, bounds).at
 
     def likeliest_examination(
         self,
@@ -406,14 +436,13 @@ class GroupedLogit:
         is determined up to a constant, between -12 and 12; NaN for a factor that occurs in no
         list with a click.
         """
-        g = relevance[self.rows]
+        relevance = self._below_highest(relevance[self.rows])
         factor = factor[self.rows]
-        # The scale of the scores does not matter, only that they do not overflow.
-        g = g - np.maximum.reduceat(g, self.starts)[self.list_]
         high = np.full(len(start), _MAX_LOG_RATIO)
-        scores = np.empty((len(g), 0))
-        found = self._likeliest(scores, factor, g, start, (-high, high))
-        return np.where(np.bincount(factor, minlength=len(start)) > 0, found.at, np.nan)
+        no_scores = np.empty((len(relevance), 0))
+        found = self._likeliest(no_scores, factor, relevance, start, (-high, high))
+        occurs = np.bincount(factor, minlength=len(start)) > 0
+        return np.where(occurs, found.at, np.nan)
 
     def likeliest_mix(
         self,
@@ -430,17 +459,27 @@ class GroupedLogit:
         of effects has standard deviation 3, so that rare factors and those that no list compares
         stay at their ``center``, from which the search starts.
         """
-        n = len(center) - scores.shape[1]
         n_scores = scores.shape[1]
-        low, high = np.repeat([[-_MAX_LOG_RATIO, 0.0], [_MAX_LOG_RATIO, np.inf]], [n, n_scores], 1)
-        scores = scores[self.rows]
-        offset = log_examination[self.rows]
-        scores = scores - np.maximum.reduceat(scores, self.starts)[self.list_]
-        strength = np.append(np.full(n, _EFFECT**-2), np.broadcast_to(strength, n_scores))
+        n = len(center) - n_scores
+        # First effects of factors, then weights of scores.
+        low = np.repeat([-_MAX_LOG_RATIO, 0.0], [n, n_scores])
+        high = np.repeat([_MAX_LOG_RATIO, np.inf], [n, n_scores])
+        # Standard deviation, in logits, of the effect of a factor before the clicks are seen.
+        strength = np.append(np.full(n, 3.0**-2), np.broadcast_to(strength, n_scores))
         found = self._likeliest(
-            scores, factor[self.rows], offset, center, (low, high), center, strength
+            self._below_highest(scores[self.rows]),
+            factor[self.rows],
+            log_examination[self.rows],
+            center,
+            (low, high),
+            center,
+            strength,
         )
         return found.at[:n], found.at[n:]
+
+    def _below_highest(self, scores):
+        """Scores of used rows less the highest of their list: exponentials do not overflow."""
+        return scores - np.maximum.reduceat(scores, self.starts)[self.list_]
 
     def _likeliest(self, scores, factor, offset, start, bounds, center=0.0, strength=0.0):
         """Effects h of factors, and then weights w of scores, within bounds, of the greatest
@@ -457,34 +496,45 @@ class GroupedLogit:
 
         def objective(point):
             effects = np.append(point[:n], 0.0)[factor]
-            log_shares = self.log_shares(effects + scores @ point[n:] + offset)
+            weights = point[n:]
+            log_shares = self.log_shares(effects + scores @ weights + offset)
             shares = np.exp(log_shares)
-            pull = strength * (point - center)
-            value = self.clicks @ log_shares - 0.5 * pull @ (point - center)
-            surplus = self.clicks - self.expected(shares)
+            # The prior pulls toward its center.
+            moved = point - center
+            pull = strength * moved
+            value = self.clicks @ log_shares - 0.5 * pull @ moved
+            expected = self.expected(shares)
+            surplus = self.clicks - expected
             slope = np.append(by_factor(surplus), surplus @ scores) - pull
-            known = self.information(shares, factor, max(n, 1)).plus(strength[:n])
+            # Information about factors, about scores, and about both.
+            by_factors = self.information(shares, factor, max(n, 1)).plus(strength[:n])
             if n == len(start):
-                return value, slope, known if n > FEW_FACTORS else known.dense()
-            apart = scores - np.add.reduceat(shares[:, None] * scores, self.starts)[self.list_]
-            moves = self.expected(shares)[:, None] * apart
+                return value, slope, by_factors if n > FEW_FACTORS else by_factors.dense()
+            mean = np.add.reduceat(shares[:, None] * scores, self.starts)
+            apart = scores - mean[self.list_]
+            moves = expected[:, None] * apart
             own = apart.T @ moves + np.diag(strength[n:])
             cross = np.column_stack([by_factor(each) for each in moves.T])
             if n <= FEW_FACTORS:
-                return value, slope, np.block([[known.dense(), cross], [cross.T, own]])
+                return value, slope, np.block([[by_factors.dense(), cross], [cross.T, own]])
 
             def product(x):
-                effects = known @ x[:n] + cross @ x[n:]
-                return np.append(effects, cross.T @ x[:n] + own @ x[n:])
+                effects = by_factors @ x[:n] + cross @ x[n:]
+                weights = cross.T @ x[:n] + own @ x[n:]
+                return np.append(effects, weights)
 
-            diagonal = np.append(known.diagonal, np.diag(own))
-            return value, slope, Scaled(LinearOperator(shape, product, dtype=float), diagonal)
+            diagonal = np.append(by_factors.diagonal, np.diag(own))
+            operator = LinearOperator(shape, product, dtype=float)
+            return value, slope, Scaled(operator, diagonal)
 
-        return maximise(objective, start, bounds=bounds, tol=_TOL)
+        # Twice the log-likelihood that a last step may still gain: effects are exact to 1e-5 of
+        # their standard errors.
+        return maximise(objective, start, bounds=bounds, tol=1e-10)
 
     def log_shares(self, logits: Floats) -> Floats:
         """Log probability that a click of the list falls on each used row, given their logits."""
-        logits = logits if self.offset is None else logits + self.offset
-        highest = np.maximum.reduceat(logits, self.starts)[self.list_]
-        logits = logits - highest
-        return logits - np.log(np.add.reduceat(np.exp(logits), self.starts))[self.list_]
+        if self.offset is not None:
+            logits = logits + self.offset
+        logits = self._below_highest(logits)
+        total = np.add.reduceat(np.exp(logits), self.starts)
+        return logits - np.log(total)[self.list_]

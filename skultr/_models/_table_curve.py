@@ -30,8 +30,6 @@ from ._tabular import TabularFit, fit_cells
 
 #: Prior precision of the factor by which a network exaggerates log examination, around 1.
 _SLOPE_PRECISION = 4.0
-#: A network's curve is not trusted beyond this standard deviation of log examination.
-_LEAST_SLOPE_SPREAD = 0.1
 
 
 class CombinedCurve(NamedTuple):
@@ -62,11 +60,12 @@ class TableCurve:
         the ratio of factors that no clicked document connects.
         """
 
-        def part_information(part):
+        parts = []
+        for _, part in self.fit.cells.parts():
             choice, shares = self._shares(part)
-            return choice.information(shares, part.factor[choice.rows], part.n_factors)
-
-        return reduce(add, (part_information(part) for _, part in self.fit.cells.parts()))
+            factor = part.factor[choice.rows]
+            parts.append(choice.information(shares, factor, part.n_factors))
+        return reduce(add, parts)
 
     @cached_property
     def component(self) -> Ints:
@@ -82,9 +81,9 @@ class TableCurve:
     def _shares(self, part):
         """Where the clicks of each document fall, and the share of each cell in them."""
         choice = GroupedLogit.from_rows(part.doc, part.clicks)
-        weight = part.weight[choice.rows]
-        examination = self.log_examination[part.factor]
-        return choice, np.exp(choice.log_shares(np.log(weight) + examination[choice.rows]))
+        log_weight = np.log(part.weight[choice.rows])
+        log_examination = self.log_examination[part.factor[choice.rows]]
+        return choice, np.exp(choice.log_shares(log_weight + log_examination))
 
     def _posterior(self, mean, precision, reference):
         """Log examination given a normal prior, and its standard errors relative to one factor:
@@ -92,14 +91,17 @@ class TableCurve:
         known = self.information.plus(precision)
         aim = self.information @ self.log_examination + precision * mean
         if len(mean) > MAX_DENSE:
-            return known.solve(aim), np.where(np.arange(len(mean)) == reference, 0.0, np.nan)
+            error = np.full(len(mean), np.nan)
+            error[reference] = 0.0
+            return known.solve(aim), error
         covariance = np.linalg.inv(known.dense())
         return covariance @ aim, relative_errors(covariance, reference)
 
     @property
     def is_connected(self) -> bool:
         """True if clicked documents connect all factors that have clicks."""
-        return len(np.unique(self.component[self.fit.cells.clicks_of_factors > 0])) <= 1
+        has_clicks = self.fit.cells.clicks_of_factors > 0
+        return len(np.unique(self.component[has_clicks])) <= 1
 
     def rough_error(self, reference: int) -> Floats:
         """Standard error of log examination relative to one factor; beyond 1,500 factors, as if
@@ -118,33 +120,38 @@ class TableCurve:
         a n / \tau^2`: the table where it is precise, the network where the table knows nothing,
         and between components the network alone.
         """
-        b = self.log_examination
-        known = np.isfinite(network)
-        prior = np.where(known, network, b)
-        prior = prior - prior.mean()
-        information = self.information
+        table = self.log_examination  # b
+        network = np.where(np.isfinite(network), network, table)
+        network = network - network.mean()  # n
+        information = self.information  # B
         trace = float(information.diagonal.sum())
-        n_compared = len(b) - len(np.unique(self.component))
+        n_compared = len(table) - len(np.unique(self.component))
         if not n_compared or trace <= 0:
-            error = np.where(np.arange(len(b)) == reference, 0.0, np.inf)
-            return CombinedCurve(prior, error, 1.0)
-        apart = b - prior
+            error = np.full(len(table), np.inf)
+            error[reference] = 0.0
+            return CombinedCurve(network, error, 1.0)
+        # Do both show one curve? A test by the information, as many degrees as comparisons.
+        apart = table - network
         p_value = float(chi2.sf(apart @ (information @ apart), n_compared))
-        slope = (prior @ (information @ b) + _SLOPE_PRECISION) / (
-            prior @ (information @ prior) + _SLOPE_PRECISION
-        )
+        # The factor a by which the network exaggerates: weighted least squares, pulled to 1.
+        along = network @ (information @ table) + _SLOPE_PRECISION
+        slope = along / (network @ (information @ network) + _SLOPE_PRECISION)
         slope = max(float(slope), 0.0)
-        apart = b - slope * prior
+        # The spread τ: what the differences have beyond the noise of the table.
+        apart = table - slope * network
         excess = apart @ (information @ apart) - n_compared
-        spread = max(np.sqrt(max(excess, 0.0) / trace), _LEAST_SLOPE_SPREAD)
-        found = self._posterior(slope * prior, np.full(len(b), spread**-2.0), reference)
-        return CombinedCurve(*found, p_value)
+        # A network's curve is not trusted beyond this standard deviation of log examination.
+        spread = max(np.sqrt(max(excess, 0.0) / trace), 0.1)
+        precision = np.full(len(table), spread**-2.0)
+        curve, error = self._posterior(slope * network, precision, reference)
+        return CombinedCurve(curve, error, p_value)
 
     def with_prior(self, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
         """Posterior mean of log examination given a normal prior of each factor, with its error
         relative to the first: for more than 1,500 factors that of the prior alone."""
         found, error = self._posterior(mean, spread**-2.0, 0)
-        return found, np.where(np.isnan(error), np.hypot(spread, spread[0]), error)
+        error_of_prior = np.hypot(spread, spread[0])
+        return found, np.where(np.isnan(error), error_of_prior, error)
 
 
 def table_curve(log: ClickLog) -> TableCurve:
@@ -171,17 +178,14 @@ def relative_errors(covariance: Floats, reference: int) -> Floats:
 
 def _apart(error, reference):
     """Standard errors relative to one factor, if estimates are independent."""
-    return np.where(np.arange(len(error)) == reference, 0.0, np.hypot(error, error[reference]))
+    apart = np.hypot(error, error[reference])
+    apart[reference] = 0.0
+    return apart
 
 
 # By rank and last click -------------------------------------------------------------
-#: Standard deviation of a pair about the sum of its effects: start, least and greatest.
-_SPREAD, _LEAST_SPREAD, _MOST_SPREAD = 0.5, 0.02, 5.0
-#: Most rounds of examination and spread, and the relative change of the spread that ends them.
-_ROUNDS, _LEAST_CHANGE = 100, 0.02
-#: Twice the log posterior that a last step may still gain: coefficients, which are standard normal
-#: a priori, are then as exact as its root.
-_TOL = 1e-8
+#: Its range: below, pairs have no deviation; above, effects tell nothing of them.
+_SPREADS = (0.02, 5.0)
 
 
 class PairCurve(NamedTuple):
@@ -211,7 +215,8 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
         return choice.information(shares, factor, len(seen))
 
     def objective(point):
-        log_shares = choice.log_shares(log_weight + (mean[seen] + design @ point)[factor])
+        log_examination = mean[seen] + design @ point
+        log_shares = choice.log_shares(log_weight + log_examination[factor])
         shares = np.exp(log_shares)
         surplus = np.bincount(factor, choice.clicks - choice.expected(shares), len(seen))
         value = choice.clicks @ log_shares - 0.5 * point @ point
@@ -220,27 +225,45 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
     def newton_step(known, gradient):
         if len(seen) <= FEW_FACTORS:
             return solve(_precision(design, known), gradient, assume_a="pos")
-        size = len(gradient), len(gradient)
-        prior = LinearOperator(size, matvec=lambda x: design.T @ (known @ (design @ x)) + x)
-        return cg(prior, gradient, rtol=1e-3)[0]
+
+        def product(x):
+            return design.T @ (known @ (design @ x)) + x
+
+        # Exact enough for a step, after which there are others.
+        precision = LinearOperator((len(gradient), len(gradient)), matvec=product)
+        step, _ = cg(precision, gradient, rtol=1e-3)
+        return step
 
     n_effects = effects.shape[1]
-    tau = _SPREAD
+    # Standard deviation of a pair about the sum of its effects, at the start.
+    tau = 0.5
+    # Start: no effects and no deviations, in units of their standard deviations a priori.
     point = np.zeros(n_effects + len(seen))
     n_iter = 0
-    for _ in range(_ROUNDS):
+    # Most rounds of examination and spread.
+    for _ in range(100):
+        # Effects and deviations, given the spread.
         scale = np.concatenate([spread, np.full(len(seen), tau)])
-        design = csr_array(hstack([effects[seen], eye_array(len(seen))]) @ diags_array(scale))
-        found = maximise(objective, point, solve=newton_step, tol=_TOL)
+        columns = hstack([effects[seen], eye_array(len(seen))])
+        design = csr_array(columns @ diags_array(scale))
+        # Twice the log posterior that a last step may still gain: coefficients, which are standard
+        # normal a priori, are then as exact as its root.
+        found = maximise(objective, point, solve=newton_step, tol=1e-8)
         n_iter += found.n_iter
-        known = information(found.history[-1][0])
+        (shares,) = found.history[-1]
+        known = information(shares)
+        # The spread, given the deviations: their square sum over how many the log determines.
         last = tau
         apart = tau * found.at[n_effects:]
         own = known.diagonal * tau**2
-        tau = np.sqrt((apart @ apart) / max(np.sum(own / (1 + own)), TINY))
-        tau = float(np.clip(tau, _LEAST_SPREAD, _MOST_SPREAD))
-        if abs(np.log(tau / last)) < _LEAST_CHANGE:
+        n_determined = np.sum(own / (1 + own))
+        tau = np.sqrt((apart @ apart) / max(n_determined, TINY))
+        tau = float(np.clip(tau, *_SPREADS))
+        # The relative change of the spread that ends them: it moves no pair by a fiftieth of its
+        # error.
+        if abs(np.log(tau / last)) < 0.02:
             break
+        # The next round starts at the same deviations, in its units.
         point = np.append(found.at[:n_effects], found.at[n_effects:] * last / tau)
     else:
         found = found._replace(converged=False)
@@ -256,7 +279,8 @@ def pair_curve(cells: Cells, effects: csr_array, mean: Floats, spread: Floats) -
 def _standard_error(known, design, spread):
     """Standard error of log examination relative to the first factor."""
     if len(known.own) <= FEW_FACTORS:
-        return relative_errors(design @ (design @ np.linalg.inv(_precision(design, known))).T, 0)
+        covariance = np.linalg.inv(_precision(design, known))
+        return relative_errors(design @ (design @ covariance).T, 0)
     # The information about each factor, as if relevance were known by the others, but effects are
     # not: factors of one rank or distance err together, and the inverse is only of effects.
     effects = design[:, : -len(known.own)]
@@ -266,7 +290,8 @@ def _standard_error(known, design, spread):
     precision = (effects.T @ (own @ effects)).toarray() + np.eye(effects.shape[1])
     moved = by_effects @ np.linalg.inv(precision)
     variance = spread**2 / noise + by_effects.multiply(moved).sum(axis=1)
-    error = np.sqrt(np.maximum(variance + variance[0] - 2 * by_effects @ moved[0], 0.0))
+    shared = by_effects @ moved[0]
+    error = np.sqrt(np.maximum(variance + variance[0] - 2 * shared, 0.0))
     error[0] = 0.0
     return error
 

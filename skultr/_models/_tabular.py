@@ -29,9 +29,14 @@ from .._log._cells import Cells
 from .._log._segments import TINY
 from ..exceptions import warn_user
 from ._solve import MAX_DENSE, Eliminated, gram
+from ._thresholds import CLICKS_FOR_ERRORS, FEW_CLICKS
 
 #: Standard errors have their nominal coverage from this mean number of clicks per document.
-_LEAST_CLICKS = {"likelihood": 10.0, "squares": 30.0, "poisson": 0.0}
+_LEAST_CLICKS = {
+    "likelihood": CLICKS_FOR_ERRORS.value,
+    "squares": FEW_CLICKS.value,
+    "poisson": 0.0,
+}
 #: Losses in the order of fitting: each solution starts the next, until the loss asked for. Least
 #: squares are not convex, and the bounded likelihood converges slowly from a distant start.
 _STEPS = {"product": ("poisson", "likelihood", "squares"), "additive": ("likelihood",)}
@@ -94,16 +99,18 @@ class TabularFit:
         error = np.full(cells.n_factors, np.nan)
         if cells.n_factors <= MAX_DENSE and not cells.has_few_clicks(_LEAST_CLICKS[self.loss]):
             labels = cells.comparable(partial(_informative, link=self.link))
-            sums = zip(*(_error_sums(part) for part in self.parts()), strict=True)
-            bread, meat, curvature, from_bounded = map(sum, sums)
+            sums = [_error_sums(part) for part in self.parts()]
+            bread, meat, curvature, bounded_curvature = map(sum, zip(*sums, strict=True))
             # The reference is fixed at 0.
-            joined = np.setdiff1d(np.flatnonzero(labels == labels[reference]), [reference])
+            same_label = np.flatnonzero(labels == labels[reference])
+            joined = np.setdiff1d(same_label, [reference])
             error[:] = np.inf
             if len(joined):
                 place = np.ix_(joined, joined)
                 error[joined] = _sandwich_errors(bread[place], meat[place])
             # The bound decides where most information is from documents on it.
-            error[self.bounded_factors | (from_bounded > 0.5 * curvature)] = np.nan
+            mostly_bounded = bounded_curvature > 0.5 * curvature
+            error[self.bounded_factors | mostly_bounded] = np.nan
         error[reference] = 0.0
         return error
 
@@ -127,14 +134,11 @@ class TabularFit:
             total = cells.by_doc(curvature)[cells.doc]
             share = np.divide(curvature, total, out=np.ones_like(total), where=total > 0)
             information = information + cells.by_factor(curvature * (1 - share))
-            others = cells.by_doc(variance)[cells.doc] - variance
-            noise = noise + cells.by_factor((1 - share) ** 2 * variance + share**2 * others)
-        return np.divide(
-            np.sqrt(noise),
-            information,
-            out=np.full(self.cells.n_factors, np.inf),
-            where=information > 0,
-        )
+            variance_of_others = cells.by_doc(variance)[cells.doc] - variance
+            own = (1 - share) ** 2 * variance
+            noise = noise + cells.by_factor(own + share**2 * variance_of_others)
+        unknown = np.full(self.cells.n_factors, np.inf)
+        return np.divide(np.sqrt(noise), information, out=unknown, where=information > 0)
 
 
 def fit_tabular(
@@ -148,7 +152,8 @@ def fit_tabular(
     **settings: Any,
 ) -> TabularFit:
     """See :func:`fit_cells`; of rows of clicks, whose (doc, factor) pairs may be repeated."""
-    return fit_cells(Cells.from_rows(doc, factor, clicks, weight, n_docs, n_factors), **settings)
+    cells = Cells.from_rows(doc, factor, clicks, weight, n_docs, n_factors)
+    return fit_cells(cells, **settings)
 
 
 def fit_cells(
@@ -200,18 +205,19 @@ def fit_cells(
     if start is None:
         start = np.random.default_rng(0).uniform(size=cells.n_factors)
     n_iter = 0
+    # Below 1: on its upper bound a factor could not move.
     b = np.log(np.clip(start, SMALLEST, 1 - 1e-3))
     steps = _STEPS[link]
     for step in steps[: steps.index(loss) + 1]:
-        problem = Problem(_clicked(cells) if step == "poisson" else cells, link, step)
-        a, b, n_more, converged = newton(problem, b, max_iter, tol)
+        read = _clicked(cells) if step == "poisson" else cells
+        a, b, n_more, converged = newton(Problem(read, link, step), b, max_iter, tol)
         n_iter += n_more
-    bounded = Problem(cells, link, loss).held_by_bound(a, b)
+    bounded_docs, bounded_factors = Problem(cells, link, loss).held_by_bound(a, b)
     if link == "product":
         a, b = _on_one_scale(cells, a, b)
     shown = cells.of_documents(lambda _, part: part.by_doc(part.weight) > 0)
     a = np.where(shown, a, np.nan)
-    return TabularFit(a, b, n_iter, converged, loss, link, cells, *bounded)
+    return TabularFit(a, b, n_iter, converged, loss, link, cells, bounded_docs, bounded_factors)
 
 
 def fit_factors(
@@ -230,8 +236,9 @@ def fit_factors(
     cells = Cells.from_rows(version, factor, clicks, weight, len(logits), n_factors)
     cells = Cells(cells.factor, cells.doc, cells.clicks, cells.weight, n_factors, len(logits))
     if link == "product":
-        logits = np.minimum(logits, -1e-6)  # at probability 1, a missing click costs infinity
-    start = np.full(n_factors, -1.0)
+        # At probability 1, a missing click costs infinity.
+        logits = np.minimum(logits, -SMALLEST)
+    start = np.full(n_factors, _START)
     best = Problem(cells, link, "likelihood").best_documents(logits, start)
     return np.where(cells.by_doc(cells.weight) > 0, best, np.nan)
 
@@ -242,10 +249,16 @@ def _clicked(cells: Cells) -> Cells:
     Others are at their lower bound. They add next to nothing to the Poisson likelihood, but what
     they add depends on a scale that is free otherwise.
     """
-    clicked = cells.clicks_of_factors > 0
-    return cells.changed(
-        lambda part: part.take((part.by_doc(part.clicks) > 0)[part.doc] & clicked[part.factor])
-    )
+    clicked_factor = cells.clicks_of_factors > 0
+
+    def with_clicks(part):
+        return part.take(_clicked_documents(part)[part.doc] & clicked_factor[part.factor])
+
+    return cells.changed(with_clicks)
+
+
+def _clicked_documents(cells: Cells) -> Bools:
+    return cells.by_doc(cells.clicks) > 0
 
 
 def _without_one_way_links(cells: Cells) -> Cells:
@@ -264,8 +277,9 @@ def _without_one_way_links(cells: Cells) -> Cells:
     def connected(part):
         # A document belongs to the group in which it was shown and clicked.
         group = part.doc * n_labels + labels[part.factor]
-        both = (part.by_doc(part.clicks) > 0)[part.doc] & clicked_factor[part.factor]
-        return part.take(~both | np.isin(group, group[part.clicks > 0]))
+        clicked_group = np.isin(group, group[part.clicks > 0])
+        both = _clicked_documents(part)[part.doc] & clicked_factor[part.factor]
+        return part.take(~both | clicked_group)
 
     return cells.changed(connected)
 
@@ -285,12 +299,12 @@ def _on_one_scale(cells: Cells, a: Floats, b: Floats) -> tuple[Floats, Floats]:
         return found
 
     docs = cells.of_documents(component_of_documents)
-    highest = np.full((2, n_components + 1), -np.inf)
-    np.maximum.at(highest[0], docs, a)
-    np.maximum.at(highest[1], component, b)
+    highest_a, highest_b = np.full((2, n_components + 1), -np.inf)
+    np.maximum.at(highest_a, docs, a)
+    np.maximum.at(highest_b, component, b)
     # Adding any value between low and high to a, and subtracting it from b, keeps both below 0.
-    low = highest[1]
-    high = -highest[0]
+    low = highest_b
+    high = -highest_a
     shift = low if n_components == 1 else np.maximum(low, 0.0)
     shift = np.where(np.isfinite(low), np.minimum(shift, high), 0.0)
     return a + shift[docs], b - shift[component]
@@ -301,20 +315,22 @@ def _error_sums(fit: TabularFit) -> tuple[Floats, Floats, Floats, Floats]:
     """Bread and meat of a fit in memory, curvature by factor, and that in documents on a bound."""
     cells = fit.cells
     curvature, variance = _curvature_and_variance(fit)
+    # Documents without an informative cell tell nothing of ratios.
     used = cells.by_doc(_informative(cells, fit.link))[cells.doc] > 0
-    curvature = curvature * used
-    return (
-        *_sandwich_parts(cells, curvature, variance * used),
-        cells.by_factor(curvature),
-        cells.by_factor(curvature * fit.bounded_docs[cells.doc]),
-    )
+    curvature = np.where(used, curvature, 0.0)
+    variance = np.where(used, variance, 0.0)
+    bread, meat = _sandwich_parts(cells, curvature, variance)
+    on_bound = np.where(fit.bounded_docs[cells.doc], curvature, 0.0)
+    return bread, meat, cells.by_factor(curvature), cells.by_factor(on_bound)
 
 
 def _informative(cells: Cells, link: str) -> Bools:
     """Mask of the cells with clicks, which bound a ratio of examinations."""
-    # With the additive link a document that was always clicked tells as little as one that never
-    # was.
-    return (cells.clicks > 0) & ((cells.clicks < cells.weight) | (link != "additive"))
+    clicked = cells.clicks > 0
+    if link == "additive":
+        # A document that was always clicked tells as little as one that never was.
+        return clicked & (cells.clicks < cells.weight)
+    return clicked
 
 
 def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
@@ -324,7 +340,8 @@ def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
     slope² times that of the clicks.
     """
     cells = fit.cells
-    p = np.minimum(fit.click_probability(cells.doc, cells.factor), 1 - SMALLEST)
+    p = fit.click_probability(cells.doc, cells.factor)
+    p = np.minimum(p, 1 - SMALLEST)
     noise = cells.weight * p * (1 - p)  # variance of the clicks of a cell
     if fit.link == "additive":
         slope = np.ones_like(p)
@@ -336,7 +353,8 @@ def _curvature_and_variance(fit: TabularFit) -> tuple[Floats, Floats]:
         # Multinomial: the clicks of each document over its factors, given their total.
         share = cells.weight * np.exp(fit.factor_logits)[cells.factor]
         share /= np.maximum(cells.by_doc(share), TINY)[cells.doc]
-        curvature = noise = cells.by_doc(cells.clicks)[cells.doc] * share
+        curvature = cells.by_doc(cells.clicks)[cells.doc] * share
+        noise = curvature
         slope = np.ones_like(p)
     else:
         slope = 1 / (1 - p)
@@ -379,10 +397,6 @@ def _sandwich_errors(bread: Floats, meat: Floats) -> Floats:
     return np.where(variance > 0, np.sqrt(np.abs(variance)), np.inf)
 
 
-#: Clicks of the mean clicked document below which the published objectives are biased.
-_FEW_CLICKS = 30.0
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class LearnsRelevance(HasPublishedVariant):
     r"""Mixin of estimators that learn relevance beside examination: as a network, or as a table.
@@ -414,12 +428,8 @@ class LearnsRelevance(HasPublishedVariant):
 
     def _fit_table(self, cells, start=None):
         """The table that explains the clicks of cells."""
-        fit = fit_cells(
-            cells,
-            loss=self._loss_of(cells),
-            link=self._table_link,
-            start=start,
-        )
+        loss = self._loss_of(cells)
+        fit = fit_cells(cells, loss=loss, link=self._table_link, start=start)
         if not fit.converged:
             warn_user(
                 f"The embedding did not converge in {fit.n_iter} steps: a log of few impressions "
@@ -434,7 +444,7 @@ class LearnsRelevance(HasPublishedVariant):
             return "likelihood"
         if self.variant == "published":
             return self._published_loss
-        return "poisson" if cells.has_few_clicks(_FEW_CLICKS) else "likelihood"
+        return "poisson" if cells.has_few_clicks(FEW_CLICKS.value) else "likelihood"
 
 
 # Newton's method ----------------------------------------------------------------------
@@ -442,14 +452,10 @@ class LearnsRelevance(HasPublishedVariant):
 # b[factor_k]). Documents are eliminated from its Hessian, as at the head of `_solve.py`.
 #: Smallest probability: the logarithm of a document without a click stays finite.
 SMALLEST = 1e-6
-_MAX_LOGIT = 20.0
-_LEAST_DAMPING, _SLIGHT_DAMPING, _MOST_DAMPING = 1e-10, 1e-4, 1e6
-#: Gains too small to change an estimate, in units of log-likelihood and as a share of it.
-_LEAST_GAIN, _LEAST_SHARE = 1e-6, 1e-9
-#: A step is solved again at most so often because further factors reach their bounds.
-_MAX_ROUNDS = 4
-_MAX_INNER = 40
-_LONGEST_STEP = 4.0
+#: Where the search for a document begins: a probability of about a third.
+_START = -1.0
+#: Damping of a first step, relative to the curvature: next to none.
+_LEAST_DAMPING = 1e-10
 
 
 class System(NamedTuple):
@@ -494,28 +500,36 @@ class Problem:
     def solved(self, b: Floats, a: Floats) -> tuple[Floats, System]:
         """The best documents given the factors, found from ``a``, and the system there."""
         best = []
-        total = None
+        systems = []
         for docs, part in self._parts():
-            best.append(part.best_documents(b, a[docs]))
-            system = part._system(best[-1], b)
-            total = system if total is None else System(*map(add, total, system))
-        assert total is not None
+            found = part.best_documents(b, a[docs])
+            best.append(found)
+            systems.append(part._system(found, b))
+        # Values, gradients and curvatures of parts are added.
+        total = systems[0]
+        for system in systems[1:]:
+            total = System(*map(add, total, system))
         return np.concatenate(best), total
 
     def held_by_bound(self, a: Floats, b: Floats) -> tuple[Bools, Bools]:
         """Documents and factors whose estimate sits on a bound although the gradient points
         outside: two masks."""
-        held = []
-        slopes = np.zeros((2, len(b)))
+        held_docs = []
+        gradient_of_factors, curvature_of_factors = np.zeros((2, len(b)))
         for docs, part in self._parts():
-            _, *by_cell = part.at(a[docs], b)
-            held.append(self._is_held(a[docs], *map(part.cells.by_doc, by_cell)))
-            slopes += [part.cells.by_factor(each) for each in by_cell]
-        return np.concatenate(held), self._is_held(b, *slopes)
+            _, gradient, curvature = part.at(a[docs], b)
+            cells = part.cells
+            held = self._is_held(a[docs], cells.by_doc(gradient), cells.by_doc(curvature))
+            held_docs.append(held)
+            gradient_of_factors += cells.by_factor(gradient)
+            curvature_of_factors += cells.by_factor(curvature)
+        held_factors = self._is_held(b, gradient_of_factors, curvature_of_factors)
+        return np.concatenate(held_docs), held_factors
 
     def _is_held(self, x, gradient, curvature):
         # A gradient below a hundredth of its own noise counts as 0.
-        return np.isin(x, self.bounds) & (np.abs(gradient) > 0.01 * np.sqrt(curvature))
+        pulled = np.abs(gradient) > 0.01 * np.sqrt(curvature)
+        return np.isin(x, self.bounds) & pulled
 
     # Of cells in memory ------------------------------------------------------------------
     @cached_property
@@ -532,20 +546,22 @@ class Problem:
         weight = np.maximum(self.cells.weight, TINY)
         if self.loss == "poisson":
             return clicks - xlogy(clicks, clicks / weight)
-        off = self.cells.weight - clicks
-        return -xlogy(clicks, clicks / weight) - xlogy(off, off / weight)
+        skips = self.cells.weight - clicks
+        return -xlogy(clicks, clicks / weight) - xlogy(skips, skips / weight)
 
     def at(self, a: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
         """Loss, gradient and curvature of each cell, three arrays of shape (n_cells,)."""
         cells = self.cells
         function, _ = _LOSSES[self.link, self.loss]
-        value, *slopes = function(a[cells.doc] + b[cells.factor], cells.clicks, cells.weight)
-        return value - self.saturated, *slopes
+        logit = a[cells.doc] + b[cells.factor]
+        value, gradient, curvature = function(logit, cells.clicks, cells.weight)
+        return value - self.saturated, gradient, curvature
 
     def best_documents(self, b: Floats, a: Floats) -> Floats:
         """The best value of each document given the factors, shape (n_docs,); starts at ``a``."""
         if self.loss == "likelihood":
             return self._best_by_newton(b, a)
+        # In closed form: a ratio of sums.
         cells = self.cells
         examination = np.exp(b)[self.cells.factor]
         factor = examination if self.loss == "squares" else 1.0
@@ -558,9 +574,13 @@ class Problem:
     def _best_by_newton(self, b: Floats, a: Floats) -> Floats:
         """Newton's method inside a shrinking bracket, one convex problem per document."""
         cells = self.cells
-        low, high = (np.full(cells.n_docs, bound) for bound in self.bounds)
-        for _ in range(_MAX_INNER):
+        least, most = self.bounds
+        low = np.full(cells.n_docs, least)
+        high = np.full(cells.n_docs, most)
+        # In so many steps halving alone narrows the widest bracket, of 40, to the tolerance.
+        for _ in range(40):
             _, gradient, curvature = self.at(a, b)
+            # The sign of the slope tells on which side of a the best value is.
             slope = cells.by_doc(gradient)
             low = np.where(slope < 0, a, low)
             high = np.where(slope > 0, a, high)
@@ -568,11 +588,13 @@ class Problem:
             new = a - np.divide(slope, total, out=np.zeros_like(a), where=total > 0)
             # A step that leaves the bracket ends at the bound of the problem, where that is the
             # end of the bracket, and else in the middle of the bracket.
-            inner = (low > self.bounds[0], high < self.bounds[1])
-            new = np.where((new < low) & inner[0] | (new > high) & inner[1], (low + high) / 2, new)
+            too_low = (new < low) & (low > least)
+            too_high = (new > high) & (high < most)
+            new = np.where(too_low | too_high, (low + high) / 2, new)
             new = np.clip(new, low, high)
             moved = np.abs(new - a).max(initial=0.0)
             a = new
+            # A document is exact to so much of its logarithm.
             if moved <= 1e-10:
                 break
         return a
@@ -580,49 +602,59 @@ class Problem:
     def _system(self, a, b):
         """The system at documents and factors."""
         value, gradient, curvature = self.at(a, b)
-        cells, (low, high) = self.cells, self.bounds
+        cells = self.cells
+        low, high = self.bounds
         total = cells.by_doc(curvature)
         # A document on a bound does not move.
         moves = (a > low) & (a < high) & (total > 0)
         inverse = np.divide(1.0, total, out=np.zeros(len(total)), where=moves)
-        return System(
-            float(value.sum()),
-            cells.by_factor(gradient),
-            Eliminated(cells.by_factor(curvature), cells.matrix(curvature), inverse),
-        )
+        remaining = Eliminated(cells.by_factor(curvature), cells.matrix(curvature), inverse)
+        return System(float(value.sum()), cells.by_factor(gradient), remaining)
 
 
 def newton(
     problem: Problem, b: Floats, max_iter: int, tol: float
 ) -> tuple[Floats, Floats, int, bool]:
     """Minimise a problem by damped Newton steps of the factors."""
+    low, high = problem.bounds
     # A factor without a click ends at its lower bound.
-    b = np.clip(np.where(problem.cells.clicks_of_factors > 0, b, -np.inf), *problem.bounds)
-    a, here = problem.solved(b, np.full(problem.cells.n_docs, -1.0))
+    b = np.where(problem.cells.clicks_of_factors > 0, b, -np.inf)
+    b = np.clip(b, low, high)
+    a, here = problem.solved(b, np.full(problem.cells.n_docs, _START))
     damping = _LEAST_DAMPING
-    # The loss has the size of the noise, about one half per cell; it is 0 for noise-free clicks.
-    least_gain = _LEAST_GAIN * min(
-        1.0, max(part.weight.max(initial=0.0) for _, part in problem.cells.parts())
-    )
+    # Gain too small to change an estimate, in units of log-likelihood.
+    least_gain = 1e-6 * _noise(problem.cells)
     for n_iter in progress(range(1, max_iter + 1), "Newton step", most=max_iter):
-        new_b = np.clip(b + _step(problem, b, here, damping), *problem.bounds)
+        new_b = np.clip(b + _step(problem, b, here, damping), low, high)
         new_a, there = problem.solved(new_b, a)
         moved = np.abs(new_b - b).max(initial=0.0)
         gained = here.value - there.value
         # A step that was shortened by damping is no evidence of convergence.
-        bold = damping <= _SLIGHT_DAMPING
+        # Up to this damping a step is as long as Newton's, and tells whether there is more to
+        # gain.
+        is_bold = damping <= 1e-4
         if not gained > 0:
-            if damping > _MOST_DAMPING or (bold and moved <= tol):
+            # Where a step of more damping does not descend, descent is below rounding.
+            if damping > 1e6 or (is_bold and moved <= tol):
                 return a, b, n_iter, True  # any further descent is below rounding
             damping *= 100.0
             continue
         a = new_a
         b = new_b
         here = there
-        if bold and (moved <= tol or gained <= max(least_gain, _LEAST_SHARE * abs(here.value))):
+        # The same as a share of the log-likelihood.
+        too_little = max(least_gain, 1e-9 * abs(here.value))
+        if is_bold and (moved <= tol or gained <= too_little):
             return a, b, n_iter, True
         damping = max(damping / 10.0, _LEAST_DAMPING)
     return a, b, max_iter, False
+
+
+def _noise(cells: Cells) -> float:
+    """Size of the loss of a cell: about one half, and less only if no cell has an impression."""
+    # The loss itself is no measure: it is 0 for clicks without noise.
+    most = max(part.weight.max(initial=0.0) for _, part in cells.parts())
+    return min(1.0, most)
 
 
 def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
@@ -643,21 +675,26 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
     held = ((b <= low) & (gradient > 0)) | ((b >= high) & (gradient < 0))
     free = ~held & (curvature.own > 0)
     step = np.zeros(len(b))
-    for _ in range(_MAX_ROUNDS):
-        right = -(gradient + curvature @ np.where(free, 0.0, step))
-        with few_threads(np.count_nonzero(free) ** 3 / 6):
+    # A step is solved again at most so often because further factors reach their bounds.
+    for _ in range(4):
+        fixed = np.where(free, 0.0, step)
+        right = -(gradient + curvature @ fixed)
+        with few_threads(np.count_nonzero(free) ** 3 / 6):  # multiplications of a factorisation
             left = curvature.among(np.flatnonzero(free))
             step[free] = left.plus(damping * left.own).solve(right[free])
         # If only one or two documents hold a factor, the quadratic is a poor model far away.
-        step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
+        # No factor moves by more in one step.
+        step = np.clip(step, -4.0, 4.0)
         if problem.gauge is not None:
             group = problem.gauge[free]
-            step[free] -= (np.bincount(group, step[free]) / np.bincount(group))[group]
+            mean = np.bincount(group, step[free]) / np.bincount(group)
+            step[free] -= mean[group]
         # Factors that would cross a bound stop there, and the others are solved for again.
-        crossing = free & ((b + step < low) | (b + step > high))
+        new = b + step
+        crossing = free & ((new < low) | (new > high))
         if not crossing.any():
             break
-        step[crossing] = np.clip(b + step, low, high)[crossing] - b[crossing]
+        step[crossing] = np.clip(new, low, high)[crossing] - b[crossing]
         free &= ~crossing
     return step
 
@@ -668,19 +705,25 @@ def _step(problem: Problem, b: Floats, here: System, damping: float) -> Floats:
 #   product, poisson      w e^s - c s                           Poisson, mean w e^s
 #   product, squares      (w e^s - c)^2 / (2 w)                 weighted squares of click rates
 #   additive, likelihood  -c log σ(s) - (w - c) log σ(-s)       binomial, p = σ(s)
+#: Least curvature per impression, and least probability of a skip: no step divides by 0.
+_LEAST_CURVATURE = 1e-12
+
+
 def _product_likelihood(
     logit: Floats, clicks: Floats, weight: Floats
 ) -> tuple[Floats, Floats, Floats]:
     p = np.exp(logit)
-    off = weight - clicks
+    skips = weight - clicks
+    skip = -np.expm1(logit)  # 1 - p, exact near p = 1
     # Where every impression was clicked, 0 times the infinite logarithm is 0.
     with np.errstate(divide="ignore"):
-        miss = np.where(off > 0, np.log(-np.expm1(logit)), 0.0)
-    value = -clicks * logit - off * miss
-    rest = np.maximum(-np.expm1(logit), 1e-12)
-    missed = off * p / rest
+        log_skip = np.where(skips > 0, np.log(skip), 0.0)
+    value = -clicks * logit - skips * log_skip
+    skip = np.maximum(skip, _LEAST_CURVATURE)
+    missed = skips * p / skip
     # Where every impression was clicked the curvature is 0; a part of the weight stands in.
-    return value, missed - clicks, np.maximum(missed / rest, 0.01 * weight * p)
+    curvature = np.maximum(missed / skip, 0.01 * weight * p)
+    return value, missed - clicks, curvature
 
 
 def _product_poisson(
@@ -703,7 +746,8 @@ def _additive_likelihood(
 ) -> tuple[Floats, Floats, Floats]:
     p = expit(logit)
     value = -clicks * log_expit(logit) - (weight - clicks) * log_expit(-logit)
-    return value, weight * p - clicks, np.maximum(weight * p * (1 - p), 1e-12 * weight)
+    curvature = np.maximum(weight * p * (1 - p), _LEAST_CURVATURE * weight)
+    return value, weight * p - clicks, curvature
 
 
 _LOWEST = float(np.log(SMALLEST))
@@ -712,5 +756,6 @@ _LOSSES = {
     ("product", "likelihood"): (_product_likelihood, (_LOWEST, 0.0)),
     ("product", "poisson"): (_product_poisson, (_LOWEST, -_LOWEST)),
     ("product", "squares"): (_product_squares, (_LOWEST, 0.0)),
-    ("additive", "likelihood"): (_additive_likelihood, (-_MAX_LOGIT, _MAX_LOGIT)),
+    # Bound on logits: a document that was always clicked has a finite one.
+    ("additive", "likelihood"): (_additive_likelihood, (-20.0, 20.0)),
 }

@@ -20,6 +20,7 @@ from .._models._tabular import fit_factors
 from ._lists import CLICK_ONLY, LOSSES, ListLoss, ScaledLoss, list_log_softmax, log_exposure
 from ._net import NeuralEstimator
 from ._networks import ListScores
+from ._thresholds import RELEVANCE_FIRST
 
 if TYPE_CHECKING:
     from skorch import NeuralNet
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
     from ._lists import ListBatch, ListDataset
-
-
-#: Bound on log weights, so that no weight overflows.
-_MAX_LOG_WEIGHT = 30.0
 
 
 def fit_dual(
@@ -49,6 +46,7 @@ def fit_dual(
         validation = validation.comparable()
     with learner._seeded():
         network = learner._network(log.features, constant=False)
+        # Examination is relative to the factor that is known best.
         reference = int(np.bincount(log.bias, log.weight).argmax())
         module = ExaminationModule(network, len(log.bias_values), reference=reference)
         learner._train(
@@ -58,13 +56,16 @@ def fit_dual(
             training.clicks,
             click_only=True,
             task=task,
+            # Step size of the logits of bias factors: all lists tell of them.
             param_groups=_factor_settings(0.05),
             validation=validation,
         )
     del training  # what follows needs memory
     part = log.sample()
-    choice = GroupedLogit.of_log(part.times(log.traffic_factors(learner.traffic_exponent)))
-    relevance = learner._outputs(learner.network_, part.features)[:, 0][part.version]
+    traffic = log.traffic_factors(learner.traffic_exponent)
+    choice = GroupedLogit.of_log(part.times(traffic))
+    scores = learner._outputs(learner.network_, part.features)[:, 0]
+    relevance = scores[part.version]
     start = module.examination.detach().double().cpu().numpy()
     return choice.likeliest_examination(relevance, part.bias, start - start.mean())
 
@@ -80,10 +81,11 @@ class DualLearner(NeuralEstimator):
         settings = {}
         if isinstance(ranker, NeuralEstimator) and getattr(ranker, "estimator", None) is None:
             settings = {field.name: getattr(ranker, field.name) for field in fields(cls)}
+        settings["random_state"] = ranker.random_state
         # Callbacks report the training of the ranker.
-        return cls(
-            **{**settings, "random_state": ranker.random_state, "verbose": 0, "net_params": None}
-        )
+        settings["verbose"] = 0
+        settings["net_params"] = None
+        return cls(**settings)
 
 
 def fit_towers(
@@ -104,6 +106,12 @@ def fit_towers(
     """
     training = log.tempered(learner.traffic_exponent)
     by_steps = learning_rate is not None
+    if by_steps:
+        groups = _factor_settings(learning_rate)
+        callbacks = []
+    else:
+        groups = []
+        callbacks = [("examination", ExaminationStep())]
     with learner._seeded():
         network = learner._network(log.features)
         learner._train(
@@ -113,8 +121,8 @@ def fit_towers(
             training.clicks,
             click_only=False,
             task=task,
-            param_groups=_factor_settings(learning_rate) if by_steps else [],
-            callbacks=[] if by_steps else [("examination", ExaminationStep())],
+            param_groups=groups,
+            callbacks=callbacks,
             validation=learner._tempered_validation(),
         )
 
@@ -149,7 +157,8 @@ class ExaminationModule(ListScores):
         logits = self.examination
         if self.reference is not None:
             logits = logits - logits[self.reference]
-        return super().forward(batch), batch.pad(logits.index_select(0, batch.bias))
+        examination = batch.pad(logits.index_select(0, batch.bias))
+        return super().forward(batch), examination
 
 
 class DualLoss(ScaledLoss):
@@ -174,8 +183,10 @@ class DualLoss(ScaledLoss):
         relevance, examination = outputs
         exposure = log_exposure(batch.weight)
         if self.training:
+            # Relative weights o_1 / o_i and r_1 / r_i.
             examined = _weights(-examination)
             relevant = _weights(relevance[:, :1] - relevance)
+            # Each part learns from clicks that are divided by the other.
             gain = examined * list_log_softmax(relevance + exposure, batch.mask)
             gain = gain + relevant * list_log_softmax(examination + exposure, batch.mask)
         else:
@@ -185,7 +196,8 @@ class DualLoss(ScaledLoss):
 
 def _weights(log_weights):
     # Bounded before the exponential: infinity times 0 clicks would be NaN.
-    return log_weights.detach().clamp(max=_MAX_LOG_WEIGHT).exp()
+    # Bound on log weights, so that no weight overflows.
+    return log_weights.detach().clamp(max=30.0).exp()
 
 
 class TowersLoss(ScaledLoss):
@@ -210,25 +222,23 @@ class TowersLoss(ScaledLoss):
         else:
             hit = logsigmoid(relevance) + logsigmoid(examination)
             miss = _log_of_neither(relevance, examination)
-        loss = -(batch.clicks * hit + (batch.weight - batch.clicks) * miss)
+        skips = batch.weight - batch.clicks
+        loss = -(batch.clicks * hit + skips * miss)
         return loss[batch.mask].sum() * (self.scale / len(batch))
 
 
 def _log_of_neither(g, h):
     """log(1 - σ(g) σ(h)), computed without cancellation."""
-    both = torch.logsumexp(torch.stack([torch.zeros_like(g), -g, -h, -g - h]), dim=0)
-    return torch.logsumexp(torch.stack([-g, -h, -g - h]), dim=0) - both
+    # It is the logarithm of e^-g + e^-h + e^-(g + h) over 1 + the same.
+    all_cases = torch.stack([torch.zeros_like(g), -g, -h, -g - h])
+    total = torch.logsumexp(all_cases, dim=0)
+    neither = torch.stack([-g, -h, -g - h])
+    return torch.logsumexp(neither, dim=0) - total
 
 
-#: Share of a training in which relevance alone explains the clicks. A table has one free number
-#: per bias factor and no weight decay: where position tells relevance, as behind production that
-#: knows the labels, a table that is fitted first takes what the network learns only step by step,
-#: and the network is left with the noise, or the reverse. ``benchmarks/studies/reverse.py``.
-RELEVANCE_FIRST = 0.5
-#: With early stopping nobody knows the length beforehand: so many epochs instead, at most.
+#: With early stopping nobody knows the length beforehand: so many epochs of relevance alone
+#: instead of a share of the training, at most.
 FIRST_EPOCHS = 20
-#: Later, the table is set every epoch, and at least so often that a whole training had this many.
-_LEAST_UPDATES = 32
 
 
 class TableStep(Callback):
@@ -245,10 +255,12 @@ class TableStep(Callback):
         self, net: NeuralNet, dataset_train: ListDataset | None = None, **kwargs: Any
     ) -> None:
         self.data_ = dataset_train
-        per_epoch = -(-len(dataset_train) // net.batch_size)
+        per_epoch = -(-len(dataset_train) // net.batch_size)  # rounded up
         n_steps = net.max_epochs * per_epoch
-        self.n_first_ = int(RELEVANCE_FIRST * n_steps)
-        self.interval_ = max(1, min(per_epoch, n_steps // _LEAST_UPDATES))
+        self.n_first_ = int(RELEVANCE_FIRST.value * n_steps)
+        # Later, the table is set every epoch, and at least so often that a whole training had this
+        # many.
+        self.interval_ = max(1, min(per_epoch, n_steps // 32))
         stop = dict(net.callbacks_).get("early_stopping")
         if stop is not None:
             self.n_first_ = min(self.n_first_, FIRST_EPOCHS * per_epoch)
@@ -258,6 +270,7 @@ class TableStep(Callback):
     def on_batch_begin(self, net: NeuralNet, training: bool = False, **kwargs: Any) -> None:
         if not training:
             return
+        # In the second part of the training, from time to time; before its first step, the start.
         later = self.n_done_ - self.n_first_
         if later >= 0 and later % self.interval_ == 0:
             net.module_.eval()
@@ -270,9 +283,8 @@ class TableStep(Callback):
         self.data_ = None
 
 
-#: Logit of the examination of all bias factors while relevance alone explains the clicks: no
-#: click rate is above it but by chance.
-_EXAMINED = 2.0
+#: Least and largest logarithm of an examination: its logit stays finite.
+_LOG_EXAMINATION = (np.log(1e-6), np.log1p(-1e-6))
 
 
 class ExaminationStep(TableStep):
@@ -281,22 +293,29 @@ class ExaminationStep(TableStep):
     def start(self, module: ExaminationModule, data: ListDataset) -> None:
         """All bias factors are examined alike."""
         with torch.no_grad():
-            module.examination.fill_(_EXAMINED)
+            # Logit of the examination of all bias factors while relevance alone explains the
+            # clicks: no click rate is above it but by chance.
+            module.examination.fill_(2.0)
 
     def update(self, module: ExaminationModule, data: ListDataset) -> None:
         """The most likely examination of each bias factor."""
-        relevance = logsigmoid(data.outputs(module.network[1]).double()).cpu().numpy()
+        scores = data.outputs(module.network[1]).double()
+        relevance = logsigmoid(scores).cpu().numpy()
         best = fit_factors(relevance, *data.rows(), n_factors=len(module.examination))
-        best = np.clip(best, np.log(1e-6), np.log1p(-1e-6))
-        best = torch.from_numpy(best - np.log(-np.expm1(best))).to(module.examination)
+        # Logits from logarithms.
+        best = np.clip(best, *_LOG_EXAMINATION)
+        best = best - np.log(-np.expm1(best))
+        best = torch.from_numpy(best).to(module.examination)
         with torch.no_grad():
             # A bias factor that only occurs in held-out lists keeps its value.
             module.examination.copy_(torch.where(best.isnan(), module.examination, best))
 
 
-#: Twice the log-likelihood per impression that a last step may gain: equal clicks in other rows
-#: must give an equal result, to many digits.
-_TOL = 1e-16
+#: Bounds of shift and scale: a scale of at least 0.01 keeps the order of the scores.
+_LEAST_UNITS = np.array([-20.0, 0.01])
+_MOST_UNITS = np.array([20.0, 20.0])
+#: The search begins at a scale of the scores within these.
+_START_OF_SCALE = (0.01, 3.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,13 +337,14 @@ class ListTarget:
         if self.naive_weight:
             # Joined before: the two kinds are never compared.
             joined = replace(log.comparable(), weight=log.weight)
-            twice = joined.take_lists(np.tile(np.arange(joined.n_lists), 2))
-            return self._of_both().on(twice, traffic_exponent)
+            twice = np.tile(np.arange(joined.n_lists), 2)
+            return self._of_both().on(joined.take_lists(twice), traffic_exponent)
         factor = log.traffic_factors(traffic_exponent)
         given = replace(log, clicks=self.clicks, propensity=self.examination)
         clicks = given.by_chunk(lambda part: part.clicks * factor[part.query], np.float32)
-        log = replace(log.comparable() if self.loss == "softmax" else log, clicks=clicks)
-        if self.loss == "softmax" and self.examination is None:
+        is_listwise = self.loss == "softmax"
+        log = replace(log.comparable() if is_listwise else log, clicks=clicks)
+        if is_listwise and self.examination is None:
             return log
 
         def weights(part):
@@ -337,9 +357,10 @@ class ListTarget:
         """What lists that occur twice are fitted to."""
         corrected = (1 - self.naive_weight) * self.clicks
         naive = self.naive_weight * self.clicks
+        no_offset = np.ones_like(self.examination)
         return ListTarget(
             np.concatenate([corrected, naive]),
-            np.concatenate([self.examination, np.ones_like(self.examination)]),
+            np.concatenate([self.examination, no_offset]),
         )
 
 
@@ -382,21 +403,28 @@ def fit_affine(
     that the order of the scores stays.
     """
     total = weight.sum()
+    # Standardised, so that one start and one bound suit scores of any scale.
     center = weight @ scores / total
-    spread = max(float(np.sqrt(weight @ (scores - center) ** 2 / total)), 1e-9)
+    variance = weight @ (scores - center) ** 2 / total
+    spread = max(float(np.sqrt(variance)), 1e-9)
     standard = (scores - center) / spread
     powers = np.stack([np.ones(len(standard)), standard])
 
     def objective(point):
-        relevance = expit(point[0] + point[1] * standard)
+        shift, scale = point
+        relevance = expit(shift + scale * standard)
         chance = np.clip(examination * relevance, 1e-12, 1 - 1e-12)
         value = clicks @ np.log(chance) + (weight - clicks) @ np.log1p(-chance)
+        # By the logit of relevance; for the curvature, clicks are what is expected of them.
         slope = (clicks - weight * chance) / (1 - chance) * (1 - relevance)
         bend = weight * chance * (1 - relevance) ** 2 / (1 - chance)
         return value / total, powers @ slope / total, powers * bend @ powers.T / total
 
-    rate = float(np.clip(clicks.sum() / (weight @ examination), 1e-6, 1 - 1e-6))
-    bounds = np.array([-20.0, 0.01]), np.array([20.0, 20.0])
-    start = np.array([logit(rate), np.clip(spread, 0.01, 3.0)])
-    shift, scale = maximise(objective, start, bounds=bounds, tol=_TOL).at
+    mean_relevance = clicks.sum() / (weight @ examination)
+    shift = logit(float(np.clip(mean_relevance, 1e-6, 1 - 1e-6)))
+    start = np.array([shift, np.clip(spread, *_START_OF_SCALE)])
+    # Twice the log-likelihood per impression that a last step may gain: equal clicks in other rows
+    # must give an equal result, to many digits.
+    found = maximise(objective, start, bounds=(_LEAST_UNITS, _MOST_UNITS), tol=1e-16)
+    shift, scale = found.at
     return float(shift - scale * center / spread), float(scale / spread)

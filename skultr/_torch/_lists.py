@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Versions that a network is applied to at a time.
 _PART = 1 << 16
+#: Least divisor and least argument of a logarithm.
+_TINY = 1e-12
 
 #: Numbers of the lists of a batch.
 Indices: TypeAlias = Sequence[int] | torch.Tensor
@@ -89,8 +91,9 @@ class ScaledRows:
 
     def split(self, n_rows: int) -> Iterator[torch.Tensor]:
         """Scaled features of consecutive rows."""
-        starts = range(0, len(self.features), n_rows)
-        return (self._scaled(self.features[start : start + n_rows].copy()) for start in starts)
+        for start in range(0, len(self.features), n_rows):
+            # A copy, because a memory-mapped or read-only array cannot back a tensor.
+            yield self._scaled(self.features[start : start + n_rows].copy())
 
     def _scaled(self, rows):
         with torch.no_grad():
@@ -106,17 +109,17 @@ class ListDataset(Dataset):
         features: torch.Tensor | ScaledRows,
         click_only: bool = False,
     ) -> None:
+        # All columns live where the network does: no batch is copied from memory to a GPU.
         device = features.device
-        keep = (
-            np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
-            if click_only
-            else np.ones(log.n_lists, dtype=bool)
-        )
+        if click_only:
+            keep = np.logical_or.reduceat(log.clicks != 0, log.offsets[:-1])
+        else:
+            keep = np.ones(log.n_lists, dtype=bool)
         self.features = features
-        self.version, self.bias = (_tensor(each).to(device) for each in (log.version, log.bias))
-        self.clicks, self.weight = (
-            _tensor(column).to(device, torch.float32) for column in (log.clicks, log.weight)
-        )
+        self.version = _tensor(log.version).to(device)
+        self.bias = _tensor(log.bias).to(device)
+        self.clicks = _tensor(log.clicks).to(device, torch.float32)
+        self.weight = _tensor(log.weight).to(device, torch.float32)
         self._query = log.query_of_list[keep]
         self.lengths = torch.from_numpy(np.diff(log.offsets)[keep]).to(device)
         self.starts = torch.from_numpy(log.offsets[:-1][keep]).to(device)
@@ -124,10 +127,11 @@ class ListDataset(Dataset):
     def of_queries(self, queries: Bools) -> ListDataset:
         """The lists of the queries for which ``queries``, (n_queries,), is True."""
         part = copy(self)
-        keep = torch.from_numpy(queries[self._query]).to(self.lengths.device)
-        part.lengths = self.lengths[keep]
-        part.starts = self.starts[keep]
-        part._query = self._query[queries[self._query]]
+        kept = queries[self._query]
+        part._query = self._query[kept]
+        kept = torch.from_numpy(kept).to(self.lengths.device)
+        part.lengths = self.lengths[kept]
+        part.starts = self.starts[kept]
         return part
 
     def __len__(self) -> int:
@@ -141,8 +145,10 @@ class ListDataset(Dataset):
     @property
     def n_features(self) -> int:
         """Number of features, before they are scaled if every batch is scaled."""
-        given = self.features
-        return (given.features if isinstance(given, ScaledRows) else given).shape[1]
+        features = self.features
+        if isinstance(features, ScaledRows):
+            features = features.features
+        return features.shape[1]
 
     def __getitem__(self, index: int) -> tuple[ListBatch, torch.Tensor]:
         return self.__getitems__([index])
@@ -151,14 +157,16 @@ class ListDataset(Dataset):
         """The batch of these lists: a pair (ListBatch, target), as skorch unpacks it."""
         lists = torch.as_tensor(indices, device=self.lengths.device)
         lengths = self.lengths.index_select(0, lists)[:, None]
+        # Rows of the lists, one after another: the network gets no padding.
         column = torch.arange(int(lengths.max()), device=lists.device)
         mask = column < lengths
-        rows = (self.starts.index_select(0, lists)[:, None] + column).masked_select(mask)
-        clicks, weight = (
-            _padded(values.index_select(0, rows), mask) for values in (self.clicks, self.weight)
-        )
+        starts = self.starts.index_select(0, lists)
+        rows = (starts[:, None] + column).masked_select(mask)
+        version = self.version.index_select(0, rows)
+        clicks = _padded(self.clicks.index_select(0, rows), mask)
+        weight = _padded(self.weight.index_select(0, rows), mask)
         batch = ListBatch(
-            features=self.features.index_select(0, self.version.index_select(0, rows)),
+            features=self.features.index_select(0, version),
             bias=self.bias.index_select(0, rows).long(),
             mask=mask,
             clicks=clicks,
@@ -171,12 +179,20 @@ class ListDataset(Dataset):
         step = max(1, -(-int(self.lengths.sum()) // SAMPLE))
         lengths = self.lengths[::step]
         starts = self.starts[::step]
-        first = torch.repeat_interleave(starts - (lengths.cumsum(0) - lengths), lengths)
-        cells = first + torch.arange(len(first), device=first.device)
-        columns = (self.version, self.bias, self.clicks, self.weight)
-        version, bias, *numbers = (column.index_select(0, cells).cpu() for column in columns)
-        clicks, weight = (values.double().numpy() for values in numbers)
-        return version.numpy(), bias.numpy(), clicks, weight
+        # Number of each row of the part, plus how far its list stands from its place there.
+        place = lengths.cumsum(0) - lengths
+        shift = torch.repeat_interleave(starts - place, lengths)
+        rows = shift + torch.arange(len(shift), device=shift.device)
+
+        def some(column):
+            return column.index_select(0, rows).cpu()
+
+        return (
+            some(self.version).numpy(),
+            some(self.bias).numpy(),
+            some(self.clicks).double().numpy(),
+            some(self.weight).double().numpy(),
+        )
 
     def outputs(self, network: torch.nn.Module) -> torch.Tensor:
         """Output of a network for each version, shape (n_versions,)."""
@@ -239,7 +255,7 @@ def softmax_loss(
 
 def log_exposure(weight: torch.Tensor) -> torch.Tensor:
     """The offset of the scores of rows whose exposure differs; 0 where it is 1."""
-    return weight.clamp(min=1e-12).log()
+    return weight.clamp(min=_TINY).log()
 
 
 def bce_loss(
@@ -272,8 +288,10 @@ def pairwise_loss(
     :math:`\sum_i c_i \sum_{j \ne i} -\log\sigma(s_i - s_j)`, divided by the number of other rows.
     Pairs are weighted by the mean (debiased) clicks of their rows, not by clicks in one session.
     """
-    others = (mask.sum(dim=1, keepdim=True) - 1).clamp(min=1)
-    return sum_of_pairs(scores, mask, clicks * mask / others, mask.to(scores.dtype))
+    n_others = (mask.sum(dim=1, keepdim=True) - 1).clamp(min=1)
+    wins = clicks * mask / n_others
+    losses = mask.to(scores.dtype)
+    return sum_of_pairs(scores, mask, wins, losses)
 
 
 def lambda_loss(
@@ -286,8 +304,9 @@ def lambda_loss(
     held fixed (no gradient), and lists are weighted by their impressions (Burges 2010; Wang et al.
     2018).
     """
-    gains = (clicks / weight.clamp(min=1e-12)).masked_fill(~mask, 0.0)
-    impressions = (weight * mask).sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(1)
+    gains = (clicks / weight.clamp(min=_TINY)).masked_fill(~mask, 0.0)
+    n_rows = mask.sum(dim=1, keepdim=True).clamp(1)
+    impressions = (weight * mask).sum(dim=1, keepdim=True) / n_rows
     # The least gain of a list wins no pair.
     least = gains.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     wins = torch.where(mask & (gains > least), impressions / _ideal_dcg(gains), 0.0)
@@ -319,12 +338,15 @@ def _ideal_dcg(gains: torch.Tensor) -> torch.Tensor:
     """DCG of each list if its best gains come first, shape (n_lists, 1)."""
     best_first = gains.clamp(min=0).sort(dim=1, descending=True).values
     places = torch.arange(1, gains.shape[1] + 1, device=gains.device, dtype=gains.dtype)
-    return (best_first / torch.log2(1 + places)).sum(dim=1, keepdim=True).clamp(min=1e-12)
+    discounted = best_first / torch.log2(1 + places)
+    return discounted.sum(dim=1, keepdim=True).clamp(min=_TINY)
 
 
 def _discounts(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Discount of the rank that each row has by its score, shape (n_lists, width)."""
-    falling = scores.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    # Padding comes last. The order of an order is the rank.
+    known = scores.masked_fill(~mask, -torch.inf)
+    falling = known.argsort(dim=1, descending=True, stable=True)
     rank = falling.argsort(dim=1, stable=True) + 1
     return 1 / torch.log2(1 + rank.to(scores.dtype))
 
@@ -344,8 +366,6 @@ CLICK_ONLY = frozenset({"softmax", "pairwise", "lambda"})
 #: None is the whole rectangle.
 Cells: TypeAlias = torch.Tensor | None
 
-#: Up to this number of pairs a whole batch is one block: choosing winners would cost more.
-_FEW_PAIRS = 1 << 15
 #: Pairs of a block, whose arrays of 1 MiB stay in a processor's cache.
 _BLOCK_PAIRS = 1 << 18
 
@@ -375,8 +395,11 @@ def loss_by_row(
     for first, second in _blocks(mask, wins):
         loss = F.softplus(-_differences(scores, first, second))
         _clear_itself(loss, first, second)
-        _add(won, first, torch.matmul(loss, _take(losses, second)[:, :, None])[:, :, 0])
-        _add(lost, second, torch.matmul(_take(wins, first)[:, None, :], loss)[:, 0])
+        # Rows of the matrix are winners, columns losers.
+        by_winner = torch.matmul(loss, _take(losses, second)[:, :, None])
+        by_loser = torch.matmul(_take(wins, first)[:, None, :], loss)
+        _add(won, first, by_winner[:, :, 0])
+        _add(lost, second, by_loser[:, 0])
     return won, lost
 
 
@@ -390,11 +413,13 @@ class _SumOfPairs(torch.autograd.Function):
         for first, second in _blocks(mask, wins):
             weight = _take(wins, first)[:, :, None] * _take(losses, second)[:, None, :]
             if weigh is not None:
-                weight *= weigh(*(_differences(x, first, second) for x in values))
+                differences = [_differences(each, first, second) for each in values]
+                weight *= weigh(*differences)
             _clear_itself(weight, first, second)
             behind = -_differences(scores, first, second)
             total += torch.dot(weight.flatten(), F.softplus(behind).flatten())
             if ctx.needs_input_grad[0]:
+                # Each pair raises its winner by as much as it lowers its loser.
                 slope = weight.mul_(behind.sigmoid_())
                 _add(gradient, second, slope.sum(dim=1))
                 _add(gradient, first, -slope.sum(dim=2))
@@ -434,7 +459,8 @@ def _clear_itself(pairs: torch.Tensor, first: Cells, second: Cells) -> None:
 def _blocks(mask: torch.Tensor, wins: torch.Tensor) -> Iterator[tuple[Cells, Cells]]:
     """Blocks that hold every pair of a winner (``wins`` not 0) and another row of its list."""
     n_lists, width = mask.shape
-    if n_lists * width * width <= _FEW_PAIRS:
+    # Up to this number of pairs a whole batch is one block: choosing winners would cost more.
+    if n_lists * width * width <= 1 << 15:
         yield None, None
         return
     cells = torch.arange(n_lists * width, device=mask.device).view(n_lists, width)
@@ -442,14 +468,16 @@ def _blocks(mask: torch.Tensor, wins: torch.Tensor) -> Iterator[tuple[Cells, Cel
     winner = (wins != 0) & mask
     n_winners = winner.sum(dim=1)
     # Lists whose lengths have equal logarithms (rounded up, to base 2) are padded together.
+    # At most half of a rectangle is padding then.
     classes = torch.log2(lengths.clamp(min=1).double()).ceil()
     for size in classes.unique():
         lists = torch.nonzero((classes == size) & (n_winners > 0)).flatten()
         if len(lists):
             longest = int(lengths[lists].max())
             most = int(n_winners[lists].max())
-            first = winner[lists].byte().argsort(dim=1, descending=True, stable=True)[:, :most]
-            first = cells[lists].gather(1, first)
+            # The winners of each list first; lists with fewer are filled with rows that win 0.
+            winners_first = winner[lists].byte().argsort(dim=1, descending=True, stable=True)
+            first = cells[lists].gather(1, winners_first[:, :most])
             yield from _split(first, cells[lists, :longest])
 
 
@@ -457,6 +485,7 @@ def _split(
     first: torch.Tensor, second: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """A block in blocks of at most ``_BLOCK_PAIRS`` pairs, or of one winner."""
+    # First by lists, then, where one list has too many pairs, by its winners.
     n_winners = max(1, _BLOCK_PAIRS // second.shape[1])
     n_lists = max(1, n_winners // first.shape[1])
     for some, others in zip(first.split(n_lists), second.split(n_lists), strict=True):

@@ -49,53 +49,44 @@ from ._networks import (
     n_outputs_of,
     outputs_of_rows,
     own_stream,
+    precision_of,
     row_parts,
     scoring_network,
     stream,
 )
 from ._shared_parameters import describe_shared_parameters
+from ._thresholds import FEW_QUERIES, QUERIES_PER_FEATURE, STEPS_OF_300_QUERIES, WHOLE_DECAY
 
 #: Those that torch can fuse; on a CPU the results do not depend on the number of threads.
 _FUSED = ("adam", "adamw")
 #: Number of documents scored at a time, so that predicting a million rows needs little memory.
 _PREDICT_ROWS = 65_536
-#: Bytes of features that are scaled before training; larger ones are scaled batch by batch.
-_MOST_SCALED = 1 << 28
-#: With ``batch_size="auto"``: steps of an epoch, and the least and most lists of a step.
-_STEPS, _LEAST_LISTS, _MOST_LISTS = 50, 64, 256
-#: With ``max_epochs="auto"``: steps of a training on 300 queries. They grow with the square root
-#: of the number of queries: ``benchmarks/studies/training_length.py`` compares other lengths.
-_STEPS_OF_300_QUERIES = 200
-#: Where queries per feature are fewer, steps are fewer in the same proportion: what a network then
-#: learns last is noise.
-_QUERIES_PER_FEATURE = 3
-#: With fewer queries than these, steps are those of 300: on 5 to 40 made queries that cost nothing
-#: on others, and what a log of one query shows is to be learned by heart.
-_FEW_QUERIES = 50
-#: With ``max_epochs="auto"`` and early stopping.
-_MOST_EPOCHS = 100
-#: With ``weight_decay="auto"``: the sum of step sizes over a training, times the decay. Weights
-#: that no gradient pulls fall to exp(-0.6), 55 %, however many queries there are.
-_WHOLE_DECAY = 0.6
+#: With ``batch_size="auto"``: steps of an epoch.
+_STEPS = 50
+#: Least lists of such a step: the gradient of fewer is mostly noise.
+_LEAST_LISTS = 64
+#: Most lists of such a step: more take longer and tell hardly more.
+_MOST_LISTS = 256
 #: Power of the number of a step, which is its weight in the mean of the weights after each step.
 _POWER = 2
 #: Settings of skorch that say how many lists a step has, or how long it is.
 _OF_STEPS = {"batch_size", "iterator_train__batch_size", "lr", "optimizer__lr"}
-#: Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
-_MAX_GRADIENT_NORM = 5.0
 
 
 def _uncompiled(cls: type[Optimizer]) -> type[Optimizer]:
     """A class of torch's optimizers, without what hides its methods from the compiler."""
-    step, add, clear = (
-        inspect.unwrap(method)
-        for method in (cls.step, Optimizer.add_param_group, Optimizer.zero_grad)
-    )
-    methods = {"step": torch.no_grad()(step), "add_param_group": add, "zero_grad": clear}
-    return type(cls.__name__, (cls,), {**methods, "__module__": __name__})
+    methods = {
+        "step": torch.no_grad()(inspect.unwrap(cls.step)),
+        "add_param_group": inspect.unwrap(Optimizer.add_param_group),
+        "zero_grad": inspect.unwrap(Optimizer.zero_grad),
+        "__module__": __name__,
+    }
+    return type(cls.__name__, (cls,), methods)
 
 
-Adagrad, Adam, AdamW = map(_uncompiled, (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW))
+Adagrad = _uncompiled(torch.optim.Adagrad)
+Adam = _uncompiled(torch.optim.Adam)
+AdamW = _uncompiled(torch.optim.AdamW)
 #: By the names that the parameter ``optimizer`` takes.
 OPTIMIZERS = {"adagrad": Adagrad, "adam": Adam, "adamw": AdamW}
 
@@ -200,6 +191,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     def _feature_scaling(self, features):
         if self._earlier is not None:
             return copy.deepcopy(self._earlier.network[0])
+        # A log that several trainings read was scaled once.
         if isinstance(features, ScaledFeatures):
             return copy.deepcopy(features.scaling)
         if not self.scale_features:
@@ -222,9 +214,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
                 f"hidden_layer_sizes must hold whole numbers of units from 1, got {sizes!r}. An "
                 "empty tuple gives a linear network."
             )
-        if isinstance(self.optimizer, type) and not issubclass(
-            self.optimizer, torch.optim.Optimizer
-        ):
+        is_class = isinstance(self.optimizer, type)
+        if is_class and not issubclass(self.optimizer, torch.optim.Optimizer):
             raise ValueError(
                 f"optimizer must be one of {sorted(OPTIMIZERS)} or a torch.optim.Optimizer class, "
                 f"got {self.optimizer!r}."
@@ -242,7 +233,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         trainings wait for each other.
         """
         self._check_settings()  # first, because fork_rng on a missing GPU raises an obscure error
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        most = np.iinfo(np.int32).max
+        seed = int(check_random_state(self.random_state).randint(most))
         brought = self.module is not None or self.net_params or isinstance(self.optimizer, type)
         with global_stream(seed, self.device) if brought else own_stream(seed):
             yield
@@ -273,10 +265,12 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         if self._earlier is not None:
             module.load_state_dict(self._earlier.state_dict())
         module = module.to(self.device)
+        # Without any click all lists would be left out.
         click_only = click_only and bool(clicks.any())
         log = replace(log, clicks=clicks)
         scale = module.network[0]
         dataset = ListDataset(log, self._inputs(scale, log.features), click_only)
+        # What early stopping reads: a log of its own, or held-out queries.
         stopping = None
         if validation is not None:
             inputs = self._inputs(scale, validation.features)
@@ -284,13 +278,15 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         elif held_out is None:
             held_out = self._held_out_queries(log, clicks if click_only else log.weight)
         if validation is None and held_out.any():
-            dataset, stopping = dataset.of_queries(~held_out), dataset.of_queries(held_out)
+            stopping = dataset.of_queries(held_out)
+            dataset = dataset.of_queries(~held_out)
         self._stopped_by = held_out
         self._train_on(dataset, stopping, module, criterion, task, param_groups, callbacks)
 
     def _inputs(self, scale, features):
         """Features, scaled once before training, or in every batch if a scaled copy is large."""
-        if features.nbytes > _MOST_SCALED and not isinstance(features, ScaledFeatures):
+        # Bytes of features that are scaled before training; larger ones are scaled batch by batch.
+        if features.nbytes > 1 << 28 and not isinstance(features, ScaledFeatures):
             return ScaledRows(scale, features)
         return self._scaled_inputs(scale, features)
 
@@ -308,6 +304,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
                 ClickDataWarning,
             )
             return
+        # Learning curves go on where they ended.
         before = self.history_
         self._earlier = self._trained_module()
         self._fit_more(log, task)
@@ -332,8 +329,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         )
         # A data set of documents rather than lists has no lengths.
         lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
+        # -1 is skorch's sign for all lists in one batch.
         n_lists = len(dataset) if net.batch_size == -1 else min(net.batch_size, len(dataset))
-        with few_threads(_multiplications(module, n_lists * lengths.mean().item())):
+        n_rows = n_lists * lengths.mean().item()
+        with few_threads(_multiplications(module, n_rows)):
             net.fit(dataset, None)
         if net.interrupted_:
             raise KeyboardInterrupt
@@ -344,22 +343,24 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         self.network_ = module.network
 
     def _lists_per_step(self, n_lists):
-        is_auto = self.batch_size == "auto"
-        return int(
-            np.clip(n_lists / _STEPS, _LEAST_LISTS, _MOST_LISTS) if is_auto else self.batch_size
-        )
+        if self.batch_size != "auto":
+            return int(self.batch_size)
+        return int(np.clip(n_lists / _STEPS, _LEAST_LISTS, _MOST_LISTS))
 
     def _epochs(self, dataset, batch_size, validation):
         """Passes over the lists of a training, at most."""
         if self.max_epochs != "auto":
             return self.max_epochs
         if validation is not None:
-            return _MOST_EPOCHS
-        n_steps = self._length * _n_steps(dataset.n_queries)
-        if dataset.n_queries >= _FEW_QUERIES:
-            supported = dataset.n_queries / (_QUERIES_PER_FEATURE * max(dataset.n_features, 1))
-            n_steps *= min(1.0, supported)
-        return max(1, round(n_steps / -(-len(dataset) // batch_size)))
+            # Passes over the lists with ``max_epochs="auto"`` and early stopping, at most.
+            return 100
+        n_queries = dataset.n_queries
+        n_steps = self._length * _n_steps(n_queries)
+        if n_queries >= FEW_QUERIES.value:
+            needed = QUERIES_PER_FEATURE.value * max(dataset.n_features, 1)
+            n_steps *= min(1.0, n_queries / needed)
+        steps_per_epoch = -(-len(dataset) // batch_size)  # rounded up
+        return max(1, round(n_steps / steps_per_epoch))
 
     def _decay(self, dataset, optimizer, learning_rate):
         """The penalty on squared weights."""
@@ -367,15 +368,16 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             return self.weight_decay
         if optimizer is not AdamW:
             return 0.0
-        return _WHOLE_DECAY / (_n_steps(dataset.n_queries) * learning_rate)
+        sum_of_steps = _n_steps(dataset.n_queries) * learning_rate
+        return WHOLE_DECAY.value / sum_of_steps
 
     def _make_net(self, dataset, module, criterion, validation, task, param_groups, callbacks):
         """The net of skorch that trains a module; ``net_params`` have the last word."""
         given = dict(self.net_params or {})
-        callbacks = self._callbacks(
-            task, callbacks, validation, given.pop("callbacks", None) or []
-        )
+        added = given.pop("callbacks", None) or []
+        callbacks = self._callbacks(task, callbacks, validation, added)
         batch_size = self._lists_per_step(len(dataset))
+        # Later settings win: what the user gives comes last.
         settings = {
             "criterion": criterion,
             **self._optimizer_settings(dataset, batch_size, param_groups),
@@ -402,7 +404,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
             # The first, because the others read the weights at the end of an epoch.
             callbacks.append(("average", AverageWeights()))
         callbacks += [("epochs", _Epochs(self, task)), *own]
-        callbacks.append(("clip", ClipGradients(_MAX_GRADIENT_NORM)))
+        # Bound on the norm of the gradient of a batch; ``net_params`` can set ``callbacks__clip``.
+        callbacks.append(("clip", ClipGradients(5.0)))
         if validation is not None:
             stop = _Patience(patience=self.n_iter_no_change, load_best=True, sink=noop)
             callbacks.append(("early_stopping", stop))
@@ -419,17 +422,10 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         learning_rate = self.learning_rate * factor
         optimizer = given.get("optimizer", OPTIMIZERS.get(self.optimizer, self.optimizer))
         decay = self._decay(dataset, optimizer, learning_rate)
-        groups = []
-        for name, group in param_groups:
-            scaled = {"lr": group["lr"] * factor} if "lr" in group else {}
-            groups.append((name, group | scaled))
-        if decay:
-            # A click rate of 1 % needs a bias of -5.
-            groups.append(("*bias*", {"weight_decay": 0.0}))
         settings = {
             "optimizer": optimizer,
             "lr": learning_rate,
-            "optimizer__param_groups": groups,
+            "optimizer__param_groups": _parameter_groups(param_groups, factor, decay),
         }
         if self._is_fused():
             settings["optimizer__fused"] = True
@@ -441,11 +437,9 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
     def _is_fused(self):
         """Whether all parameters take their step in one call: unless net_params forbid it."""
         forbidden = {"optimizer", "optimizer__foreach", "optimizer__differentiable"}
-        return (
-            self.optimizer in _FUSED
-            and torch.device(self.device).type in ("cpu", "cuda")
-            and not forbidden & {*(self.net_params or {})}
-        )
+        if forbidden & {*(self.net_params or {})}:
+            return False
+        return self.optimizer in _FUSED and torch.device(self.device).type in ("cpu", "cuda")
 
     def _scaled_in_place(self, log):
         """The log with scaled features in the memory of its own, if that may be written to.
@@ -456,10 +450,11 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         features = log.features
         if not features.flags.writeable:
             return log
-        scale = self._feature_scaling(log.features).cpu()  # partial_fit's may be on a GPU
+        scale = self._feature_scaling(features).cpu()  # partial_fit's may be on a GPU
+        n_outputs = n_outputs_of(scale, features)
         scaled = features
-        if n_outputs_of(scale, features) > features.shape[1]:
-            scaled = np.empty((len(features), n_outputs_of(scale, features)), dtype=np.float32)
+        if n_outputs > features.shape[1]:  # indicators of missing values need more memory
+            scaled = np.empty((len(features), n_outputs), dtype=np.float32)
         for rows in row_parts(*features.shape):
             scaled[rows] = scale(torch.from_numpy(features[rows])).numpy()
         return replace(log, features=ScaledFeatures.of(scaled, scale))
@@ -471,7 +466,8 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         inputs = torch.empty(len(features), n_outputs_of(scale, features), device=self.device)
         for rows in row_parts(*features.shape):
             # A copy, because a memory-mapped or read-only array cannot back a tensor.
-            inputs[rows] = scale(torch.tensor(features[rows], device=self.device))
+            part = torch.tensor(features[rows], device=self.device)
+            inputs[rows] = scale(part)
         return inputs
 
     def _held_out_queries(self, log, mass):
@@ -485,13 +481,15 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         queries = np.flatnonzero(log.by_query(mass))
         n_valid = max(1, round(self.validation_fraction * len(queries)))
         if n_valid >= len(queries):
+            noun = "query" if len(queries) == 1 else "queries"
             warn_user(
-                f"early_stopping needs validation queries, but the log has {len(queries)} "
-                f"{'query' if len(queries) == 1 else 'queries'} to learn from: training runs for "
-                f"max_epochs={self.max_epochs!r}. Give more queries, or set early_stopping=False.",
+                f"early_stopping needs validation queries, but the log has {len(queries)} {noun} "
+                f"to learn from: training runs for max_epochs={self.max_epochs!r}. Give more "
+                "queries, or set early_stopping=False.",
                 ClickDataWarning,
             )
             return held_out
+        # Drawn by torch, so that one seed determines the whole training.
         seed = torch.randint(2**31, (), generator=stream()).item()
         order = np.random.RandomState(seed).permutation(len(queries))
         held_out[queries[order[:n_valid]]] = True
@@ -518,7 +516,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         if self.module is None and torch.device(self.device).type == "cpu":
             return outputs_of_rows(network, features)
         network.eval()
-        dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
+        dtype = precision_of(network)
         parts = [np.empty((0, 1))]
         work = _multiplications(network, min(len(features), _PREDICT_ROWS))
         with few_threads(work, blas=False), torch.inference_mode():
@@ -532,15 +530,28 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
 def _has_decay(optimizer):
     """Whether an optimizer takes the parameter ``weight_decay``."""
-    parameters = inspect.signature(optimizer).parameters.values()
-    return any(each.name == "weight_decay" or each.kind is each.VAR_KEYWORD for each in parameters)
+    parameters = inspect.signature(optimizer).parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return takes_any or "weight_decay" in parameters
+
+
+def _parameter_groups(named, factor, decay):
+    """Parameters with settings of their own, whose step sizes are multiplied by ``factor``."""
+    groups = []
+    for name, group in named:
+        scaled = {"lr": group["lr"] * factor} if "lr" in group else {}
+        groups.append((name, group | scaled))
+    if decay:
+        # A click rate of 1 % needs a bias of -5.
+        groups.append(("*bias*", {"weight_decay": 0.0}))
+    return groups
 
 
 def _n_steps(n_queries):
     """Steps of a training, at which few queries support no more, and many need no fewer."""
-    if n_queries < _FEW_QUERIES:
-        return _STEPS_OF_300_QUERIES
-    return _STEPS_OF_300_QUERIES * (n_queries / 300) ** 0.5
+    if n_queries < FEW_QUERIES.value:
+        return STEPS_OF_300_QUERIES.value
+    return STEPS_OF_300_QUERIES.value * (n_queries / 300) ** 0.5
 
 
 class AverageWeights(Callback):
@@ -575,10 +586,11 @@ class AverageWeights(Callback):
         if self.n_steps_ == 0:
             module = net.module_
             self.weights_ = [weight.detach() for weight in module.parameters()]
-            # Moments of batches, of which those of integer type count steps.
+            # Moments of batches, too; buffers of integer type count steps.
             self.weights_ += [each for each in module.buffers() if each.is_floating_point()]
             self.mean_ = [weight.clone() for weight in self.weights_]
         self.n_steps_ += 1
+        # The share of the last step in the mean.
         share = (_POWER + 1) / (self.n_steps_ + _POWER)
         for mean, weight in zip(self.mean_, self.weights_, strict=True):
             mean.lerp_(weight, share)
@@ -637,12 +649,19 @@ class _Epochs(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         self.steps_.advance()
-        if self.task is not None and self.epoch_.call_on_fit_task_end(
+        if self.task is None:
+            return
+
+        def attributes():
+            return self.estimator._attributes_so_far(net.module_)
+
+        stops = self.epoch_.call_on_fit_task_end(
             estimator=self.estimator,
             X=self.task.X,
             y=self.task.y,
-            reconstruction_attributes=lambda: self.estimator._attributes_so_far(net.module_),
-        ):
+            reconstruction_attributes=attributes,
+        )
+        if stops:
             raise KeyboardInterrupt  # how a skorch callback ends the training
 
     def on_train_end(self, net, **kwargs):
@@ -654,22 +673,22 @@ def _history(net):
     """Losses by epoch, one row per epoch; an error if a training loss is not finite."""
     names = [name for name in ("train_loss", "valid_loss") if name in net.history[-1]]
     values = {name: [epoch[name] for epoch in net.history] for name in names}
-    bad = np.flatnonzero(~np.isfinite(values["train_loss"]))
+    loss = values["train_loss"]
+    bad = np.flatnonzero(~np.isfinite(loss))
     if len(bad):
         raise ValueError(
-            f"Training diverged: the loss is {values['train_loss'][bad[0]]} in epoch "
-            f"{bad[0] + 1}. Keep scale_features=True or scale the features yourself, or lower "
-            "learning_rate."
+            f"Training diverged: the loss is {loss[bad[0]]} in epoch {bad[0] + 1}. Keep "
+            "scale_features=True or scale the features yourself, or lower learning_rate."
         )
-    return pd.DataFrame(values, index=pd.RangeIndex(1, len(net.history) + 1, name="epoch"))
+    epochs = pd.RangeIndex(1, len(net.history) + 1, name="epoch")
+    return pd.DataFrame(values, index=epochs)
 
 
 def _multiplications(module, n_rows):
     """Multiplications of a forward pass; a row reads one vector of an embedding."""
     weights = sum(weight.numel() for weight in module.parameters())
-    in_tables = sum(
-        layer.weight.numel() for layer in module.modules() if isinstance(layer, nn.Embedding)
-    )
+    tables = [layer for layer in module.modules() if isinstance(layer, nn.Embedding)]
+    in_tables = sum(table.weight.numel() for table in tables)
     return n_rows * (weights - in_tables) + in_tables
 
 
@@ -702,10 +721,13 @@ class BatchLoader:
 
 def _iterators(net_params):
     """Settings of what makes batches: torch's own loader if there are settings for one."""
-    if not any(name.startswith("iterator_") for name in net_params):
-        return {"iterator_train": BatchLoader, "iterator_valid": BatchLoader}
     names = ("iterator_train", "iterator_valid")
-    return dict.fromkeys(names, DataLoader) | {f"{name}__collate_fn": as_is for name in names}
+    if not any(name.startswith("iterator_") for name in net_params):
+        return dict.fromkeys(names, BatchLoader)
+    settings = dict.fromkeys(names, DataLoader)
+    for name in names:
+        settings[f"{name}__collate_fn"] = as_is
+    return settings
 
 
 def as_is(batch: Any) -> Any:
@@ -742,6 +764,7 @@ class ListNet(NeuralNet):
             for listen in self._listeners[method_name]:
                 listen(self, **cb_kwargs)
             return
+        # Callbacks may be switched on and off between epochs, but not within one.
         if method_name == "on_epoch_begin":
             self._listeners = {name: _that_listen(self.callbacks_, name) for name in _OF_BATCHES}
         try:
@@ -778,7 +801,9 @@ class ClipGradients(GradientNormClipping):
         bound = self.gradient_clip_value
         if bound is None:
             return
-        parts = [p.grad.reshape(-1) for _, p in named_parameters if p.grad is not None]
-        if self.gradient_clip_norm_type == 2 and torch.cat(parts).norm() <= bound:
-            return
+        gradients = [p.grad for _, p in named_parameters if p.grad is not None]
+        if self.gradient_clip_norm_type == 2:
+            flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+            if flat.norm() <= bound:
+                return
         super().on_grad_computed(_, named_parameters, **kwargs)

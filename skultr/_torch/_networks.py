@@ -57,6 +57,7 @@ def scoring_network(
         if dropout:
             layers.append(Dropout(dropout))
         width = size
+    # No activation on top: scores have no bounds.
     layers.append(Linear(width, n_out))
     return nn.Sequential(*layers)
 
@@ -70,6 +71,7 @@ class ListScores(nn.Module):
 
     def forward(self, batch: ListBatch) -> torch.Tensor:
         """Scores of a ``ListBatch``, shape (n_lists, width); 0 at padding."""
+        # Features of a batch are scaled already: the first part of the network is the scaling.
         scores = self.network[1](batch.features)
         if scores.numel() != len(batch.features):
             raise ValueError(
@@ -108,6 +110,7 @@ class ScaleFeatures(nn.Module):
         super().__init__()
         center, variance, missing = _moments(features)
         scale = variance.sqrt()
+        # A feature that varies by rounding alone is constant; one that is 0 everywhere, too.
         constant = scale <= 1e-6 * center.abs().clamp(min=1e-30)
         self.register_buffer("center", center.float())
         self.register_buffer("scale", scale.masked_fill(constant, 1.0).float())
@@ -124,6 +127,7 @@ class ScaleFeatures(nn.Module):
         scaled = scaled.clamp_(-MAX_DEVIATION, MAX_DEVIATION).nan_to_num_(nan=0.0)
         if not len(self.indicated):
             return scaled
+        # A missing value and the mean are the same number; the indicator tells them apart.
         missing = features.index_select(1, self.indicated).isnan()
         return torch.cat([scaled, missing.to(scaled.dtype)], dim=1)
 
@@ -148,14 +152,20 @@ class ScaledFeatures(np.ndarray):
 
 def n_outputs_of(scaling: nn.Module, features: NDArray[Any]) -> int:
     """Number of columns that a scaling (or identity) makes of features."""
-    scaled_already = isinstance(features, ScaledFeatures)
-    return (
-        features.shape[1] if scaled_already else getattr(scaling, "n_outputs", features.shape[1])
-    )
+    n_features = features.shape[1]
+    if isinstance(features, ScaledFeatures):
+        return n_features
+    return getattr(scaling, "n_outputs", n_features)
+
+
+def precision_of(network: nn.Module) -> torch.dtype:
+    """The type of a network's weights."""
+    return next((weight.dtype for weight in network.parameters()), torch.float32)
 
 
 def row_parts(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Slices of consecutive rows whose values stay in a processor's cache."""
+    # At least one row, however many columns it has.
     step = max(1, _PART_VALUES // max(1, n_columns))
     return (slice(start, start + step) for start in range(0, n_rows, step))
 
@@ -171,7 +181,8 @@ def _moments(features):
     missing = torch.zeros_like(n).bool()
     for rows in row_parts(*features.shape):
         # A copy, because a memory-mapped or read-only array cannot back a tensor.
-        part = _signed_log(torch.tensor(features[rows], dtype=torch.float32)).double()
+        part = torch.tensor(features[rows], dtype=torch.float32)
+        part = _signed_log(part).double()
         there = ~part.isnan()
         if there.all():
             n_part = torch.full_like(n, len(part))
@@ -182,12 +193,13 @@ def _moments(features):
             n_part = there.sum(dim=0).double()
             own = part.nanmean(dim=0).nan_to_num(nan=0.0)
             spread = ((part - own) ** 2).nansum(dim=0)
+        # The moments of both, from those before and those of the part.
         gap = own - mean
         n_before = n
         n = n + n_part
-        share = n_part / n.clamp(min=1)
-        mean = mean + gap * share
-        squares = squares + spread + gap**2 * (n_before * n_part / n.clamp(min=1))
+        divisor = n.clamp(min=1)
+        mean = mean + gap * (n_part / divisor)
+        squares = squares + spread + gap**2 * (n_before * n_part / divisor)
     return mean, squares / n.clamp(min=1), missing
 
 
@@ -242,6 +254,7 @@ def global_stream(seed: int, device: torch.device | str) -> Iterator[None]:
     For what draws from the global stream, such as a module of the user. The stream is restored at
     the end, and other threads in such a context wait.
     """
+    # The stream of the processor is restored in any case, that of a GPU if it is used.
     devices = [device] if torch.device(device).type == "cuda" else []
     token = _OWN.set(None)
     try:
@@ -280,6 +293,7 @@ class Dropout(nn.Dropout):
         """In training, each element is 0 with probability p, or divided by 1 - p."""
         if not self.training:
             return input
+        # torch's own dropout takes no generator.
         kept = torch.empty_like(input).bernoulli_(1 - self.p, generator=stream(input.device))
         return input * kept.div_(1 - self.p)
 
@@ -295,11 +309,12 @@ Step = Callable[[torch.Tensor], torch.Tensor]
 def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats:
     """Outputs of a network on the CPU, in its precision, each determined by its row to the bit."""
     n_rows, n_features = features.shape
-    dtype = next((weight.dtype for weight in network.parameters()), torch.float32)
-    block = torch.zeros(ROWS, n_features, dtype=dtype)
+    # One block is filled again and again: the last one keeps rows of the one before, unread.
+    block = torch.zeros(ROWS, n_features, dtype=precision_of(network))
     rows = block.numpy()
     outputs = None
     with few_threads(blas=False), torch.inference_mode():
+        # A plan, made once: which functions compute the network, with padded weights.
         steps, _, n_out = _steps(network, n_features, n_features)
         for start in range(0, max(n_rows, 1), ROWS):
             part = features[start : start + ROWS]
@@ -307,7 +322,8 @@ def outputs_of_rows(network: nn.Module, features: NDArray[np.float32]) -> Floats
             values = _computed(steps, block)
             if outputs is None:
                 outputs = np.empty((n_rows, n_out or values.shape[1]))
-            outputs[start : start + ROWS] = values.numpy()[: len(part), : outputs.shape[1]]
+            found = values.numpy()[: len(part), : outputs.shape[1]]
+            outputs[start : start + ROWS] = found
     return outputs
 
 
@@ -317,7 +333,11 @@ def _computed(steps, values):
 
 
 def _steps(module, width, used):
-    """Functions that compute a module, one after another."""
+    """Functions that compute a module, one after another; columns of their result, and how many
+    of them are outputs (None: all that come).
+
+    The values that they get have ``width`` columns, of which the module reads ``used``.
+    """
     kind = type(module)
     if kind is nn.Sequential:
         steps = []
@@ -333,21 +353,24 @@ def _steps(module, width, used):
         return [lambda values: F.elu(values, module.alpha)], width, used
     if kind is SideBySide:
         return _side_by_side(module, width, used)
+    # Any other module: without the columns that padding added.
     module.eval()
-    n = used if used != width else None
-    return [lambda values: module(values[:, :n].contiguous())], None, None
+    n_inputs = used if used != width else None
+    return [lambda values: module(values[:, :n_inputs].contiguous())], None, None
 
 
 def _linear(layer, width):
     """A linear layer whose inputs and outputs are padded with zeros."""
-    n_out, n_in = layer.weight.shape
-    padded = -(-n_out // _UNITS) * _UNITS
     weight = layer.weight
     bias = layer.bias
-    width = n_in if width is None else width
+    n_out, n_in = weight.shape
+    padded = -(-n_out // _UNITS) * _UNITS  # the next multiple
+    if width is None:
+        width = n_in
     if (padded, width) != (n_out, n_in):
         weight = F.pad(weight, (0, width - n_in, 0, padded - n_out))
-        bias = None if bias is None else F.pad(bias, (0, padded - n_out))
+        if bias is not None:
+            bias = F.pad(bias, (0, padded - n_out))
     return [lambda values: F.linear(values, weight, bias)], padded, n_out
 
 
@@ -355,9 +378,10 @@ def _side_by_side(module, width, used):
     plans = [_steps(network, width, used) for network in module.networks]
 
     def side_by_side(values):
+        # Without the padding of each.
         parts = [_computed(steps, values)[:, :n_out] for steps, _, n_out in plans]
         return torch.cat(parts, dim=1)
 
-    n_out = [plan[2] for plan in plans]
+    n_out = [n for _, _, n in plans]
     total = None if None in n_out else sum(n_out)
     return [side_by_side], total, total

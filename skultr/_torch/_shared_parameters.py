@@ -37,23 +37,24 @@ SHARED_PARAMETERS = {
     "learning_rate": ("float", "Step size of the optimizer."),
     "max_epochs": (
         'int or "auto"',
-        'Passes over the training lists. "auto" gives 200 steps for 300 queries, and a number '
-        "that grows with the square root of the number of queries; it is smaller in proportion "
-        "where there are fewer than three queries per feature, and 200 with fewer than 50 "
-        "queries. Vectors take five times, trust 2.5 times as many. With early stopping, 100 "
-        "passes at most.",
+        'Passes over the training lists. "auto" chooses by the size of the log. It gives 200 '
+        "steps for 300 queries, and more with the square root of the number of queries. With "
+        "fewer than three queries per feature there are fewer steps, in proportion. With fewer "
+        "than 50 queries there are always 200. Vectors take five times as many steps, trust 2.5 "
+        "times. With early stopping there are at most 100 passes.",
     ),
     "batch_size": (
         'int or "auto"',
-        'Number of distinct lists (not rows) per step. "auto" is a 50th of the lists trained on, '
-        "at least 64 and at most 256. Step sizes are then multiplied by the square root of this "
-        "number over 64.",
+        'Number of distinct lists (not rows) per step. "auto" takes a 50th of the lists trained '
+        "on, at least 64 and at most 256. Larger batches then take longer steps: step sizes are "
+        "multiplied by the square root of this number over 64.",
     ),
     "weight_decay": (
         'float or "auto"',
-        'The optimizer\'s penalty on squared weights, not on biases; decoupled with ``"adamw"``. '
-        '"auto" is, with ``optimizer="adamw"``, the decay with which weights that no gradient '
-        'pulls fall to 55 % within the steps of ``max_epochs="auto"``; 0 with others.',
+        "The optimizer's penalty on squared weights. Biases have none. With "
+        '``optimizer="adamw"`` it is decoupled from the gradient. "auto" chooses it so that a '
+        'weight that no gradient pulls falls to 55 % within the steps of ``max_epochs="auto"``; '
+        "with other optimizers it is 0.",
     ),
     "dropout": ("float", "Probability of dropping a hidden unit in training."),
     "normalization": (
@@ -66,8 +67,8 @@ SHARED_PARAMETERS = {
     ),
     "early_stopping": (
         "bool",
-        "Hold out queries, and stop when their loss no longer falls. With a few hundred queries "
-        "the result then depends on which are held out.",
+        "Hold out queries, and stop when their loss no longer falls. With only a few hundred "
+        "queries, the result depends on which ones are held out.",
     ),
     "validation_fraction": (
         "float",
@@ -83,15 +84,16 @@ SHARED_PARAMETERS = {
     ),
     "scale_features": (
         "bool",
-        "Signed logarithm and standardisation of the features, by the training documents. Missing "
-        "values are put at the mean, and each feature that had some in training gets an indicator "
-        "beside it. False if a pipeline scales already: missing values are then an error.",
+        "Scale the features: take the signed logarithm, then standardise by the training "
+        "documents. Missing values become the mean, and each feature that had some in training "
+        "gets an indicator beside it. Set it to False if your pipeline scales already; missing "
+        "values are then an error.",
     ),
     "module": (
         "torch.nn.Module, callable or None",
-        "A network in place of the default one, or a function of the number of inputs (features, "
-        "and indicators of missing values) that makes it. A network that is given has no "
-        "indicators. Parameters that describe layers are then not used.",
+        "Your own network, or a function that makes one from the number of its inputs. Inputs "
+        "are features and, for a function, indicators of missing values. Parameters that describe "
+        "layers are then not used.",
     ),
     "net_params": (
         "dict or None",
@@ -160,25 +162,25 @@ learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
 traffic_exponent
 early_stopping, validation_fraction, n_iter_no_change""",
     "examination": """examination : {"auto", "table", "network"}, default="auto"
-    Where examination comes from, for a network. "network" estimates it from what the relevance
-    network leaves unexplained (the published method). If the production ranker used signals
-    that the features lack, this curve is too steep, and more clicks make it worse. "table"
-    compares the clicks of the same documents, with the same features, at several positions; the
-    log must connect all bias factors. "auto" uses the table where documents moved and the network
-    elsewhere, weighted by their precision; it is the table alone if the standard errors of its
-    log examination are at most 0.25 (root mean square over the clicks). With "table" and "auto"
-    the network is then""",
+    Where examination comes from, for a network. "network" is the published method: it estimates
+    examination from what the relevance network leaves unexplained. If the production ranker used
+    signals that the features lack, this curve is too steep, and more clicks make it worse.
+    "table" compares the clicks of the same documents, with the same features, at several
+    positions. The log must then connect all bias factors. "auto" uses the table where documents
+    moved and the network elsewhere, each weighted by its precision. It uses the table alone if
+    the standard errors of its log examination are at most 0.25 (root mean square over the
+    clicks). With "table" and "auto" the network is then""",
     "correction": """clip : float in (0, 1] or None, default=0.1
-    Lower bound on propensities, relative to the largest one, because they are known up to a
-    factor. Smaller ones are replaced by it, so that no click weighs more than ``1 / clip`` times
-    as much as another. This reduces the variance, and adds bias in favour of the order that was
-    served. None is no bound.
+    Lower bound on propensities, relative to the largest one (they are known only up to a
+    factor). Smaller propensities are raised to it, so that no click weighs more than ``1 / clip``
+    times as much as another. This reduces the variance, and adds bias in favour of the order that
+    was served. None means no bound.
 naive_weight : float in [0, 1], default=0
     Share of the loss that takes clicks as they are: with 1 they are not corrected, as in
     :class:`NaiveRanker`. A search may choose it by held-out clicks.""",
-    "source": """None uses the role if there is one. Without it the curve is learned from the log:
-it is that of documents which moved, with the same features, where these are enough; else that of
-dual learning, as in :class:`DLARanker`.""",
+    "source": """None uses the role if there is one. Without it the curve is learned from the log.
+It is that of documents which moved, with the same features, if these are enough. Otherwise it is
+that of dual learning, as in :class:`DLARanker`.""",
     "confounding": """Raises
 ------
 NotIdentifiableError
@@ -199,8 +201,6 @@ EnsembleRanker : Decides by held-out clicks how much a correction weighs; this r
 
 Notes
 -----
-There are more than 23 parameters, because those of examination join the network's.
-
 The last training has examination :math:`o`, at least ``clip`` times the largest, as an offset:
 :math:`-\sum_i c_i \log \mathrm{softmax}(g + \log o)_i`. From an effective sample of 100 clicks
 per query on, variance matters less, and clicks are divided by it instead.
@@ -225,7 +225,9 @@ clip_ : float or None
     The bound that was used: ``clip`` times the largest propensity.""",
 }
 
+#: A section of a docstring, from its title to the next empty line.
 _SECTION = r"{}\n-+\n(?P<groups>.*?)\n(?:\n|$)"
+#: Names of a group on one line, and indented remarks below it.
 _GROUP = re.compile(r"^(?P<names>\w+(?:, \w+)*)\n(?P<remark>(?: +.*\n)*)", re.MULTILINE)
 
 
@@ -236,36 +238,39 @@ def describe_shared_parameters(cls: type) -> None:
     if text is None:  # no docstring of its own, or python -OO
         return
     text = inspect.cleandoc(text) + "\n"
-    for title, shared in (
-        ("Other Parameters", SHARED_PARAMETERS),
-        ("Attributes", SHARED_ATTRIBUTES),
-    ):
-        section = re.search(_SECTION.format(title), text, re.DOTALL)
-        if section:
-            start, end = section.span("groups")
-            entries = _GROUP.sub(partial(_entries, cls, shared), section["groups"] + "\n")
-            text = text[:start] + entries + text[end + 1 :]
-            cls.__doc__ = text.rstrip("\n")
+    text = _spread(cls, text, "Other Parameters", SHARED_PARAMETERS)
+    text = _spread(cls, text, "Attributes", SHARED_ATTRIBUTES)
+    cls.__doc__ = text.rstrip("\n")
+
+
+def _spread(cls, text, title, shared):
+    """A docstring with one entry per shared name in a section, if it has that section."""
+    section = re.search(_SECTION.format(title), text, re.DOTALL)
+    if section is None:
+        return text
+    start, end = section.span("groups")
+    entries = _GROUP.sub(partial(_entries, cls, shared), section["groups"] + "\n")
+    return text[:start] + entries + text[end + 1 :]
 
 
 def _entries(cls, shared, group):
     """One entry per name of a group; what is special to the class stands with the first."""
-    remark = group["remark"]
-    lines = ""
     names = group["names"].split(", ")
     if not shared.keys() >= {*names}:
         return group[0]  # those of a class of the user's
+    lines = []
     for name in names:
         kind, meaning = shared[name]
-        lines += f"{name} : {kind}"
+        head = f"{name} : {kind}"
         if shared is SHARED_PARAMETERS:
-            lines += f", default={_shown(getattr(cls, name))}"
-        lines += "\n"
+            head += f", default={_shown(getattr(cls, name))}"
+        lines.append(head)
         if meaning:
-            lines += textwrap.indent(textwrap.fill(meaning, 90), " " * 4) + "\n"
-        lines = lines + remark
-        remark = ""
-    return lines
+            # Docstrings have lines of 99 characters, of which some are indentation.
+            lines.append(textwrap.indent(textwrap.fill(meaning, 90), " " * 4))
+        if name == names[0]:
+            lines += group["remark"].splitlines()
+    return "\n".join(lines) + "\n"
 
 
 def _shown(default):

@@ -14,17 +14,13 @@ import numpy as np
 import pandas as pd
 
 from .._log._segments import rectangles
-from .._models._browsing import (
-    chain_click_probability,
-    draw_chain_clicks,
-)
+from .._models._browsing import chain_click_probability, draw_chain_clicks
 from ..exceptions import ClickDataWarning, warn_user
-from ._em import (
-    WEAK,
-    CountingModel,
-    EMClickModel,
-)
+from ._em import WEAK, CountingModel, EMClickModel
 from ._model import examination_by_position, known_codes, last_clicks
+
+#: EM starts with attraction inside (0, 1): in logits, a probability of 0 or 1 would not move.
+_START_OF_ATTRACTION = (0.02, 0.9)
 
 
 class ChainMixin:
@@ -55,6 +51,7 @@ class ChainMixin:
             doc = log.doc[place]
             block = {name: np.where(inside, table[doc], 0.0) for name, table in tables.items()}
             attraction, *chances = self._transitions(block, log.position[place])
+            # P(click) is attraction times P(examined).
             click = chain_click_probability(attraction, *chances)
             examined[place[inside]] = click[inside] / attraction[inside]
         return examined
@@ -64,7 +61,9 @@ def start_attraction(counts):
     """Initial attraction, shape (n_docs,): clicks over clicks plus skips above a click."""
     shown = counts.clicks + counts.skips
     mean = counts.clicks.sum() / max(shown.sum(), 1e-9)
-    return np.clip((counts.clicks + mean) / (shown + 1.0), 0.02, 0.9)
+    # One pseudo-impression at the mean of all documents.
+    rate = (counts.clicks + mean) / (shown + 1.0)
+    return np.clip(rate, *_START_OF_ATTRACTION)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -74,10 +73,10 @@ class CascadeModel(ChainMixin, CountingModel):
     Relevance is clicks over impressions, counted down to the first click, so that no EM is
     needed. The model has at most one click per list: a second one has probability 0.
 
-    Use it only for logs of at most one click per list. Elsewhere its perplexity, conditional on
-    the clicks above, is not comparable with that of other models: each second click counts as 33
-    bits, with a warning from :func:`~skultr.metrics.perplexity_score`, so that a single one in a
-    thousand rows can decide a search.
+    Use it only for logs of at most one click per list. With more clicks its perplexity is not
+    comparable with that of other models. Given the clicks above, each second click counts as 33
+    bits, with a warning from :func:`~skultr.metrics.perplexity_score`: a single one in a thousand
+    rows can decide a search.
 
     Parameters
     ----------
@@ -122,14 +121,15 @@ class CascadeModel(ChainMixin, CountingModel):
     def _fit(self, log, task):
         clicks, shown = np.zeros((2, log.n_docs))
         for part in log.chunks():
-            examined = _down_to_first_click(part)
-            clicks += np.bincount(part.doc, part.clicks * examined, minlength=len(clicks))
-            shown += np.bincount(part.doc, part.weight * examined, minlength=len(shown))
+            examined = np.flatnonzero(_down_to_first_click(part))
+            doc = part.doc[examined]
+            clicks += np.bincount(doc, part.clicks[examined], minlength=len(clicks))
+            shown += np.bincount(doc, part.weight[examined], minlength=len(shown))
         total = log.clicks.sum()
-        read = clicks.sum()
-        if total - read > 1e-9 * total:
+        below = total - clicks.sum()
+        if below > 1e-9 * total:  # less is rounding
             warn_user(
-                f"Found {total - read:g} of {total:g} clicks below another click of the same "
+                f"Found {below:g} of {total:g} clicks below another click of the same "
                 "list: the cascade model has at most one click per list and does not use them. In "
                 "DCMModel and DBNModel, users may continue after a click.",
                 ClickDataWarning,
@@ -142,9 +142,10 @@ class CascadeModel(ChainMixin, CountingModel):
 
 
 def _down_to_first_click(log):
+    """Mask of the rows that were examined: all of a list without a click."""
     place, _ = last_clicks(log)
-    first = np.where(log.clicks > 0, place, log.n_rows + 1)
-    first = np.minimum.reduceat(first, log.offsets[:-1])
+    clicked = np.where(log.clicks > 0, place, log.n_rows + 1)
+    first = np.minimum.reduceat(clicked, log.offsets[:-1])
     return place <= np.repeat(first, np.diff(log.offsets))
 
 
@@ -210,14 +211,16 @@ class DCMModel(ChainMixin, EMClickModel):
 
         start = {
             "relevance": start_attraction(counts),
+            # EM starts as if half of the users continued after a click.
             "continuation": np.full(len(self._positions), 0.5),
         }
         tables, means = self._solve(log, expect, start, {"continuation": WEAK}, ("relevance",))
         index = pd.Index(self._positions, name="position")
         # Values without support are those of the nearest positions above with support.
         supported = np.where(counts.open_end > 0, np.arange(len(index)), 0)
-        on = tables.pop("continuation")[np.maximum.accumulate(supported)]
-        self.continuation_ = pd.Series(on, index, name="continuation")
+        nearest = np.maximum.accumulate(supported)
+        continuation = tables.pop("continuation")[nearest]
+        self.continuation_ = pd.Series(continuation, index, name="continuation")
         self._remember_chain(log, means, tables)
 
     def _transitions(self, parameters, position):
@@ -253,6 +256,7 @@ class ChainCounts:
 
     def visit(self, attraction, after_skip, after_click):
         """Expected counts given the parameters, by an exact forward-backward pass."""
+        # What is certain: clicks, and skips above a click.
         skips = went_on_after_skip = self.skips.sum()
         value = self.clicks @ np.log(attraction) + self.skips @ np.log1p(-attraction)
         value += skips * np.log(after_skip) + self.clicks_above @ np.log(after_click)
@@ -260,29 +264,27 @@ class ChainCounts:
         # which is always examined.
         click_chance = np.append(attraction, 0.0)
         on_chance = np.append(after_click, 1.0)
+        # What is expected of the tails.
         examined, examined_variance = np.zeros((2, len(click_chance)))
         went_on, went_on_variance = np.zeros((2, len(on_chance)))
         for doc, key, weight in self.tails:
-            click = click_chance[doc]
-            log_chance, reached = _forward_backward(click, after_skip, on_chance[key])
+            log_chance, reached = _forward_backward(click_chance[doc], after_skip, on_chance[key])
             value += weight @ log_chance
             variance = reached * (1 - reached) * weight
             reached *= weight
             below = doc[1:] < len(attraction)
             skips += float((reached[:-1] * below).sum())
             went_on_after_skip += float((reached[1:] * below).sum())
-            for total, codes, values in (
-                (examined, doc, reached),
-                (examined_variance, doc, variance),
-                (went_on, key, reached[0]),
-                (went_on_variance, key, variance[0]),
-            ):
-                total += np.bincount(codes.ravel(), values.ravel(), minlength=len(total))
+            _add_counts(examined, doc, reached)
+            _add_counts(examined_variance, doc, variance)
+            _add_counts(went_on, key, reached[0])
+            _add_counts(went_on_variance, key, variance[0])
         sure = self.clicks, self.skips
+        trials = self.clicks + self.skips + examined[:-1]
         missing = examined_variance[:-1] / (1 - attraction) ** 2
         return Visit(
             value,
-            (self.clicks, self.clicks + self.skips + examined[:-1], missing, sure),
+            (self.clicks, trials, missing, sure),
             self.clicks_above + went_on[:-1],
             went_on_variance[:-1],
             skips,
@@ -290,11 +292,17 @@ class ChainCounts:
         )
 
 
+def _add_counts(total, codes, values):
+    """Add values to the totals of their codes, in place."""
+    total += np.bincount(codes.ravel(), values.ravel(), minlength=len(total))
+
+
 def _forward_backward(click, after_skip, after_click):
     """log P(no click in the tail), shape (n,), and P(examined | no click), shape (width, n)."""
     if after_skip == 1:
         return _all_or_none(click, after_click)
     # Products need no logarithms: none is much smaller than 1 - after_skip, because users stop.
+    # Backward: from the last row of the tail to the first.
     width = len(click)
     unclicked = np.empty_like(click)  # P(no click from here | examined)
     onward = np.empty_like(click)  # P(no click below | examined and skipped)
@@ -303,6 +311,7 @@ def _forward_backward(click, after_skip, after_click):
         onward[k] = 1 - after_skip + after_skip * below
         below = unclicked[k] = (1 - click[k]) * onward[k]
     chance = 1 - after_click + after_click * below
+    # Forward: a row is reached from the one above, by Bayes' rule.
     reached = np.empty_like(click)
     reached[0] = after_click * below / chance
     for k in range(1, width):
@@ -317,15 +326,17 @@ def _all_or_none(click, after_click):
     """
     unclicked = np.log1p(-click).sum(axis=0)
     with np.errstate(divide="ignore"):  # after_click is 1 for lists without a click
-        log_chance = np.logaddexp(np.log1p(-after_click), np.log(after_click) + unclicked)
-        reached = np.exp(np.log(after_click) + unclicked - log_chance)
+        went_on = np.log(after_click) + unclicked
+        log_chance = np.logaddexp(np.log1p(-after_click), went_on)
+        reached = np.exp(went_on - log_chance)
     return log_chance, np.tile(reached, (len(click), 1))
 
 
 def count_chain(log, key=attrgetter("doc"), n_keys=None):
     """Counts of a log of :func:`click_patterns`; ``key`` maps it to one code per row."""
     n_keys = log.n_docs if n_keys is None else n_keys
-    counts = [np.zeros(n) for n in (log.n_docs, log.n_docs, n_keys, n_keys)]
+    clicks, skips = np.zeros((2, log.n_docs))
+    clicks_above, open_end = np.zeros((2, n_keys))
     tails = []
     for part in log.chunks():
         keys = key(part)
@@ -333,18 +344,19 @@ def count_chain(log, key=attrgetter("doc"), n_keys=None):
         clicked = part.clicks > 0
         above = place < last
         lengths = np.diff(part.offsets)
-        bottom, top = (np.repeat(ends, lengths) for ends in (lengths, part.offsets[:-1]))
-        rows_and_codes = (
-            (clicked, part.doc),
-            (above & ~clicked, part.doc),
-            (above & clicked, keys),
-            (clicked & (place < bottom), keys),
-        )
-        for total, (rows, codes) in zip(counts, rows_and_codes, strict=True):
-            total += np.bincount(codes[rows], part.weight[rows], minlength=len(total))
+        has_row_below = place < np.repeat(lengths, lengths)
+        for total, rows, codes in (
+            (clicks, clicked, part.doc),
+            (skips, above & ~clicked, part.doc),
+            (clicks_above, above & clicked, keys),
+            (open_end, clicked & has_row_below, keys),
+        ):
+            _add_counts(total, codes[rows], part.weight[rows])
         # Lists without a click have the key n_keys.
-        tails += _tails(part, place - last, np.where(last > 0, keys[top + last - 1], n_keys))
-    return ChainCounts(*counts, tails)
+        top = np.repeat(part.offsets[:-1], lengths)
+        head = np.where(last > 0, keys[top + last - 1], n_keys)
+        tails += _tails(part, place - last, head)
+    return ChainCounts(clicks, skips, clicks_above, open_end, tails)
 
 
 def _tails(log, place, head):

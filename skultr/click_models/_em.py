@@ -22,8 +22,10 @@ from ._model import KnownFactors, TableClickModel
 
 #: Valid values of a parameter ``prior``, for scikit-learn's check.
 PRIOR_CONSTRAINT = [StrOptions({"empirical"}), "array-like"]
-#: Pseudo-impressions of maximum likelihood: they decide only where there is no event at all.
-_NO_PRIOR = 1e-6
+#: Pseudo-counts of parameters that all documents share: half a success, half a failure.
+WEAK = (0.5, 0.5)
+#: A first EM, which only tells a prior or a start, ends this many times earlier than the last.
+COARSE = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,8 +57,8 @@ class EMClickModel(HasPublishedVariant, TableClickModel):
         start = {name: table for name, table in start.items() if name not in known}
         learned = [name for name in documents if name in start]
         means = dict.fromkeys(documents, np.nan)
+        self.prior_ = {}
         if not start:
-            self.prior_ = {}
             return known, means
 
         def count(tables):
@@ -66,44 +68,60 @@ class EMClickModel(HasPublishedVariant, TableClickModel):
             return fit_em(count, start, {**priors, **more}, tol=tol, max_iter=self.max_iter)
 
         tol = self.tol * log.n_impressions
-        given = None if self.prior is None else given_prior(self.prior)
-        pseudo_counts = {}
-        if given:
+        given = given_prior(self.prior)
+        if given or not learned:
             pseudo_counts = dict.fromkeys(learned, given)
-        elif learned:
-            weak = weak_priors(count(start)[0], learned)
+        else:
+            pseudo_counts = weak_priors(count(start)[0], learned)
             if self.prior is None:
-                pseudo_counts = {n: (_NO_PRIOR * a, _NO_PRIOR * b) for n, (a, b) in weak.items()}
+                # Pseudo-impressions of maximum likelihood: they decide only where there is no
+                # event at all.
+                pseudo_counts = _scaled_priors(pseudo_counts, 1e-6)
             else:
-                first = fit_with(start, weak, 10 * tol)
+                # The first fit: its expected counts tell the prior, its tables start the second.
+                first = fit_with(start, pseudo_counts, COARSE * tol)
                 start = first.tables
                 pseudo_counts = empirical_priors(start, first.counts, learned, dict(follows))
         fit = fit_with(start, pseudo_counts, tol)
-        self.prior_ = {
-            name: (float(np.mean(a)), float(np.mean(b))) for name, (a, b) in pseudo_counts.items()
-        }
+        means |= self._remember_prior(pseudo_counts)
+        self._warn_unless_converged(fit)
+        if learned:  # else a network was trained, and counted its epochs
+            self.n_iter_ = fit.n_iter
+        self.log_posterior_ = np.array(fit.objective)
+        return {**known, **fit.tables}, means
+
+    def _remember_prior(self, pseudo_counts):
+        """Keep the prior of each table, its mean over documents; returns the means of tables."""
+        means = {}
+        for name, (a, b) in pseudo_counts.items():
+            mean_a = float(np.mean(a))
+            mean_b = float(np.mean(b))
+            self.prior_[name] = (mean_a, mean_b)
+            means[name] = mean_a / (mean_a + mean_b)
+        return means
+
+    def _warn_unless_converged(self, fit):
         if not fit.converged:
             warn_user(
                 f"{type(self).__name__} did not converge in max_iter={self.max_iter} EM steps. "
                 "Raise max_iter, or tol.",
                 ConvergenceWarning,
             )
-        if learned:  # else a network was trained, and counted its epochs
-            self.n_iter_ = fit.n_iter
-        self.log_posterior_ = np.array(fit.objective)
-        means |= {name: a / (a + b) for name, (a, b) in self.prior_.items()}
-        return {**known, **fit.tables}, means
-
-
-#: Pseudo-counts of parameters that all documents share: half a success, half a failure.
-WEAK = (0.5, 0.5)
 
 
 def weak_priors(counts, names):
     """Pseudo-counts (a, b) per table: one pseudo-impression at the mean of its expected counts."""
-    totals = {name: [float(sums.sum()) for sums in counts[name][:2]] for name in names}
-    means = {name: (sums[0] + 0.5) / (sums[1] + 1.0) for name, sums in totals.items()}
-    return {name: (mean, 1 - mean) for name, mean in means.items()}
+    priors = {}
+    for name in names:
+        successes, trials = (float(sums.sum()) for sums in counts[name][:2])
+        # Half a success and half a failure keep the mean inside (0, 1).
+        mean = (successes + 0.5) / (trials + 1.0)
+        priors[name] = (mean, 1 - mean)
+    return priors
+
+
+def _scaled_priors(priors, factor):
+    return {name: (factor * a, factor * b) for name, (a, b) in priors.items()}
 
 
 def empirical_priors(tables, counts, names, follows):
@@ -111,6 +129,7 @@ def empirical_priors(tables, counts, names, follows):
     that stands before it."""
     priors = {}
     for name in names:
+        # The posterior mean of the other table, which is less noisy than its likeliest value.
         other = follows.get(name)
         along = None
         if other in priors:
@@ -121,22 +140,21 @@ def empirical_priors(tables, counts, names, follows):
 
 #: Range of a + b: below, a prior has no effect; above, all documents have the same probability.
 _STRENGTHS = (0.5, 1e4)
+#: Range of the mean of a prior: its logit stays finite.
 _MEANS = (1e-4, 1 - 1e-4)
-#: A prior of hidden events is learned from at most so many documents.
-_MAX_DOCS = 10_000
-#: A prior that follows another probability is integrated for so many groups of documents, and its
-#: logit rises at most so many times as fast.
-_N_GROUPS = 20
+#: Range of the slope of such a prior, in logits of one probability per logit of the other.
 _SLOPES = (-3.0, 3.0)
-#: Edges of the bins of its integral, and range of the variance of logits: a prior is not narrower
-#: than a bin.
+#: Edges of the bins of the integral over a probability, in logits.
 _LOGITS = np.linspace(-12, 12, 121)
+#: Width of a bin.
+_STEP = _LOGITS[1] - _LOGITS[0]
+#: Largest and least variance of logits over documents: a prior is not narrower than a bin.
 _VARIANCES_OF_LOGITS = (25.0, 0.04)
 
 
 def given_prior(prior):
-    """The parameter ``prior`` as pseudo-counts (a, b), None if it is to be learned."""
-    if isinstance(prior, str):
+    """The parameter ``prior`` as pseudo-counts (a, b); None if it is learned, or there is none."""
+    if prior is None or isinstance(prior, str):
         return None
     try:
         counts = np.asarray(prior, dtype=float)
@@ -158,12 +176,13 @@ def empirical_beta(successes, trials):
 
         Σ_d log B(a + s_d, b + f_d) - log B(a, b),    B the Beta function.
     """
+    # Documents that were never shown tell nothing of the others.
     known = trials > 0
-    successes, failures = successes[known], (trials - successes)[known]
+    failures = (trials - successes)[known]
+    successes = successes[known]
     total = successes.sum() + failures.sum()
     if not total:
-        return 0.5, 0.5
-    mean = np.clip(successes.sum() / total, *_MEANS)
+        return WEAK
 
     def objective(point):
         mean = expit(point[0])
@@ -171,19 +190,23 @@ def empirical_beta(successes, trials):
         a = mean * strength
         b = (1 - mean) * strength
         value = betaln(a + successes, b + failures).sum() - len(successes) * betaln(a, b)
+        # Gradient: by a and b, then by the logit of the mean and the logarithm of the strength.
         both = digamma(a + b + successes + failures) - digamma(a + b)
         by_a = (digamma(a + successes) - digamma(a) - both).sum()
         by_b = (digamma(b + failures) - digamma(b) - both).sum()
         by_mean = (by_a - by_b) * strength * mean * (1 - mean)
-        return -value / total, -np.array([by_mean, by_a * a + by_b * b]) / total
+        by_strength = by_a * a + by_b * b
+        return -value / total, -np.array([by_mean, by_strength]) / total
 
+    mean = np.clip(successes.sum() / total, *_MEANS)
     found = minimised(
         objective,
-        [logit(mean), np.log(2.0)],
+        [logit(mean), np.log(2.0)],  # the strength of one success and one failure
         "The prior of relevance",
         jac=True,
         method="L-BFGS-B",
         bounds=[tuple(logit(_MEANS)), tuple(np.log(_STRENGTHS))],
+        # The likelihood is flat where documents are alike: SciPy's tolerances end too early.
         options={"ftol": 1e-12, "gtol": 1e-10},
     )
     mean = expit(found[0])
@@ -199,57 +222,41 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure, alon
 
         Σ_d log ∫ L_d(p) Beta(p; a, b) dp.
 
-    Relative to p0, L_d(p) is a product of one term 1 + δ (p - p0) per event: δ is 1 / p0 for an
-    observed success, -1 / (1 - p0) for an observed failure, and between them for a hidden event.
-    The hidden events of a document are assumed to have one δ. With w observed successes and f
-    observed failures,
-
-        log L_d(p) = w log p + f log(1 - p) + (g / δ) log(1 + δ (p - p0)),    δ = h / g.
-
-    Here g is the sum of δ over the hidden events, the slope of their log likelihood at p0
-    (Fisher's identity), and h is the sum of δ², minus its curvature (Louis 1982, "Finding the
-    observed information matrix when using the EM algorithm", JRSS B). Both are exact at p0.
-
     With another probability of each document, ``along``, a and b are arrays of shape (n_docs,):
     the logit of the prior mean is a line in the logit of that probability. A document of which
     little is known then gets what is usual among those like it.
     """
     some = np.flatnonzero(trials > 0)
     if not len(some):
-        return 0.5, 0.5
+        return WEAK
     levels = np.zeros(len(trials)) if along is None else logit(along)
     levels = levels - levels.mean()
-    # More documents would hardly change two parameters.
-    some = some[:: -(-len(some) // _MAX_DOCS)]
-    p, hits, n, lost = (values[some] for values in (probability, successes, trials, missing))
-    won, failed = (values[some] for values in sure)
-    q = 1 - p
-    slope = (hits - won) / p - (n - hits - failed) / q
-    square = (hits - won) / p**2 + (n - hits - failed) / q**2 - lost
-    delta = square / np.where(slope == 0, 1.0, slope)
-    delta = np.where(slope > 0, np.clip(delta, 1e-9, 1 / p), np.clip(delta, -1 / q, -1e-9))
-    step = _LOGITS[1] - _LOGITS[0]
-    edges = np.concatenate(([0.0], expit(_LOGITS), [1.0]))
-    at = expit(np.append(_LOGITS, _LOGITS[-1] + step) - step / 2)
-    log_likelihood = np.outer(won, np.log(at)) + np.outer(failed, np.log1p(-at))
-    log_likelihood += (slope / delta)[:, None] * np.log1p(delta[:, None] * (at - p[:, None]))
-    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    # A prior of hidden events is learned from at most this many documents; more would hardly
+    # change two parameters.
+    some = some[:: -(-len(some) // 10_000)]
+    successes = successes[some]
+    trials = trials[some]
+    sure = [counts[some] for counts in sure]
+    likelihood = _likelihood_by_bin(probability[some], successes, trials, missing[some], *sure)
+    # Documents of a group share a prior, and so its mass in each bin.
     group, centres = _groups(levels[some])
-    parts = [likelihood[group == each] for each in range(len(centres))]
+    by_group = [likelihood[group == each] for each in range(len(centres))]
+    edges = np.concatenate(([0.0], expit(_LOGITS), [1.0]))
 
     def pseudo_counts(point, level):
         slope = point[2] if len(point) > 2 else 0.0
         mean = np.clip(expit(point[0] + slope * level), *_MEANS)
+        # Var(logit p) is about 1 / (mean (1 - mean) strength).
         strength = np.clip(np.exp(point[1]) / (mean * (1 - mean)), *_STRENGTHS)
         return mean * strength, (1 - mean) * strength
 
     def objective(point):
         a, b = pseudo_counts(point, centres[:, None])
         mass = np.diff(betainc(a, b, edges))
-        marginal = [part @ share for part, share in zip(parts, mass, strict=True)]
+        marginal = [part @ share for part, share in zip(by_group, mass, strict=True)]
         return -np.log(np.concatenate(marginal) + TINY).mean()
 
-    mean = np.clip(hits.sum() / n.sum(), *_MEANS)
+    mean = np.clip(successes.sum() / trials.sum(), *_MEANS)
     start = [logit(mean), 0.0]
     bounds = [tuple(logit(_MEANS)), tuple(-np.log(_VARIANCES_OF_LOGITS))]
     if along is not None:
@@ -268,10 +275,46 @@ def empirical_beta_of_hidden(probability, successes, trials, missing, sure, alon
     return pseudo_counts(found, levels)
 
 
+def _likelihood_by_bin(p, successes, trials, missing, won, failed):
+    """L_d of each document in each bin of its probability, up to a factor: (n_docs, n_bins).
+
+    Relative to p0, L_d(p) is a product of one term 1 + δ (p - p0) per event: δ is 1 / p0 for an
+    observed success, -1 / (1 - p0) for an observed failure, and between them for a hidden event.
+    The hidden events of a document are assumed to have one δ. With w observed successes and f
+    observed failures,
+
+        log L_d(p) = w log p + f log(1 - p) + (g / δ) log(1 + δ (p - p0)),    δ = h / g.
+
+    Here g is the sum of δ over the hidden events, the slope of their log likelihood at p0
+    (Fisher's identity), and h is the sum of δ², minus its curvature (Louis 1982, "Finding the
+    observed information matrix when using the EM algorithm", JRSS B). Both are exact at p0.
+    """
+    q = 1 - p
+    hidden_successes = successes - won
+    hidden_failures = trials - successes - failed
+    slope = hidden_successes / p - hidden_failures / q
+    square = hidden_successes / p**2 + hidden_failures / q**2 - missing
+    delta = square / np.where(slope == 0, 1.0, slope)
+    # Of the sign of the slope, away from 0, and within what one event can tell.
+    upward = np.clip(delta, 1e-9, 1 / p)
+    downward = np.clip(delta, -1 / q, -1e-9)
+    delta = np.where(slope > 0, upward, downward)
+    centres = expit(np.append(_LOGITS, _LOGITS[-1] + _STEP) - _STEP / 2)
+    log_likelihood = np.outer(won, np.log(centres)) + np.outer(failed, np.log1p(-centres))
+    apart = centres - p[:, None]
+    log_likelihood += (slope / delta)[:, None] * np.log1p(delta[:, None] * apart)
+    highest = log_likelihood.max(axis=1, keepdims=True)
+    return np.exp(log_likelihood - highest)
+
+
 def _groups(levels):
     """Group of each document, of similar levels, and the mean level of each group."""
-    edges = np.unique(np.quantile(levels, np.linspace(0, 1, _N_GROUPS + 1)[1:-1]))
-    group = np.unique(np.searchsorted(edges, levels), return_inverse=True)[1]
+    # The integral of a prior that follows another probability is computed for this many groups of
+    # documents of similar probability.
+    shares = np.linspace(0, 1, 20 + 1)[1:-1]
+    edges = np.unique(np.quantile(levels, shares))
+    place = np.searchsorted(edges, levels)
+    group = np.unique(place, return_inverse=True)[1]  # without gaps
     return group, np.bincount(group, levels) / np.bincount(group)
 
 
@@ -343,8 +386,9 @@ class DCTRModel(CountingModel):
     """
 
     def _fit(self, log, task):
-        counts = (np.bincount(log.doc, each, log.n_docs) for each in (log.clicks, log.weight))
-        self._remember_rates(log, *counts)
+        clicks = np.bincount(log.doc, log.clicks, log.n_docs)
+        shown = np.bincount(log.doc, log.weight, log.n_docs)
+        self._remember_rates(log, clicks, shown)
 
     def _probability(self, parameters, position, bias, clicks):
         return parameters["relevance"]
@@ -412,11 +456,14 @@ class RDCTRModel(CountingModel):
         self.prior_ = np.array([self._prior_at(cells, k) for k in range(cells.n_factors)])
         mean = self.prior_[:, 0] / self.prior_.sum(axis=1)
         rate = posterior_mean(cells.clicks, cells.weight, self.prior_[cells.factor].T)
-        relevance = 1.0 + cells.by_doc(rate / mean[cells.factor] - 1.0) / cells.n_factors
+        # At a rank where a document was not shown, its click rate is the prior mean: a share of 1.
+        surplus = cells.by_doc(rate / mean[cells.factor] - 1.0)
+        relevance = 1.0 + surplus / cells.n_factors
         self._remember_documents(log, {"relevance": 1.0}, relevance=relevance)
         self._tables["doc"] = np.append(np.arange(cells.n_docs), -1)
         # Keys are sorted because cells are. Documents that were never shown have no code.
-        self._keys = np.unique(cells.doc, return_inverse=True)[1] * cells.n_factors + cells.factor
+        code = np.unique(cells.doc, return_inverse=True)[1]
+        self._keys = code * cells.n_factors + cells.factor
         self._rates = np.append(rate, np.nan)
         self.examination_ = factor_table(
             log.bias_values, mean, cells.weight_of_factors, cells.clicks_of_factors
@@ -427,12 +474,15 @@ class RDCTRModel(CountingModel):
         return given_prior(self.prior) or empirical_beta(cells.clicks[at], cells.weight[at])
 
     def _probability(self, parameters, position, bias, clicks):
-        factor = self._factors.codes(bias, parameters["relevance"] > 0)
+        inside = parameters["relevance"] > 0
+        factor = self._factors.codes(bias, inside)
         # Unseen documents have the number -1; no key is below 0.
         key = parameters["doc"] * len(self.prior_) + factor
         place = np.searchsorted(self._keys, key)
-        found = self._keys[np.minimum(place, len(self._keys) - 1)] == key
+        nearest = np.minimum(place, len(self._keys) - 1)
+        found = self._keys[nearest] == key
+        own = self._rates[np.where(found, place, -1)]
         prior = self.prior_[factor, 0] / self.prior_[factor].sum(axis=-1)
-        rate = np.where(found, self._rates[np.where(found, place, -1)], prior)
+        rate = np.where(found, own, prior)
         # Beyond the end of a list relevance is 0, and so is P(click).
-        return np.where(parameters["relevance"] > 0, rate, 0.0)
+        return np.where(inside, rate, 0.0)

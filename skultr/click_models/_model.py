@@ -21,11 +21,10 @@ from .._log._segments import offsets_from_counts, rectangles
 from ..exceptions import AssumptionWarning, ClickDataWarning, python_value, warn_user
 from ..metrics._click_scorers import perplexity_score
 from ..rankers._ranker import BaseRanker
+from ._thresholds import MOST_RATES
 
 #: Largest number of cells of a rectangle when lists are split: each yields one pattern per row.
 _MAX_CELLS = 1 << 16
-#: Largest number of distinct rates of a list: each is one more copy of its rows.
-_MAX_RATES = 16
 
 
 #: Entries that docstrings of click models share, for lines ``{name}``.
@@ -261,6 +260,7 @@ class BaseClickModel(BaseRanker):
         """
         roles = {"qid": qid, "session": session, "position": position, "bias": bias}
         given = {**roles, "impressions": impressions}
+        # Clicks may be a column of X, or part of a dataset.
         X, y, _ = take_clicks(X, y, type(self).__name__, given)
         rows = read(X, y, sample_weight, given, reads=given)
         rate = rows.rate
@@ -297,8 +297,11 @@ class BaseClickModel(BaseRanker):
         """P(click) of lists given these clicks, or none, as a function for ``_by_list``."""
 
         def probability(parameters, lists, place):
+            position = lists.position[place]
+            bias = lists.bias[place]
+            # The place -1, beyond the end of a list, has no click.
             seen = None if clicks is None else clicks[lists.rows[place]] & (place >= 0)
-            return self._probability(parameters, lists.position[place], lists.bias[place], seen)
+            return self._probability(parameters, position, bias, seen)
 
         return probability
 
@@ -312,26 +315,24 @@ class BaseClickModel(BaseRanker):
                 f"{type(self).__name__} does not model examination, which propensities are; "
                 "expected UBMModel, DCMModel, DBNModel or PBMModel."
             )
+        # Rates do not tell what was clicked together.
         conditional = self._reads_clicks and np.isin(y, (0, 1)).all()
         clicks = np.asarray(y, dtype=bool) & conditional
         click_given = self._given(clicks if conditional else None)
 
         def examination(parameters, lists, place):
+            # P(click) is attraction times P(examined). Beyond the end of a list both are 0.
             attraction = np.where(place >= 0, parameters[self._attraction], 1.0)
             return click_given(parameters, lists, place) / attraction
 
-        found = self._by_list(
-            X,
-            {role: roles.get(role) for role in ("qid", "session", "position", "bias")},
-            roles.get("doc"),
-            examination,
-            dtype=float,
-        )
+        list_roles = {role: roles.get(role) for role in ("qid", "session", "position", "bias")}
+        found = self._by_list(X, list_roles, roles.get("doc"), examination, dtype=float)
         if not found[clicks].all():
+            impossible = count_of(int((found[clicks] == 0).sum()), "click")
             raise ValueError(
-                f"{type(self).__name__} gives {count_of(int((found[clicks] == 0).sum()), 'click')}"
-                f" of {clicks.sum()} the probability 0: the cascade model has one click per page. "
-                "Use DCMModel or DBNModel, in which users may continue after a click."
+                f"{type(self).__name__} gives {impossible} of {clicks.sum()} the probability 0: "
+                "the cascade model has one click per page. Use DCMModel or DBNModel, in which "
+                "users may continue after a click."
             )
         return found
 
@@ -376,6 +377,7 @@ class BaseClickModel(BaseRanker):
         values = np.zeros(count_rows(X), dtype=dtype)
         if not len(lists.rows):
             return values
+        # Documents are looked up once; then rectangles of lists of similar length, some at a time.
         parameters = self._shown_parameters(X, lists.rows, roles["qid"], doc)
         for _, place in rectangles(lists.offsets):
             rows = lists.rows[place]
@@ -389,15 +391,19 @@ class BaseClickModel(BaseRanker):
         if len(shown) == count_rows(X):
             return self._row_parameters(X, qid, doc)
         shown = np.sort(shown)
-        ids = (read_role(X, role, value) for role, value in (("qid", qid), ("doc", doc)))
-        ids = (None if values is None else values[shown] for values in ids)
-        some = self._row_parameters(safe_indexing(X, shown), *ids)
+        ids = {}
+        for role, given in (("qid", qid), ("doc", doc)):
+            values = read_role(X, role, given)
+            ids[role] = None if values is None else values[shown]
+        some = self._row_parameters(safe_indexing(X, shown), **ids)
         # Rows that are not shown have the place -1, the last element, which is 0.
         place = np.full(count_rows(X), -1)
         place[shown] = np.arange(len(shown))
-        return {
-            name: np.append(values, values.dtype.type(0))[place] for name, values in some.items()
-        }
+        parameters = {}
+        for name, values in some.items():
+            zero = values.dtype.type(0)
+            parameters[name] = np.append(values, zero)[place]
+        return parameters
 
 
 class TableClickModel(BaseClickModel):
@@ -423,6 +429,7 @@ class TableClickModel(BaseClickModel):
         # The prior is the last entry, which the place -1 of an unseen document selects.
         self._tables = {name: np.append(each, prior[name]) for name, each in tables.items()}
         columns = {name: each[:-1] for name, each in self._tables.items()}
+        # Relevance may be a product of the tables, as in a dynamic Bayesian network.
         columns.setdefault("relevance", self._relevance(columns))
         self.documents_ = pd.DataFrame(columns, index=self._documents.index)
 
@@ -436,6 +443,7 @@ class TableClickModel(BaseClickModel):
         """Place of the document of each row among those of training, -1 if it is unseen."""
         features = self._read_features(X, reset=False)
         place, names = self._documents.places(X, features, qid=qid, doc=doc)
+        # They get the last entry of each table, the prior mean.
         unseen = place < 0
         if unseen.any():
             first = python_value(names[np.argmax(unseen)])
@@ -458,10 +466,12 @@ class KnownFactors:
     @classmethod
     def of_log(cls, log):
         """The bias factors of a log."""
-        return cls(log.bias_values, bool((log.bias_values[log.bias] == log.position).all()))
+        is_position = log.bias_values[log.bias] == log.position
+        return cls(log.bias_values, bool(is_position.all()))
 
     def codes(self, bias, inside):
         """Code of each bias factor, of the shape of ``bias``; undefined outside the lists."""
+        # Positions have an order, and an unknown one has neighbours; other bias factors have none.
         if self.are_positions:
             return known_codes(self.values, bias, inside)
         codes = np.zeros(np.shape(bias), dtype=np.intp)
@@ -500,6 +510,7 @@ def click_patterns(log):
     """
     weight = _list_weights(log)
     clicked = log.clicks > 0
+    # Only rows that were clicked in a part of the sessions need several patterns.
     partly = clicked & (log.clicks < log.weight)
     if partly.any():
         split = np.logical_or.reduceat(partly, log.offsets[:-1])
@@ -507,8 +518,8 @@ def click_patterns(log):
             f"Found click rates between 0 and 1 in {int(split.sum())} of {log.n_lists} lists (an "
             "aggregated or graded log): which rows were clicked together is not known. They are "
             "assumed to be clicked together as often as their rates allow (approximately, in "
-            f"lists of more than {_MAX_RATES} rates). Models of whole lists need one row per "
-            "shown document of each session, with clicks 0 or 1.",
+            f"lists of more than {MOST_RATES.value} rates). Models of whole lists need one row "
+            "per shown document of each session, with clicks 0 or 1.",
             ClickDataWarning,
         )
         log, clicked, weight = _split(log, weight, split)
@@ -532,16 +543,19 @@ def examination_by_position(log, examination):
 def last_clicks(log):
     """Place of each row in its list, from 1, and of the last click of the list, 0 if none."""
     lengths = np.diff(log.offsets)
-    place = np.arange(log.n_rows) - np.repeat(log.offsets[:-1], lengths) + 1
+    starts = log.offsets[:-1]
+    place = np.arange(log.n_rows) - np.repeat(starts, lengths) + 1
     clicked = np.where(log.clicks > 0, place, 0)
-    return place, np.repeat(np.maximum.reduceat(clicked, log.offsets[:-1]), lengths)
+    last = np.maximum.reduceat(clicked, starts)
+    return place, np.repeat(last, lengths)
 
 
 def _list_weights(log):
     """Impressions per list: the mean over its rows."""
     starts = log.offsets[:-1]
     mean = np.add.reduceat(log.weight, starts) / np.diff(log.offsets)
-    low, high = (f.reduceat(log.weight, starts) for f in (np.minimum, np.maximum))
+    low = np.minimum.reduceat(log.weight, starts)
+    high = np.maximum.reduceat(log.weight, starts)
     uneven = int(np.count_nonzero(high > low))
     if uneven:
         warn_user(
@@ -550,23 +564,27 @@ def _list_weights(log):
             "weight. Give all rows of a list the same number of impressions.",
             ClickDataWarning,
         )
-    return np.where(high > low, mean, low)
+    return np.where(high > low, mean, low)  # the mean of equal numbers would be rounded
 
 
 def _split(log, weight, split):
     """The log with one list per pattern of the lists in ``split``; clicked rows; list weights."""
     rate = log.click_rate
-    whole = np.flatnonzero(~split[log.list_])
+    # Other lists stay as they are, before those that are split.
+    is_split = split[log.list_]
+    whole = np.flatnonzero(~is_split)
     parts = [(whole, log.list_[whole], rate[whole] > 0)]
     weights = [weight[~split]]
     n_lists = log.n_lists
     lengths = np.where(split, np.diff(log.offsets), 0)
-    rows_of = np.flatnonzero(split[log.list_])
+    split_rows = np.flatnonzero(is_split)
     for segments, place in rectangles(offsets_from_counts(lengths), _MAX_CELLS):
         inside = place >= 0
-        rows = np.where(inside, rows_of[place], 0)
+        rows = np.where(inside, split_rows[place], 0)
         rates = _few_rates(np.where(inside, rate[rows], 0.0))
-        ends = np.column_stack([np.ones(len(rates)), -np.sort(-rates, axis=1)])
+        # Patterns lie between neighbours of 1 >= highest rate >= ... >= lowest rate >= 0.
+        falling = -np.sort(-rates, axis=1)
+        ends = np.column_stack([np.ones(len(rates)), falling])
         gaps = np.column_stack([ends[:, :-1] - ends[:, 1:], ends[:, -1]])
         # For u between one rate and the next, the same rows are clicked.
         one, end = np.nonzero(gaps > 0)
@@ -574,29 +592,33 @@ def _split(log, weight, split):
         keep = inside[one]
         number = n_lists + np.arange(len(one))
         n_lists += len(one)
-        parts.append(
-            (rows[one][keep], np.broadcast_to(number[:, None], keep.shape)[keep], clicked[keep])
-        )
+        list_ = np.broadcast_to(number[:, None], keep.shape)
+        parts.append((rows[one][keep], list_[keep], clicked[keep]))
         weights.append(weight[segments[one]] * gaps[one, end])
     rows, list_, clicked = (np.concatenate(part) for part in zip(*parts, strict=True))
     return log.take_rows(rows, list_), clicked, np.concatenate(weights)
 
 
 def _few_rates(rates):
-    """Rates of lists (n_lists, width), with at most ``_MAX_RATES`` distinct rates above 0 each.
+    """Rates of lists (n_lists, width), with at most ``MOST_RATES`` distinct rates above 0 each.
 
     Neighbours in the order of the rates get their mean; a rate of 0 stays 0.
     """
+    n_lists, width = rates.shape
     order = np.argsort(-rates, axis=1)
     falling = np.take_along_axis(rates, order, axis=1)
-    group = np.cumsum(np.diff(falling, axis=1, prepend=falling[:, :1]) < 0, axis=1)
+    # Number of each distinct rate of a list, from 0; that of a rate of 0 is the width.
+    is_next = np.diff(falling, axis=1, prepend=falling[:, :1]) < 0
+    group = np.cumsum(is_next, axis=1)
     n_rates = group.max(axis=1, where=falling > 0, initial=0, keepdims=True) + 1
-    group = np.where(n_rates > _MAX_RATES, group * _MAX_RATES // n_rates, group)
-    group[falling == 0] = rates.shape[1]
-    key = group + np.arange(len(rates))[:, None] * (rates.shape[1] + 1)
+    too_many = n_rates > MOST_RATES.value
+    group = np.where(too_many, group * MOST_RATES.value // n_rates, group)
+    group[falling == 0] = width
+    # Mean of the rates of each group.
+    key = group + np.arange(n_lists)[:, None] * (width + 1)
     total = np.bincount(key.ravel(), falling.ravel())
     count = np.bincount(key.ravel())
     mean = total[key] / count[key]
     few = np.empty_like(rates)
-    np.put_along_axis(few, order, np.where(n_rates > _MAX_RATES, mean, falling), axis=1)
+    np.put_along_axis(few, order, np.where(too_many, mean, falling), axis=1)
     return few

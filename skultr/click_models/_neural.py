@@ -24,8 +24,13 @@ from .._torch._networks import GRU, Linear, stream
 from ..exceptions import AssumptionWarning, ClickDataWarning, warn_user
 from ._model import BaseClickModel, TableClickModel, examination_by_position
 
-#: Number of lists (or samples of lists) that are predicted at a time.
+#: Number of lists (or samples of lists) that are predicted at a time: bounds the memory.
 _CHUNK = 16_384
+#: Length of the state h of the recurrent network.
+_STATE_SIZE = 32
+#: Length of the vector e of a document of the neural click model.
+_VECTOR_SIZE = 16
+#: Name of an element of a vector in the table of documents.
 _VECTOR = "vector_{}".format
 
 
@@ -34,7 +39,6 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     """Base of both neural click models; subclasses make the reader and the criterion."""
 
     relevance: Literal["embedding", "network"] = "embedding"
-    state_size: int = 32
     n_samples: int = 64
     embedding_learning_rate: float = 0.01
     learning_rate: float = 0.01
@@ -47,7 +51,6 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
     _parameter_constraints = {
         **NeuralEstimator._parameter_constraints,
         "relevance": [StrOptions({"embedding", "network"})],
-        "state_size": [Interval(Integral, 1, None, closed="left")],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "embedding_learning_rate": [Interval(Real, 0, None, closed="neither")],
     }
@@ -56,7 +59,8 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         training = log.tempered(self.traffic_exponent)
         if self.relevance == "embedding":
             # The table takes codes of documents in place of features.
-            training = training.with_features(np.arange(log.n_docs, dtype=np.float32)[:, None])
+            codes = np.arange(log.n_docs, dtype=np.float32)
+            training = training.with_features(codes[:, None])
         training = replace(training, bias=log.position)  # the reader needs positions
         with self._seeded():
             reader = self._make_reader()
@@ -68,6 +72,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
                 self._train(
                     module, criterion, training, training.clicks, click_only=False, task=task
                 )
+        # What predictions need beside the network of documents.
         self.reader_ = module.reader
         self._deepest = int(log.position.max())
         if self.relevance == "embedding":
@@ -96,11 +101,13 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         """Train on all documents; early stopping holds out sessions."""
         module = module.to(self.device)
         codes = torch.from_numpy(log.features).to(self.device)
+        # A folded list stands for several sessions, some of which are held out.
         held_out = self._held_out(impressions[log.offsets[:-1]])
         train = _part(log, codes, 1 - held_out)
         valid = _part(log, codes, held_out) if held_out.any() else None
         # Embeddings have a learning rate of their own.
-        groups = [("network.1.weight", {"lr": self.embedding_learning_rate})]
+        settings = {"lr": self.embedding_learning_rate}
+        groups = [("network.1.weight", settings)]
         self._train_on(train, valid, module, criterion, task, groups, [])
 
     def _held_out(self, impressions):
@@ -120,11 +127,13 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
                 ClickDataWarning,
             )
             return np.zeros(len(counts))
-        rng = np.random.default_rng(torch.randint(2**31, (), generator=stream()).item())
+        seed = torch.randint(2**31, (), generator=stream()).item()
+        rng = np.random.default_rng(seed)
         held_out = rng.binomial(counts, self.validation_fraction)
         if held_out.sum() in (0, counts.sum()):  # few sessions: the draw took none or all
+            one = rng.choice(len(counts), p=counts / counts.sum())
             held_out = np.zeros(len(counts))
-            held_out[rng.choice(len(counts), p=counts / counts.sum())] = 1
+            held_out[one] = 1
         return held_out / counts
 
     def _attributes_so_far(self, module):
@@ -152,17 +161,21 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         lists = self._lists(parameters, position)
         reader = self._exact_reader()
         n = self.n_samples
+
+        def given_clicks(documents, position, clicks):
+            return reader.probability(reader(documents, position, clicks))
+
         if clicks is not None:
-            return _in_parts(
-                lambda *part: reader.probability(reader(*part)), _CHUNK, *lists, clicks * 1.0
-            )
+            return _in_parts(given_clicks, _CHUNK, *lists, clicks.astype(float))
         chances = torch.from_numpy(_even_chances(n, position.shape[1]))
 
         def mean(documents, position):
             """Mean over samples of the clicks above."""
-            part = [each.repeat_interleave(n, dim=0) for each in (documents, position)]
-            p = reader.browse(*part, _below(chances.repeat(len(documents), 1)))
-            return p.reshape(-1, n, p.shape[1]).mean(dim=1)
+            choose = _below(chances.repeat(len(documents), 1))
+            documents = documents.repeat_interleave(n, dim=0)
+            position = position.repeat_interleave(n, dim=0)
+            probability = reader.browse(documents, position, choose)
+            return probability.reshape(-1, n, probability.shape[1]).mean(dim=1)
 
         return _in_parts(mean, max(1, _CHUNK // n), *lists)
 
@@ -170,10 +183,12 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
         lists = self._lists(parameters, position)
         reader = self._exact_reader()
         chance = rng.random(position.shape)
-        p = _in_parts(
-            lambda *part: reader.browse(*part[:2], _below(part[2])), _CHUNK, *lists, chance
-        )
-        return chance < p
+
+        def given_draws(documents, position, chance):
+            return reader.browse(documents, position, _below(chance))
+
+        probability = _in_parts(given_draws, _CHUNK, *lists, chance)
+        return chance < probability
 
     def _lists(self, parameters, position):
         """Vectors (n_lists, width, n_out) and positions of lists."""
@@ -185,7 +200,7 @@ class NeuralClickModel(NeuralEstimator, TableClickModel):
                 "as long as those to predict.",
                 AssumptionWarning,
             )
-        n_out = len(parameters) - 1
+        n_out = len(parameters) - 1  # one of them is relevance
         documents = np.stack([parameters[_VECTOR(i)] for i in range(n_out)], axis=2)
         return documents, position.astype(float)
 
@@ -202,20 +217,17 @@ class NCMModel(NeuralClickModel):
         h_k = \mathrm{GRU}(h_{k-1}, [e_{d_k}, \log k, c_{k-1}]), \qquad
         P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b),
 
-    trained by the cross-entropy of all clicks. No assumption separates relevance from examination.
-    The model therefore fits users whom no other model describes, but it may learn the ranking
-    that collected the clicks instead of relevance. Relevance is defined as P(click) of a document
-    at the first position.
+    with a vector :math:`e_d` of 16 numbers per document and a state :math:`h_k` of 32, trained by
+    the cross-entropy of all clicks. No assumption separates relevance from examination. The model
+    therefore fits users whom no other model describes, but it may learn the ranking that collected
+    the clicks instead of relevance. Relevance is defined as P(click) of a document at the first
+    position.
 
     Parameters
     ----------
     relevance : {"embedding", "network"}, default="embedding"
         One vector per document, or the output of a network of the features, which also has values
         for documents that are not in the log.
-    embedding_size : int, default=16
-        Length of the vector e of a document.
-    state_size : int, default=32
-        Length of the state h of the recurrent network.
     n_samples : int, default=64
         With ``conditional=False``, P(click) is averaged over so many samples of the clicks above;
         see Notes.
@@ -225,8 +237,8 @@ class NCMModel(NeuralClickModel):
     Other Parameters
     ----------------
     hidden_layer_sizes, dropout, normalization, module, scale_features
-        The network of the features (not used with embeddings; a ``module`` needs
-        ``embedding_size`` outputs); see :ref:`network_parameters`.
+        The network of the features (not used with embeddings; a ``module`` needs 16 outputs,
+        the vector of a document); see :ref:`network_parameters`.
     learning_rate, max_epochs, batch_size, weight_decay, optimizer, net_params
     traffic_exponent
     early_stopping, validation_fraction, n_iter_no_change
@@ -289,17 +301,10 @@ class NCMModel(NeuralClickModel):
     True
     """
 
-    embedding_size: int = 16
-
-    _parameter_constraints = {
-        **NeuralClickModel._parameter_constraints,
-        "embedding_size": [Interval(Integral, 1, None, closed="left")],
-    }
-
     _criterion = staticmethod(partial(ListLoss, LOSSES["bce"]))
 
     def _make_reader(self):
-        return ListReader(self.embedding_size, self.state_size)
+        return ListReader(_VECTOR_SIZE)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -310,18 +315,17 @@ class CACMModel(NeuralClickModel):
         h_k = \mathrm{GRU}(h_{k-1}, [\log k, c_{k-1}]), \qquad
         P(c_k = 1 \mid c_{<k}) = \sigma(w \cdot h_k + b)\,\sigma(g_{d_k}),
 
-    trained by the cross-entropy of all clicks. The examination hypothesis holds: whether row k is
-    examined depends on its position and on all clicks above it, not on the documents. The user
-    browsing model is the special case in which only the last click matters. This is the variant
-    without search sessions (CACM⊖), in which the context is a single list.
+    with a state :math:`h_k` of 32 numbers, trained by the cross-entropy of all clicks. The
+    examination hypothesis holds: whether row k is examined depends on its position and on all
+    clicks above it, not on the documents. The user browsing model is the special case in which
+    only the last click matters. This is the variant without search sessions (CACM⊖), in which the
+    context is a single list.
 
     Parameters
     ----------
     relevance : {"embedding", "network"}, default="embedding"
         The logit g of a document: one number per document, or the output of a network of the
         features, which also has values for documents that are not in the log.
-    state_size : int, default=32
-        Length of the state h of the recurrent network.
     n_samples : int, default=64
         With ``conditional=False``, P(click) is averaged over so many samples of the clicks above;
         see :class:`NCMModel`.
@@ -399,7 +403,7 @@ class CACMModel(NeuralClickModel):
     _criterion = TowersLoss
 
     def _make_reader(self):
-        return ExaminationReader(self.state_size)
+        return ExaminationReader()
 
     def _fit(self, log, task):
         super()._fit(log, task)
@@ -407,32 +411,40 @@ class CACMModel(NeuralClickModel):
 
     def _examination(self, log):
         """P(examined) of each row of a log, given its clicks."""
+        # Vectors of documents, or of versions of their features.
         vectors = self._vectors(log)
         code = log.version if self.relevance == "network" else log.doc
         examination = np.zeros(log.n_rows)
         reader = self._exact_reader()
         for _, place in rectangles(log.offsets):
             inside = place >= 0
-            lists = (vectors[code[place]], log.position[place] * 1.0, log.clicks[place] > 0)
+            documents = torch.from_numpy(vectors[code[place]])
+            position = torch.from_numpy(log.position[place].astype(float))
+            clicks = torch.from_numpy(log.clicks[place] > 0)
             with torch.inference_mode():
-                logits = reader(*(torch.from_numpy(a) for a in lists))[1]
-            examination[place[inside]] = torch.sigmoid(logits).numpy()[inside]
+                _, logits = reader(documents, position, clicks)
+            examined = torch.sigmoid(logits).numpy()
+            examination[place[inside]] = examined[inside]
         return examination
 
 
 def _part(log, codes, share):
     """Data set of a share of the sessions of each list, with the mean weight of the log."""
     rows = share[log.list_]
-    mean = log.weight.mean() / np.average(log.weight * rows, weights=rows > 0)
-    part = replace(log, clicks=log.clicks * rows * mean, weight=log.weight * rows * mean)
-    return ListDataset(part.take_lists(np.flatnonzero(share)), codes)
+    weight = log.weight * rows
+    # The loss was scaled for the mean weight of the whole log.
+    mean = log.weight.mean() / np.average(weight, weights=rows > 0)
+    part = replace(log, clicks=log.clicks * rows * mean, weight=weight * mean)
+    some = part.take_lists(np.flatnonzero(share))
+    return ListDataset(some, codes)
 
 
 def _in_parts(function, n_lists, *lists):
     """Values of a function of arrays, for ``n_lists`` of their lists at a time."""
     with torch.inference_mode():
-        parts = zip(*(torch.from_numpy(each).split(n_lists) for each in lists), strict=True)
-        return torch.cat([function(*part) for part in parts]).numpy()
+        columns = [torch.from_numpy(each).split(n_lists) for each in lists]
+        values = [function(*part) for part in zip(*columns, strict=True)]
+        return torch.cat(values).numpy()
 
 
 def _even_chances(n_samples, width):
@@ -442,10 +454,13 @@ def _even_chances(n_samples, width):
     depend on the other lists.
     """
     rng = np.random.default_rng(0)
-    return (np.column_stack([rng.permutation(n_samples) for _ in range(width)]) + 0.5) / n_samples
+    # Each column holds the middles of n_samples equal parts, in an order of its own.
+    columns = [rng.permutation(n_samples) for _ in range(width)]
+    return (np.column_stack(columns) + 0.5) / n_samples
 
 
 def _below(chances):
+    """A choice of clicks: where a number of [0, 1] is below the probability."""
     return lambda k, probability: chances[:, k] < probability
 
 
@@ -473,29 +488,30 @@ class ListReader(nn.Module):
     al. 2016).
     """
 
-    def __init__(self, embedding_size, state_size):
+    def __init__(self, n_read):
         super().__init__()
-        self.n_out = embedding_size
-        self.recurrent = GRU(embedding_size + 2, state_size, batch_first=True)
-        self.head = Linear(state_size, 1)
+        self.n_out = n_read
+        # Beside the numbers read of a document: the logarithm of the position and the last click.
+        self.recurrent = GRU(n_read + 2, _STATE_SIZE, batch_first=True)
+        self.head = Linear(_STATE_SIZE, 1)
 
     def forward(self, documents, position, clicked):
         """Logits of all rows at once, as the criterion takes them."""
         above = F.pad(clicked[:, :-1], (1, 0))
-        state, _ = self.recurrent(
-            torch.cat([self._seen(documents, position), above[..., None]], 2)
-        )
+        seen = self._seen(documents, position)
+        state, _ = self.recurrent(torch.cat([seen, above[..., None]], dim=2))
         return self._outputs(state, documents)
 
     def browse(self, documents, position, choose):
         """P(click) per row, with the clicks chosen row by row by ``choose(k, probability)``."""
         seen = self._seen(documents, position)
+        # Row by row: the click of one row is read by the next.
         state = None
         clicked = seen.new_zeros(len(seen))
         probability = torch.empty_like(position)
         for k in range(seen.shape[1]):
-            step = torch.cat([seen[:, k], clicked[:, None]], dim=1)[:, None]
-            read, state = self.recurrent(step, state)
+            row = torch.cat([seen[:, k], clicked[:, None]], dim=1)
+            read, state = self.recurrent(row[:, None], state)
             outputs = self._outputs(read, documents[:, k : k + 1])
             probability[:, k] = self.probability(outputs)[:, 0]
             clicked = choose(k, probability[:, k]).to(seen.dtype)
@@ -508,8 +524,10 @@ class ListReader(nn.Module):
     def relevance(self, documents):
         """Relevance of documents of shape (n_docs, ...): P(click) at the first position."""
         first = documents[:, None]
-        nothing = first.new_zeros(first.shape[:2])
-        return self.probability(self(first, nothing + 1, nothing))[:, 0]
+        no_click = first.new_zeros(first.shape[:2])
+        position = torch.ones_like(no_click)
+        outputs = self(first, position, no_click)
+        return self.probability(outputs)[:, 0]
 
     def _seen(self, documents, position):
         """Input of the recurrent network per row, without the click above it."""
@@ -527,9 +545,9 @@ class ExaminationReader(ListReader):
     :math:`g` per document.
     """
 
-    def __init__(self, state_size):
-        super().__init__(0, state_size)
-        self.n_out = 1
+    def __init__(self):
+        super().__init__(n_read=0)
+        self.n_out = 1  # the logit of relevance, which the recurrent network does not read
 
     def probability(self, outputs):
         relevance, examination = outputs
@@ -558,6 +576,7 @@ class SequenceModule(nn.Module):
 
     def forward(self, batch):
         """Output of the reader for a ``ListBatch`` whose bias factors are positions."""
+        # The first part of the network, the scaling, was applied already.
         documents = self.network[1](batch.features)
         expected = (len(batch.features), self.reader.n_out)
         if documents.shape != expected:

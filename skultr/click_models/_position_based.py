@@ -16,17 +16,16 @@ from .._models._document_posterior import document_posterior, logged_places
 from .._models._hidden_events import fit_em
 from .._models._table_curve import table_of_cells
 from ..identifiability._graph import warn_unless_identifiable
-from ._em import WEAK, given_prior, weak_priors
+from ._em import COARSE, WEAK, given_prior, weak_priors
 from ._gradient import GradientClickModel
 from ._model import KnownFactors
+from ._thresholds import GROUP_IMPRESSIONS, PRIOR_WEIGHT, UNKNOWN_SLOPE
 
-#: Weight of the prior of a rare bias factor, in impressions, where EM fits examination.
-PRIOR_WEIGHT = 20.0
-#: Neighbouring ranks are joined until a group has so many impressions.
-GROUP_IMPRESSIONS = 100.0
-#: Where no document moved, examination is taken to fall with this power of the position: half way,
-#: in logarithms, from no bias at all to 1 / position.
-_UNKNOWN_SLOPE = 0.5
+#: Means of a prior: neither pseudo-count is 0.
+MEANS = (1e-4, 1 - 1e-4)
+#: EM starts with probabilities inside (0, 1): in logits, one of 0 or 1 would not move.
+_START_OF_EXAMINATION = (0.05, 0.95)
+_START_OF_RELEVANCE = (0.02, 0.95)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -57,7 +56,8 @@ class ProductModel(GradientClickModel):
             self._remember_posterior(log, cells, examination, error)
             return examination / examination[0], error
         known = self._train_towers(log, task) if self.solver == "gradient" else {}
-        return self._solve_cells(log, cells, *self._fitted_prior(log, cells, known), known)
+        start, prior = self._fitted_prior(log, cells, known)
+        return self._solve_cells(log, cells, start, prior, known)
 
     @property
     def _reads_places(self):
@@ -67,6 +67,7 @@ class ProductModel(GradientClickModel):
     def _remember_posterior(self, log, cells, examination, error):
         query, place = logged_places(log).of_documents(cells.n_docs)
         found = document_posterior(cells, examination, query=query, place=place, error=error)
+        # Clicks determine the product only: relevance is scaled to P(click) at the first position.
         first = examination[0]
         tables = {
             "relevance": found.mean * first,
@@ -75,6 +76,7 @@ class ProductModel(GradientClickModel):
             "effective_sample": found.effective_sample / first,
             "prior_mean": found.prior_mean * first,
         }
+        # An unseen document is as likely any of those that were seen.
         unseen = {name: table.mean() for name, table in tables.items()}
         self._remember_documents(log, unseen, **tables)
 
@@ -88,39 +90,50 @@ class ProductModel(GradientClickModel):
             ("relevance",),
             known,
         )
-        # Clicks determine the product only: relevance is scaled to P(click) at the first position.
-        self._scale = first = tables["examination"][0]
+        # Relevance is P(click) at the first position, as without EM.
+        first = tables["examination"][0]
+        self._scale = first
         prior_mean = {"relevance": means["relevance"] * first}
         self._remember_documents(log, prior_mean, relevance=tables["relevance"] * first)
-        return tables["examination"] / first, np.full(cells.n_factors, np.nan)
+        unknown = np.full(cells.n_factors, np.nan)
+        return tables["examination"] / first, unknown
 
     def _pooled_examination(self, log, cells, group, known):
-        """Examination by factor, the same for all factors of a ``group``."""
+        """Examination by factor, the same for all factors of a ``group``: mean of a prior."""
         pooled = cells.pooled(group)
         start = {**start_tables(pooled), **known}
         priors = {"examination": WEAK}
         if not known:
-            weak = weak_priors(expected_counts(pooled, **start)[0], ("relevance",))
+            counts, _ = expected_counts(pooled, **start)
+            weak = weak_priors(counts, ("relevance",))
             priors["relevance"] = given_prior(self.prior) or weak["relevance"]
-        fit = fit_em(
-            lambda tables: expected_counts(pooled, **{**start, **tables}),
-            {name: start[name] for name in priors},
-            priors,
-            tol=10 * self.tol * log.n_impressions,
-            max_iter=self.max_iter,
-        )
-        return fit.tables["examination"][group]
+
+        def expect(tables):
+            return expected_counts(pooled, **{**start, **tables})
+
+        learned = {name: start[name] for name in priors}
+        tol = COARSE * self.tol * log.n_impressions
+        # A prior need not be exact: only the EM that uses it must converge.
+        fit = fit_em(expect, learned, priors, tol=tol, max_iter=self.max_iter)
+        mean = fit.tables["examination"][group]
+        return np.clip(mean, *MEANS)
 
     def _row_parameters(self, X, qid, doc):
         parameters = super()._row_parameters(X, qid, doc)
         if self.solver == "gradient":
+            # Tables were scaled when they were kept; outputs of the network are not.
             parameters["relevance"] = parameters["relevance"] * self._scale
         return parameters
 
 
 def unknown_curve(depth):
-    """Log examination by depth where no document moved: mean and standard deviation."""
-    return -_UNKNOWN_SLOPE * np.log(depth), _UNKNOWN_SLOPE * np.log1p(depth)
+    """Log examination by depth where no document moved: mean and standard deviation.
+
+    The deviation is half of what lies between no bias and 1 / position, and more than 0 at the
+    first position.
+    """
+    slope = UNKNOWN_SLOPE.value
+    return -slope * np.log(depth), slope * np.log1p(depth)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -129,11 +142,11 @@ class PBMModel(ProductModel):
 
     .. math:: P(c = 1) = r_d \, o_k
 
-    By default examination comes from the same documents at several positions
-    (:class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"`` does the same), and
-    the relevance of a document from its clicks and its place in the logged ranking. A document
-    with few clicks gets about the relevance of others of its query that were shown as high; one
-    with many, that of its clicks. Where no document moved, examination is taken to be
+    By default examination comes from the same documents at several positions, as in
+    :class:`~skultr.rankers.RegressionEMRanker` with ``relevance="embedding"``. The relevance of a
+    document comes from its clicks and from its place in the logged ranking. A document with many
+    clicks gets the relevance that they show. One with few gets about the relevance of others of
+    its query that were shown as high. Where no document moved, examination is taken to be
     :math:`1 / \sqrt{k}`, with a warning.
 
     Parameters
@@ -141,22 +154,21 @@ class PBMModel(ProductModel):
     prior : {"logged", "empirical"}, (float, float) or None, default="logged"
         What is known of a document before its clicks are counted.
 
-        - ``"logged"``: a gamma distribution whose mean falls with the place of the document in
-          the logged ranking, times a factor of its query; both, and their strength, are learned
+        - ``"logged"``: a gamma distribution. Its mean falls with the place of the document in the
+          logged ranking and has a factor for each query. Both, and their strength, are learned
           from the log (Notes of :func:`~skultr.propensity.relevance_labels`). The place is the
-          role ``production`` if the log has it, less the mean of the query, else the mean position
-          in the lists of the query.
+          role ``production``, less the mean of the query, if the log has it. Otherwise it is the
+          mean position in the lists of the query.
         - ``"empirical"``: one Beta distribution for all documents, by maximum likelihood.
           Documents that were always at the bottom are pulled toward the average document, and
-          examination of their positions is underestimated. Examination of a position with few
-          impressions is pulled, with the weight of 20 impressions, toward that of its group:
-          neighbouring positions with 100 impressions together. For users who are not
-          position-based it can fit clicks of the logged rankings better, and those of others
-          worse: perplexity 1.270 for 1.278, and 1.317 for 1.273, with users of the user browsing
-          model and 850 sessions per query.
+          examination of their positions is underestimated. Neighbouring positions form groups of
+          100 impressions, and a rare position is pulled toward its group with the weight of 20
+          impressions. If users are not position-based, this prior can fit clicks of the logged
+          rankings better, and those of others worse: perplexity 1.270 for 1.278, and 1.317 for
+          1.273, with users of the user browsing model and 850 sessions per query.
         - (float, float): pseudo-counts of clicks and of skips of an examined document.
-        - None: maximum likelihood. It is the optimum that gradient descent on one free number per
-          document approaches, as in studies of click models without priors. Documents without
+        - None: maximum likelihood, as in studies of click models without priors. It is the optimum
+          that gradient descent on one free number per document approaches. Documents without
           clicks then have relevance near 0, which new clicks contradict: perplexity suffers on
           small logs.
 
@@ -169,12 +181,12 @@ class PBMModel(ProductModel):
     ----------
     documents_ : DataFrame
         ``relevance`` by ``doc`` (by number where the log has no such column): P(click) at the
-        first position. With ``prior="logged"`` it is the posterior mean, with the ends ``lower``
-        and ``upper`` of the 95 % interval, which allows for the error of examination and covered
-        92 to 99 % of the relevances in the worlds of
-        :func:`~skultr.propensity.relevance_labels` (least with Zipf traffic);
-        ``effective_sample``, the number of impressions at the first position that would have been
-        examined as often, and ``prior_mean``.
+        first position. With ``prior="logged"`` it is the posterior mean, beside ``prior_mean``
+        and the ends ``lower`` and ``upper`` of the 95 % interval. The interval allows for the
+        error of examination. It covered 92 to 99 % of the relevances in the worlds of
+        :func:`~skultr.propensity.relevance_labels` (least with Zipf traffic).
+        ``effective_sample`` is the number of impressions at the first position that would have
+        been examined as often.
     examination_ : DataFrame
         One row per bias factor (index ``bias``; the position, unless the log has a column
         ``bias``): ``examination`` relative to the first factor; ``standard_error`` of its
@@ -240,39 +252,47 @@ class PBMModel(ProductModel):
         self.examination_ = factor_table(
             log.bias_values, examination, cells.weight_of_factors, cells.clicks_of_factors, error
         )
-        for place, (end, sign) in enumerate({"lower": -1, "upper": 1}.items(), start=2):
-            self.examination_.insert(place, end, examination * np.exp(sign * 1.96 * error))
+        # Standard errors from an estimate to the end of its 95 % interval.
+        half_width = 1.96 * error
+        self.examination_.insert(2, "lower", examination * np.exp(-half_width))
+        self.examination_.insert(3, "upper", examination * np.exp(half_width))
 
     def _compared_examination(self, log, cells):
         group = np.arange(cells.n_factors)
         weight = cells.weight_of_factors
         if self._factors.are_positions:
-            # A rare rank is examined like its neighbours.
-            group = factor_groups(weight, min(GROUP_IMPRESSIONS, weight.max() / 2))
+            # A rare rank is examined like its neighbours; of a small log, not all are one group.
+            least = min(GROUP_IMPRESSIONS.value, weight.max() / 2)
+            group = factor_groups(weight, least)
+        # The prior: a curve by the mean depth of a group.
         positions = np.bincount(log.bias, log.weight * log.position, minlength=cells.n_factors)
-        depth = np.bincount(group, positions) / np.maximum(np.bincount(group, weight), TINY)
-        prior = unknown_curve(np.maximum(depth, 1.0))
-        pooled = cells.pooled(group)
-        table = table_of_cells(pooled)
+        impressions = np.maximum(np.bincount(group, weight), TINY)
+        depth = np.bincount(group, positions) / impressions
+        mean, spread = unknown_curve(np.maximum(depth, 1.0))
+        # What documents at several positions tell.
+        table = table_of_cells(cells.pooled(group))
         self.n_iter_ = table.fit.n_iter
-        curve, error = table.with_prior(*prior)
-        return np.exp(curve - curve.max())[group], error[group]
+        curve, error = table.with_prior(mean, spread)
+        examination = np.exp(curve - curve.max())
+        return examination[group], error[group]
 
     def _fitted_prior(self, log, cells, known):
         """A rare rank has a prior: examination of its group."""
         start = start_tables(cells)["examination"]
-        group = factor_groups(cells.weight_of_factors, GROUP_IMPRESSIONS)
-        pooled = self._factors.are_positions and group[-1] < cells.n_factors - 1
-        if self.prior is None or not pooled:
+        group = factor_groups(cells.weight_of_factors, GROUP_IMPRESSIONS.value)
+        is_pooled = self._factors.are_positions and group[-1] < cells.n_factors - 1
+        if self.prior is None or not is_pooled:
             return start, WEAK
-        mean = np.clip(self._pooled_examination(log, cells, group, known), 1e-4, 1 - 1e-4)
-        strength = np.where(np.bincount(group)[group] > 1, PRIOR_WEIGHT, sum(WEAK))
+        mean = self._pooled_examination(log, cells, group, known)
+        has_company = np.bincount(group)[group] > 1
+        strength = np.where(has_company, PRIOR_WEIGHT.value, sum(WEAK))
         return start, (strength * mean, strength * (1 - mean))
 
     def _probability(self, parameters, position, bias, clicks):
-        codes = self._factors.codes(bias, parameters["relevance"] > 0)
+        relevance = parameters["relevance"]
+        codes = self._factors.codes(bias, relevance > 0)
         examination = self.examination_["examination"].to_numpy()[codes]
-        return np.minimum(pbm_click_probability(parameters["relevance"], examination), 1.0)
+        return np.minimum(pbm_click_probability(relevance, examination), 1.0)
 
 
 def factor_groups(weight, least):
@@ -285,7 +305,7 @@ def factor_groups(weight, least):
         group[factor] = n_full
         total += more
         if total >= least:
-            n_full = n_full + 1
+            n_full += 1
             total = 0.0
     # Factors left over at the end join the last full group.
     return np.minimum(group, max(n_full - 1, 0))
@@ -302,29 +322,30 @@ def expected_counts(cells, relevance, examination):
     by_factor = 0.0
     value = 0.0
     for docs, part in cells.parts():
-        by_doc[:, docs], part_by_factor, part_value = _counts_of_part(
-            part, relevance[docs], examination
-        )
-        by_factor = by_factor + part_by_factor
-        value = value + part_value
+        counts = _counts_of_part(part, relevance[docs], examination)
+        by_doc[:, docs] = counts[0]
+        by_factor = by_factor + counts[1]
+        value = value + counts[2]
     clicks, examined, missing = by_doc
     sure = clicks, np.zeros_like(clicks)
-    counts = {
+    expected = {
         "relevance": (clicks, examined, missing, sure),
         "examination": (by_factor, cells.weight_of_factors),
     }
-    return counts, value
+    return expected, value
 
 
 def _counts_of_part(cells, relevance, examination):
     """Counts by document and by factor, and the log likelihood, of some documents."""
-    r = relevance[cells.doc]
-    o = examination[cells.factor]
-    click = r * o
+    examination = examination[cells.factor]
+    click = relevance[cells.doc] * examination
     skips = cells.weight - cells.clicks
-    chance = (o - click) / (1 - click)
-    examined = cells.clicks + skips * chance
-    missing = cells.by_doc(skips * chance * (1 - chance)) / (1 - relevance) ** 2
+    # P(examined | skipped), by Bayes' rule.
+    chance = (examination - click) / (1 - click)
+    examined_skips = skips * chance
+    examined = cells.clicks + examined_skips
+    # Var(examinations) times the square of the slope of log(1 - r).
+    missing = cells.by_doc(examined_skips * (1 - chance)) / (1 - relevance) ** 2
     by_doc = cells.by_doc(cells.clicks), cells.by_doc(examined), missing
     value = cells.clicks @ np.log(click) + skips @ np.log1p(-click)
     return by_doc, cells.by_factor(examined), value
@@ -336,9 +357,12 @@ def start_tables(cells):
     mean = cells.clicks_of_factors.sum() / weight.sum()
     rate = np.full(len(weight), mean)
     np.divide(cells.clicks_of_factors, weight, out=rate, where=weight > 0)
-    examination = np.clip(0.9 * rate / max(rate.max(), 1e-9), 0.05, 0.95)
+    # Nine tenths where most was clicked: room on both sides.
+    examination = np.clip(0.9 * rate / max(rate.max(), 1e-9), *_START_OF_EXAMINATION)
     relevance = np.empty(cells.n_docs)
     for docs, part in cells.parts():
+        # One pseudo-impression at the mean of all documents.
         chances = part.by_doc(part.weight * examination[part.factor])
-        relevance[docs] = np.clip((part.by_doc(part.clicks) + mean) / (chances + 1.0), 0.02, 0.95)
+        rate = (part.by_doc(part.clicks) + mean) / (chances + 1.0)
+        relevance[docs] = np.clip(rate, *_START_OF_RELEVANCE)
     return {"relevance": relevance, "examination": examination}

@@ -19,19 +19,8 @@ from .._models._table_curve import pair_curve
 from ..identifiability._graph import warn_unless_identifiable
 from ._em import WEAK
 from ._model import by_position, warn_about_unknown
-from ._position_based import (
-    GROUP_IMPRESSIONS,
-    PRIOR_WEIGHT,
-    ProductModel,
-    factor_groups,
-    start_tables,
-    unknown_curve,
-)
-
-#: Deepest rank of the user browsing model, which has one parameter per pair of ranks.
-_MAX_RANK = 2_000
-#: Standard deviation of the effect of the distance from the last click on log examination.
-_DISTANCE_SPREAD = 1.0
+from ._position_based import ProductModel, factor_groups, start_tables, unknown_curve
+from ._thresholds import GROUP_IMPRESSIONS, MOST_RANKS, PRIOR_WEIGHT
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -97,14 +86,16 @@ class UBMModel(ProductModel):
     Notes
     -----
     Long lists have many pairs of ranks, most of them rare. With ``prior="logged"`` log examination
-    is an effect of the rank, plus an effect of the distance :math:`k - l` where a row above was
-    clicked, plus a deviation of the pair, whose standard deviation over pairs is learned; the
-    three maximise the conditional likelihood of where the clicks of each document fell. With
-    other priors EM fits one parameter per rank for rows without a click above and one per
-    distance for others, and then pulls each pair toward it with the weight of 20 impressions.
-    Neighbours with fewer than 100 impressions share their parameters. A rank below the
-    training lists gets the examination of their last rank at the same distance from the last
-    click, with a warning.
+    is the sum of an effect of the rank, an effect of the distance :math:`k - l` where a row above
+    was clicked, and a deviation of the pair. How large deviations are is learned, too. All of them
+    maximise the conditional likelihood of where the clicks of each document fell.
+
+    With other priors EM fits one parameter per rank for rows without a click above, and one per
+    distance for others. It then pulls each pair toward it with the weight of 20 impressions.
+    Neighbours with fewer than 100 impressions share their parameters.
+
+    A rank below the training lists gets the examination of their last rank at the same distance
+    from the last click, with a warning.
 
     References
     ----------
@@ -141,39 +132,48 @@ class UBMModel(ProductModel):
         cells = Cells.from_rows(log.doc, log.bias, log.clicks, log.weight, log.n_docs, n_pairs)
         self._examination, _ = self._solve_product(log, cells, task)
         if not self._reads_places:
+            # Relative to the first rank, as the pairs of the log.
             alone, later, after = self._unseen
             self._unseen = alone / self._scale, later, after / self._scale
         rank, last = np.divmod(self._pairs, self._n_ranks)
         index = pd.MultiIndex.from_arrays([rank + 1, last], names=["rank", "last_click"])
-        columns = {"impressions": cells.weight_of_factors, "clicks": cells.clicks_of_factors}
-        self.examination_ = pd.DataFrame({"examination": self._examination, **columns}, index)
+        columns = {
+            "examination": self._examination,
+            "impressions": cells.weight_of_factors,
+            "clicks": cells.clicks_of_factors,
+        }
+        self.examination_ = pd.DataFrame(columns, index)
 
     def _compared_examination(self, log, cells):
         n_pairs = cells.n_factors
         n_ranks = self._n_ranks
         by_rank, by_distance, distance = self._groups(cells)
         # Beside the pairs: each rank without a click above, and each distance at the first rank.
-        rank = np.concatenate([self._pairs // n_ranks, np.arange(n_ranks), np.zeros(n_ranks, int)])
-        distance = np.concatenate([distance, np.zeros(n_ranks, int), np.arange(n_ranks)])
+        zeros = np.zeros(n_ranks, int)
+        rank = np.concatenate([self._pairs // n_ranks, np.arange(n_ranks), zeros])
+        distance = np.concatenate([distance, zeros, np.arange(n_ranks)])
+        # Effects: first those of ranks, then those of distances.
         n_groups = by_rank[-1] + 1
         clicked = np.flatnonzero(distance)
         row = np.append(np.arange(len(rank)), clicked)
         column = np.append(by_rank[rank], n_groups + by_distance[distance[clicked] - 1])
         n_effects = n_groups + int(by_distance.max(initial=-1)) + 1
         effects = csr_array((np.ones(len(row)), (row, column)), (len(rank), n_effects))
-        mean, depth = unknown_curve(
-            np.bincount(by_rank, np.arange(1, n_ranks + 1)) / np.bincount(by_rank)
-        )
-        spread = np.append(depth, np.full(n_effects - n_groups, _DISTANCE_SPREAD))
+        # Their prior: a curve by the mean rank of a group, and no effect of the distance.
+        ranks = np.bincount(by_rank, np.arange(1, n_ranks + 1))
+        # Where no document moved, this prior is all that is known.
+        mean, depth = unknown_curve(ranks / np.bincount(by_rank))
+        # Standard deviation, a priori, of the effect of the distance from the last click on log
+        # examination: hardly a restriction.
+        spread = np.append(depth, np.full(n_effects - n_groups, 1.0))
         curve = pair_curve(cells, effects, mean[by_rank[rank]], spread)
         self.n_iter_ = curve.n_iter
         error = curve.standard_error[:n_pairs]
         log_examination = curve.log_examination - curve.log_examination[0]
         # A rare pair is not more examined than any other surely is: a click would be certain.
         most = max(np.max(log_examination[:n_pairs] - 2 * error), 0.0)
-        found, alone, after = np.split(
-            np.exp(np.minimum(log_examination, most)), [n_pairs, n_pairs + n_ranks]
-        )
+        examination = np.exp(np.minimum(log_examination, most))
+        found, alone, after = np.split(examination, [n_pairs, n_pairs + n_ranks])
         self._unseen = alone, alone / alone[0], after
         return found, error
 
@@ -187,28 +187,29 @@ class UBMModel(ProductModel):
         # Without any click that has a row below it, the curve by rank stands for that by distance.
         beside = by_rank[-1] + 1 + np.append(0, by_distance)
         after = beside if distance.any() else np.append(0, by_rank[:-1])
-        group = np.where(distance, after[distance], by_rank[self._pairs // self._n_ranks])
-        mean = np.clip(self._pooled_examination(log, cells, group, known), 1e-4, 1 - 1e-4)
+        rank = self._pairs // self._n_ranks
+        group = np.where(distance, after[distance], by_rank[rank])
+        mean = self._pooled_examination(log, cells, group, known)
         by_group = np.zeros(max(by_rank[-1], after[-1]) + 1)
         by_group[group] = mean
         self._unseen = by_group[by_rank], ones, by_group[after]
-        return mean, (PRIOR_WEIGHT * mean, PRIOR_WEIGHT * (1 - mean))
+        strength = PRIOR_WEIGHT.value
+        return mean, (strength * mean, strength * (1 - mean))
 
     def _groups(self, cells):
         """Groups of ranks and of distances from the last click above, where few rows have
         neighbours as company, and the distance of each pair, 0 without such a click."""
         rank, last = np.divmod(self._pairs, self._n_ranks)
-        distance = (rank + 1 - last) * (last > 0)
+        distance = np.where(last > 0, rank + 1 - last, 0)
         weight = cells.weight_of_factors
-        by_distance = np.bincount(distance, weight, self._n_ranks)[1:]
-        by_rank = np.bincount(rank, weight, self._n_ranks)
-        return (
-            factor_groups(by_rank, GROUP_IMPRESSIONS),
-            factor_groups(by_distance, GROUP_IMPRESSIONS),
-            distance,
-        )
+        impressions_at = np.bincount(rank, weight, self._n_ranks)
+        impressions_after = np.bincount(distance, weight, self._n_ranks)[1:]
+        by_rank = factor_groups(impressions_at, GROUP_IMPRESSIONS.value)
+        by_distance = factor_groups(impressions_after, GROUP_IMPRESSIONS.value)
+        return by_rank, by_distance, distance
 
     def _probability(self, parameters, position, bias, clicks):
+        # Lists may have gaps between ranks: a grid has a column for each rank.
         grid, examination, place = self._grid(parameters["relevance"], position)
         if clicks is None:
             chance = ubm_click_probability(grid, examination)
@@ -216,11 +217,13 @@ class UBMModel(ProductModel):
             seen = np.zeros(grid.shape, dtype=bool)
             np.put_along_axis(seen, place, clicks, axis=1)
             chance = ubm_conditional_click_probability(grid, examination, seen)
+        # Relevance times examination may exceed 1 where both are estimates.
         return np.minimum(np.take_along_axis(chance, place, axis=1), 1.0)
 
     def _draw(self, parameters, position, bias, rng):
         grid, examination, place = self._grid(parameters["relevance"], position)
-        return np.take_along_axis(draw_ubm_clicks(grid, examination, rng), place, axis=1)
+        clicks = draw_ubm_clicks(grid, examination, rng)
+        return np.take_along_axis(clicks, place, axis=1)
 
     def _grid(self, relevance, position):
         """Relevance by rank, 0 at ranks without a row; examination; and the column of each row."""
@@ -236,29 +239,35 @@ class UBMModel(ProductModel):
 
     def _examination_to(self, n_ranks):
         """Examination by rank and last click, to any depth."""
-        known, (alone, later, after) = self._n_ranks, self._unseen
+        known = self._n_ranks
+        alone, later, after = self._unseen
         rank, last = np.indices((n_ranks, n_ranks))
         near = np.minimum(rank, known - 1)
         # The same distance from the last click, if there is a click.
         last = np.clip(last - (rank - near), np.minimum(last, 1), near)
-        unseen = np.where(last, later[near] * after[(near + 1 - last) * (last > 0)], alone[near])
-        place = np.searchsorted(self._pairs, near * known + last).clip(max=len(self._pairs) - 1)
-        seen = self._pairs[place] == near * known + last
+        distance = np.where(last > 0, near + 1 - last, 0)
+        unseen = np.where(last, later[near] * after[distance], alone[near])
+        # A pair of the log has its own estimate; others are not above all of these.
+        pair = near * known + last
+        place = np.searchsorted(self._pairs, pair).clip(max=len(self._pairs) - 1)
+        seen = self._pairs[place] == pair
         most = self._examination.max()
         return np.where(seen, self._examination[place], np.minimum(unseen, most))
 
 
 def _check_depth(n_ranks):
-    if n_ranks > _MAX_RANK:
+    if n_ranks > MOST_RANKS.value:
         raise ValueError(
             f"Found a row at position {n_ranks}; UBMModel has one parameter per pair of ranks and "
-            f"takes lists of up to {_MAX_RANK}. Cut the lists, or use PBMModel or DBNModel."
+            f"takes lists of up to {MOST_RANKS.value}. Cut the lists, or use PBMModel or DBNModel."
         )
 
 
 def _last_positions(log):
     """Position of the last click above each row, 0 if there is none."""
     starts = np.repeat(log.offsets[:-1], np.diff(log.offsets))
-    last = np.maximum.accumulate(np.where(log.clicks > 0, np.arange(log.n_rows), -1))
+    clicked = np.where(log.clicks > 0, np.arange(log.n_rows), -1)
+    last = np.maximum.accumulate(clicked)
     above = np.append(-1, last[:-1])
+    # A click of an earlier list is none of this one.
     return np.where(above >= starts, log.position[above], 0)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import pickle
-from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from ..preprocessing import OnFeatures
 from ..rankers import IPSRanker
 from ..simulation import UBMUser
 from ._user_checks import (
+    MAX_ERRORS,
     Check,
     Contract,
     assert_near,
@@ -46,8 +46,8 @@ _QUICK = {
 }
 #: Documents of a list of the logs of click models and propensities.
 _WIDTH = 3
-#: Draws of clicks, for rates with a standard error of at most 0.008; standard errors, at most.
-_N_DRAWS, _MAX_ERRORS = 4_000, 5
+#: Draws of clicks, for rates with a standard error of at most 0.008.
+_N_DRAWS = 4_000
 #: Difference between P(click) before any click and its sum over all clicks above, at most. Exact
 #: models have rounding errors; models that average over samples of the clicks above have 0.02.
 _MARGINAL_ERROR = 0.04
@@ -191,7 +191,8 @@ class EstimatorContract(Contract):
     roles: list[str]
 
     def __init__(self, estimator: Any) -> None:
-        quick = {name: _QUICK[name] for name in _QUICK.keys() & estimator.get_params().keys()}
+        shared = _QUICK.keys() & estimator.get_params().keys()
+        quick = {name: _QUICK[name] for name in shared}
         self.estimator = clone(estimator).set_params(**quick)
         self.log, self.clicks = self.make_log()
 
@@ -240,99 +241,75 @@ class ContractOfFit(EstimatorContract):
 
     def check_pickle(self) -> None:
         fitted = self.fitted
-        expected = self.fitted.predict(self.log)
-        for other, message in (
-            (pickle.loads(pickle.dumps(fitted)), f"pickle changed the {self.values}"),
-            (clone(fitted).fit(self.log, self.clicks), f"a fitted clone has other {self.values}"),
-        ):
-            assert_array_equal(other.predict(self.log), expected, message)
+        expected = fitted.predict(self.log)
+        pickled = pickle.loads(pickle.dumps(fitted)).predict(self.log)
+        assert_array_equal(pickled, expected, f"pickle changed the {self.values}")
+        cloned = clone(fitted).fit(self.log, self.clicks).predict(self.log)
+        assert_array_equal(cloned, expected, f"a fitted clone has other {self.values}")
 
     def check_frames_and_arrays(self) -> None:
+        # In one order: roles, columns that are read by name, features.
         others = sorted(self.columns_read - {*self.features})
         self.log = self.log[[*self.roles, *others, *self.features]]
-        frames = (_other_frames(frame) for frame in (self.log, self.reference))
-        for log, reference in zip(*frames, strict=True):
-            self.assert_same(
-                self.fit(log, self.clicks).predict(reference),
-                f"{type(log)}: another {self.fit_gives} than pandas",
-                exact=self.is_exact,
-            )
+        logs = _other_frames(self.log)
+        references = _other_frames(self.reference)
+        for log, reference in zip(logs, references, strict=True):
+            found = self.fit(log, self.clicks).predict(reference)
+            told = f"{type(log)}: another {self.fit_gives} than pandas"
+            self.assert_same(found, told, exact=self.is_exact)
         if others:  # are read by name, which arrays do not have
             return
         array, roles = _arrays(self.log, self.features, self.roles)
-        other, given = _arrays(self.reference, self.features, self.roles_read())
-        self.assert_same(
-            self.fit(array, self.clicks, **roles).predict(other, **given),
-            f"an array with keywords gave another {self.fit_gives} than the frame",
-            exact=self.is_exact,
-        )
+        reference, given = _arrays(self.reference, self.features, self.roles_read())
+        found = self.fit(array, self.clicks, **roles).predict(reference, **given)
+        told = f"an array with keywords gave another {self.fit_gives} than the frame"
+        self.assert_same(found, told, exact=self.is_exact)
 
     def assert_aggregated(self, table: pd.DataFrame, rate: NDArray[np.float64]) -> None:
         """Fits to an aggregated log, whose impressions are a column or a keyword."""
+        found = self.refit(table, rate)
         self.assert_same(
-            self.refit(table, rate),
+            found,
             f"an aggregated log gave another {self.fit_gives} than the raw log: read nothing but "
             "sums of clicks and of weight, because equal lists are one list when _fit is called",
         )
         counts = table["impressions"].to_numpy()
-        self.assert_same(
-            self.refit(table.drop(columns="impressions"), rate, impressions=counts),
-            "the keyword 'impressions' is not the column 'impressions'",
-        )
+        found = self.refit(table.drop(columns="impressions"), rate, impressions=counts)
+        self.assert_same(found, "the keyword 'impressions' is not the column 'impressions'")
 
+    def check_row_order(self) -> None:
+        order = np.random.default_rng(1).permutation(len(self.log))
+        found = self.refit(self.log.iloc[order], self.clicks[order])
+        told = f"shuffled rows gave another {self.fit_gives}"
+        self.assert_same(found, told, exact=self.is_exact)
 
-#: Checks of :class:`ContractOfFit`: what must predict the same as the fit to the log as it is,
-#: what is wrong if it differs, and whether every bit counts (None: where ``is_exact``).
-_SAME: dict[str, tuple[Callable[[Any], NDArray[Any]], str, bool | None]] = {
-    "check_row_order": (
-        lambda own: own.refit(
-            own.log.iloc[order := np.random.default_rng(1).permutation(len(own.log))],
-            own.clicks[order],
-        ),
-        "shuffled rows gave another {0.fit_gives}",
-        None,
-    ),
-    "check_relabelled_ids": (
-        lambda own: own.fit(_relabelled(own.log), own.clicks).predict(_relabelled(own.reference)),
-        "other ids gave another {0.fit_gives}",
-        False,
-    ),
-    "check_annotation_is_not_read": (
-        lambda own: own.refit(own.log.assign(relevance=own.log["relevance"].to_numpy()[::-1])),
-        "fit read the annotation 'relevance'",
-        True,
-    ),
-    "check_factor_of_weights": (
-        lambda own: own.refit(own.log, sample_weight=np.full(len(own.log), 1e-3)),
-        "a common factor of all sample weights gave another {0.fit_gives}",
-        False,
-    ),
-    "check_keywords_win": (
-        lambda own: own.refit(
-            own.log.assign(impressions=1 + 10 * (np.arange(len(own.log)) % 2)),
-            impressions=np.ones(len(own.log)),
-        ),
-        "a keyword does not win over the column of its name",
-        False,
-    ),
-    "check_same_seed": (
-        lambda own: own.refit(own.log),
-        "two fits with the same random_state gave different {0.values}",
-        True,
-    ),
-}
+    def check_relabelled_ids(self) -> None:
+        fitted = self.fit(_relabelled(self.log), self.clicks)
+        found = fitted.predict(_relabelled(self.reference))
+        self.assert_same(found, f"other ids gave another {self.fit_gives}")
 
+    def check_annotation_is_not_read(self) -> None:
+        # The same labels on other rows: whoever reads them learns something else.
+        reversed_ = self.log["relevance"].to_numpy()[::-1]
+        found = self.refit(self.log.assign(relevance=reversed_))
+        self.assert_same(found, "fit read the annotation 'relevance'", exact=True)
 
-def _same(found, message, exact):
-    def check(self):
-        is_exact = self.is_exact if exact is None else exact
-        self.assert_same(found(self), message.format(self), exact=is_exact)
+    def check_factor_of_weights(self) -> None:
+        found = self.refit(self.log, sample_weight=np.full(len(self.log), 1e-3))
+        told = f"a common factor of all sample weights gave another {self.fit_gives}"
+        self.assert_same(found, told)
 
-    return check
+    def check_keywords_win(self) -> None:
+        # A column that would matter, and a keyword that says what the log says without it.
+        column = np.where(np.arange(len(self.log)) % 2, 11, 1)
+        keyword = np.ones(len(self.log))
+        found = self.refit(self.log.assign(impressions=column), impressions=keyword)
+        self.assert_same(found, "a keyword does not win over the column of its name")
 
-
-for _name, _row in _SAME.items():
-    setattr(ContractOfFit, _name, _same(*_row))
+    def check_same_seed(self) -> None:
+        found = self.refit(self.log)
+        told = f"two fits with the same random_state gave different {self.values}"
+        self.assert_same(found, told, exact=True)
 
 
 class RankerContract(ContractOfFit):
@@ -340,32 +317,37 @@ class RankerContract(ContractOfFit):
 
     features = ["f0", "f1", "f2", "f3"]
     roles = ["qid", "session", "doc", "position"]
+    n_queries = 12
+    #: Positions of the documents of a query; NaN: never shown.
+    positions = (1, 2, 3, 4, 5, np.nan, np.nan)
 
     @cached_property
     def documents(self) -> pd.DataFrame:
         """Seven documents per query; the last two of each query were never shown."""
         rng = np.random.default_rng(0)
-        n_rows = 12 * 7
+        n_rows = self.n_queries * len(self.positions)
         features = rng.lognormal(sigma=2.0, size=(n_rows, len(self.features)))
-        return pd.DataFrame(features, columns=self.features).assign(
-            qid=np.repeat(np.arange(12) * 3, 7),
+        documents = pd.DataFrame(features, columns=self.features)
+        # Ids with gaps: no check may pass because ids are row numbers.
+        return documents.assign(
+            qid=np.repeat(np.arange(self.n_queries) * 3, len(self.positions)),
             doc=np.arange(n_rows),
-            position=np.tile([1, 2, 3, 4, 5, np.nan, np.nan], 12),
+            position=np.tile(self.positions, self.n_queries),
             relevance=rng.integers(0, 5, n_rows),
         )
 
     def make_log(self) -> tuple[pd.DataFrame, NDArray[np.float64]]:
         """A log in which some queries were served once and others up to nine times."""
-        parts = [
-            rows.assign(session=session * 1_000 + query)
-            for query, rows in self.documents.groupby("qid")
-            for session in range(1 + query * 5 % 9)
-        ]
+        parts = []
+        for query, rows in self.documents.groupby("qid"):
+            n_sessions = 1 + query * 5 % 9
+            parts += [rows.assign(session=i * 1_000 + query) for i in range(n_sessions)]
         log = pd.concat(parts, ignore_index=True)
         chance = ((0.2 + 0.2 * log["relevance"]) / log["position"]).fillna(0.0)
         clicks = (np.random.default_rng(1).random(len(log)) < chance).astype(float)
         # Every query has a click at the top: a listwise loss ignores lists without clicks.
-        clicks[log["position"].eq(1) & (log["session"] < 1_000)] = 1.0
+        is_first_session = log["session"] < 1_000
+        clicks[log["position"].eq(1) & is_first_session] = 1.0
         return log, clicks.to_numpy()
 
     def roles_read(self) -> list[str]:
@@ -380,7 +362,7 @@ class RankerContract(ContractOfFit):
 
     def assert_close(self, found: NDArray[Any], expected: NDArray[Any], message: str) -> None:
         """Equal up to a constant, which no list determines, and up to rounding."""
-        spread = max(np.ptp(expected), 1e-6)
+        spread = max(np.ptp(expected), 1e-6)  # constant scores have none
         found = found - found.mean()
         expected = expected - expected.mean()
         assert_near(found / spread, expected / spread, message, atol=1e-3)
@@ -390,19 +372,24 @@ class RankerContract(ContractOfFit):
         assert np.isfinite(scores).all(), f"{what} gave scores that are not finite"
 
     def check_single_document_queries(self) -> None:
+        # A listwise loss of a single document is 0 whatever its score; some divide by the rest.
         first = self.documents.groupby("qid", as_index=False).head(1)
         alone = first.assign(qid=first["qid"] + 1_000, session=first["qid"] + 1_000_000)
         both = pd.concat([self.log, alone], ignore_index=True)
-        scores = self.refit(both, np.concatenate([self.clicks, np.ones(len(alone))]))
+        clicks = np.concatenate([self.clicks, np.ones(len(alone))])
+        scores = self.refit(both, clicks)
         self.assert_finite(scores, "queries of one document")
 
     def check_click_free_queries(self) -> None:
-        scores = self.refit(self.log, np.where(self.log["qid"] < 12, 0.0, self.clicks))
+        some = self.log["qid"] < self.n_queries  # a third, because ids are multiples of 3
+        scores = self.refit(self.log, np.where(some, 0.0, self.clicks))
         self.assert_finite(scores, "queries without clicks")
 
     def check_clicks_matter(self) -> None:
+        # Clicks where there were none, and none where there were some.
         assert np.ptp(self.expected) > 0, "all documents have the same score"
-        other = self.refit(self.log, np.where(self.log["position"].notna(), 1 - self.clicks, 0.0))
+        shown = self.log["position"].notna()
+        other = self.refit(self.log, np.where(shown, 1 - self.clicks, 0.0))
         assert not np.allclose(self.expected, other), "the opposite clicks gave the same model"
 
     def check_rank_and_score(self) -> None:
@@ -417,10 +404,12 @@ class RankerContract(ContractOfFit):
         assert_near(found, mean, "score is not the nDCG@10 of predict")
 
     def check_repeated_pages(self) -> None:
+        # A page by itself, and the frame of a log, which repeats documents from page to page.
         once = ~self.log["doc"].duplicated().to_numpy()
+        document, _ = pd.factorize(self.log["doc"])
         for columns in ([*self.log.columns], [*self.reference.columns]):
-            expected = self.fitted.predict(self.log.loc[once, columns])
-            expected = expected[pd.factorize(self.log["doc"])[0]]
+            alone = self.fitted.predict(self.log.loc[once, columns])
+            expected = alone[document]
             assert_near(
                 self.fitted.predict(self.log[columns]),
                 expected,
@@ -434,17 +423,22 @@ class RankerContract(ContractOfFit):
         kept = self.log["position"].notna().to_numpy()
         told = "never-shown rows changed the model: they must not count as shown and unclicked"
         if getattr(self.estimator, "_learns_from_never_shown", False):
+            # It needs each candidate once.
             kept = kept | ~self.log["doc"].duplicated().to_numpy()
             told = "it matters how often the log repeats a candidate that was never shown"
         self.assert_same(self.refit(self.log[kept], self.clicks[kept]), told)
 
     def check_impressions(self) -> None:
-        counts = self.log.assign(click=self.clicks, impressions=1.0).groupby("doc", as_index=False)
-        table = self.documents.merge(counts[["click", "impressions"]].sum(), on="doc")
+        rows = self.log.assign(click=self.clicks, impressions=1.0)
+        counts = rows.groupby("doc", as_index=False)[["click", "impressions"]].sum()
+        table = self.documents.merge(counts, on="doc")
         rate = (table.pop("click") / table["impressions"]).to_numpy()
         self.assert_aggregated(table, rate)
-        busy = table.pop("impressions").to_numpy() * np.where(table["qid"] % 2, 50, 1)
+        # Every other query is served 50 times as often.
+        times = np.where(table["qid"] % 2, 50, 1)
+        busy = table.pop("impressions").to_numpy() * times
         found = self.refit(table, rate, impressions=busy)
+        # A thousandth of the spread of scores is no difference.
         near = 1e-3 * np.ptp(self.expected)
         assert not np.allclose(found, self.expected, atol=near), "impressions do not matter"
         weighted = self.refit(table, rate, sample_weight=busy)
@@ -459,12 +453,12 @@ class RankerContract(ContractOfFit):
         chance = (0.1 + 0.8 * stock) / log["position"]
         clicks = (rng.random(len(log)) < chance).astype(float).to_numpy()
         model = self.fit(log.assign(f0=stock), clicks)
-        every_other = np.arange(len(self.reference)) % 2
-        one, other = (
-            model.predict(self.reference.assign(f0=value.astype(float)))
-            for value in (every_other, 1 - every_other)
-        )
-        assert np.mean((one - other) * (2 * every_other - 1)) > 0, (
+        # Each document in stock, and not: in one request half of them are.
+        in_stock = np.arange(len(self.reference)) % 2
+        one = model.predict(self.reference.assign(f0=in_stock.astype(float)))
+        other = model.predict(self.reference.assign(f0=1.0 - in_stock))
+        gain = np.where(in_stock, one - other, other - one)
+        assert np.mean(gain) > 0, (
             "a feature that changes from page to page was not learned: every page clicked what "
             "was in stock, and the model does not rank it higher"
         )
@@ -472,8 +466,10 @@ class RankerContract(ContractOfFit):
     def check_missing_values(self) -> None:
         if not get_tags(self.estimator).input_tags.allow_nan:
             return
+        # Values of one feature are missing where another is low.
         first = self.log["f0"]
-        log = self.log.assign(f1=self.log["f1"].where(first > first.median()))
+        with_gaps = self.log["f1"].where(first > first.median())
+        log = self.log.assign(f1=with_gaps)
         fitted = self.fit(log, self.clicks)
         scores = fitted.predict(log)
         self.assert_finite(scores, "a log with missing values")
@@ -492,11 +488,13 @@ class RankerContract(ContractOfFit):
         assert_near(
             scores, expected, "the first partial_fit gave another model than fit", rtol=1e-6
         )
+        # A fault in the middle of a sequence of logs must not cost what was learned before.
         with assert_raises(ValueError, msg="partial_fit took text as a feature"):
             ranker.partial_fit(log.assign(f0="text"), clicks)
         found = ranker.predict(log)
         assert_array_equal(found, scores, "a partial_fit that failed changed the model")
-        self.assert_finite(ranker.partial_fit(log, clicks).predict(log), "a second partial_fit")
+        again = ranker.partial_fit(log, clicks).predict(log)
+        self.assert_finite(again, "a second partial_fit")
 
     def check_search(self) -> None:
         """Pipeline and GridSearchCV over queries, then serving."""
@@ -506,7 +504,8 @@ class RankerContract(ContractOfFit):
         )
         search.fit(self.log, self.clicks)
         assert np.isfinite(search.best_score_), "GridSearchCV found no finite score"
-        scores = search.predict(self.log[["qid", *feature_columns(self.log)]])
+        served = self.log[["qid", *feature_columns(self.log)]]
+        scores = search.predict(served)
         assert scores.shape == (len(self.log),), "expected one score per row"
 
     def check_serving_frame(self) -> None:
@@ -514,6 +513,7 @@ class RankerContract(ContractOfFit):
         assert n_features == len(self.features), "role columns count as features"
         expected = self.fitted.predict(self.log)
         frame = self.log[["qid", *feature_columns(self.log)]]
+        # At serving time roles are absent, or were never seen, and numbers may be shorter.
         unknown = frame.assign(position=99, user="unknown")
         for other in (frame, unknown, frame.astype({"f0": np.float32})):
             assert_near(
@@ -536,8 +536,10 @@ class ClickModelContract(EstimatorContract):
         log, rng = _shuffled_sessions(n_sessions=800, n_queries=8, least=0.2)
         log = log.sort_values(["session", "position"], ignore_index=True)
         relevance = log["f0"].to_numpy().reshape(-1, _WIDTH)
+        # By rank and last click above: half as much examined right below a click.
         user = UBMUser([[0.6, 0.0, 0.0], [0.7, 0.35, 0.0], [0.49, 0.49, 0.245]])
-        return log, user.click(relevance, rng).ravel().astype(np.int64)
+        clicks = user.click(relevance, rng)
+        return log, clicks.ravel().astype(np.int64)
 
     @cached_property
     def given(self) -> NDArray[Any]:
@@ -549,11 +551,15 @@ class ClickModelContract(EstimatorContract):
         """P(click) of the first list before any click, by position."""
         return self.fitted.predict_click(self.log.iloc[:_WIDTH], conditional=False)
 
+    def first_list_repeated(self, times: int) -> pd.DataFrame:
+        """The first list of the log, in so many sessions."""
+        lists = pd.concat([self.log.iloc[:_WIDTH]] * times, ignore_index=True)
+        return lists.assign(session=np.repeat(np.arange(times), _WIDTH))
+
     def all_patterns(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """All ways to click the first list, and P(click) of its rows given the clicks above."""
         patterns = np.array(list(itertools.product([0, 1], repeat=_WIDTH)))
-        lists = pd.concat([self.log.iloc[:_WIDTH]] * len(patterns), ignore_index=True)
-        lists = lists.assign(session=np.repeat(np.arange(len(patterns)), _WIDTH))
+        lists = self.first_list_repeated(len(patterns))
         given = self.fitted.predict_click(lists, patterns.ravel())
         return patterns, given.reshape(patterns.shape)
 
@@ -562,6 +568,7 @@ class ClickModelContract(EstimatorContract):
             found = self.fitted.predict_click(self.log, self.clicks, conditional=conditional)
             name = f"predict_click(conditional={conditional})"
             assert_probabilities(found, (len(self.log),), name)
+        # The last row of each list was not shown.
         hidden = self.log["position"] == _WIDTH
         log = self.log.assign(position=self.log["position"].mask(hidden))
         found = self.fitted.predict_click(log, np.where(hidden, 0, self.clicks))[hidden]
@@ -569,6 +576,7 @@ class ClickModelContract(EstimatorContract):
 
     def check_predict_click_by_list(self) -> None:
         order = np.random.default_rng(1).permutation(len(self.log))
+        # Lists are padded to rectangles: neither the padding nor the order may matter.
         few = np.flatnonzero(self.log["session"] < 20)
         for conditional in (True, False):
             predict = partial(self.fitted.predict_click, conditional=conditional)
@@ -598,8 +606,10 @@ class ClickModelContract(EstimatorContract):
         )
 
     def check_sum_over_clicks_above(self) -> None:
+        # P(pattern) is a product over its rows. P(click) at a row adds the patterns with a click.
         patterns, given = self.all_patterns()
-        expected = np.where(patterns, given, 1 - given).prod(axis=1) @ patterns
+        probability = np.where(patterns, given, 1 - given).prod(axis=1)
+        expected = probability @ patterns
         assert_near(
             self.stated,
             expected,
@@ -608,15 +618,15 @@ class ClickModelContract(EstimatorContract):
         )
 
     def check_sample(self) -> None:
-        many = pd.concat([self.log.iloc[:_WIDTH]] * _N_DRAWS, ignore_index=True)
-        many["session"] = np.repeat(np.arange(_N_DRAWS), _WIDTH)
-        drawn, again = (self.fitted.sample(many, random_state=0) for _ in range(2))
+        many = self.first_list_repeated(_N_DRAWS)
+        drawn = self.fitted.sample(many, random_state=0)
+        again = self.fitted.sample(many, random_state=0)
         assert np.isin(drawn, (0, 1)).all(), "sample must draw 0 or 1"
         assert_array_equal(drawn, again, "the same seed drew other clicks")
         rate = drawn.reshape(_N_DRAWS, _WIDTH).mean(axis=0)
         stated = self.stated
-        error = _MAX_ERRORS * np.sqrt(stated * (1 - stated) / _N_DRAWS) + _MARGINAL_ERROR / 2
-        wrong = np.abs(rate - stated) > error
+        standard_error = np.sqrt(stated * (1 - stated) / _N_DRAWS)
+        wrong = np.abs(rate - stated) > MAX_ERRORS * standard_error + _MARGINAL_ERROR / 2
         assert not wrong.any(), (
             f"sample clicks position {np.argmax(wrong) + 1} at the rate {rate[wrong].tolist()}, "
             f"but predict_click states {stated[wrong].tolist()}"
@@ -634,16 +644,18 @@ class ClickModelContract(EstimatorContract):
         )
 
     def check_impressions_of_sessions(self) -> None:
-        keys = self.log.assign(click=self.clicks).groupby("session")[["doc", "click"]].agg(tuple)
+        sessions = self.log.assign(click=self.clicks).groupby("session")
+        keys = sessions[["doc", "click"]].agg(tuple)
         times = keys.groupby(["doc", "click"])["doc"].transform("size")
-        rows = self.log["session"].isin(keys[~keys.duplicated()].index).to_numpy()
-        table = self.log[rows]
-        few = self.clicks[rows]
+        # One session of each kind, and how often it occurs.
+        first = keys[~keys.duplicated()].index
+        kept = self.log["session"].isin(first).to_numpy()
+        table = self.log[kept]
+        clicks = self.clicks[kept]
         counts = times.loc[table["session"]].to_numpy(dtype=float)
-        for name, found in (
-            ("column", self.fit(table.assign(impressions=counts), few)),
-            ("keyword", self.fit(table, few, impressions=counts)),
-        ):
+        by_column = self.fit(table.assign(impressions=counts), clicks)
+        by_keyword = self.fit(table, clicks, impressions=counts)
+        for name, found in (("column", by_column), ("keyword", by_keyword)):
             given = found.predict_click(self.log, self.clicks)
             told = f"sessions with impressions ({name}) are not repeated sessions"
             assert_near(given, self.given, told, atol=2e-3)
@@ -655,7 +667,8 @@ class ClickModelContract(EstimatorContract):
                 found, self.given, f"{type(frame)}: predict_click differs from pandas", atol=1e-6
             )
         array, roles = _arrays(self.log, self.features, self.roles)
-        found = self.fit(array, self.clicks, **roles).predict_click(array, self.clicks, **roles)
+        fitted = self.fit(array, self.clicks, **roles)
+        found = fitted.predict_click(array, self.clicks, **roles)
         assert_near(
             found,
             self.given,
@@ -676,9 +689,10 @@ class PropensityContract(ContractOfFit):
     def make_log(self) -> tuple[pd.DataFrame, NDArray[np.float64]]:
         """Sessions of two users, with an experiment column and an annotation."""
         log, rng = _shuffled_sessions(n_sessions=1_500, n_queries=12, least=0.3)
-        user = np.repeat(rng.integers(2, size=len(log) // _WIDTH), _WIDTH)
-        log = log.assign(user=user, arm=0.0, relevance=log["doc"] % 5)
-        chance = log["f0"] * log["position"].map({1: 1.0, 2: 0.5, 3: 0.25})
+        user = rng.integers(2, size=len(log) // _WIDTH)
+        log = log.assign(user=np.repeat(user, _WIDTH), arm=0.0, relevance=log["doc"] % 5)
+        examination = log["position"].map({1: 1.0, 2: 0.5, 3: 0.25})
+        chance = log["f0"] * examination
         return log, (rng.random(len(log)) < chance).to_numpy(dtype=float)
 
     @cached_property
@@ -711,6 +725,7 @@ class PropensityContract(ContractOfFit):
         assert shape == (len(self.log),), f"predict returned {shape} for {len(self.log)} rows"
         good = (found > 0) & (found <= 1)
         assert good.all(), f"predict returned {found[~good][0]}; expected numbers in (0, 1]"
+        # A propensity is that of its row, not one relative to the rows beside it.
         some = np.random.default_rng(2).choice(len(found), size=20, replace=False)
         alone = self.fitted.predict(self.log.iloc[some])
         assert_near(
@@ -723,16 +738,18 @@ class PropensityContract(ContractOfFit):
 
     def check_rows_that_were_not_shown(self) -> None:
         # One more candidate for the sessions of every other query.
-        hidden = self.log[~self.log["session"].duplicated() & (self.log["qid"] % 2 == 0)]
+        is_first_row = ~self.log["session"].duplicated()
+        hidden = self.log[is_first_row & (self.log["qid"] % 2 == 0)]
         hidden = hidden.assign(doc=hidden["qid"] + 1_000, position=np.nan, f0=0.5, f1=1.0)
         both = pd.concat([self.log, hidden], ignore_index=True)
-        fitted = self.fit(both, np.append(self.clicks, np.zeros(len(hidden))))
+        clicks = np.append(self.clicks, np.zeros(len(hidden)))
+        fitted = self.fit(both, clicks)
         self.assert_same(fitted.predict(self.log), "rows that were not shown changed the estimate")
-        assert (fitted.predict(both)[len(self.log) :] == 0).all(), (
-            "the propensity of a row that was not shown must be 0"
-        )
+        propensity = fitted.predict(both)[len(self.log) :]
+        assert (propensity == 0).all(), "the propensity of a row that was not shown must be 0"
 
     def check_unknown_position(self) -> None:
+        # Either is an answer; a propensity of 0, or above 1, would be divided by in silence.
         try:
             found = self.fitted.predict(self.log[:3].assign(position=99.0))
         except ValueError:
@@ -745,7 +762,9 @@ class PropensityContract(ContractOfFit):
 
     def check_impressions(self) -> None:
         """One session per distinct list and user, with impressions and click rates."""
-        order = self.log.groupby("session")["position"].transform(lambda place: hash(tuple(place)))
+        # Sessions of equal lists have equal positions in the order of the documents.
+        positions = self.log.groupby("session")["position"]
+        order = positions.transform(lambda place: hash(tuple(place)))
         log = self.log.assign(order=order, click=self.clicks, impressions=1.0)
         log["session"] = log.groupby(["qid", "user", "order"]).ngroup()
         added = {"click": "mean", "impressions": "sum"}
@@ -754,9 +773,10 @@ class PropensityContract(ContractOfFit):
         self.assert_aggregated(table, table.pop("click").to_numpy())
 
     def check_serves_a_ranker(self) -> None:
+        # A column that nobody reads would be a feature.
         log = self.log.drop(columns=sorted({"arm"} - self.columns_read))
-        ranker = IPSRanker(propensity=self.estimator, estimator=Ridge()).fit(log, self.clicks)
-        scores = ranker.predict(log)
+        ranker = IPSRanker(propensity=self.estimator, estimator=Ridge())
+        scores = ranker.fit(log, self.clicks).predict(log)
         assert 0 < np.ptp(scores) < np.inf, (
             "an IPSRanker with these propensities scores all documents alike, or infinitely"
         )
@@ -771,6 +791,7 @@ def _shuffled_sessions(
     place = np.argsort(rng.random((n_sessions, _WIDTH)), axis=1).ravel()
     doc = query * _WIDTH + np.tile(np.arange(_WIDTH), n_sessions)
     relevance = rng.uniform(least, 0.9, n_queries * _WIDTH)
+    noise = rng.lognormal(sigma=2.0, size=len(relevance))
     log = pd.DataFrame(
         {
             "qid": query * 3,
@@ -778,7 +799,7 @@ def _shuffled_sessions(
             "doc": doc,
             "position": place + 1.0,
             "f0": relevance[doc],
-            "f1": rng.lognormal(sigma=2.0, size=len(relevance))[doc],
+            "f1": noise[doc],
         }
     )
     return log, rng
@@ -786,16 +807,21 @@ def _shuffled_sessions(
 
 def _relabelled(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with ids of text, in an order unrelated to the old one."""
+
+    def text(number):
+        # Two primes: the remainders are distinct, and in another order.
+        return f"{(number * 7919) % 100_003}-é"
+
     ids = [role for role in ("qid", "session", "doc") if role in frame]
-    texts = {role: frame[role].map(lambda id_: f"{(id_ * 7919) % 100_003}-é") for role in ids}
-    return frame.assign(**texts)
+    return frame.assign(**{role: frame[role].map(text) for role in ids})
 
 
 def _arrays(
     frame: pd.DataFrame, features: list[str], roles: list[str]
 ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     """The features of a frame, and its roles as keywords."""
-    return frame[features].to_numpy(), {role: frame[role].to_numpy() for role in roles}
+    keywords = {role: frame[role].to_numpy() for role in roles}
+    return frame[features].to_numpy(), keywords
 
 
 def _other_frames(frame: pd.DataFrame) -> list[Any]:

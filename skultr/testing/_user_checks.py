@@ -25,10 +25,12 @@ from ..simulation import PlackettLucePolicy, User, simulate_clicks
 
 Check = tuple[str, Callable[[], None]]
 
-#: Pages that are shown, and how often each, for click rates with a standard error of at most .005.
-_N_PAGES, _N_REPEATS = 6, 10_000
+#: Pages that are shown.
+_N_PAGES = 6
+#: How often each is shown, for click rates with a standard error of at most .005.
+_N_REPEATS = 10_000
 #: Standard errors between a click rate and its probability, at most.
-_MAX_ERRORS = 5
+MAX_ERRORS = 5
 #: Positional arguments of the methods of a user.
 _SIGNATURES = {
     "examination_at": ("n_positions",),
@@ -109,16 +111,20 @@ class Contract:
     @classmethod
     def checks(cls, *subject: Any, but: tuple[str, ...] = ()) -> list[Check]:
         """The checks of one subject as (name, callable) pairs, those of base classes first."""
-        names = [name for base in reversed(cls.__mro__) for name in vars(base)]
-        names = [name for name in dict.fromkeys(names) if name.startswith("check_")]
-        return [(name, partial(cls._run, name, *subject)) for name in names if name not in but]
+        names = []
+        for base in reversed(cls.__mro__):
+            names += [name for name in vars(base) if name.startswith("check_")]
+        # A check that a subclass writes anew stands where it was.
+        wanted = [name for name in dict.fromkeys(names) if name not in but]
+        return [(name, partial(cls._run, name, *subject)) for name in wanted]
 
     @classmethod
     def _run(cls, name, *subject):
         with warnings.catch_warnings():
             for category in _ALLOWED:
                 warnings.simplefilter("ignore", category)
-            getattr(cls(*subject), name)()
+            contract = cls(*subject)
+            getattr(contract, name)()
 
 
 def run_all(checks: list[Check], generate_only: bool) -> list[Check] | None:
@@ -175,8 +181,10 @@ class UserContract(Contract):
         read = self.user.read_grades(grade[self.shown].astype(float))
         empty = -1
         if read is None:
+            # The user reads no grades: probabilities of relevance, higher for better grades.
             spread = np.random.default_rng(3).uniform(0.2, 1.0, grade.shape)
-            read = ((0.1 + 0.9 * grade) * spread)[self.shown]
+            relevance = (0.1 + 0.9 * grade) * spread
+            read = relevance[self.shown]
             empty = -1.0 if self.user.marks_empty else 0.0
         judged = np.full(grade.shape, empty)
         judged[self.shown] = read
@@ -192,10 +200,15 @@ class UserContract(Contract):
         assert isinstance(user, User), (
             f"{type(user).__name__} is no skultr.simulation.User: derive the class from User"
         )
-        about = () if user.user_weights is None else ("user",)
-        about += () if user.context_vectors is None else ("context",)
+        about = []
+        if user.user_weights is not None:
+            about.append("user")
+        if user.context_vectors is not None:
+            about.append("context")
         for name, arguments in _SIGNATURES.items():
-            given = (*arguments, *about) if name in ("click_probability", "click") else arguments
+            given = [*arguments]
+            if name in ("click_probability", "click"):
+                given += about
             signature = inspect.signature(getattr(user, name))
             try:
                 signature.bind(*given)
@@ -218,18 +231,22 @@ class UserContract(Contract):
             )
 
     def check_click_probability(self) -> None:
+        # Empty places are no documents: nothing is said of P(click) there.
         kept = self.pages[0].copy()
         probability = np.where(self.shown, self.stated, 0.0)
         assert_array_equal(self.pages[0], kept, "click_probability changed its argument")
         assert_probabilities(probability, self.shown.shape, "click_probability")
+        # A session is a row: the others may stand anywhere.
         order = np.random.default_rng(2).permutation(_N_PAGES)
+        shuffled = [values[order] for values in self.pages]
         assert_near(
-            self.user.click_probability(*(values[order] for values in self.pages)),
+            self.user.click_probability(*shuffled),
             self.stated[order],
             "click_probability of a session depends on the other sessions",
         )
 
     def check_shorter_pages(self) -> None:
+        # The shorter pages, with empty places and without; users have one value per page.
         last = [values[-2:] for values in self.pages]
         short = [values[:, : self.n_short] if values.ndim == 2 else values for values in last]
         assert_near(
@@ -255,10 +272,14 @@ class UserContract(Contract):
         assert_array_equal(clicks, self._click(*self.pages), "the same rng gave other clicks")
 
     def check_click_rates(self) -> None:
-        clicks = self._click(*(np.repeat(values, _N_REPEATS, axis=0) for values in self.pages))
+        many = [np.repeat(values, _N_REPEATS, axis=0) for values in self.pages]
+        clicks = self._click(*many)
         rate = clicks.reshape(_N_PAGES, _N_REPEATS, -1).mean(axis=1)
-        error = np.sqrt(np.maximum(self.stated * (1 - self.stated), 0.0) / _N_REPEATS)
-        wrong = (np.abs(rate - self.stated) > _MAX_ERRORS * error + 1e-12) & self.shown
+        variance = np.maximum(self.stated * (1 - self.stated), 0.0)
+        error = np.sqrt(variance / _N_REPEATS)
+        # A probability of 0 or 1 has no error but rounding.
+        too_far = np.abs(rate - self.stated) > MAX_ERRORS * error + 1e-12
+        wrong = too_far & self.shown
         if wrong.any():
             at = tuple(np.argwhere(wrong)[0])
             raise AssertionError(
@@ -272,6 +293,7 @@ class UserContract(Contract):
         if vectors is None:
             return
         assert vectors.ndim == 2, f"context_vectors has the shape {vectors.shape}, expected 2 axes"
+        # One curve for each context, and a context for each place.
         table = self.user.examination_table(self.n_positions)
         assert_probabilities(table, (len(vectors), self.n_positions), "examination_table")
         shown = np.arange(20 * self.n_positions).reshape(20, -1)
@@ -279,7 +301,8 @@ class UserContract(Contract):
         assert drawn.shape == shown.shape, (
             f"draw_contexts returned the shape {drawn.shape}, expected {shown.shape}"
         )
-        good = drawn.dtype.kind in "iu" and ((drawn >= 0) & (drawn < len(vectors))).all()
+        inside = (drawn >= 0) & (drawn < len(vectors))
+        good = drawn.dtype.kind in "iu" and inside.all()
         assert good, f"draw_contexts must return rows of context_vectors, 0 to {len(vectors) - 1}"
 
     def check_several_users(self) -> None:
@@ -288,6 +311,7 @@ class UserContract(Contract):
         weights = np.asarray(self.user.user_weights)
         assert_probabilities(weights, (len(weights),), "user_weights")
         assert_near(weights.sum(), 1, "user_weights do not sum to 1")
+        # One curve for each user, and the share of each user in every query.
         table = self.user.examination_table(self.n_positions)
         assert_probabilities(table, (len(weights), self.n_positions), "examination_table")
         drawn = self.user.draw_query_weights(np.full(8, 1 / 8), np.random.default_rng(0))
@@ -309,22 +333,23 @@ class UserContract(Contract):
         qid = np.repeat(np.arange(10), rng.integers(3, 9, size=10))
         relevance = rng.integers(2, size=len(qid))
         documents = pd.DataFrame({"qid": qid, "doc": np.arange(len(qid)), "relevance": relevance})
-        (X, clicks, truth), (again, clicks_again, _) = (
-            simulate_clicks(
-                documents,
-                n_sessions=300,
-                n_positions=self.n_positions,
-                scores=relevance,
-                policy=PlackettLucePolicy(1.0),
-                user=self.user,
-                max_grade=1,
-                candidates=True,
-                random_state=0,
-            )
-            for _ in range(2)
+        simulate = partial(
+            simulate_clicks,
+            documents,
+            n_sessions=300,
+            n_positions=self.n_positions,
+            scores=relevance,
+            policy=PlackettLucePolicy(1.0),
+            user=self.user,
+            max_grade=1,
+            candidates=True,
+            random_state=0,
         )
+        X, clicks, truth = simulate()
+        again, clicks_again, _ = simulate()
         same = X.equals(again) and np.array_equal(clicks, clicks_again)
         assert same, "simulate_clicks with the same random_state gave another log"
+        # Candidates that were not shown have no position, and cannot be clicked.
         hidden = X["position"].isna().to_numpy()
         assert not clicks[hidden].any(), "a candidate that was not shown was clicked"
         shapes = {"examination": (self.n_positions,), "relevance_probability": (len(documents),)}
@@ -332,8 +357,6 @@ class UserContract(Contract):
             assert_probabilities(truth[key], shape, f"truth.{key}")
 
     def check_pickle(self) -> None:
-        assert_array_equal(
-            pickle.loads(pickle.dumps(self.user)).click_probability(*self.pages),
-            self.stated,
-            "pickle changed the user",
-        )
+        pickled = pickle.loads(pickle.dumps(self.user))
+        found = pickled.click_probability(*self.pages)
+        assert_array_equal(found, self.stated, "pickle changed the user")
