@@ -32,6 +32,8 @@ from .._log._segments import TINY, equal_rows, offsets_from_counts, rectangles
 _CELLS = 1 << 15
 #: Lower bound of divisors.
 _TINY = np.float32(1e-30)
+#: Ranks up to which pairs of documents count: LightGBM's default.
+_TRUNCATION_LEVEL = 30
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class LambdaObjective:
     higher label, times the change of nDCG, whose gains are the labels.
     """
 
-    truncation_level: int | None = 30
+    truncation_level: int | None = _TRUNCATION_LEVEL
     by_order: bool = False
 
     def __call__(
@@ -125,7 +127,7 @@ class PairObjective:
     winner: Ints
     loser: Ints
     pair_weight: Floats
-    truncation_level: int | None = 30
+    truncation_level: int | None = _TRUNCATION_LEVEL
 
     def reordered(self, order: Ints) -> PairObjective:
         """The same pairs after the rows have been put in another order."""
@@ -410,8 +412,14 @@ def _objective_of(ranker):
     """The objective for fractional labels that replaces that of a LightGBM ranker."""
     own = ranker.objective
     if own in (None, "lambdarank"):
-        return LambdaObjective(ranker.get_params().get("lambdarank_truncation_level", 30))
+        return lambda_objective(ranker.get_params())
     return SoftmaxObjective() if own in _LISTWISE else own
+
+
+def lambda_objective(settings: Mapping[str, Any], *, by_order: bool = False) -> LambdaObjective:
+    """The pairwise objective, with the truncation level that settings of LightGBM may hold."""
+    level = settings.get("lambdarank_truncation_level", _TRUNCATION_LEVEL)
+    return LambdaObjective(level, by_order=by_order)
 
 
 def _check_regressor(estimator, objective):

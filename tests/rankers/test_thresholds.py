@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from skultr.exceptions import ClickDataWarning
-from skultr.rankers import EnsembleRanker, IPSRanker, NaiveRanker
+from skultr.rankers import EnsembleRanker, IPSRanker, LambdaMARTRanker, NaiveRanker
 from skultr.rankers._candidates import DistinctCandidates
 from skultr.rankers._ensemble import _put_in_front
 from skultr.rankers._thresholds import SHARE_OF_PRODUCTION
@@ -52,6 +52,11 @@ def test_only_the_first_of_many_candidates_are_ranked_anew(n_candidates):
     _put_in_front(parts, served, query, DistinctCandidates(slice(None), slice(None)), 10)
     best = int(parts[:, 0].argmax())
     assert best == (9 if n_candidates > 40 else n_candidates - 1)
+
+
+@pytest.mark.parametrize(("n_clicked", "n_leaves"), [(12_499, 4), (12_500, 5)])
+def test_trees_have_a_leaf_for_so_many_documents_with_clicks(n_clicked, n_leaves):
+    assert LambdaMARTRanker()._leaves(n_clicked) == n_leaves
 
 
 @pytest.mark.parametrize("n_queries", [9, 10])
