@@ -15,7 +15,7 @@ from .._base._progress import progress
 from .._base._sklearn import StrOptions, seeded_clone
 from .._base._typing import ArrayLike, Column, Floats, RandomState, Table
 from .._log._segments import encode
-from ._candidates import DistinctCandidates, standardized
+from ._candidates import ROUNDING_OF_DOUBLE, DistinctCandidates, standardized
 from ._members import HoldsMembers, scores_of
 from ._ranker import BaseRanker, fit_to_log
 
@@ -129,10 +129,11 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         query = query[candidates.first]
         scores = [scores_of(ranker, features, query) for ranker in self.estimators_]
         if self.average == "scores":  # rounding errors of equal scores are no preference
-            standing = [standardized(each, query, 1e-12) for each in scores]
+            standing = [standardized(each, query, ROUNDING_OF_DOUBLE) for each in scores]
         else:
             standing = [-pd.Series(each).groupby(query).rank(ascending=False) for each in scores]
-        return np.average(standing, axis=0, weights=self.weights)[candidates.place]
+        mean = np.average(standing, axis=0, weights=self.weights)
+        return mean[candidates.place]
 
     def _validate_params(self):
         super()._validate_params()

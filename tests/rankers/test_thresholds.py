@@ -9,7 +9,7 @@ import pytest
 from skultr.exceptions import ClickDataWarning
 from skultr.rankers import EnsembleRanker, IPSRanker, LambdaMARTRanker, NaiveRanker
 from skultr.rankers._candidates import DistinctCandidates
-from skultr.rankers._ensemble import _put_in_front
+from skultr.rankers._ensemble import _bounded, _put_in_front
 from skultr.rankers._thresholds import SHARE_OF_PRODUCTION
 
 
@@ -57,6 +57,13 @@ def test_only_the_first_of_many_candidates_are_ranked_anew(n_candidates):
 @pytest.mark.parametrize(("n_clicked", "n_leaves"), [(12_499, 4), (12_500, 5)])
 def test_trees_have_a_leaf_for_so_many_documents_with_clicks(n_clicked, n_leaves):
     assert LambdaMARTRanker()._leaves(n_clicked) == n_leaves
+
+
+@pytest.mark.parametrize(("found", "kept"), [(0.89, 0.89), (0.9, 0.9), (0.91, 0.9), (1.0, 0.9)])
+def test_production_has_nine_tenths_of_the_weight_at_most(found, kept):
+    weights, error = _bounded(np.array([1 - found, found]), np.ones(2), np.array([0.5, 0.5]))
+    np.testing.assert_allclose(weights, [1 - kept, kept])
+    assert (error < 1).all() == (found > kept)
 
 
 @pytest.mark.parametrize("n_queries", [9, 10])
