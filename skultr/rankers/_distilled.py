@@ -27,6 +27,7 @@ from ._learners import (
     takes_missing,
 )
 from ._ranker import BaseRanker, fit_to_log
+from ._thresholds import SAME_AS_PRODUCTION
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -167,15 +168,22 @@ def _default_teacher():
 
 def _warn_without_production(teacher, features, served):
     """Warn if the teacher gives production a weight, and no feature is the score of production."""
-    weight = getattr(teacher, "weights_", {"weight": {}})["weight"].get("production", 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):  # of a constant: NaN
-        alike = [abs(np.corrcoef(each, served)[0, 1]) > 0.99 for each in features.T]
-    if weight and not any(alike):
-        warn_user(
-            f"The teacher gives the production ranker the weight {weight:.2f}, but the student "
-            "scores features only, and no feature is the score of the production ranker: the "
-            "student cannot learn what only this score contains. Copy the column 'production' to "
-            "a feature of another name, such as 'production_score', and let the engine compute "
-            "this feature; or leave 'production' out of the log.",
-            AssumptionWarning,
-        )
+    weights = getattr(teacher, "weights_", {"weight": {}})["weight"]
+    weight = weights.get("production", 0.0)
+    if not weight or _has_feature_like(features, served):
+        return
+    warn_user(
+        f"The teacher gives the production ranker the weight {weight:.2f}, but the student "
+        "scores features only, and no feature is the score of the production ranker: the "
+        "student cannot learn what only this score contains. Copy the column 'production' to "
+        "a feature of another name, such as 'production_score', and let the engine compute "
+        "this feature; or leave 'production' out of the log.",
+        AssumptionWarning,
+    )
+
+
+def _has_feature_like(features, served):
+    """True if a feature is the score of production, or this score reversed."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # the correlation of a constant is NaN
+        correlations = [np.corrcoef(feature, served)[0, 1] for feature in features.T]
+    return any(abs(each) > SAME_AS_PRODUCTION.value for each in correlations)
