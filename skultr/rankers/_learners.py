@@ -110,7 +110,8 @@ class LambdaObjective:
                 ideal = np.maximum(_ideal_dcg(label), _TINY)
                 slope = slope / ideal
                 curve = curve / ideal
-            gradient[rows[real]], hessian[rows[real]] = slope[real], curve[real]
+            gradient[rows[real]] = slope[real]
+            hessian[rows[real]] = curve[real]
         return gradient, hessian
 
 
@@ -140,12 +141,14 @@ class PairObjective:
     ) -> tuple[Floats, Floats]:
         """Gradient and Hessian, each of shape (n_rows,); labels and weights are not used."""
         n_rows = len(y_pred)
-        discount, first = _discounts(y_pred, group, self.truncation_level)
-        counted = first[self.winner] | first[self.loser]
-        change = np.abs(discount[self.winner] - discount[self.loser]) * self.pair_weight * counted
+        discount, is_first = _discounts(y_pred, group, self.truncation_level)
+        counted = is_first[self.winner] | is_first[self.loser]
+        change = np.abs(discount[self.winner] - discount[self.loser])
+        weight = np.where(counted, change * self.pair_weight, 0.0)
+        # Chance that the loser is ahead, which is the slope of the logistic loss.
         lost = _logistic(y_pred[self.loser] - y_pred[self.winner])
-        slope = change * lost
-        curve = change * lost * (1 - lost)
+        slope = weight * lost
+        curve = slope * (1 - lost)
         gradient = np.bincount(self.loser, slope, n_rows)
         gradient -= np.bincount(self.winner, slope, n_rows)
         hessian = np.bincount(self.winner, curve, n_rows)
@@ -159,9 +162,13 @@ def _shares(y_true, y_pred, weight, group):
     query = np.repeat(np.arange(len(group)), group)
     weight = np.ones(len(y_pred)) if weight is None else np.asarray(weight, dtype=float)
     clicks = weight * y_true
-    share = np.exp(y_pred - np.maximum.reduceat(y_pred, starts)[query]) * weight
-    share /= np.maximum(np.add.reduceat(share, starts), TINY)[query]
-    return clicks, np.add.reduceat(clicks, starts)[query], share
+    clicks_of_query = np.add.reduceat(clicks, starts)
+    # Less the largest of the query, so that no exponential overflows.
+    highest = np.maximum.reduceat(y_pred, starts)
+    share = np.exp(y_pred - highest[query]) * weight
+    total = np.maximum(np.add.reduceat(share, starts), TINY)
+    share /= total[query]
+    return clicks, clicks_of_query[query], share
 
 
 def _by_rank(score, rows):
@@ -204,7 +211,9 @@ def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=Fal
         first = label[rank]
         second = label[lower]
         if by_order:  # what the higher label is more
-            first, second = np.maximum(first - second, 0), np.maximum(second - first, 0)
+            gap = first - second
+            first = np.maximum(gap, 0)
+            second = np.maximum(-gap, 0)
         # The derivative of the loss of a pair by the score of the first is (y_i + y_j) σ − y_i.
         slope = first + second
         slope *= won
@@ -268,12 +277,15 @@ def fit_learner(
     """
     estimator = seeded_clone(estimator, random_state)
     last = _last_step(estimator)
+    named = {}
+    if columns and takes_columns(estimator):
+        named = columns
     with its_own_threads(last), naming_large(features):
         if last is not estimator:
             features = _fit_transformers(estimator, features, labels)
-        named = (columns or {}) if takes_columns(estimator) else {}
         if isinstance(last, LGBMRanker):
-            objective = objective or _objective_of(last)
+            if objective is None:
+                objective = _objective_of(last)
             _fit_ranker(last, features, labels, weight, query, objective, named)
         else:
             _check_regressor(last, objective)
@@ -314,10 +326,11 @@ def takes_columns(estimator: Any) -> bool:
 def takes_missing(estimator: Any) -> str | None:
     """Why missing values are an error for an estimator of scikit-learn, if they are."""
     steps = list(estimator) if isinstance(estimator, Pipeline) else [estimator]
-    first = next((step for step in steps if step not in (None, "passthrough")), None)
-    if first is None or get_tags(first).input_tags.allow_nan:
-        return None  # a later step has its own error
-    return f"{type(first).__name__} takes no missing values"
+    steps = [step for step in steps if step not in (None, "passthrough")]
+    # Only the first step sees the features as they come: a later one has its own error.
+    if not steps or get_tags(steps[0]).input_tags.allow_nan:
+        return None
+    return f"{type(steps[0]).__name__} takes no missing values"
 
 
 def booster_columns(ranker: Any) -> dict[str, Any]:
@@ -330,19 +343,26 @@ def booster_columns(ranker: Any) -> dict[str, Any]:
     coded = ranker._feature_categories
     if given is None:  # the columns of a member of an ensemble have numbers
         return {"feature_name": "auto", "categorical_feature": [*coded] or "auto"}
+    columns = {"feature_name": _names_for_lightgbm(given)}
+    if coded:
+        columns["categorical_feature"] = [n for n, name in enumerate(given) if name in coded]
+    return columns
+
+
+def _names_for_lightgbm(given):
+    """Names without characters that LightGBM refuses, all different."""
     names: dict[str, None] = {}
     taken = set(given)
     for name in given:
-        safe = plain = re.sub(r"[^\w.()/+%-]", "_", name) or "_"
+        plain = re.sub(r"[^\w.()/+%-]", "_", name) or "_"
+        safe = plain
         number = 1
+        # A changed name must be neither that of an earlier feature nor that of a later one.
         while safe in names or (safe != name and safe in taken):
             number += 1
             safe = f"{plain}_{number}"
         names[safe] = None
-    columns = {"feature_name": list(names)}
-    if coded:
-        columns["categorical_feature"] = [n for n, name in enumerate(given) if name in coded]
-    return columns
+    return list(names)
 
 
 def scores_of_learner(estimator: Any, features: NDArray[np.float32]) -> Floats:
@@ -380,8 +400,10 @@ def order_by_query(features: NDArray[Any], query: Ints) -> tuple[Ints, Ints]:
     Before the first tree all scores are tied, and the ranks are the order of the rows. A hash of
     the features depends neither on the labels nor on the ids of the documents.
     """
-    order = np.lexsort((equal_rows(np.ascontiguousarray(features, dtype=np.float32))[0], query))
-    return order, np.unique(query, return_counts=True)[1]
+    code, *_ = equal_rows(np.ascontiguousarray(features, dtype=np.float32))
+    order = np.lexsort((code, query))
+    _, n_rows = np.unique(query, return_counts=True)
+    return order, n_rows
 
 
 def _fit_transformers(pipeline, features, labels):
