@@ -161,8 +161,9 @@ class DLARanker(ClickRanker):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RegressionEMRanker(ClickRanker):
-    r"""Regression-EM: a position-based click model whose relevance is a function of the features.
+    r"""Learns relevance and position bias by EM, from all clicks and missing clicks.
 
+    The position-based click model is fitted with a relevance that is a function of the features.
     Examination :math:`e` and relevance :math:`r` of a result are hidden. Their expectations given
     the clicks train both parts (Wang et al. 2018):
 
@@ -250,7 +251,7 @@ class RegressionEMRanker(ClickRanker):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoTowerRanker(ClickRanker):
-    r"""Two-tower ranker: relevance and examination are fitted to the clicks together.
+    r"""Learns relevance and position bias together, by a network of two towers.
 
     .. math::
         P(c = 1) = \sigma(g(x))\,\sigma(h_t) \;\text{(product)}, \qquad

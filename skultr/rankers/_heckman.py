@@ -36,29 +36,29 @@ from ._tobit import (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
-    r"""Heckman's two-step correction, for logs that show only the top documents of a query.
+    r"""Corrects selection bias in two steps, where only the top documents were shown.
 
-    A probit model over all candidates estimates the probability that each was shown,
-    :math:`P(s = 1 \mid x) = \Phi(x\omega)`. If the errors of selection and of the label are
-    correlated, the mean label of a *shown* document is
+    First, a probit model over all candidates estimates the probability that each was shown,
+    :math:`P(s = 1 \mid x) = \Phi(x\omega)` (Heckman 1979). If the errors of selection and of the
+    label are correlated, the mean label of a *shown* document is
 
     .. math::
         E[y \mid x, s = 1] = x\beta + c\,\lambda(x), \qquad
         \lambda(x) = \varphi(x\omega) / \Phi(x\omega),
 
-    with :math:`\lambda` the inverse Mills ratio. Least squares of the labels of the documents
-    shown on :math:`[x, \lambda]` therefore estimates :math:`\beta` without selection bias. With
-    ``hidden_layer_sizes=()`` documents are ranked by :math:`x\beta`, without the term of
-    :math:`\lambda`: the published method. By default a network replaces :math:`x\beta`. It has the
-    softmax loss of the clicks, with :math:`\lambda c / \bar y` added to the scores of the
+    with :math:`\lambda` the inverse Mills ratio. Second, least squares of the labels of the
+    documents shown on :math:`[x, \lambda]` therefore estimate :math:`\beta` without selection
+    bias. With ``hidden_layer_sizes=()`` documents are ranked by :math:`x\beta`, without the term
+    of :math:`\lambda`: the published method. By default a network replaces :math:`x\beta`. It has
+    the softmax loss of the clicks, with :math:`\lambda c / \bar y` added to the scores of the
     documents shown, :math:`\bar y` their mean label.
 
     Assumes normal errors and linear models of selection and of :math:`c`. **Identification depends
-    on these assumptions**: without a variable that affects selection but not relevance (an
-    *exclusion restriction*), :math:`\lambda` is a function of the same features as relevance, and
-    only its curvature separates the two. ``mills_collinearity_`` measures how weak that is. If it
-    is near 1, a single fit can be far worse than the mean over many logs, above all with a
-    negative ``mills_coef_``.
+    on these assumptions.** Unless a variable affects selection but not relevance (an *exclusion
+    restriction*), :math:`\lambda` is a function of the same features as relevance, and only its
+    curvature separates the two. ``mills_collinearity_`` measures how weak that is. If it is near
+    1, a single fit can be far worse than the mean over many logs, above all with a negative
+    ``mills_coef_``.
 
     Parameters
     ----------

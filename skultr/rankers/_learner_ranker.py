@@ -49,9 +49,9 @@ class LearnerRanker(NeuralEstimator, BaseRanker):
 
     @property
     def _refuses_missing(self) -> str | None:
-        return (
-            super()._refuses_missing if self.estimator is None else takes_missing(self.estimator)
-        )
+        if self.estimator is None:
+            return super()._refuses_missing
+        return takes_missing(self.estimator)
 
     @property
     def _learns_more_by(self) -> Literal["network"] | None:

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class RankAggRanker(HoldsMembers, BaseRanker):
-    """Average the ranks, or the scores, that several rankers give to each candidate.
+    """Averages the ranks, or the scores, that several rankers give to each candidate.
 
-    Each member removes one bias: by default :class:`IPSRanker` removes position bias and
-    :class:`HeckmanRanker` removes selection bias (Ovaisi et al. 2020). The members are fitted
-    independently, so that half of a bias remains if only one of two members removes it. Members
-    that each remove both, such as :class:`CLDRanker` by lists, :class:`CLDRanker` by pairs and
-    ``HeckmanRanker(debias=True)``, have errors of their own, which the mean reduces; with
+    By default :class:`IPSRanker` removes position bias and :class:`HeckmanRanker` removes
+    selection bias (Ovaisi et al. 2020). The members are fitted independently: half of a bias
+    remains if only one of two members removes it.
+
+    Members may also each remove both, such as :class:`CLDRanker` by lists, :class:`CLDRanker` by
+    pairs and ``HeckmanRanker(debias=True)``. The mean then reduces their own errors. With
     ``average="scores"`` it keeps by how much a member prefers a document.
 
     Parameters
