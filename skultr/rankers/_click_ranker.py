@@ -178,6 +178,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _click_probability(self, relevance, logits):
         if self.link_ == "additive":
             return expit(logit(relevance) + logits)
+        # Examination is relative to the first factor, and may be above 1.
         return np.minimum(relevance * np.exp(logits), 1.0)
 
     @property
@@ -201,6 +202,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _refits_with(self, log):
         """True if the network is trained once more, with examination fixed."""
+        # Another outcome is only learned by the second training.
         fixed = self.examination != "network" or self._click_log is not None
         return fixed and log.clicks.any()
 
@@ -225,6 +227,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         self._fit_factors_again(log)
 
     def _fit_more(self, log, task):
+        # What a training replaces.
         before = self.examination_
         logits = self._factor_logits
         if self._correction is None:

@@ -285,6 +285,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         features = self._read_features(X, reset=False)
         weight, center, factors = self._factors()
         has_production = len(weight) > len(self.estimators_)
+        # Query ids are only needed where other rows of the query matter.
         if has_production or self._reads_whole_queries:
             query, _ = encode(self._known_query_ids(X, qid, "predict"))
         else:
@@ -391,6 +392,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     @property
     def _refuses_outcomes(self):
+        # They would take what the outcome depends on for examination.
         learning = [
             name
             for name, ranker in self._members()
@@ -402,6 +404,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     def _fit_weights(self, log, names, rankers, part):
         """Set the weights of the members: equal ones, or those that held-out clicks choose."""
+        # Without the score of production clicks say nothing about weights.
         weights = np.full(len(rankers), 1 / len(rankers))
         error = np.nan
         losses = np.nan
@@ -465,6 +468,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
 
 def _networks_and_trees():
+    # Networks import torch, which an ensemble of trees does not need.
     from ._ips import IPSRanker
 
     naive, trees = _trees()
@@ -504,6 +508,7 @@ def shown_depth(log: ClickLog) -> int:
 
     It is at least the number of rows of the longest page.
     """
+    # A query weighs as much as it was asked: rare queries have many documents by chance.
     n_shown = log.count_by_query(log.doc)
     impressions = log.by_query(log.weight)
     order = np.argsort(n_shown, kind="stable")
@@ -514,6 +519,7 @@ def shown_depth(log: ClickLog) -> int:
 
 def _production_of(log):
     """Mean score of production for each candidate, its query, and the place of each row."""
+    # Its score may have changed between sessions.
     candidates, place = candidates_of(log)
     served = np.bincount(place, log.production) / np.bincount(place)
     return served, candidates // log.n_versions, place
@@ -530,6 +536,7 @@ def _put_in_front(parts, served, query, candidates, depth):
     has_few = n_candidates <= MANY_CANDIDATES.value * depth
     if has_few.all():
         return
+    # Place of each candidate by production; all of a query with few are in front.
     place = rank_in_segment(query_of_candidate, served[candidates.first])
     is_front = has_few[query_of_candidate] | (place <= depth)
     is_front = is_front[candidates.place]

@@ -61,6 +61,7 @@ class _WeightedRanker(LearnerRanker):
         return log.clicks
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
+        # A regressor compares nothing: a document then has one label in its query.
         groups = log.compared_groups() if compares_documents(self.estimator) else log.query
         kinds = self._kinds_of_clicks(log)
         version, labels, _ = examples_of_kinds(log, kinds, groups, self.traffic_exponent)
@@ -267,6 +268,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     def _kinds_of_clicks(self, log: ClickLog) -> list[KindOfClicks]:
         self._correction(log)
+        # Both kinds are examples, with their shares of the loss as weights.
         kinds = [
             KindOfClicks(1 - self.naive_weight, self._labelled(log), self._divisors),
             KindOfClicks(self.naive_weight, log.clicks, None),
@@ -274,13 +276,14 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         return [kind for kind in kinds if kind.share]
 
     def _validation_clicks(self, log: ClickLog) -> Floats:
-        divided = debias_clicks(log, clip=self.clip_, normalize=self.normalize).clicks
-        return mixed_clicks(log.clicks, divided, self.naive_weight)
+        debiased = debias_clicks(log, clip=self.clip_, normalize=self.normalize)
+        return mixed_clicks(log.clicks, debiased.clicks, self.naive_weight)
 
     def _correction(self, log: ClickLog) -> Correction:
         """What the clicks of a log are corrected by; sets the form that was used."""
         form = self.correction
         if self.estimator is not None or self.loss != "softmax":
+            # An offset is a part of the softmax.
             if form == "offset":
                 raise ValueError(
                     "correction='offset' is a loss of the network with loss='softmax', got "
@@ -289,6 +292,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
                 )
             form = "divide"
         elif self._earlier is not None:
+            # A further log does not change the form that the first one had.
             form = self.correction_
         correction = Correction.of(
             log, form=form, least=self.clip_, naive_weight=self.naive_weight
@@ -298,9 +302,11 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     def _labelled(self, log: ClickLog) -> Floats:
         """The debiased clicks of each row; sets what describes them."""
+        # With an offset no click has a large weight.
         if self.correction_ == "divide":
             warn_about_weights(log, clip=self.clip_)
-        clicks = self._describe(log, debias_clicks(log, clip=self.clip_, normalize=self.normalize))
+        debiased = debias_clicks(log, clip=self.clip_, normalize=self.normalize)
+        clicks = self._describe(log, debiased)
         self.labels_ = label_table(log, clicks)
         return clicks
 

@@ -379,6 +379,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
 
     def _leaves(self, n_clicked):
         """Maximum number of leaves per tree; ``lgbm_params`` has priority over the parameter."""
+        # Small logs have few leaves, or trees learn their noise by heart.
         given = self.lgbm_params or {}
         leaves = given.get("num_leaves", self.num_leaves)
         if leaves == "auto":
@@ -427,6 +428,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         if not counts.any():
             counts = ~counts
         queries = np.unique(documents.query[counts])
+        # One at least, and not all.
         n_held_out = max(1, round(self.validation_fraction * len(queries)))
         if n_held_out >= len(queries):
             warn_user(
@@ -456,6 +458,7 @@ class _Documents:
     @property
     def rows_per_click(self) -> float:
         """Number of rows by that of clicks; infinite without clicks."""
+        # A label is clicks per examination, and a weight the number of these.
         clicks = self.label @ self.weight
         return len(self.label) / clicks if clicks > 0 else np.inf
 
@@ -485,6 +488,7 @@ def _in_our_words() -> Iterator[None]:
     try:
         yield
     except lgb.basic.LightGBMError as error:
+        # What LightGBM checks first in a data set without features.
         if "num_features" not in str(error):
             raise
         raise ValueError(

@@ -107,6 +107,7 @@ class LambdaObjective:
                 by_order=self.by_order,
             )
             if self.by_order:
+                # The change of nDCG, not of DCG.
                 ideal = np.maximum(_ideal_dcg(label), _TINY)
                 slope = slope / ideal
                 curve = curve / ideal
@@ -182,6 +183,7 @@ def _by_rank(score, rows):
 
 
 def _cells(values, rows, real):
+    """Values of rows as a rectangle, 0 at padding."""
     return np.where(real, values[rows], 0).astype(np.float32)
 
 
@@ -201,6 +203,7 @@ def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=Fal
     hessian = np.zeros_like(score)
     discount = _discount(width)[:, None]
     for rank in range(min(width - 1, truncation_level or width)):
+        # Weight of the pairs: harmonic mean of the weights, times the change of DCG.
         lower = slice(rank + 1, None)
         pair = weight[rank] + weight[lower]
         np.maximum(pair, _TINY, out=pair)
@@ -215,6 +218,7 @@ def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=Fal
             first = np.maximum(gap, 0)
             second = np.maximum(-gap, 0)
         # The derivative of the loss of a pair by the score of the first is (y_i + y_j) σ − y_i.
+        # In place, because these arrays are most of the memory.
         slope = first + second
         slope *= won
         curve = slope * pair
@@ -242,6 +246,7 @@ def _discounts(score, group, truncation_level):
 
 
 def _discount(width):
+    """Discounts of DCG, 1 / log2(1 + rank), from rank 1."""
     return (1 / np.log2(2 + np.arange(width))).astype(np.float32)
 
 
@@ -308,6 +313,7 @@ def naming_large(features: NDArray[np.float32]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        # Estimators report infinite sums in many words, none of which names the features.
         largest = float(np.nanmax(np.abs(features), initial=0.0))
         if largest**2 * len(features) < np.finfo(np.float32).max:
             raise

@@ -52,7 +52,7 @@ class HoldsMembers(BaseComposition):
         """
         params = self._get_params("estimators", deep=deep)
         if deep and self._has_default_members:
-            # As scikit-learn lists them for an ensemble of the default members.
+            # As scikit-learn lists them for an ensemble that was given the default members.
             given = type(self)(estimators=self._members())
             params = {**given.get_params(), **params}
         return params
@@ -83,6 +83,7 @@ class HoldsMembers(BaseComposition):
     @property
     def _takes(self) -> Takes:
         """Categories, if all members take them."""
+        # A ranker from elsewhere is taken to read numbers.
         members = [ranker for _, ranker in self._members()]
         taken = {getattr(ranker, "_takes", "numbers") for ranker in members}
         return "numbers" if "numbers" in taken else "categories"

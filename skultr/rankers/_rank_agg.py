@@ -126,6 +126,7 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         query = encode(qid)[0]
         # A log repeats documents over its pages; they count once.
         candidates = DistinctCandidates.of_rows(X, features, query)
+        # Each member gives each candidate a place in its query.
         features = features[candidates.first]
         query = query[candidates.first]
         scores = [scores_of(ranker, features, query) for ranker in self.estimators_]

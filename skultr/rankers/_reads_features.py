@@ -54,10 +54,12 @@ class ReadsFeatures:
             self.n_features_in_ = 0
             return np.empty((X.shape[0], 0), dtype=np.float32)
         if not reset and is_frame(X):
+            # Rows to predict may only name documents, whose features fit has got.
             known = self._features_of_table(X)
             if known is not None:
                 return known
         features, names = self._validated(X, reset)
+        # Values that are large beside their range, such as times, lose their digits in float32.
         if reset:
             self._offsets = find_offsets(X, features, names)
         return take_off(self._offsets, X, features, names)
@@ -104,6 +106,7 @@ class ReadsFeatures:
 
     def _validated_frame(self, X, reset):
         """Features of a frame in the order of fit, and their names."""
+        # Codes of categories are those of fit; others count as missing.
         known = None if reset else self._feature_categories
         features, names, categories = read_values(X, self._takes, known, self._refuses_missing)
         if reset:
