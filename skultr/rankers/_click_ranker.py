@@ -158,7 +158,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             If a bias factor was not in the training log.
         """
         check_is_fitted(self)
-        factor = factor_codes(self._bias_values, X, bias, position)
+        factor = factor_codes(self._bias_values, X, bias, position)  # -1 without one
         # Only the rows with a bias factor: an embedding may not know the other documents.
         shown = np.flatnonzero(factor >= 0)
         probability = np.zeros(len(factor))
@@ -254,6 +254,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
         part = log.sample()
+        # Relevance is fixed: a logarithm that is added to that of examination, or a logit.
         link = self._table_link
         score = self._line(part.features)
         if link == "product":
@@ -294,6 +295,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         self.link_ = fit.link
         self._bias_values = log.bias_values
         self._factor_logits = fit.factor_logits
+        # A factor without impressions keeps its start, which says nothing.
         weight = cells.weight_of_factors
         self.examination_ = factor_table(
             log.bias_values,
@@ -325,6 +327,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 "document is scored by its id, as in the training log. To score by features, "
                 "use relevance='network', or DistilledRanker around this ranker."
             )
+        # A table has no number for a document that it has not seen.
         unseen = np.flatnonzero(place < 0)
         if len(unseen):
             verb = "holds" if len(unseen) == 1 else "hold"

@@ -179,6 +179,7 @@ def _default_student():
 
 def _warn_without_production(teacher, features, served):
     """Warn if the teacher gives production a weight, and no feature is the score of production."""
+    # Only an ensemble has weights by member.
     weights = getattr(teacher, "weights_", {"weight": {}})["weight"]
     weight = weights.get("production", 0.0)
     if not weight or _has_feature_like(features, served):

@@ -123,6 +123,7 @@ class DLARanker(ClickRanker):
     _gives_probabilities = False
 
     def _fit_network(self, log: ClickLog, task: FitTask | None) -> Floats:
+        # Two softmax losses, each weighted by what the other part has learned.
         logits = fit_dual(self, log, task)
         if self._earlier is None:
             warn_about_unknown(log, logits)

@@ -251,6 +251,7 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         unit = loss_scale(batches, batches.weight)
         # What being shown adds to a score, as exposure; bounded, so that no exposure overflows.
         mean_label = np.average(rows.label[rows.shown], weights=rows.weight[rows.shown])
+        # A negative coefficient is most often an error of a weak identification.
         mills_coef = max(self.mills_coef_, 0.0)
         added = np.minimum(mills_coef / max(mean_label, TINY) * mills, _MOST_ADDED)
         batches = replace(batches, weight=batches.weight * np.exp(added))
@@ -286,6 +287,7 @@ def _least_squares(design, label, weight, alpha):
     mean = weight @ label / total
     design = design - center
     label = label - mean
+    # A penalised Mills ratio would leave a part of the selection bias.
     penalty = np.full(design.shape[1], alpha)
     penalty[-1] = 0.0
     gram = design.T @ (design * weight[:, None]) / total + np.diag(penalty)

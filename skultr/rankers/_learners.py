@@ -175,6 +175,7 @@ def _shares(y_true, y_pred, weight, group):
 def _by_rank(score, rows):
     """The rectangle transposed, one column per list, with rows sorted by decreasing score."""
     real = rows >= 0
+    # Padding has the last ranks.
     scores = np.where(real, score[rows], -np.inf)
     order = np.argsort(-scores, axis=1, kind="stable")
     rows = np.take_along_axis(rows, order, axis=1)
@@ -388,6 +389,7 @@ def its_own_threads(estimator: Any) -> Iterator[None]:
 
     LightGBM would take all cores within each worker of joblib, too, unless ``n_jobs`` is set.
     """
+    # None outside of workers: LightGBM's own choice then stands.
     share = share_of_worker() if isinstance(estimator, LGBMModel) else None
     limited = share is not None and estimator.n_jobs is None
     if limited:
@@ -423,6 +425,7 @@ def _fit_transformers(pipeline, features, labels):
 
 
 def _fit_ranker(ranker, features, labels, weight, query, objective, named):
+    # LightGBM takes queries as numbers of adjacent rows.
     order, group = order_by_query(features, query)
     if isinstance(objective, PairObjective):
         objective = objective.reordered(order)
@@ -439,6 +442,7 @@ def _fit_ranker(ranker, features, labels, weight, query, objective, named):
 def _objective_of(ranker):
     """The objective for fractional labels that replaces that of a LightGBM ranker."""
     own = ranker.objective
+    # None is LightGBM's default, which is lambdarank.
     if own in (None, "lambdarank"):
         return lambda_objective(ranker.get_params())
     return SoftmaxObjective() if own in _LISTWISE else own

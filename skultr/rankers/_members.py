@@ -177,6 +177,7 @@ def _check_member(name: str, ranker: Any) -> None:
         raise ValueError(
             f"The member {name!r} is {ranker!r}; expected a ranker of skultr.rankers."
         )
+    # Also those of nested rankers and propensities.
     for parameter, value in ranker.get_params().items():
         columns = sorted(name for name in columns_of_source(value) if isinstance(name, str))
         if columns:

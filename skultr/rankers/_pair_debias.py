@@ -296,11 +296,13 @@ class PairDebiasLoss(ScaledLoss):
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (scores, ratios by click, ratios by missing click)."""
         scores, plus, minus = outputs
+        # 1 / (t+_i t-_j), one factor for each row of a pair.
         plus = _inverse(plus, batch)
         minus = _inverse(minus, batch)
         wins = batch.clicks * plus
         losses = _missing(batch) * minus
         loss = sum_of_pairs(scores, batch.mask, wins, losses)
+        # Ratios move during training, and with them the weight of all pairs.
         if self.training:
             return loss * (self.scale / len(batch))
         total = (wins * (losses.sum(dim=1, keepdim=True) - losses)).sum()
@@ -418,6 +420,7 @@ class PRSRanker(HasPublishedVariant, PropensityRanker, LearnerRanker):
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         log, hits, misses = self._pair_weights(log)
+        # Trees have one example per document of a query; pairs of all lists are added up.
         version, labels = examples_of(log)
         pairs = _pairs_of_examples(log, hits, misses, labels.query, version)
         return fit_learner(

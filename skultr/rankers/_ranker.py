@@ -315,6 +315,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
             "doc_scope": doc_scope,
             "documents": documents,
         }
+        # A fitted ranker knows its features.
         is_first = "n_features_in_" not in vars(self)
         if not is_first:
             self._refuse_without_net()
@@ -330,6 +331,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
             self._check_against(log)
         else:
             if self._learns_examination:
+                # The network has one parameter for each bias factor of the first log.
                 log = with_bias_values(log, self.examination_.index.to_numpy())
             self._train_on_more(self._with_examination(log), task)
         for name in ("_click_log", "_stopped_by"):
@@ -435,6 +437,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
             X = without_column(X, y)
         else:
             grades = y
+        # Clicks would reward the order that was shown.
         if grades is None:
             raise ValueError(
                 "score needs graded relevance, and y is None: pass y, one grade per row, or the "
@@ -742,6 +745,7 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         qid = read_role(X, "qid", qid)
         if qid is not None:
             return qid
+        # So many documents are no page, but those of several queries.
         n_rows = count_rows(X)
         if method == "score" and n_rows > LONGEST_PAGE:
             raise ValueError(
