@@ -280,19 +280,12 @@ _GAPS = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]])
 _BARRIER = 1e-6
 #: Least such share: with 0 there would be no barrier.
 _LEAST_SHARE = 1e-9
-#: Largest part of the way to a bound that one step takes: at a bound the barrier is infinite.
-_TO_BOUND = 0.99
-#: While relevance alone explains the clicks, an irrelevant document has this share of the click
-#: rate.
-_FIRST_TRUST = 0.02
 #: A relevant document has then twice the click rate and this more: a narrow range makes the
 #: network spread its relevance over (0, 1), which keeps alpha off its bound at 0 later.
 _FIRST_ADDED = 0.1
 #: Distance of click probabilities from 0 and 1 in the table, in single precision: closer values
 #: round to 1, and log(1 - 1) is infinite.
 _FROM_BOUND = 1e-6
-#: The fit ends when a step is expected to gain less likelihood; relative, as the barrier is.
-_LEAST_GAIN = 1e-10
 
 
 class AffineModule(ListScores):
@@ -352,7 +345,9 @@ class TrustStep(TableStep):
         """No trust, and all bias factors alike."""
         _, _, clicks, weight = data.rows()
         rate = float(clicks.sum() / max(weight.sum(), TINY))
-        module.low.fill_(np.clip(_FIRST_TRUST * rate, _FROM_BOUND, 0.1))
+        # While relevance alone explains the clicks, an irrelevant document has this share of the
+        # click rate.
+        module.low.fill_(np.clip(0.02 * rate, _FROM_BOUND, 0.1))
         # Below 1, where a missing click would be impossible.
         module.high.fill_(np.clip(2 * rate + _FIRST_ADDED, _FIRST_ADDED, 0.95))
 
@@ -422,12 +417,15 @@ def fit_trust(
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         # Most of the way to a bound, so that the point stays inside.
         used = np.max(-(_GAPS @ step.T) / gaps, axis=0)
-        return step / np.maximum(used / _TO_BOUND, 1.0)[:, None]
+        # Largest part of the way to a bound that one step takes: at a bound the barrier is
+        # infinite.
+        return step / np.maximum(used / 0.99, 1.0)[:, None]
 
     # Half of the rate for irrelevant documents, and up to twice as much for relevant ones.
     rate = np.clip(rate, _LEAST_SHARE, 1 - _LEAST_SHARE)
     highest = np.minimum(2 * rate, 1.0)
     start = np.stack([0.5 * rate, 0.5 * (rate + highest)], axis=1)
-    found = maximise(objective, start, solve=newton_step, tol=_LEAST_GAIN * scale)
+    # The fit ends when a step is expected to gain less likelihood; relative, as the barrier is.
+    found = maximise(objective, start, solve=newton_step, tol=1e-10 * scale)
     warn_unless_converged(found, "Trust bias")
     return np.where(impressions > 0, found.at.T, np.nan)

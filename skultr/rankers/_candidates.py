@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: Queries enter the sums of rows with this factor: odd, so that no two queries add the same, and
-#: with the bits of the golden ratio, which spread them over all numbers (Fibonacci hashing).
-_SPREADING_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 #: Relative spreads within a query up to which scores count as constant: rounding errors of scores
 #: that were computed in float32, such as those of rankers, and in float64.
 _ROUNDING_OF_SINGLE = 1e-6
@@ -45,7 +42,10 @@ class DistinctCandidates(NamedTuple):
         Without ids, ``production`` tells apart candidates with equal features.
         """
         # Lists of candidates rarely hold a row twice, and this is quicker to see than to resolve.
-        sums = sums_of_rows(features) + query.astype(np.uint64) * _SPREADING_FACTOR
+        # Queries enter the sums of rows with this factor: odd, so that no two queries add the
+        # same, and with the bits of the golden ratio, which spread them over all numbers
+        # (Fibonacci hashing).
+        sums = sums_of_rows(features) + query.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         if len(np.unique(sums)) == len(query):
             return cls(slice(None), slice(None))
         keys = [equal_rows(features)[0]]

@@ -253,7 +253,8 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         mean_label = np.average(rows.label[rows.shown], weights=rows.weight[rows.shown])
         # A negative coefficient is most often an error of a weak identification.
         mills_coef = max(self.mills_coef_, 0.0)
-        added = np.minimum(mills_coef / max(mean_label, TINY) * mills, _MOST_ADDED)
+        # Bound on the logarithm of what being shown adds to a score.
+        added = np.minimum(mills_coef / max(mean_label, TINY) * mills, 50.0)
         batches = replace(batches, weight=batches.weight * np.exp(added))
         batches = batches.take_rows(rows.shown, batches.list_[rows.shown])
         with self._seeded():
@@ -274,10 +275,6 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
     def _scaled(self, features):
         with torch.inference_mode():
             return self._scaling(torch.tensor(features, dtype=torch.float64)).numpy()
-
-
-#: Bound on the logarithm of what being shown adds to a score.
-_MOST_ADDED = 50.0
 
 
 def _least_squares(design, label, weight, alpha):

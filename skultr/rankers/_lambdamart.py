@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 #: Least and largest number of leaves that ``num_leaves="auto"`` may give.
 _LEAVES = (4, 31)
-#: Clicks that a category has on average to be told apart. LightGBM leaves out categories of fewer
-#: rows than ``cat_smooth``, and groups of fewer than ``min_data_per_group``.
-_CLICKS_OF_CATEGORY = 15
 #: Least and largest number of rows of a category: LightGBM's own two defaults. In shops of 2,000
 #: and 6,000 pages 100 rows were better than 10, and a ``cat_l2`` of 100 or 300 added nothing.
 _ROWS_OF_CATEGORY = (10.0, 100.0)
@@ -500,7 +497,9 @@ def _in_our_words() -> Iterator[None]:
 
 def _of_categories(rows_per_click):
     """Settings of LightGBM that say how many rows tell categories apart."""
-    rows = np.clip(_CLICKS_OF_CATEGORY * rows_per_click, *_ROWS_OF_CATEGORY)
+    # Clicks that a category has on average to be told apart. LightGBM leaves out categories of
+    # fewer rows than ``cat_smooth``, and groups of fewer than ``min_data_per_group``.
+    rows = np.clip(15 * rows_per_click, *_ROWS_OF_CATEGORY)
     return {"cat_smooth": float(rows), "min_data_per_group": round(rows)}
 
 

@@ -57,9 +57,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: Rows of a log that are scored to see whether a ranker orders documents at all: enough to meet
-#: many queries, and few beside a training. All are of whole queries but for the last.
-_ROWS_TO_SCORE = 20_000
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
@@ -509,7 +506,9 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         # Without clicks all scores are equal, which was said when the log was read.
         if was_read(X) or not self._scores_rows or not log.clicks.any():
             return
-        rows = slice(_ROWS_TO_SCORE)
+        # Rows of a log that are scored to see whether a ranker orders documents at all: enough to
+        # meet many queries, and few beside a training. All are of whole queries but for the last.
+        rows = slice(20_000)
         # A document that several pages showed is scored once for its query.
         codes = pair_codes(log.query[rows], log.version[rows], log.n_versions)
         query, version = np.divmod(np.unique(codes), log.n_versions)

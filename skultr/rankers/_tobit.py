@@ -171,11 +171,6 @@ def selected_terms(
     return density, _log_ndtr(index)
 
 
-#: Newton's method changes the logarithm of the scale by no more in one step: far from the maximum
-#: its parabola may ask for a scale that no float holds.
-_LONGEST_STEP = 1.0
-
-
 @dataclass(frozen=True)
 class TobitModel:
     r"""Constants of the likelihood.
@@ -227,7 +222,9 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
         at = start.at.copy()
     n_free = len(at)
     longest = np.full(len(at), np.inf)
-    longest[-1] = _LONGEST_STEP
+    # Newton's method changes the logarithm of the scale by no more in one step: far from the
+    # maximum its parabola may ask for a scale that no float holds.
+    longest[-1] = 1.0
     if model.fixed_scale is not None:
         n_free = n_free - 1
         at[-1] = np.log(model.fixed_scale / spread)
@@ -350,8 +347,6 @@ GAMMA_BOUND = 0.98
 _GRID = np.tanh(np.linspace(-1.0, 1.0, 17) * np.arctanh(GAMMA_BOUND))
 #: Correlations between them, for which the likelihood and its slope are interpolated.
 GAMMAS = np.linspace(-GAMMA_BOUND, GAMMA_BOUND, 981)
-#: Half of the 95 % quantile of a chi-squared variable with one degree of freedom.
-_DROP = 1.9207294103470444
 #: Draws of all labels, for the mean score under binomial chance. A log has many rows, over which
 #: the error of a draw averages out.
 _N_DRAWS = 4
@@ -370,7 +365,8 @@ class GammaProfile(NamedTuple):
     @property
     def interval(self) -> tuple[float, float]:
         """95 % confidence interval of the correlation."""
-        inside = GAMMAS[self.curve >= self.curve.max() - _DROP]
+        # Half of the 95 % quantile of a chi-squared variable with one degree of freedom.
+        inside = GAMMAS[self.curve >= self.curve.max() - 1.9207294103470444]
         return float(inside[0]), float(inside[-1])
 
     @property
@@ -541,11 +537,6 @@ class _GammaScore:
             yield score.numpy()
 
 
-#: The share of the variance of the rarest clicks (Poisson's) that is left at any rate: where the
-#: mean rate is that of all examined rows, the variance would be 0, and the label exact.
-_LEAST_VARIANCE = 0.05
-
-
 class ClickChance(NamedTuple):
     """What chance does to labels that are clicks over propensities, per impression."""
 
@@ -558,7 +549,10 @@ class ClickChance(NamedTuple):
         """Variance of each label if its document has the typical rate; 0 where never shown."""
         inverse = 1 / self.examination
         # r (1 - p r) / p, for one impression at propensity p.
-        per_trial = self.rate * np.maximum(inverse - self.rate, _LEAST_VARIANCE * inverse)
+        # The share of the variance of the rarest clicks (Poisson's) that is left at any rate:
+        # where the mean rate is that of all examined rows, the variance would be 0, and the label
+        # exact.
+        per_trial = self.rate * np.maximum(inverse - self.rate, 0.05 * inverse)
         never = np.zeros(len(self.trials))
         return np.divide(per_trial, self.trials, out=never, where=self.trials > 0)
 

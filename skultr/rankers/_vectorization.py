@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
 
 
-#: Batches of the base model hold this number of documents for each list of ``batch_size``.
-_DOCUMENTS_PER_LIST = 32
 #: Parameters of the network of base vectors that are those of the ranker.
 _SHARED = (
     "learning_rate",
@@ -614,9 +612,10 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 
     def _fit_base(self, log, observation):
         """Train the network of base vectors, with the learned embeddings fixed."""
+        # Batches of the base model hold this number of documents for each list of ``batch_size``.
         base = NeuralEstimator(
             **self._base_settings,
-            batch_size=_DOCUMENTS_PER_LIST * self._lists_per_step(0),
+            batch_size=32 * self._lists_per_step(0),
             # Without validation queries for the first network there are none for this one.
             early_stopping="valid_loss" in self.history_,
             **{name: getattr(self, name) for name in _SHARED},
@@ -710,8 +709,6 @@ def _products(relevance, observation):
 
 #: Largest number of cells (points times facets) in memory at a time.
 _MAX_CELLS = 1 << 22
-#: Points span no dimension in which they differ by less than this share of the largest difference.
-_FLAT = 1e-6
 
 
 class Hull:
@@ -721,7 +718,9 @@ class Hull:
         self.center = points.mean(axis=0)
         # The hull of flat points has a volume in the dimensions that they span.
         _, size, axes = np.linalg.svd(points - self.center, full_matrices=False)
-        self._axes = axes[size > _FLAT * max(size[0], TINY)]
+        # Points span no dimension in which they differ by less than this share of the largest
+        # difference.
+        self._axes = axes[size > 1e-6 * max(size[0], TINY)]
         flat = (points - self.center) @ self._axes.T
         n_dimensions = len(self._axes)
         if n_dimensions < 2:  # Qhull begins at two dimensions
@@ -750,18 +749,15 @@ class Hull:
         return self.center + (flat / excess[:, None]) @ self._axes
 
 
-#: Mean of modelled relevance. Its level is not identified; it sets the size of the correction.
-_MEAN_RELEVANCE = 0.2
 #: Modelled relevance and click rates are at least this: labels divide by the latter.
 _LEAST_MODELLED = 1e-4
-#: Largest weight of a correction, in medians.
-_LARGEST_WEIGHT = 3.0
 
 
 def relevance_of(log_relevance: Floats, weight: Floats) -> Floats:
     """Relevance in (0, 1] of logarithms known up to a constant; its geometric mean is 0.2."""
     center = weight @ log_relevance / max(weight.sum(), TINY)
-    leveled = log_relevance - center + np.log(_MEAN_RELEVANCE)
+    # Mean of modelled relevance. Its level is not identified; it sets the size of the correction.
+    leveled = log_relevance - center + np.log(0.2)
     return np.exp(np.clip(leveled, np.log(_LEAST_MODELLED), 0.0))
 
 
@@ -775,7 +771,8 @@ def doubly_robust_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floa
     """
     rate = np.clip(rate, _LEAST_MODELLED, 1.0)
     ratio = relevance / rate
-    ratio = np.minimum(ratio, _LARGEST_WEIGHT * np.median(ratio))
+    # Largest weight of a correction, in medians.
+    ratio = np.minimum(ratio, 3.0 * np.median(ratio))
     surplus = log.clicks - log.weight * rate
     labels = log.weight * relevance + ratio * surplus
     return np.maximum(labels, 0.0)  # the last digits may be below 0

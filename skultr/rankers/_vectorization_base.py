@@ -185,10 +185,6 @@ def most_probable_factors(query: Ints, n_queries: int, logits: Floats) -> Ints:
 #: Numbers of documents that the prior of a correction weighs: 10 to 10,000 in five steps and two
 #: between each, with infinity for no correction.
 _PRIOR_DOCUMENTS = np.append(10.0 ** np.arange(1, 4.1, 0.5), np.inf)
-#: The scores explain at least this share of the standard deviation of the grades.
-_LEAST_CORRELATION = 0.3
-#: Directions with less than this share of the largest variance are rounding errors.
-_NO_VARIANCE = 1e-9
 
 
 def correction_by_labels(
@@ -216,12 +212,14 @@ def correction_by_labels(
         )
     # 1. The scale a: least squares, not below what the least correlation would give.
     square = scores @ scores
-    least = _LEAST_CORRELATION * np.sqrt(grade @ grade / (square or 1.0))
+    # The scores explain at least this share of the standard deviation of the grades.
+    least = 0.3 * np.sqrt(grade @ grade / (square or 1.0))
     scale = max((scores @ grade) / max(square, TINY), least)
     rest = grade - scale * scores
     # 2. Directions in which the embeddings of the labelled documents vary, in units of their size.
     size, axes = np.linalg.eigh(relevance.T @ relevance / n_free)
-    varies = size > _NO_VARIANCE * max(size[-1], TINY)
+    # Directions with less than this share of the largest variance are rounding errors.
+    varies = size > 1e-9 * max(size[-1], TINY)
     axes = axes[:, varies] / np.sqrt(size[varies])
     # 3. Ridge regression of the rest, for each width of the prior.
     covariance = axes.T @ (relevance.T @ rest)

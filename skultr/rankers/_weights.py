@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: Standard deviation of a weight as a share of its mean, before the clicks are seen.
-_SPREAD_OF_PRIOR = 0.5
 #: Least mean of the sum of weights, in logits for one standard deviation of scores: with 0 the
 #: prior would have no spread. A mixture below it is one that clicks do not confirm.
 _LEAST_SCALE = 1e-3
@@ -97,7 +95,8 @@ def likeliest_weights(
         scale = _LEAST_SCALE
         share = unconfirmed
     # Strength: one over the variance of the prior.
-    strength = (_SPREAD_OF_PRIOR * scale * share) ** -2
+    # Standard deviation of a weight as a share of its mean, before the clicks are seen.
+    strength = (0.5 * scale * share) ** -2
     logits, _, weights = held_out.mix(scores, scale * share, strength)
     errors = _errors_of_shares(held_out, logits, weights, strength)
     return weights / weights.sum(), errors
