@@ -47,7 +47,11 @@ pytestmark = [
 ]
 NAMES = [f"feature_{place:03d}" for place in range(4)]
 TREES = LambdaMARTRanker(
-    propensity=EYE_TRACKING, n_estimators=15, num_leaves=6, reg_lambda=1.0, random_state=0
+    propensity=EYE_TRACKING,
+    n_estimators=15,
+    num_leaves=6,
+    lgbm_params={"lambda_l2": 1.0},
+    random_state=0,
 )
 SMALL = {"n_estimators": 5, "min_child_samples": 5, "n_jobs": 1, "verbosity": -1}
 

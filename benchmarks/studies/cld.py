@@ -22,7 +22,7 @@ from skultr import CLDRanker, aggregate_clicks
 from skultr.datasets import make_ltr
 from skultr.metrics import average_precision_score, ndcg_score
 from skultr.rankers import HeckmanRanker, IPSRanker, NaiveRanker, RankAggRanker
-from skultr.rankers._cld import PairLoss
+from skultr.rankers._cld_losses import PairLoss
 from skultr.simulation import (
     PositionBasedUser,
     hidden_signal_scores,

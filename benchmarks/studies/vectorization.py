@@ -232,10 +232,14 @@ def starts(cell, settings, seed):
     for epochs in (0, 10):
         frozen = type("Frozen", (VectorizationRanker,), {"_frozen_epochs": epochs})
         rankers[f"{epochs} frozen epochs"] = frozen(**TWO_STAGES)
-    for rate in (0.005, 0.05):
-        rankers[f"rate={rate}"] = VectorizationRanker(observation_learning_rate=rate, **TWO_STAGES)
-    published = {"optimizer": "adagrad", "learning_rate": 0.05, "observation_learning_rate": 0.05}
-    rankers["adagrad 0.05, as published"] = VectorizationRanker(**published, **TWO_STAGES)
+    by_rate = {
+        rate: type("Stepping", (VectorizationRanker,), {"_observation_learning_rate": rate})
+        for rate in (0.005, 0.05)
+    }
+    for rate, ranker in by_rate.items():
+        rankers[f"rate={rate}"] = ranker(**TWO_STAGES)
+    published = {"optimizer": "adagrad", "learning_rate": 0.05, **TWO_STAGES}
+    rankers["adagrad 0.05, as published"] = by_rate[0.05](**published)
     return _fitted(rankers, cell, settings, seed, **MANY)
 
 

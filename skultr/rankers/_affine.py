@@ -219,6 +219,7 @@ class AffineRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         return self.loss == "likelihood"
 
     def _fit_clicks(self, log, task):
+        """Train the network that explains the clicks, with the coefficients of trust."""
         module = AffineModule(self._network(log.features), len(log.bias_values))
         loss = AffineLoss(loss_scale(log, log.weight))
         # The gradient of the likelihood equals that of the expected complete-data likelihood
@@ -255,11 +256,12 @@ class AffineRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     def _labels(self, log, relevance):
         """Debiased clicks of each row: its label (see the class), times its impressions."""
         alpha = self.trust_["alpha"].to_numpy()
+        beta = self.trust_["beta"].to_numpy()
         # Relative to alpha + beta, a click weighs little where trust took what relevance was.
-        highest = (alpha + self.trust_["beta"].to_numpy()).max()
-        least = 0.0 if self.clip is None else self.clip * highest
+        least = 0.0 if self.clip is None else self.clip * (alpha + beta).max()
+        divisor = np.maximum(alpha, least)[log.bias]
         residual = log.clicks - log.weight * self._click_chance(relevance, log.bias)
-        return log.weight * relevance + residual / np.maximum(alpha, least)[log.bias]
+        return log.weight * relevance + residual / divisor
 
     def _relevance(self, features):
         return expit(self._outputs(self.click_network_, features)[:, 0])
@@ -273,16 +275,17 @@ class AffineRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 #: Slopes of the slacks l, h - l and 1 - h of the bounds 0 <= l <= h <= 1 in l and h.
 _GAPS = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]])
 #: Weight of the logarithmic barrier at the bounds of the coefficients, relative to the share of
-#: clicked (or of unclicked, if smaller) impressions of a bias factor; and the least such share.
-_BARRIER, _LEAST_SHARE = 1e-6, 1e-9
-#: Largest part of the way to a bound that one step takes.
-_TO_BOUND = 0.99
-#: While relevance alone explains the clicks, an irrelevant document has this share of the click
-#: rate, and a relevant one twice the click rate and this more: a narrow range makes the network
-#: spread its relevance over (0, 1), which keeps alpha off its bound at 0 later.
-_LEAST_TRUST, _LEAST_HIGH = 0.02, 0.1
-#: The fit ends when a step is expected to gain less likelihood; relative, as the barrier is.
-_TOL = 1e-10
+#: clicked (or of unclicked, if smaller) impressions of a bias factor: small enough to leave the
+#: first five digits unchanged.
+_BARRIER = 1e-6
+#: Least such share: with 0 there would be no barrier.
+_LEAST_SHARE = 1e-9
+#: A relevant document has then twice the click rate and this more: a narrow range makes the
+#: network spread its relevance over (0, 1), which keeps alpha off its bound at 0 later.
+_FIRST_ADDED = 0.1
+#: Distance of click probabilities from 0 and 1 in the table, in single precision: closer values
+#: round to 1, and log(1 - 1) is infinite.
+_FROM_BOUND = 1e-6
 
 
 class AffineModule(ListScores):
@@ -298,16 +301,16 @@ class AffineModule(ListScores):
 
     def __init__(self, network: nn.Sequential, n_factors: int) -> None:
         super().__init__(network)
+        # The step before the first epoch sets both.
         self.register_buffer("low", torch.full((n_factors,), 0.01))
         self.register_buffer("high", torch.full((n_factors,), 0.5))
 
     def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
         """Relevance logits, P(click | irrelevant), P(click | relevant): each (n_lists, width)."""
-        return (
-            super().forward(batch),
-            batch.pad(self.low[batch.bias]),
-            batch.pad(self.high[batch.bias]),
-        )
+        logits = super().forward(batch)
+        low = batch.pad(self.low[batch.bias])
+        high = batch.pad(self.high[batch.bias])
+        return logits, low, high
 
 
 class AffineLoss(ScaledLoss):
@@ -322,14 +325,17 @@ class AffineLoss(ScaledLoss):
         logits, low, high = (values[batch.mask] for values in outputs)
         clicks = batch.clicks[batch.mask]
         weight = batch.weight[batch.mask]
-        hit = _log_mixture(logits, low, high)
-        miss = _log_mixture(logits, 1 - low, 1 - high)
-        return -(clicks * hit + (weight - clicks) * miss).sum() * (self.scale / len(batch))
+        log_click = _log_mixture(logits, low, high)
+        log_miss = _log_mixture(logits, 1 - low, 1 - high)
+        likelihood = (clicks * log_click + (weight - clicks) * log_miss).sum()
+        return -likelihood * (self.scale / len(batch))
 
 
 def _log_mixture(logits, low, high):
     """log((1 - σ(g)) low + σ(g) high), computed without rounding σ(g) to 0 or 1."""
-    return torch.logaddexp(logsigmoid(-logits) + low.log(), logsigmoid(logits) + high.log())
+    irrelevant = logsigmoid(-logits) + low.log()
+    relevant = logsigmoid(logits) + high.log()
+    return torch.logaddexp(irrelevant, relevant)
 
 
 class TrustStep(TableStep):
@@ -339,18 +345,21 @@ class TrustStep(TableStep):
         """No trust, and all bias factors alike."""
         _, _, clicks, weight = data.rows()
         rate = float(clicks.sum() / max(weight.sum(), TINY))
-        module.low.fill_(np.clip(_LEAST_TRUST * rate, 1e-6, 0.1))
-        module.high.fill_(np.clip(2 * rate + _LEAST_HIGH, _LEAST_HIGH, 0.95))
+        # While relevance alone explains the clicks, an irrelevant document has this share of the
+        # click rate.
+        module.low.fill_(np.clip(0.02 * rate, _FROM_BOUND, 0.1))
+        # Below 1, where a missing click would be impossible.
+        module.high.fill_(np.clip(2 * rate + _FIRST_ADDED, _FIRST_ADDED, 0.95))
 
     def update(self, module: AffineModule, data: ListDataset) -> None:
         """The most likely click probabilities of irrelevant and of relevant documents."""
-        version, *rows = data.rows()
+        version, factor, clicks, weight = data.rows()
         logits = data.outputs(module.network[1])
         relevance = torch.sigmoid(logits.double()).cpu().numpy()[version]
-        best = fit_trust(relevance, *rows, n_factors=len(module.low))
+        best = fit_trust(relevance, factor, clicks, weight, n_factors=len(module.low))
         for table, values in zip((module.low, module.high), best, strict=True):
-            # Values closer to 1 round to 1 in single precision, and log(1 - 1) is infinite.
-            values = torch.from_numpy(np.minimum(values, 1 - 1e-6)).to(table)
+            values = np.minimum(values, 1 - _FROM_BOUND)
+            values = torch.from_numpy(values).to(table)
             # A bias factor that only occurs in held-out lists keeps its values.
             table.copy_(torch.where(values.isnan(), table, values))
 
@@ -373,10 +382,12 @@ def fit_trust(
     def by_factor(values):
         return np.bincount(factor, values, minlength=n_factors)
 
+    # Clicks and missing clicks as shares of the impressions of their factor.
     impressions = by_factor(weight)
-    mass = np.maximum(impressions, TINY)[factor]
-    hits = clicks / mass
-    misses = (weight - clicks) / mass
+    total = np.maximum(impressions, TINY)[factor]
+    hits = clicks / total
+    misses = (weight - clicks) / total
+    # What l and h contribute to the chance of each row.
     shares = np.stack([1 - relevance, relevance])
     rate = by_factor(hits)
     # The barrier must stay small against rare clicks too, such as one per 10⁵ impressions.
@@ -393,9 +404,12 @@ def fit_trust(
         slope = hits / chance - misses / (1 - chance)
         gradient = np.stack([by_factor(slope * share) for share in shares])
         gradient += _GAPS.T @ (barrier / gaps)
-        bent = (hits / chance**2 + misses / (1 - chance) ** 2) * shares
-        curvature = np.array([[by_factor(bend * share) for share in shares] for bend in bent])
+        bend = hits / chance**2 + misses / (1 - chance) ** 2
+        curvature = np.array(
+            [[by_factor(bend * one * other) for other in shares] for one in shares]
+        )
         curvature += np.einsum("ki,kt,kj->ijt", _GAPS, barrier / gaps**2, _GAPS)
+        # The solver also needs the gaps.
         return value, gradient.T, (np.moveaxis(curvature, -1, 0), gaps)
 
     def newton_step(curvature, gradient):
@@ -403,10 +417,15 @@ def fit_trust(
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         # Most of the way to a bound, so that the point stays inside.
         used = np.max(-(_GAPS @ step.T) / gaps, axis=0)
-        return step / np.maximum(used / _TO_BOUND, 1.0)[:, None]
+        # Largest part of the way to a bound that one step takes: at a bound the barrier is
+        # infinite.
+        return step / np.maximum(used / 0.99, 1.0)[:, None]
 
+    # Half of the rate for irrelevant documents, and up to twice as much for relevant ones.
     rate = np.clip(rate, _LEAST_SHARE, 1 - _LEAST_SHARE)
-    start = np.stack([0.5 * rate, 0.5 * (rate + np.minimum(2 * rate, 1.0))], axis=1)
-    found = maximise(objective, start, solve=newton_step, tol=_TOL * scale)
+    highest = np.minimum(2 * rate, 1.0)
+    start = np.stack([0.5 * rate, 0.5 * (rate + highest)], axis=1)
+    # The fit ends when a step is expected to gain less likelihood; relative, as the barrier is.
+    found = maximise(objective, start, solve=newton_step, tol=1e-10 * scale)
     warn_unless_converged(found, "Trust bias")
     return np.where(impressions > 0, found.at.T, np.nan)

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: Queries enter the sums of rows with this factor.
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+#: Relative spreads within a query up to which scores count as constant: rounding errors of scores
+#: that were computed in float32, such as those of rankers, and in float64.
+_ROUNDING_OF_SINGLE = 1e-6
+ROUNDING_OF_DOUBLE = 1e-12
 
 
 class DistinctCandidates(NamedTuple):
@@ -40,15 +42,23 @@ class DistinctCandidates(NamedTuple):
         Without ids, ``production`` tells apart candidates with equal features.
         """
         # Lists of candidates rarely hold a row twice, and this is quicker to see than to resolve.
-        sums = sums_of_rows(features) + query.astype(np.uint64) * _ODD
+        # Queries enter the sums of rows with this factor: odd, so that no two queries add the
+        # same, and with the bits of the golden ratio, which spread them over all numbers
+        # (Fibonacci hashing).
+        sums = sums_of_rows(features) + query.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         if len(np.unique(sums)) == len(query):
             return cls(slice(None), slice(None))
-        more = read_role(X, "doc")
-        more = production if more is None else more
-        keys = [query, equal_rows(features)[0], *([] if more is None else [encode(more)[0]])]
-        place = keys[0]
-        for key in keys[1:]:
-            place = pd.factorize(place * (int(key.max()) + 1) + key)[0]
+        keys = [equal_rows(features)[0]]
+        ids = read_role(X, "doc")
+        if ids is None:
+            ids = production
+        if ids is not None:
+            keys.append(encode(ids)[0])
+        place = query
+        for key in keys:
+            # Numbered anew each time, so that products of codes stay small.
+            codes = place * (int(key.max()) + 1) + key
+            place, _ = pd.factorize(codes)
         return cls(first_rows(place, int(place.max()) + 1), place)
 
     def mean(self, values: Floats) -> Floats:
@@ -56,8 +66,10 @@ class DistinctCandidates(NamedTuple):
         if isinstance(self.place, slice):
             return values
         first = values[self.first]
-        apart = np.bincount(self.place, values - first[self.place])
-        return (first + apart / np.bincount(self.place))[self.place]
+        # By differences from the first row: those of equal values are 0.
+        total_difference = np.bincount(self.place, values - first[self.place])
+        mean = first + total_difference / np.bincount(self.place)
+        return mean[self.place]
 
 
 def candidates_of(log: ClickLog) -> tuple[Ints, Ints]:
@@ -67,30 +79,37 @@ def candidates_of(log: ClickLog) -> tuple[Ints, Ints]:
 
 
 def standardized(
-    scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6
+    scores: NDArray[np.float64], query: Ints, rounding: float = _ROUNDING_OF_SINGLE
 ) -> NDArray[np.float64]:
     """Scores with mean 0 and standard deviation 1 in each query; 0 where they are constant."""
-    apart, spread, _ = _within(scores, query, rounding)
-    return apart / spread[query]
+    deviation, spread, _ = _within_queries(scores, query, rounding)
+    return deviation / spread[query]
 
 
-def typical_spread(scores: NDArray[np.float64], query: Ints, rounding: float = 1e-6) -> float:
+def typical_spread(
+    scores: NDArray[np.float64], query: Ints, rounding: float = _ROUNDING_OF_SINGLE
+) -> float:
     """Standard deviation of scores within a query, the median over queries where they vary.
 
     Infinite if they never do.
     """
-    _, spread, largest = _within(scores, query, rounding)
+    _, spread, largest = _within_queries(scores, query, rounding)
     varies = np.isfinite(spread)
-    return float(np.median(spread[varies] * largest[varies])) if varies.any() else np.inf
+    if not varies.any():
+        return np.inf
+    return float(np.median(spread[varies] * largest[varies]))
 
 
-def _within(scores, query, rounding):
+def _within_queries(scores, query, rounding):
     """Deviations from the mean of the query, their standard deviation by query (infinite where
     scores are constant), both over the largest score of the query; and this."""
-    n = np.maximum(np.bincount(query), 1)
-    largest = largest_by_code(query, np.abs(scores), len(n))
-    # Relative to the largest, so that nothing overflows.
-    scores = scores / np.where(largest > 0, largest, 1.0)[query]
-    apart = scores - (np.bincount(query, scores) / n)[query]
-    spread = np.sqrt(np.bincount(query, apart**2) / n)
-    return apart, np.where(spread > rounding, spread, np.inf), largest
+    n_rows = np.maximum(np.bincount(query), 1)
+    largest = largest_by_code(query, np.abs(scores), len(n_rows))
+    # Relative to the largest, so that no square overflows.
+    unit = np.where(largest > 0, largest, 1.0)
+    scores = scores / unit[query]
+    mean = np.bincount(query, scores) / n_rows
+    deviation = scores - mean[query]
+    spread = np.sqrt(np.bincount(query, deviation**2) / n_rows)
+    # A division by infinity makes constant scores 0.
+    return deviation, np.where(spread > rounding, spread, np.inf), largest

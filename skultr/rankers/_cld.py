@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,23 +13,27 @@ import torch
 from scipy.special import expit, ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from skorch.callbacks import Callback
 from torch import nn
-from torch.nn.functional import logsigmoid, softplus
-from torch.special import log_ndtr
 
 from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval, StrOptions
-from .._base._typing import Bools, Floats, Table
+from .._base._typing import Floats, Table
 from .._log._cells import loss_scale
 from .._log._estimator import NotPickled
-from .._log._segments import TINY, pair_codes
-from .._torch._lists import ScaledLoss, list_log_softmax, log_exposure
 from .._torch._net import NeuralEstimator
-from .._torch._networks import n_outputs_of, scoring_network, stream
+from .._torch._networks import n_outputs_of, scoring_network
 from ..exceptions import ClickDataWarning, NotIdentifiableWarning, warn_user
 from ..propensity._source import label_table
+from ._cld_losses import (
+    TERMS,
+    ListwiseLoss,
+    PairLoss,
+    RecordTerms,
+    SelectionModule,
+    TobitLoss,
+)
 from ._propensity_ranker import PropensityRanker
+from ._thresholds import NO_SCALE
 from ._tobit import (
     GAMMAS,
     SelectedRows,
@@ -40,30 +42,28 @@ from ._tobit import (
     fit_tobit,
     is_selection,
     profile_gamma,
-    selected_terms,
 )
 
 if TYPE_CHECKING:
-    from skorch import NeuralNet
-
-    from .._torch._lists import ListBatch
-    from ._tobit import Candidates
+    pass
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
-    r"""Causal likelihood decomposition, for logs that show only the top documents of a query.
+    r"""Corrects position bias and selection bias, where only the top documents were shown.
 
-    Candidates that were never shown are rows without a ``position``. The production ranker chose
+    The method is causal likelihood decomposition (Zhao et al. 2023). The log must also hold the
+    candidates that were never shown, as rows without a ``position``. The production ranker chose
     the documents shown, often by signals of relevance that the features lack. Among these
-    documents, features then seem less important than they are (selection bias). Clicks are first
-    divided by propensities, which removes position bias. Then relevance and selection are fitted
-    together, with correlated errors: the part of a label's error that selection explains does not
-    enter relevance.
+    documents, features then seem less important than they are: this is selection bias.
 
-    ``loss="listwise"`` is the likelihood of which of the documents shown were clicked: the softmax
-    loss of :class:`IPSRanker`, plus the selection terms (see Notes). ``"pointwise"`` and
-    ``"pairwise"`` are the published losses.
+    Clicks are first divided by propensities, which removes position bias. Then relevance and
+    selection are fitted together, with correlated errors. The part of a label's error that
+    selection explains does not enter relevance. There are three losses:
+
+    - ``"listwise"``: the likelihood of which of the documents shown were clicked. This is the
+      softmax loss of :class:`IPSRanker`, plus the selection terms (see Notes).
+    - ``"pointwise"`` and ``"pairwise"``: the published losses.
 
     ``loss="pointwise"`` is the likelihood of a Type-II Tobit model. With :math:`\bar y` the mean
     of clicks over propensities of a (query, document), :math:`\tau_i^2 = \tau^2 + v_i`,
@@ -74,19 +74,22 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
             + \log\Phi\Bigl(\frac{x\omega + \gamma_i e}{\sqrt{1 - \gamma_i^2}}\Bigr) \Bigr]
         + \sum_{\text{not shown}} \log\Phi(-x\omega).
 
-    The label of row *i* varies by the error of relevance, of standard deviation :math:`\tau` and
-    correlation :math:`\gamma` with the error of selection, and by chance in its clicks, which
-    selection cannot know of. The variance of the latter is known: :math:`v = r (1 - p r) / (n p)`
-    for *n* impressions at propensity *p*, with *r* the mean rate of the log.
+    The label of row *i* has two errors. That of relevance has the standard deviation
+    :math:`\tau`, and the correlation :math:`\gamma` with the error of selection. That of chance
+    in its clicks is one that selection cannot know of. Its variance is known:
+    :math:`v = r (1 - p r) / (n p)` for *n* impressions at propensity *p*, with *r* the mean rate
+    of the log.
 
     ``loss="pairwise"`` compares pairs of candidates of a query (see Notes). Documents are ranked
     by :math:`x\beta`, or by the network that replaces it.
 
-    Assumes correct propensities (up to a common scale), and that the errors of relevance and
-    selection have a correlation of about ``gamma``. The correlation measures how much the logging
-    policy knew about relevance beyond the features. If the policy ranked by the features alone,
-    selection is ignorable and the true :math:`\gamma` is 0: :class:`IPSRanker` is then as good,
-    and better on small logs.
+    Assumes two things:
+
+    - The propensities are correct, up to a common scale.
+    - The errors of relevance and selection have a correlation of about ``gamma``. It measures
+      how much the logging policy knew about relevance beyond the features. If the policy ranked
+      by the features alone, the true :math:`\gamma` is 0: :class:`IPSRanker` is then as good, and
+      better on small logs.
 
     Parameters
     ----------
@@ -100,12 +103,14 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         A number is that of whole labels, the same for every row, as published: :math:`v_i` is
         then 0. Only the pointwise loss, and the estimate of ``gamma``, use it.
     variant : {"default", "published", "program"}, default="default"
-        Form of the pointwise and the pairwise loss. ``"published"`` is the objective as printed.
-        For the pointwise loss it is equation 9, with :math:`\tau = 1` and :math:`-e^2` where the
-        likelihood has :math:`-e^2 / 2`. For the pairwise loss it is equation 12 over the pairs of
-        Algorithm 2, and ``"program"`` is what the program of its authors does: it compares the
-        clicks of single pages, and so needs a log of pages. These two do not use ``gamma``. See
-        Notes for what they are, and for their nDCG.
+        Form of the pointwise and the pairwise loss. See Notes for what they are, and for their
+        nDCG.
+
+        - ``"published"`` is the objective as printed. For the pointwise loss this is equation 9,
+          with :math:`\tau = 1` and :math:`-e^2` where the likelihood has :math:`-e^2 / 2`. For
+          the pairwise loss it is equation 12 over the pairs of Algorithm 2, without ``gamma``.
+        - ``"program"`` is what the program of its authors does for the pairwise loss. It compares
+          the clicks of single pages, and so needs a log of pages. It does not use ``gamma``.
 
         In place of defaults "published" has ``loss="pointwise"`` and ``hidden_layer_sizes=()``;
         for ``loss="pairwise"`` it has ``hidden_layer_sizes=(256, 128, 64)``, ``dropout=0.5`` and
@@ -207,15 +212,11 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
 
     Notes
     -----
-    *Parameters.* There are more than 23 parameters, because two models, of relevance and of
-    selection, are trained on clicks that are debiased first.
-
     *Rows.* Each (query, document) is one row. It is shown if any session showed it with a positive
     weight (``impressions`` times ``sample_weight``). Its weight is its number of impressions. A
     row that was never shown has the number of impressions of its query's pages, however often the
     log repeats the candidate. ``traffic_exponent`` applies to both. Queries without impressions
-    are ignored. The sums above are divided by the weight of all rows, which does not change the
-    weight of one term relative to another.
+    are ignored. The sums above are divided by the weight of all rows.
 
     *What identifies* :math:`\gamma`. Without a variable that affects selection but not relevance,
     only the shape of the normal distribution identifies it: how skew the labels of the documents
@@ -341,9 +342,11 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
             1 if every candidate was shown in the training log.
         """
         check_is_fitted(self)
-        scores = self._outputs(self.selection_network_, self._read_features(X, reset=False))[:, 0]
+        features = self._read_features(X, reset=False)
         if not self._selects:
-            return np.ones(len(scores))
+            return np.ones(len(features))
+        scores = self._outputs(self.selection_network_, features)[:, 0]
+        # The pairwise loss has logistic errors of selection, the others normal ones.
         return expit(scores) if self.loss == "pairwise" else ndtr(scores)
 
     def _attributes_so_far(self, module):
@@ -355,6 +358,7 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
 
     @property
     def _published(self):
+        # The networks of the paper have layers for the pairwise loss only.
         if self.loss == "pairwise":
             return {"hidden_layer_sizes": (256, 128, 64), "dropout": 0.5, "max_epochs": 12}
         return {"loss": "pointwise", "hidden_layer_sizes": ()}
@@ -363,10 +367,10 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         super()._validate_params()
         losses = _LOSSES_OF_VARIANTS.get(self.variant, [self.loss])
         if self.loss not in losses:
+            choice = " or loss=".join(map(repr, losses))
             raise ValueError(
                 f"variant={self.variant!r} is a form of the published losses, but loss is "
-                f"{self.loss!r}. Set loss={' or loss='.join(map(repr, losses))}, or "
-                "variant='default'."
+                f"{self.loss!r}. Set loss={choice}, or variant='default'."
             )
 
     @property
@@ -374,6 +378,7 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         return self.variant == "program"  # which compares the clicks of one page
 
     def _fit(self, log, task):
+        # 1. Labels of the documents shown, and all candidates as rows.
         clicks = self._debiased_clicks(log)
         self.labels_ = label_table(log, clicks)
         rows = find_candidates(log, clicks, self.traffic_exponent, self._divisors(log))
@@ -381,13 +386,14 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
             rows = rows.by_page(log, clicks, self.traffic_exponent)
         self._selects = is_selection(rows, ", and only position bias is removed")
         with self._seeded():
+            # 2. The models of relevance and of selection.
             known = log.features[np.unique(rows.version)]
             network = self._network(known, constant=self.loss == "pointwise")
             selection = self._selection_model(network[0], known, rows)
             scale = self._scale(rows)
+            # 3. Their training; gamma is estimated by linear models.
             by_newton = self.loss == "pointwise" and self._is_linear
-            without = self.loss == "pairwise" and self.variant != "default"
-            self.gamma_ = 0.0 if without or not self._selects else self.gamma
+            self.gamma_ = self.gamma if self._uses_gamma else 0.0
             if self.gamma_ == "estimate" or by_newton:
                 fit = self._fit_linear(log, rows, network[0], scale)
             if by_newton:
@@ -398,12 +404,20 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         self._keep_coefficients()
 
     @property
+    def _uses_gamma(self):
+        """True if the loss has a correlation of errors, and there is selection to correct."""
+        has_gamma = self.loss != "pairwise" or self.variant == "default"
+        return has_gamma and self._selects
+
+    @property
     def _is_linear(self):
         return self.module is None and not len(self.hidden_layer_sizes)
 
     def _selection_model(self, scaling, known, rows):
+        """A linear model of what was shown, which begins at the share of the rows shown."""
         model = scoring_network(n_outputs_of(scaling, known))
-        share = np.clip(np.average(rows.shown, weights=rows.weight), 1e-3, 1 - 1e-3)
+        share = np.average(rows.shown, weights=rows.weight)
+        share = np.clip(share, 1e-3, 1 - 1e-3)  # so that the start is finite where all were shown
         nn.init.constant_(model[-1].bias, ndtri(share))
         return model.to(self.device)
 
@@ -411,28 +425,29 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         """The parameter ``scale``; 1 if labels do not vary, because the estimate would be 0."""
         if self.variant == "published":
             return "published"
-        varies = np.ptp(rows.label[rows.shown]) > 0
-        return self.scale if varies or self.scale != "estimate" else 1.0
+        if self.scale == "estimate" and np.ptp(rows.label[rows.shown]) == 0:
+            return 1.0
+        return self.scale
 
-    # Two linear models, by Newton's method ------------------------------------------------
     def _fit_linear(self, log, rows, scaling, scale):
-        features = self._scaled_inputs(scaling.to(self.device), log.features).cpu().numpy()
+        """Fit two linear models, with an estimate of gamma if that is asked for."""
+        scaling = scaling.to(self.device)
+        features = self._scaled_inputs(scaling, log.features).cpu().numpy()
         # A scale that is given is that of whole labels, with the part of chance.
         chance = rows.chance if scale == "estimate" else None
         selected = SelectedRows(
-            features[rows.version].astype(float),
-            rows.label,
-            rows.shown,
-            rows.weight / rows.weight.mean(),
-            None if chance is None else chance.variance,
-            rows.query,
+            features=features[rows.version].astype(float),
+            label=rows.label,
+            selected=rows.shown,
+            weight=rows.weight / rows.weight.mean(),
+            noise=None if chance is None else chance.variance,
+            query=rows.query,
         )
-        model = TobitModel(self.gamma_, scale, self.alpha)
         start = None
         if self.gamma_ == "estimate":
-            model = replace(model, gamma=0.0)
-            start = self._estimate_gamma(selected, model, chance)
-        fit = fit_tobit(selected, replace(model, gamma=self.gamma_), start)
+            independent = TobitModel(0.0, scale, self.alpha)
+            start = self._estimate_gamma(selected, independent, chance)
+        fit = fit_tobit(selected, TobitModel(self.gamma_, scale, self.alpha), start)
         if not fit.converged:
             warn_user(
                 f"Newton's method stopped after {fit.n_iter} steps, before the maximum. This "
@@ -464,9 +479,10 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         return profile.fit
 
     def _take_linear(self, fit, rows, network, selection):
+        """Take the coefficients of two linear models into their networks."""
         self.scale_ = fit.scale
         self.n_iter_ = fit.n_iter
-        if self.gamma_ and self.scale_ < _NO_SCALE * np.std(rows.label[rows.shown]):
+        if self.gamma_ and self.scale_ < NO_SCALE.value * np.std(rows.label[rows.shown]):
             warn_user(
                 "The labels vary by no more than chance in clicks: their scale is 0, so that "
                 "selection is not corrected, whatever gamma is. If y holds click rates, pass the "
@@ -480,10 +496,10 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         _assign(selection.double()[-1], fit.selection_coef, fit.selection_intercept)
         self._keep_terms(fit.terms, first=0)
 
-    # Networks, or losses of lists and pairs, by gradients ----------------------------------
     def _train_by_gradient(self, log, rows, network, selection, scale, task):
         batches = rows.as_log(log)
-        criterion = self._criterion(rows, loss_scale(batches, batches.weight), scale)
+        unit = loss_scale(batches, batches.weight)
+        criterion = self._criterion(rows, unit, scale)
         module = SelectionModule(network, selection)
         self._train(
             module,
@@ -501,17 +517,21 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
             self.scale_ = {"estimate": found, "published": 1.0}.get(scale, scale)
 
     def _criterion(self, rows, unit, scale):
+        """The loss of the two networks."""
         if self.loss == "listwise":
             return ListwiseLoss(unit, rows.shown, self.gamma_, self._selects)
         if self.loss == "pairwise":
             return PairLoss(unit, rows, self.gamma_, self._selects, self.variant)
+        # Networks learn standardised labels; coefficients are brought back by these units.
         label = rows.label[rows.shown]
         weight = rows.weight[rows.shown]
         center = float(np.average(label, weights=weight))
         spread = float(np.sqrt(np.average((label - center) ** 2, weights=weight))) or 1.0
         self._units = center, spread
-        fixed, noise = (None, rows.chance.variance) if scale == "estimate" else (scale, None)
-        return TobitLoss(unit, rows.shown, self.gamma_, fixed, center, spread, noise)
+        if scale == "estimate":
+            noise = rows.chance.variance
+            return TobitLoss(unit, rows.shown, self.gamma_, None, center, spread, noise)
+        return TobitLoss(unit, rows.shown, self.gamma_, scale, center, spread)
 
     # Fitted attributes --------------------------------------------------------------------
     def _keep_terms(self, terms, first=1):
@@ -519,20 +539,18 @@ class CLDRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         self.likelihood_ = pd.DataFrame(np.asarray(terms), epochs, columns=list(TERMS))
 
     def _keep_coefficients(self):
+        """Set the coefficients of the models that are linear, in units of the labels."""
         if self._is_linear:
             center, spread = self._units
-            self.coef_, intercept = _coefficients(self.network_[1][-1])
-            self.coef_ = spread * self.coef_
+            coef, intercept = _coefficients(self.network_[1][-1])
+            self.coef_ = spread * coef
             self.intercept_ = center + spread * intercept
-        self.selection_coef_, self.selection_intercept_ = _coefficients(
-            self.selection_network_[1][-1]
-        )
+        last = self.selection_network_[1][-1]
+        self.selection_coef_, self.selection_intercept_ = _coefficients(last)
 
 
 #: Losses of which a variant is a form.
 _LOSSES_OF_VARIANTS = {"published": ["pointwise", "pairwise"], "program": ["pairwise"]}
-#: A scale below this share of the deviation of the labels is taken for 0.
-_NO_SCALE = 1e-3
 
 
 def _assign(layer, coef, intercept):
@@ -544,310 +562,3 @@ def _assign(layer, coef, intercept):
 def _coefficients(layer):
     weight = layer.weight.detach().cpu().double().numpy()[0]
     return weight, float(layer.bias.detach())
-
-
-TERMS = ("relevance", "shown", "never_shown")
-
-
-class SelectionModule(nn.Module):
-    """Scores of relevance and of selection, from two networks."""
-
-    def __init__(self, network: nn.Sequential, selection: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-        self.selection = selection
-        self.log_scale = nn.Parameter(torch.tensor(0.0))
-
-    def forward(self, batch: ListBatch) -> tuple[torch.Tensor, ...]:
-        """Two rectangles (n_lists, width) of scores, and the logarithm of the scale."""
-        relevance = batch.pad(self.network[1](batch.features).reshape(-1))
-        return relevance, batch.pad(self.selection(batch.features).reshape(-1)), self.log_scale
-
-
-class _TermLoss(ScaledLoss):
-    """Base of losses that are sums of terms, which it adds up until the epoch is recorded.
-
-    ``terms`` returns four sums: the three of the likelihood, and the second one for gamma = 0. On
-    validation lists the loss is that of the labels *given* that the rows were shown: minus the
-    first two terms, plus the fourth. The terms of selection alone are left out, because they are
-    larger: with them, training went on while selection improved and relevance overfitted. Without
-    ``selects`` the first term is all.
-    """
-
-    def __init__(self, scale: float, shown: Bools, gamma: float = 0.0, selects: bool = True):
-        super().__init__(scale)
-        self.gamma = gamma
-        self.selects = selects
-        self.register_buffer("shown", torch.from_numpy(shown))  # by row of the log
-        self.sums = 0.0
-        self.n_lists = 0
-        self.epochs = []
-
-    def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
-        """Minus the mean log-likelihood per row, given scores of relevance and selection."""
-        terms = self.terms(outputs, batch) * self.scale
-        if not self.selects:
-            terms = terms * terms.new_tensor([1.0, 0.0, 0.0, 0.0])
-        labels, shown, not_shown, alone = terms
-        if not self.training:
-            return (alone - labels - shown) / len(batch)
-        self.sums = self.sums + terms[:3].detach()
-        self.n_lists += len(batch)
-        return -(labels + shown + not_shown) / len(batch)
-
-    def shown_in(self, batch: ListBatch) -> torch.Tensor:
-        """True for rows that were shown, a rectangle."""
-        return batch.pad(self.shown[batch.bias])
-
-    def sums_of(self, batch, label, chosen, selection):
-        """The four sums, of the terms of each row."""
-        shown = self.shown_in(batch)
-        parts = [(label, shown), (batch.weight * chosen, shown)]
-        parts += [(batch.weight * log_ndtr(-selection), batch.mask & ~shown)]
-        parts += [(batch.weight * log_ndtr(selection), shown)]
-        return torch.stack([term[rows].sum() for term, rows in parts])
-
-    def end_epoch(self) -> None:
-        """Keep the mean terms per row of the epoch."""
-        self.epochs.append((self.sums / self.n_lists).tolist())
-        self.sums = 0.0
-        self.n_lists = 0
-
-
-class TobitLoss(_TermLoss):
-    """Minus the Type-II Tobit likelihood (``rankers/_tobit.py``) of labels, standardised.
-
-    ``noise`` is the known variance of each label.
-    """
-
-    def __init__(
-        self,
-        scale: float,
-        shown: Bools,
-        gamma: float,
-        fixed: float | Literal["published"] | None,
-        center: float,
-        spread: float,
-        noise: Floats | None = None,
-    ) -> None:
-        super().__init__(scale, shown, gamma)
-        self.fixed = fixed
-        self.center = center
-        self.spread = spread
-        noise = np.zeros(len(shown)) if noise is None else noise / spread**2
-        self.register_buffer("noise", torch.from_numpy(noise).float())
-
-    def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
-        """Sums over rows: labels, selection if shown, if not shown, and if shown for gamma = 0."""
-        relevance, selection, log_scale = outputs
-        label = (batch.clicks / batch.weight.clamp(min=1e-12) - self.center) / self.spread
-        published = self.fixed == "published"
-        if self.fixed is not None:
-            scale = 1.0 if published else self.fixed
-            log_scale = log_scale.new_tensor(math.log(scale / self.spread))
-        noise = batch.pad(self.noise[batch.bias])
-        density, chosen = selected_terms(
-            relevance, selection, log_scale, self.gamma, label, noise, published
-        )
-        # The density of a label in its own unit, not in that of standardised labels.
-        unit = 0.0 if published else math.log(self.spread)
-        return self.sums_of(batch, batch.weight * (density - unit), chosen, selection)
-
-
-class ListwiseLoss(_TermLoss):
-    r"""Minus the likelihood of which shown documents of a query were clicked, and of selection.
-
-    A click chooses the document of highest utility :math:`f + \epsilon`, with Gumbel errors
-    :math:`\epsilon`. Its probability is :math:`p_i \propto w_i e^{f_i}` over the documents shown,
-    with :math:`w` their impressions. A document that is clicked more often than its features
-    predict has a positive error, and if selection knew of it, was shown for that reason too: a
-    shown document contributes :math:`\log\Phi((g + \gamma e) / \sqrt{1 - \gamma^2})`, with
-    :math:`e` its standardised expected error, see :func:`expected_error`. Any other contributes
-    :math:`\log\Phi(-g)`. With :math:`\gamma = 0` relevance has the softmax loss of
-    :class:`IPSRanker`.
-    """
-
-    def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
-        """Sums over rows: clicks, selection if shown, if not shown, and if shown for gamma = 0."""
-        relevance, selection, _ = outputs
-        shown = self.shown_in(batch)
-        clicks = batch.clicks.masked_fill(~shown, 0.0)
-        log_share = list_log_softmax(relevance + log_exposure(batch.weight), shown)
-        total = clicks.sum(dim=1, keepdim=True)
-        error = expected_error(log_share, clicks / total.clamp(min=1e-12)).masked_fill(~shown, 0.0)
-        index = (selection + self.gamma * error * (total > 0)) / math.sqrt(1 - self.gamma**2)
-        return self.sums_of(batch, clicks * log_share, log_ndtr(index), selection)
-
-
-def expected_error(log_share: torch.Tensor, clicks: torch.Tensor) -> torch.Tensor:
-    r"""Expected standardised Gumbel error of each document, given its share of the clicks.
-
-    If utilities have Gumbel errors, the error of the document chosen has the mean
-    :math:`-\log p` above that of all documents, and that of a document not chosen
-    :math:`p \log p / (1 - p)`, with :math:`p` the probability of the choice. The mean over the
-    clicks is divided by :math:`\pi / \sqrt 6`, the standard deviation.
-    """
-    share = log_share.exp().clamp(max=1 - 1e-6)
-    error = (1 - clicks) * share * log_share / (1 - share) - clicks * log_share
-    return error * (math.sqrt(6) / math.pi)
-
-
-class PairLoss(_TermLoss):
-    """Minus the pairwise objective (Zhao et al. 2023, equation 12), estimated on random pairs.
-
-    Each row is paired with one random row of its list that was shown and one that was not. Each
-    pair is weighted by the number of rows that it was drawn from, so that the expected sum is the
-    sum over all pairs, with the smaller weight of the two rows. The default divides it by the
-    number of other rows, and has the weight of the list. Memory is linear in the rows.
-    """
-
-    def __init__(
-        self,
-        scale: float,
-        rows: Candidates,
-        gamma: float = 0.0,
-        selects: bool = True,
-        variant: str = "default",
-    ) -> None:
-        super().__init__(scale, rows.shown, gamma, selects)
-        self.variant = variant
-        self.others = 1.0
-        # Not clicks over weights: rounding would make preferences of ties.
-        self.register_buffer("label", torch.from_numpy(rows.label).float())
-        if variant == "default":
-            return
-        chosen, tied, mixed = count_pairs(rows)
-        if variant == "program":
-            self.others = min(1.0, chosen / max(tied + mixed, TINY))
-        n_pairs = chosen + self.others * (mixed + tied * (variant == "program"))
-        self.scale *= float(rows.weight.sum()) / (n_pairs or 1.0)  # the mean of a pair
-
-    def terms(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
-        """Sums over drawn pairs: preferences, selection if shown, if not shown, and for h = 0."""
-        relevance, selection, _ = outputs
-        shown = self.shown_in(batch)
-        weight = batch.weight
-        n_shown = shown.sum(dim=1)
-        n_rows = batch.mask.sum(dim=1)
-        if self.variant == "default":
-            weight = weight.amax(dim=1, keepdim=True) / (n_rows[:, None] - 1).clamp(min=1)
-            weight = weight.expand(batch.mask.shape)
-        rows = [relevance, selection, batch.pad(self.label[batch.bias]), shown, weight]
-        total = 0.0
-        for partner, count in self._partners(batch.mask, n_shown, n_rows):
-            partners = [values.gather(1, partner) for values in rows]
-            terms = self.pair_terms(rows[:-1], partners[:-1])
-            # Each pair is drawn from both of its rows.
-            times = 0.5 * count * torch.minimum(weight, partners[-1])
-            total = total + torch.stack([(times * term)[count > 0].sum() for term in terms])
-        return total
-
-    def pair_terms(
-        self, one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]
-    ) -> tuple[torch.Tensor, ...]:
-        r"""Terms of pairs of rows; a row is (relevance, selection, label, shown).
-
-        Let :math:`\Delta` be the relevance of the winner, which has the higher label, minus that
-        of the loser. The preference is :math:`\log\sigma(\Delta)`, by default and for the program
-        times :math:`|y_i - y_j|`. A shown row adds :math:`\log\sigma(g + h)`, any other
-        :math:`\log\sigma(-g)`. The variants differ in :math:`h`:
-
-        - ``default``: :math:`h = \gamma e / \sqrt 2` for the winner and
-          :math:`-\gamma e / \sqrt 2` for the loser, with :math:`e` the expected difference of
-          their errors given who won: an error that made the winner better than its features also
-          made its selection more likely.
-        - ``published``: :math:`h = \Delta` for winner and loser. A pair with a row that was not
-          shown is there in both orders, with :math:`h = \Delta` and :math:`-\Delta`; ties are not.
-        - ``program``: the same, but all pairs are there in both orders. One that is no preference
-          counts ``others`` times.
-        """
-        relevance, selection, label, shown = one
-        other_relevance, other_selection, other_label, other_shown = other
-        both = shown & other_shown
-        gap = torch.where(both, label - other_label, 0.0)
-        difference = relevance - other_relevance
-        side = gap.sign()
-        size = side.abs() if self.variant == "published" else gap.abs()
-
-        def selected(shift, other_shift):
-            return torch.where(shown, logsigmoid(selection + shift), 0.0) + torch.where(
-                other_shown, logsigmoid(other_selection + other_shift), 0.0
-            )
-
-        if self.variant == "default":
-            count = torch.ones_like(gap)
-            shift = self.gamma / math.sqrt(2) * side * expected_gap(side * difference)
-            chosen = selected(shift, -shift)
-        else:
-            others = torch.where(both & (self.variant == "published"), 0.0, self.others)
-            orders = [torch.where(sign * side > 0, 1.0, others) for sign in (1, -1)]
-            count = sum(orders)
-            chosen = orders[0] * selected(difference, difference)
-            chosen = chosen + orders[1] * selected(-difference, -difference)
-        was_not = torch.where(shown, 0.0, logsigmoid(-selection)) + torch.where(
-            other_shown, 0.0, logsigmoid(-other_selection)
-        )
-        preference = size * logsigmoid(side * difference)
-        return preference, chosen, count * was_not, count * selected(0.0, 0.0)
-
-    def _partners(self, mask, n_shown, n_rows):
-        """Column of a random partner of each row, and the number of rows it was drawn from.
-
-        Once for partners that were shown, once for partners that were not.
-        """
-        place = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
-        first = place < n_shown[:, None]
-        n_shown = n_shown[:, None]
-        n_rows = n_rows[:, None]
-        for own, start, size in ((first, 0, n_shown), (~first, n_shown, n_rows - n_shown)):
-            count = (size - own.long()) * mask
-            step = (self._uniform(mask) * count).long().clamp(max=(count - 1).clamp(min=0))
-            # Among rows of its own kind, a row draws an offset from itself of at least 1.
-            partner = torch.where(own, (place - start + 1 + step) % size.clamp(min=1), step)
-            yield (start + partner).clamp(max=mask.shape[1] - 1), count
-
-    def _uniform(self, mask):
-        if self.training:
-            return torch.rand(mask.shape, generator=stream(mask.device), device=mask.device)
-        # Validation draws the same pairs in each epoch, or epochs could not be compared.
-        generator = torch.Generator().manual_seed(0)
-        return torch.rand(mask.shape, generator=generator).to(mask.device)
-
-
-def count_pairs(rows: Candidates) -> tuple[float, float, float]:
-    """Weights of the pairs of rows of a list, each in both orders, by kind.
-
-    Preferences, other pairs of rows that were shown (ties, and preferences in the other order),
-    and pairs with a row that was not.
-    """
-    list_, weight, label = (each[rows.shown] for each in (rows.list_, rows.weight, rows.label))
-    number = np.unique(label.astype(np.float32), return_inverse=True)[1]
-    both = _weight_of_pairs(list_, weight)
-    chosen = (both - _weight_of_pairs(pair_codes(list_, number, len(label)), weight)) / 2
-    return chosen, both - chosen, _weight_of_pairs(rows.list_, rows.weight) - both
-
-
-def _weight_of_pairs(group, weight):
-    """Sum of the smaller weights of all pairs in the groups, each pair in both orders."""
-    order = np.lexsort((-weight, group))
-    group = group[order]
-    n_larger = np.arange(len(group)) - np.searchsorted(group, group)
-    return 2 * float(weight[order] @ n_larger)
-
-
-def expected_gap(difference: torch.Tensor) -> torch.Tensor:
-    r"""E[d | d > -difference] of a standard logistic variable d.
-
-    It is :math:`H(p) / p` with :math:`p = \sigma(\text{difference})` and the entropy
-    :math:`H(p) = -p \log p - (1 - p) \log(1 - p)`.
-    """
-    # For very negative differences the second term, the product of a huge and a tiny number, is 1.
-    left = difference.clamp(min=-15.0)
-    return softplus(-difference) + (-left).exp() * softplus(left)
-
-
-class RecordTerms(Callback):
-    """Keeps the mean terms of the likelihood of each epoch."""
-
-    def on_epoch_end(self, net: NeuralNet, **kwargs: Any) -> None:
-        net.criterion_.end_epoch()

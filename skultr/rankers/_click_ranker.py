@@ -74,12 +74,15 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         if self.relevance == "embedding":
             self._fit_embedding(log)
             return
-        log = clicks = self._scaled_in_place(log)
+        log = self._scaled_in_place(log)
+        clicks = log
         if self._click_log is not None:
             clicks = replace(self._click_log, features=log.features)
         if not self._refits_with(clicks):
             self._fit_network(clicks, task)
             return
+        # First examination, from documents that moved and from a network as far as needed; then
+        # a network that ranks, with examination fixed.
         self._curve = learned_curve(
             clicks,
             lambda: self._network_examination(clicks),
@@ -155,22 +158,27 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
             If a bias factor was not in the training log.
         """
         check_is_fitted(self)
-        factor = factor_codes(self._bias_values, X, bias, position)
+        factor = factor_codes(self._bias_values, X, bias, position)  # -1 without one
+        # Only the rows with a bias factor: an embedding may not know the other documents.
         shown = np.flatnonzero(factor >= 0)
         probability = np.zeros(len(factor))
         if not len(shown):
             return probability
-        # Only the rows with a bias factor: an embedding may not know the other documents.
-        ids = {"qid": qid, "doc": doc} if self.relevance == "embedding" else {}
-        ids = {role: read_role(X, role, value) for role, value in ids.items()}
-        shown_ids = {role: value[shown] for role, value in ids.items() if value is not None}
-        relevance = self.predict(safe_indexing(X, shown), **shown_ids)
-        probability[shown] = self._click_probability(relevance, self._factor_logits[factor[shown]])
+        ids = {}
+        if self.relevance == "embedding":
+            for role, given in (("qid", qid), ("doc", doc)):
+                values = read_role(X, role, given)
+                if values is not None:
+                    ids[role] = values[shown]
+        relevance = self.predict(safe_indexing(X, shown), **ids)
+        logits = self._factor_logits[factor[shown]]
+        probability[shown] = self._click_probability(relevance, logits)
         return probability
 
     def _click_probability(self, relevance, logits):
         if self.link_ == "additive":
             return expit(logit(relevance) + logits)
+        # Examination is relative to the first factor, and may be above 1.
         return np.minimum(relevance * np.exp(logits), 1.0)
 
     @property
@@ -194,6 +202,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
 
     def _refits_with(self, log):
         """True if the network is trained once more, with examination fixed."""
+        # Another outcome is only learned by the second training.
         fixed = self.examination != "network" or self._click_log is not None
         return fixed and log.clicks.any()
 
@@ -201,19 +210,24 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         """Train a network listwise on the curve; sets all that predictions need."""
         known = replace(log, propensity=self._curve.propensity(log))
         if self._correction is None:
-            least = None if self.clip is None else self.clip * float(known.propensity.max())
+            least = None
+            if self.clip is not None:
+                # Examination is known up to a factor.
+                least = self.clip * float(known.propensity.max())
             self._correction = Correction.of(
                 known, form="auto", least=least, naive_weight=self.naive_weight
             )
         if self._validation is not None:
             examination = self._curve.propensity(self._validation)
             self._validation = replace(self._validation, propensity=examination)
+        target = self._correction.target(known, self._validation)
         with self._seeded():
-            fit_listwise(self, log, task, self._correction.target(known, self._validation))
+            fit_listwise(self, log, task, target)
         self._calibrate(log)
         self._fit_factors_again(log)
 
     def _fit_more(self, log, task):
+        # What a training replaces.
         before = self.examination_
         logits = self._factor_logits
         if self._correction is None:
@@ -230,12 +244,9 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
     def _calibrate(self, log):
         """Set shift and scale so that relevance times examination is the chance of a click."""
         log = log.sample()
-        self._units = fit_affine(
-            self._outputs(self.network_, log.features)[:, 0][log.version],
-            self._curve.propensity(log),
-            log.clicks,
-            log.weight,
-        )
+        score = self._outputs(self.network_, log.features)[:, 0]
+        examination = self._curve.propensity(log)
+        self._units = fit_affine(score[log.version], examination, log.clicks, log.weight)
 
     def _fit_factors_again(self, log):
         """Set examination to its maximum-likelihood value given the learned relevance.
@@ -243,10 +254,13 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         Its value after training has the noise of the last batches, and ignores held-out queries.
         """
         part = log.sample()
+        # Relevance is fixed: a logarithm that is added to that of examination, or a logit.
         link = self._table_link
         score = self._line(part.features)
+        if link == "product":
+            score = log_expit(score)
         logits = fit_factors(
-            log_expit(score) if link == "product" else score,
+            score,
             part.version,
             part.bias,
             part.clicks,
@@ -260,32 +274,32 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         self.examination_ = examination_table(log, np.exp(logits)[log.bias])
         return logits
 
-    # The embedding ---------------------------------------------------------------------
     def _fit_embedding(self, log):
+        """One number per document and bias factor, by the cells of the log."""
         outcomes = log
-        log = log if self._click_log is None else self._click_log
+        if self._click_log is not None:
+            log = self._click_log
         cells = log.cells
         start = self._examination_at_start(log.bias_values)
         fit = self._fit_table(cells, start)
         self.n_iter_ = fit.n_iter
+        examination = np.exp(fit.factor_logits)
         relevance = fit.relevance
-        if outcomes is not log:  # the outcome per examination
-            examined = np.exp(fit.factor_logits)[log.bias] * log.weight
-            total, examined = (
-                np.bincount(log.doc, values, minlength=log.n_docs)
-                for values in (outcomes.clicks, examined)
-            )
-            relevance = np.where(np.isnan(relevance), np.nan, total / np.maximum(examined, TINY))
+        if outcomes is not log:
+            per_examination = _outcome_per_examination(log, outcomes.clicks, examination)
+            relevance = np.where(np.isnan(relevance), np.nan, per_examination)
+        # Documents that were never shown under a known factor have no relevance.
         known = ~np.isnan(relevance)
         self._documents = KnownDocuments.of_log(log, known)
         self.relevance_ = pd.Series(relevance[known], self._documents.index, name="relevance")
         self.link_ = fit.link
         self._bias_values = log.bias_values
         self._factor_logits = fit.factor_logits
+        # A factor without impressions keeps its start, which says nothing.
         weight = cells.weight_of_factors
         self.examination_ = factor_table(
             log.bias_values,
-            np.where(weight > 0, np.exp(fit.factor_logits), np.nan),
+            np.where(weight > 0, examination, np.nan),
             weight,
             cells.clicks_of_factors,
             fit.standard_error(0),
@@ -303,6 +317,7 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
         return random.uniform(size=n_factors)
 
     def _relevance_of(self, X, qid, doc):
+        """The learned number of the document of each row."""
         by_features = self._documents.ids is None
         features = self._read_features(X, reset=False) if by_features else None
         place, names = self._documents.places(X, features, qid=qid, doc=doc)
@@ -312,16 +327,27 @@ class ClickRanker(LearnsRelevance, NeuralEstimator, BaseRanker):
                 "document is scored by its id, as in the training log. To score by features, "
                 "use relevance='network', or DistilledRanker around this ranker."
             )
+        # A table has no number for a document that it has not seen.
         unseen = np.flatnonzero(place < 0)
         if len(unseen):
+            verb = "holds" if len(unseen) == 1 else "hold"
+            kind = "row" if by_features else "doc"
+            first = python_value(names[unseen[0]])
             raise ValueError(
-                f"{len(unseen)} of {len(place)} rows {'holds' if len(unseen) == 1 else 'hold'} a "
-                "document that was not shown in the training log (first: "
-                f"{'row' if by_features else 'doc'} {python_value(names[unseen[0]])!r}); an "
-                f"embedding only knows the {len(self.relevance_)} documents shown there. "
-                "DistilledRanker around this ranker scores other documents by their features."
+                f"{len(unseen)} of {len(place)} rows {verb} a document that was not shown in the "
+                f"training log (first: {kind} {first!r}); an embedding only knows the "
+                f"{len(self.relevance_)} documents shown there. DistilledRanker around this "
+                "ranker scores other documents by their features."
             )
         return self.relevance_.to_numpy()[place]
+
+
+def _outcome_per_examination(log, outcomes, examination):
+    """Outcomes of each document over the number of times that it was examined."""
+    n_examined = examination[log.bias] * log.weight
+    total = np.bincount(log.doc, outcomes, minlength=log.n_docs)
+    n_examined = np.bincount(log.doc, n_examined, minlength=log.n_docs)
+    return total / np.maximum(n_examined, TINY)
 
 
 def _check_start(start, factors):

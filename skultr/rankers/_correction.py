@@ -43,8 +43,8 @@ class Correction:
 
         Their sum lies between that of the clicks (all naive) and that of the divided ones.
         """
-        divided = debias_clicks(log, clip=self.least).clicks
-        return mixed_clicks(log.clicks, divided, self.naive_weight)
+        debiased = debias_clicks(log, clip=self.least)
+        return mixed_clicks(log.clicks, debiased.clicks, self.naive_weight)
 
     def target(self, log: ClickLog, validation: ClickLog | None = None) -> ListTarget:
         """What a network is fitted to, and stopped by if there is a log for validation."""
@@ -68,10 +68,13 @@ def mixed_clicks(clicks: Floats, divided: Floats, naive_weight: float) -> Floats
         return divided
     mean_weight = divided.sum() / clicks.sum()
     mixed = (1 - naive_weight) * divided / mean_weight + naive_weight * clicks
+    # The size goes from that of the divided clicks to that of the clicks as they are.
     return mixed * mean_weight ** (1 - naive_weight)
 
 
 def has_many_clicks(log: ClickLog) -> bool:
     """True if clicks divided by the propensities of the log are many for each query."""
     n_queries = max(np.count_nonzero(log.by_query(log.clicks)), 1)
-    return debias_clicks(log).effective_sample_size >= MANY_CLICKS.value * n_queries
+    # Few clicks of large weight count as fewer.
+    n_effective = debias_clicks(log).effective_sample_size
+    return n_effective >= MANY_CLICKS.value * n_queries

@@ -27,6 +27,7 @@ from ._learners import (
     takes_missing,
 )
 from ._ranker import BaseRanker, fit_to_log
+from ._thresholds import SAME_AS_PRODUCTION
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class DistilledRanker(BaseRanker):
-    """Regressor trained on the relevance that another ranker estimated from the clicks.
+    """Scores any document by its features, with the relevance that another ranker found.
 
-    The *teacher* estimates the relevance of the documents that were shown, for example as one
-    free number per document (``relevance="embedding"``). Such a teacher fits the clicks best, but
-    cannot score other documents. The *student*, a regressor, then learns this relevance from the
-    documents' features, and scores any document. A document weighs as much as its impressions.
+    That ranker, the *teacher*, estimates the relevance of the documents that were shown. It may
+    have one free number per document (``relevance="embedding"``): this fits the clicks best, but
+    cannot score other documents. A regressor, the *student*, then learns this relevance from the
+    features of the documents. A document weighs as much as its impressions.
 
     Parameters
     ----------
@@ -123,37 +124,43 @@ class DistilledRanker(BaseRanker):
     @property
     def _refuses_missing(self) -> str | None:
         why = getattr(self.teacher, "_refuses_missing", None)
-        return why or (None if self.student is None else takes_missing(self.student))
+        if why is None and self.student is not None:
+            return takes_missing(self.student)
+        return why
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
-        student = (
-            LGBMRegressor(n_estimators=500, learning_rate=0.1, num_leaves=255, verbosity=-1)
-            if self.student is None
-            else self.student
-        )
+        student = _default_student() if self.student is None else self.student
         if not has_fit_parameter(student, "sample_weight"):
             raise ValueError(
                 f"The fit of {type(student).__name__} takes no sample_weight. The student needs "
                 "it, because a document weighs as much as its impressions. Use another regressor."
             )
+        # 1. The teacher learns relevance from the clicks.
         teacher = _default_teacher() if self.teacher is None else self.teacher
-        self.teacher_ = fit_to_log(seeded_clone(teacher, random.randint(2**31 - 1)), log)
+        teacher = seeded_clone(teacher, random.randint(2**31 - 1))
+        self.teacher_ = fit_to_log(teacher, log)
+        # 2. It scores each version of a document once, as it was first shown.
         shown, rows = np.unique(log.version, return_index=True)
         features = log.features[shown]
         weight = np.bincount(log.version, log.weight)[shown]
-        # Roles of rows that the teacher's predict needs beside the features.
-        roles = {"qid": log.query[rows], "doc": log.doc[rows]}
-        if self._reads_production and log.production is not None:
-            served = pd.Series(log.production).groupby(candidates_of(log)[1]).transform("mean")
-            roles["production"] = served.to_numpy()[rows]
-            _warn_without_production(self.teacher_, features, roles["production"])
-        taken = get_routing_for_object(self.teacher_).consumes("predict", roles)
-        relevance = self.teacher_.predict(features, **{name: roles[name] for name in taken})
+        relevance = self._taught(log, features, rows)
+        # 3. The student learns these scores from the features.
         self.student_ = seeded_clone(student, random.randint(2**31 - 1))
         named = booster_columns(self) if takes_columns(self.student_) else {}
         with its_own_threads(self.student_), naming_large(features):
             self.student_.fit(features, relevance, sample_weight=weight, **named)
+
+    def _taught(self, log, features, rows):
+        """What the teacher predicts for some rows, with the roles that its predict needs."""
+        roles = {"qid": log.query[rows], "doc": log.doc[rows]}
+        if self._reads_production and log.production is not None:
+            _, candidate = candidates_of(log)
+            served = pd.Series(log.production).groupby(candidate).transform("mean")
+            roles["production"] = served.to_numpy()[rows]
+            _warn_without_production(self.teacher_, features, roles["production"])
+        taken = get_routing_for_object(self.teacher_).consumes("predict", roles)
+        return self.teacher_.predict(features, **{name: roles[name] for name in taken})
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         return scores_of_learner(self.student_, features)
@@ -165,17 +172,30 @@ def _default_teacher():
     return DLARanker(relevance="embedding")
 
 
+def _default_student():
+    """The trees of the paper (Chen et al. 2024, appendix C.3)."""
+    return LGBMRegressor(n_estimators=500, learning_rate=0.1, num_leaves=255, verbosity=-1)
+
+
 def _warn_without_production(teacher, features, served):
     """Warn if the teacher gives production a weight, and no feature is the score of production."""
-    weight = getattr(teacher, "weights_", {"weight": {}})["weight"].get("production", 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):  # of a constant: NaN
-        alike = [abs(np.corrcoef(each, served)[0, 1]) > 0.99 for each in features.T]
-    if weight and not any(alike):
-        warn_user(
-            f"The teacher gives the production ranker the weight {weight:.2f}, but the student "
-            "scores features only, and no feature is the score of the production ranker: the "
-            "student cannot learn what only this score contains. Copy the column 'production' to "
-            "a feature of another name, such as 'production_score', and let the engine compute "
-            "this feature; or leave 'production' out of the log.",
-            AssumptionWarning,
-        )
+    # Only an ensemble has weights by member.
+    weights = getattr(teacher, "weights_", {"weight": {}})["weight"]
+    weight = weights.get("production", 0.0)
+    if not weight or _has_feature_like(features, served):
+        return
+    warn_user(
+        f"The teacher gives the production ranker the weight {weight:.2f}, but the student "
+        "scores features only, and no feature is the score of the production ranker: the "
+        "student cannot learn what only this score contains. Copy the column 'production' to "
+        "a feature of another name, such as 'production_score', and let the engine compute "
+        "this feature; or leave 'production' out of the log.",
+        AssumptionWarning,
+    )
+
+
+def _has_feature_like(features, served):
+    """True if a feature is the score of production, or this score reversed."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # the correlation of a constant is NaN
+        correlations = [np.corrcoef(feature, served)[0, 1] for feature in features.T]
+    return any(abs(each) > SAME_AS_PRODUCTION.value for each in correlations)

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DLARanker(ClickRanker):
-    r"""Dual learning algorithm: a ranker that learns examination from the same clicks.
+    r"""Learns from the same clicks what is relevant and which positions users look at.
 
-    A network scores relevance; a table holds one examination logit per bias factor (by default,
-    the position). Clicks weighted by inverse examination train relevance, and clicks weighted by
-    inverse relevance train examination (Ai et al. 2018):
+    This is the dual learning algorithm (Ai et al. 2018). A network scores relevance; a table holds
+    one examination logit per bias factor (by default, the position). Clicks weighted by inverse
+    examination train relevance, and clicks weighted by inverse relevance train examination:
 
     .. math::
         L = -\sum_i c_i \frac{o_1}{o_i} \log \mathrm{softmax}(g)_i
@@ -38,10 +38,12 @@ class DLARanker(ClickRanker):
     the most frequent bias factor (usually the first position) and :math:`r_1` the relevance of the
     first shown row of the list.
 
-    Assumes :math:`P(c = 1) = o(\text{bias factor})\, r(x)`, and a log in which the same (or
-    similar) documents were shown under several bias factors. If the log showed each document
-    under one bias factor only, it determines neither part. They are then separated only because
-    the network cannot infer the bias factor from the features, and ``fit`` warns.
+    Assumes two things:
+
+    - Clicks follow the position-based model: :math:`P(c = 1) = o(\text{bias factor})\, r(x)`.
+    - The log showed the same, or similar, documents under several bias factors. If it showed each
+      document under one factor only, it determines neither part, and ``fit`` warns. The two are
+      then separated only because the network cannot infer the bias factor from the features.
 
     The scores of the network are relative. ``predict_click`` adds one intercept per bias factor,
     the maximum-likelihood value on the training log: :math:`P(c = 1) = \sigma(g(x) + a_t)`.
@@ -56,8 +58,8 @@ class DLARanker(ClickRanker):
         r^2` over impressions.
     variant : {"default", "published"}, default="default"
         "published" trains both parts together, once, and the network of this training ranks, as
-        in the toolbox of the authors. By default it only serves to learn examination, and the
-        ranker is trained anew with that, which depends less on when training stops.
+        in the toolbox of the authors. By default this training only learns examination. The
+        ranker is then trained anew with it, and depends less on when the training stops.
         {published}
         An embedding has the published least squares in place of a likelihood, which is the same
         for all rankers; they are biased if documents have few clicks (see :ref:`embedding`).
@@ -121,6 +123,7 @@ class DLARanker(ClickRanker):
     _gives_probabilities = False
 
     def _fit_network(self, log: ClickLog, task: FitTask | None) -> Floats:
+        # Two softmax losses, each weighted by what the other part has learned.
         logits = fit_dual(self, log, task)
         if self._earlier is None:
             warn_about_unknown(log, logits)
@@ -132,8 +135,9 @@ class DLARanker(ClickRanker):
         """Set the scale of the scores so that the clicks of a list fall as they predict."""
         log = log.sample()
         score = self._outputs(self.network_, log.features)[log.version]
-        choice = GroupedLogit.of_log(log)
-        weight = choice.best_weights(score, np.log(self._curve.propensity(log)))[0]
+        log_examination = np.log(self._curve.propensity(log))
+        weight, *_ = GroupedLogit.of_log(log).best_weights(score, log_examination)
+        # Above 0, so that the order of documents remains.
         self._units = 0.0, max(float(weight), 0.01)
 
     def _fit_factors_again(self, log):
@@ -158,8 +162,9 @@ class DLARanker(ClickRanker):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RegressionEMRanker(ClickRanker):
-    r"""Regression-EM: a position-based click model whose relevance is a function of the features.
+    r"""Learns relevance and position bias by EM, from all clicks and missing clicks.
 
+    The position-based click model is fitted with a relevance that is a function of the features.
     Examination :math:`e` and relevance :math:`r` of a result are hidden. Their expectations given
     the clicks train both parts (Wang et al. 2018):
 
@@ -247,7 +252,7 @@ class RegressionEMRanker(ClickRanker):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoTowerRanker(ClickRanker):
-    r"""Two-tower ranker: relevance and examination are fitted to the clicks together.
+    r"""Learns relevance and position bias together, by a network of two towers.
 
     .. math::
         P(c = 1) = \sigma(g(x))\,\sigma(h_t) \;\text{(product)}, \qquad

@@ -21,7 +21,13 @@ from .._log._segments import encode, rank_in_segment
 from .._models._free_effects import FreeEffects
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import PROPENSITY_CONSTRAINT
-from ._candidates import DistinctCandidates, candidates_of, standardized, typical_spread
+from ._candidates import (
+    ROUNDING_OF_DOUBLE,
+    DistinctCandidates,
+    candidates_of,
+    standardized,
+    typical_spread,
+)
 from ._members import HoldsMembers, fit_members, scores_of
 from ._propensity_ranker import TakesPropensities
 from ._thresholds import LEAST_QUERIES, MANY_CANDIDATES, MOST, SHARE_OF_PRODUCTION, UNCONFIRMED
@@ -32,37 +38,41 @@ if TYPE_CHECKING:
     from .._log._estimator import FitTask
 
 
-#: Name of the member that is the role; and the relative spread, in a query, up to which its
-#: scores count as constant: they are in float64, those of members in float32.
-_PRODUCTION, _EXACT = "production", 1e-12
+#: Name of the member that is the score of the production ranker: that of its role.
+_PRODUCTION = "production"
 
 
 @dataclass(eq=False, repr=False)
 class EnsembleRanker(HoldsMembers, TakesPropensities):
-    r"""Weighted mean of a naive ranker, debiased rankers and your production ranker.
+    r"""Combines a naive ranker, debiased rankers and your production ranker, weighted by clicks.
 
-    The recommended first choice. Other rankers correct clicks always; whether that pays is decided
-    here, by what served the log. A debiased ranker is best where its assumptions hold and clicks
-    are many, a naive one where clicks are few, and the production ranker may be better than both
-    (:ref:`never_worse`).
+    This is the recommended first choice. Other rankers always correct the clicks; here held-out
+    clicks decide whether that pays (:ref:`never_worse`):
 
-    A score is :math:`\sum_m w_m z_m(x)`. Here :math:`z_m` is the score of member :math:`m` less
-    its mean over the documents of the log, over the median of its standard deviations within the
-    queries of the log. It is a function of one document, which ``export_model`` can write.
+    - A debiased ranker is best where its assumptions hold and clicks are many.
+    - A naive ranker is best where clicks are few.
+    - The production ranker may be better than both.
+
+    A score is :math:`\sum_m w_m z_m(x)`, with :math:`z_m` the standardised score of member
+    :math:`m`: its score less its mean over the documents of the log, divided by the median of its
+    standard deviations within the queries of the log. It is a function of one document, which
+    ``export_model`` can write.
 
     If the log has the role ``production``, held-out clicks choose the weights. Each member is
     fitted to a part of the queries and scores the others, whose clicks have the likelihood
     :math:`\prod_i \mathrm{softmax}(\sum_m w_m z_m + h_b)_i^{c_i}`. The effects :math:`h_b` of
     the bias factors are free parameters, so that errors of a curve do not change the weights. The
-    weights, :math:`w \ge 0`, maximise the posterior under a normal prior. Its mean is half for
-    production and equal parts of the rest for the others, times the factor with which this mixture
-    fits best; each standard deviation is half of the mean, so that few clicks change little. If
-    this factor is 0, because clicks confirm no mixture, production has three quarters. If
-    production gets more than 0.9, all weights move towards the prior until it has 0.9. Then all
-    members are fitted to the log (:ref:`ensemble_ranker`).
+    weights, :math:`w \ge 0`, maximise the posterior under a normal prior. In the end all members
+    are fitted to the whole log (:ref:`ensemble_ranker`).
 
-    Without this role all members weigh alike. Clicks then cannot tell a member that found
-    relevance from one that found what production selects.
+    Before any click is seen, production has half of the weight and the other members share the
+    rest. The sum of these weights is the one with which they fit best. Each weight may move by
+    about half of its value; few clicks move it little. If held-out clicks support no mixture at
+    all, production gets three quarters. It never gets more than 0.9: beyond, all weights move
+    back towards those before clicks.
+
+    Without the role ``production`` all members weigh alike. Clicks then cannot tell a member that
+    found relevance from one that found what production selects.
 
     Parameters
     ----------
@@ -73,13 +83,13 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         - ``"network"``: ``IPSRanker(correction="offset")``,
         - ``"trees"``: ``LambdaMARTRanker(num_leaves=7)``.
 
-        "trees" leaves out the network: the ensemble takes what trees take, categories and missing
-        values, and ``export_model`` writes it as one forest.
+        "trees" leaves out the network. The ensemble then takes what trees take, categories and
+        missing values, and ``export_model`` writes it as one forest.
 
         If the log has the role ``production``, the score of the production ranker is one more
-        member of this name. Members whose parameter ``propensity`` is None or "column" get the
-        shared curve; others bring their own. Members get the features as an array, so that their
-        propensities cannot read columns by name, and must be able to score documents of other
+        member, called "production". Members whose parameter ``propensity`` is None or "column"
+        get the shared curve; others bring their own. Members get the features as an array: their
+        propensities cannot read columns by name. They must be able to score documents of other
         queries.
     propensity : "column", array-like of shape (n_positions,), estimator, or None, default=None
         The shared curve, if it is known: the role ``propensity``, examination probabilities by
@@ -87,9 +97,9 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         it. Without it the curve is learned once for all members: from documents that moved, and
         by dual learning where they do not determine it.
     cv : int, default=2
-        Number of parts of the queries for cross-fitting, where trees stop after half of their
-        ``n_iter_no_change``. With 2, a fit takes up to twice as long as that of its members,
-        with 5 five times. Not used without the role ``production``.
+        Number of parts of the queries for cross-fitting. With 2, a fit takes up to twice as long
+        as that of its members, with 5 five times. In cross-fitting, trees stop after half of
+        their ``n_iter_no_change``. Not used without the role ``production``.
     n_jobs : int, default=None
         Number of processes for cross-fitting; None means 1, and -1 all cores.
     random_state : int, RandomState instance or None, default=None
@@ -99,12 +109,17 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     Attributes
     ----------
     weights_ : DataFrame of shape (n_members, 5)
-        By member (index ``member``): ``weight``, which sums to 1; its ``standard_error`` over
-        queries, NaN where the weight is 0 or not estimated; ``loss``, the cross-fitted loss
-        of the member alone in nats per click, after rescaling its scores to fit best, with free
-        effects of bias factors, NaN without production; ``center``, the mean of its scores over
-        the documents of the log, each once in its query; and ``scale``, the median of their
-        standard deviations within queries, infinite if it scores all alike.
+        By member (index ``member``):
+
+        - ``weight``: these sum to 1.
+        - ``standard_error``: that of the weight, over queries; NaN where the weight is 0 or not
+          estimated.
+        - ``loss``: the cross-fitted loss of the member alone, in nats per click. Its scores are
+          rescaled to fit best, with free effects of bias factors. NaN without production.
+        - ``center``: the mean of its scores over the documents of the log, each once in its
+          query.
+        - ``scale``: the median of their standard deviations within queries; infinite if it
+          scores all alike.
     estimators_ : list of rankers
         The clones, fitted to the whole log. Their ids of queries and documents are running
         numbers.
@@ -142,20 +157,20 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     Notes
     -----
-    *Candidates that were never shown.* Clicks do not measure how good the members are there. If
-    a query has more than four times as many candidates as the log showed per query (``depth_``),
-    ``predict`` ranks the first ``depth_`` by the production ranker anew, and the others follow in
-    its order. Without
-    its score, rank only those that it would show. An exported model does not do this: let the
-    engine rescore the first ``depth_``.
+    *Candidates that were never shown.* Clicks say nothing about how good the members are there.
+    If a query has more than four times as many candidates as the log showed per query
+    (``depth_``), ``predict`` only ranks anew the first ``depth_`` by the production ranker. The
+    others follow in the order of production. If you have no score of production, rank only the
+    candidates that it would show. An exported model ranks all: let the engine rescore the first
+    ``depth_``.
 
     *Scales.* Held-out clicks choose the weights for scores that are standardised within each
     query; ``predict`` has one scale for all queries, the median of their standard deviations.
 
     *Memorised labels.* The production ranker may have been trained on labels of the queries in
-    the log. It is then better there than on other queries, for which its weight is too large; in
-    the log this looks the same as a signal that the features lack. It has 0.9 at most for this
-    reason.
+    the log. It is then better there than on other queries, and its weight is too large for these.
+    In the log this looks the same as a signal that the features lack. This is why its weight is
+    0.9 at most.
 
     References
     ----------
@@ -261,7 +276,8 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     @property
     def _reads_whole_queries(self):
-        return any(getattr(each, "_reads_whole_queries", True) for _, _, each in self._terms()[0])
+        rankers = [ranker for _, _, ranker in self._terms()[0]]
+        return any(getattr(ranker, "_reads_whole_queries", True) for ranker in rankers)
 
     def _parts(self, X, qid, production=None):
         """What each member contributes to each row, shape (n_rows, n_members)."""
@@ -269,29 +285,37 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         features = self._read_features(X, reset=False)
         weight, center, factors = self._factors()
         has_production = len(weight) > len(self.estimators_)
+        # Query ids are only needed where other rows of the query matter.
         if has_production or self._reads_whole_queries:
-            query = encode(self._known_query_ids(X, qid, "predict"))[0]
+            query, _ = encode(self._known_query_ids(X, qid, "predict"))
         else:
             query = np.zeros(len(features), dtype=np.int64)
         parts = np.zeros((len(query), len(weight)))
         for m, ranker in enumerate(self.estimators_):
+            # A member without weight is not asked: that saves its time.
             if factors[m]:
                 parts[:, m] = factors[m] * (scores_of(ranker, features, query) - center[m])
         if has_production:
             served = read_role(X, _PRODUCTION, production)
             # A log repeats documents over its pages; they count once.
             candidates = DistinctCandidates.of_rows(X, features, query, served)
-            if served is None:
-                self._check_without_production(np.bincount(query[candidates.first]).max(initial=0))
-                return parts
-            _faults.check({_PRODUCTION: served})
-            served = candidates.mean(served)
-            parts[:, -1] = factors[-1] * (served - center[-1])
-            _put_in_front(parts, served, query, candidates, self.depth_)
+            self._add_production(parts, served, query, candidates)
         return parts
 
+    def _add_production(self, parts, served, query, candidates):
+        """Add the part of production, which also selects the candidates that are ranked anew."""
+        if served is None:
+            n_candidates = np.bincount(query[candidates.first])
+            self._check_without_production(n_candidates.max(initial=0))
+            return
+        _faults.check({_PRODUCTION: served})
+        _, center, factors = self._factors()
+        served = candidates.mean(served)
+        parts[:, -1] = factors[-1] * (served - center[-1])
+        _put_in_front(parts, served, query, candidates, self.depth_)
+
     def _factors(self):
-        """Weights, centers, and weights over scales."""
+        """Weights, centers, and weights over scales; arrays by member."""
         weight, _, _, center, scale = self.weights_.to_numpy().T
         return weight, center, weight / scale
 
@@ -301,21 +325,27 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         A score is the sum of each factor times what the score is above the center.
         """
         _, center, factors = self._factors()
+        # Production, if it is a member, is the last, and no ranker here.
         rows = zip(factors.tolist(), center.tolist(), [*self.estimators_, None], strict=False)
         terms = [row for row in rows if row[0]]
-        production = terms.pop()[:2] if terms and terms[-1][2] is None else (0.0, 0.0)
+        production = (0.0, 0.0)
+        if terms and terms[-1][2] is None:
+            production = terms.pop()[:2]
         return terms, production
 
     def _check_without_production(self, n_candidates):
         weight = self.weights_.loc[_PRODUCTION, "weight"]
-        if weight or n_candidates > MANY_CANDIDATES.value * self.depth_:
-            many = f"selects which of {n_candidates} candidates are ranked anew"
-            why = f"has the weight {weight:.2f}" if weight else many
-            raise ValueError(
-                f"X has no column {_PRODUCTION!r} and no {_PRODUCTION}= was passed, but this "
-                f"member of the ensemble {why}. Add the score of the production ranker for "
-                "each candidate, or drop the column from the log and fit again."
-            )
+        if weight:
+            why = f"has the weight {weight:.2f}"
+        elif n_candidates > MANY_CANDIDATES.value * self.depth_:
+            why = f"selects which of {n_candidates} candidates are ranked anew"
+        else:
+            return
+        raise ValueError(
+            f"X has no column {_PRODUCTION!r} and no {_PRODUCTION}= was passed, but this "
+            f"member of the ensemble {why}. Add the score of the production ranker for "
+            "each candidate, or drop the column from the log and fit again."
+        )
 
     def _validate_params(self):
         super()._validate_params()
@@ -340,16 +370,18 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         self._set_examination(self._click_log or log, log.propensity)
-        members = [
-            (name, seeded_clone(ranker, random.randint(2**31 - 1)))
-            for name, ranker in self._members()
-        ]
+        names = []
+        rankers = []
+        for name, ranker in self._members():
+            names.append(name)
+            rankers.append(seeded_clone(ranker, random.randint(2**31 - 1)))
+        # Weights first, by fits to parts of the queries; then each member learns from all.
         part = parts_of_queries(log, self.cv, random)
-        self._fit_weights(log, members, part)
+        self._fit_weights(log, names, rankers, part)
         self.depth_ = shown_depth(log)
         is_told = not self._curve_is_learned
-        self.estimators_ = fit_members([ranker for _, ranker in members], log, is_told=is_told)
-        self._names = [name for name, _ in members]
+        self.estimators_ = fit_members(rankers, log, is_told=is_told)
+        self._names = names
         self._remember_scales(log, part)
 
     def _set_examination(self, clicks, propensity):
@@ -360,32 +392,34 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     @property
     def _refuses_outcomes(self):
-        own = [name for name, each in self._members() if getattr(each, "_learns_examination", 0)]
-        if own:
-            return f"has members that learn examination from what they are fitted to: {own}"
-        return None
+        # They would take what the outcome depends on for examination.
+        learning = [
+            name
+            for name, ranker in self._members()
+            if getattr(ranker, "_learns_examination", False)
+        ]
+        if not learning:
+            return None
+        return f"has members that learn examination from what they are fitted to: {learning}"
 
-    def _fit_weights(self, log, members, part):
+    def _fit_weights(self, log, names, rankers, part):
         """Set the weights of the members: equal ones, or those that held-out clicks choose."""
-        names = [name for name, _ in members]
-        weights = np.full(len(members), 1 / len(members))
+        # Without the score of production clicks say nothing about weights.
+        weights = np.full(len(rankers), 1 / len(rankers))
         error = np.nan
         losses = np.nan
         if log.production is not None:
-            names.append(_PRODUCTION)
+            names = [*names, _PRODUCTION]
             prior = _with_production(weights, SHARE_OF_PRODUCTION.value)
             unconfirmed = _with_production(weights, UNCONFIRMED.value)
             if part is None:
                 weights = prior
                 self._warn_of_few_queries()
             else:
-                held_out = self._held_out(log, [ranker for _, ranker in members], part)
-                losses = [each.sum() for each in held_out.losses()]
+                held_out = self._held_out(log, rankers, part)
+                losses = [loss.sum() for loss in held_out.losses()]
                 weights, error = likeliest_weights(held_out, prior, unconfirmed)
-                if weights[-1] > MOST.value:
-                    back = (weights[-1] - MOST.value) / (weights[-1] - prior[-1])
-                    weights = weights + back * (prior - weights)
-                    error = (1 - back) * error
+                weights, error = _bounded(weights, error, prior)
         self.weights_ = pd.DataFrame(
             {"weight": weights, "standard_error": error, "loss": losses},
             index=pd.Index(names, name="member"),
@@ -395,7 +429,7 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
         """Clicks given scores of production, and of members that were fitted to other queries."""
         scores = cross_fitted(log, rankers, part, self.n_jobs)
         served, query, place = _production_of(log)
-        served = standardized(served, query, _EXACT)[place]
+        served = standardized(served, query, ROUNDING_OF_DOUBLE)[place]
         return FreeEffects(log, np.column_stack([scores, served]))
 
     def _warn_of_few_queries(self):
@@ -408,25 +442,33 @@ class EnsembleRanker(HoldsMembers, TakesPropensities):
 
     def _remember_scales(self, log, part):
         """Set the mean of each member's scores, and their standard deviation within queries."""
-        query, version = np.divmod(candidates_of(log)[0], log.n_versions)
-        part = np.zeros(len(log.query_ids), dtype=int) if part is None else part
-        # In parts: the features of all are many.
+        candidates, _ = candidates_of(log)
+        query, version = np.divmod(candidates, log.n_versions)
+        # In the parts of the queries: the features of all candidates at once are many.
+        if part is None:
+            part = np.zeros(len(log.query_ids), dtype=int)
         order = np.argsort(part[query], kind="stable")
-        pieces = np.split(order, np.flatnonzero(np.diff(part[query[order]])) + 1)
-        found = []
-        for each in self.estimators_:
-            scores = [scores_of(each, log.features[version[p]], query[p]) for p in pieces]
-            found.append((np.concatenate(scores), query[order], 1e-6))
+        ends = np.flatnonzero(np.diff(part[query[order]])) + 1
+        pieces = np.split(order, ends)
+        center = []
+        scale = []
+        for ranker in self.estimators_:
+            scores = [
+                scores_of(ranker, log.features[version[piece]], query[piece]) for piece in pieces
+            ]
+            scores = np.concatenate(scores)
+            center.append(scores.mean())
+            scale.append(typical_spread(scores, query[order]))
         if log.production is not None:
-            found.append((*_production_of(log)[:2], _EXACT))
-        center, scale = zip(
-            *((each[0].mean(), typical_spread(*each)) for each in found), strict=True
-        )
+            served, query, _ = _production_of(log)
+            center.append(served.mean())
+            scale.append(typical_spread(served, query, ROUNDING_OF_DOUBLE))
         # One block in memory, which every request reads.
         self.weights_ = self.weights_.assign(center=center, scale=scale).copy()
 
 
 def _networks_and_trees():
+    # Networks import torch, which an ensemble of trees does not need.
     from ._ips import IPSRanker
 
     naive, trees = _trees()
@@ -451,11 +493,22 @@ def _with_production(weights, share):
     return np.append(weights * (1 - share), share)
 
 
+def _bounded(weights, error, prior):
+    """Weights and errors, moved towards the prior if production has more than it may have."""
+    excess = weights[-1] - MOST.value
+    if excess <= 0:
+        return weights, error
+    # The share of the way to the prior on which production has just as much.
+    back = excess / (weights[-1] - prior[-1])
+    return weights + back * (prior - weights), (1 - back) * error
+
+
 def shown_depth(log: ClickLog) -> int:
     """Number of documents that the log showed per query: the median over impressions.
 
     It is at least the number of rows of the longest page.
     """
+    # A query weighs as much as it was asked: rare queries have many documents by chance.
     n_shown = log.count_by_query(log.doc)
     impressions = log.by_query(log.weight)
     order = np.argsort(n_shown, kind="stable")
@@ -466,6 +519,7 @@ def shown_depth(log: ClickLog) -> int:
 
 def _production_of(log):
     """Mean score of production for each candidate, its query, and the place of each row."""
+    # Its score may have changed between sessions.
     candidates, place = candidates_of(log)
     served = np.bincount(place, log.production) / np.bincount(place)
     return served, candidates // log.n_versions, place
@@ -477,13 +531,17 @@ def _put_in_front(parts, served, query, candidates, depth):
     Most of the others were never shown, and no click says how good a model is for them: they
     follow in the order of production.
     """
-    once = query[candidates.first]
-    many = MANY_CANDIDATES.value * depth
-    if np.bincount(once).max(initial=0) <= many:
+    query_of_candidate = query[candidates.first]
+    n_candidates = np.bincount(query_of_candidate)
+    has_few = n_candidates <= MANY_CANDIDATES.value * depth
+    if has_few.all():
         return
-    place = rank_in_segment(once, served[candidates.first])
-    inside = ((np.bincount(once) <= many)[once] | (place <= depth))[candidates.place]
+    # Place of each candidate by production; all of a query with few are in front.
+    place = rank_in_segment(query_of_candidate, served[candidates.first])
+    is_front = has_few[query_of_candidate] | (place <= depth)
+    is_front = is_front[candidates.place]
+    # The others: below the lowest score in front, by their place in the order of production.
     least = np.full((int(query.max()) + 1, parts.shape[1]), np.inf)
-    np.minimum.at(least, query[inside], parts[inside])
-    parts[~inside] = least[query[~inside]]
-    parts[~inside, -1] -= place[candidates.place][~inside]
+    np.minimum.at(least, query[is_front], parts[is_front])
+    parts[~is_front] = least[query[~is_front]]
+    parts[~is_front, -1] -= place[candidates.place][~is_front]

@@ -36,29 +36,29 @@ from ._tobit import (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
-    r"""Heckman's two-step correction, for logs that show only the top documents of a query.
+    r"""Corrects selection bias in two steps, where only the top documents were shown.
 
-    A probit model over all candidates estimates the probability that each was shown,
-    :math:`P(s = 1 \mid x) = \Phi(x\omega)`. If the errors of selection and of the label are
-    correlated, the mean label of a *shown* document is
+    First, a probit model over all candidates estimates the probability that each was shown,
+    :math:`P(s = 1 \mid x) = \Phi(x\omega)` (Heckman 1979). If the errors of selection and of the
+    label are correlated, the mean label of a *shown* document is
 
     .. math::
         E[y \mid x, s = 1] = x\beta + c\,\lambda(x), \qquad
         \lambda(x) = \varphi(x\omega) / \Phi(x\omega),
 
-    with :math:`\lambda` the inverse Mills ratio. Least squares of the labels of the documents
-    shown on :math:`[x, \lambda]` therefore estimates :math:`\beta` without selection bias. With
-    ``hidden_layer_sizes=()`` documents are ranked by :math:`x\beta`, without the term of
-    :math:`\lambda`: the published method. By default a network replaces :math:`x\beta`. It has the
-    softmax loss of the clicks, with :math:`\lambda c / \bar y` added to the scores of the
+    with :math:`\lambda` the inverse Mills ratio. Second, least squares of the labels of the
+    documents shown on :math:`[x, \lambda]` therefore estimate :math:`\beta` without selection
+    bias. With ``hidden_layer_sizes=()`` documents are ranked by :math:`x\beta`, without the term
+    of :math:`\lambda`: the published method. By default a network replaces :math:`x\beta`. It has
+    the softmax loss of the clicks, with :math:`\lambda c / \bar y` added to the scores of the
     documents shown, :math:`\bar y` their mean label.
 
     Assumes normal errors and linear models of selection and of :math:`c`. **Identification depends
-    on these assumptions**: without a variable that affects selection but not relevance (an
-    *exclusion restriction*), :math:`\lambda` is a function of the same features as relevance, and
-    only its curvature separates the two. ``mills_collinearity_`` measures how weak that is. If it
-    is near 1, a single fit can be far worse than the mean over many logs, above all with a
-    negative ``mills_coef_``.
+    on these assumptions.** Unless a variable affects selection but not relevance (an *exclusion
+    restriction*), :math:`\lambda` is a function of the same features as relevance, and only its
+    curvature separates the two. ``mills_collinearity_`` measures how weak that is. If it is near
+    1, a single fit can be far worse than the mean over many logs, above all with a negative
+    ``mills_coef_``.
 
     Parameters
     ----------
@@ -208,28 +208,13 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         clicks = self._debiased_clicks(log) if self.debias else log.clicks
         rows = find_candidates(log, clicks, self.traffic_exponent)
         known = log.features[np.unique(rows.version)]
-        scale = ScaleFeatures(known) if self.scale_features else nn.Identity()
-        self._scaling = scale
+        self._scaling = ScaleFeatures(known) if self.scale_features else nn.Identity()
         features = self._scaled(log.features[rows.version])
         weight = rows.weight / rows.weight.mean()
+        # 1. A probit of what was shown, and its inverse Mills ratios.
+        mills = self._fit_selection(rows, features, weight)
+        # 2. Least squares of the labels of documents shown, on their features and these ratios.
         shown = rows.shown
-        mills = np.zeros(len(shown))
-        self.selection_coef_ = np.zeros(features.shape[1])
-        self.selection_intercept_ = np.inf
-        if is_selection(rows):
-            # Without a correlation of the errors, its part of selection is a probit.
-            selected = SelectedRows(features, rows.label, shown, weight)
-            fit = fit_tobit(selected, TobitModel(0.0, 1.0, self.alpha))
-            self.selection_coef_ = fit.selection_coef
-            self.selection_intercept_ = fit.selection_intercept
-            if not fit.converged:
-                warn_user(
-                    "The probit model of what was shown did not converge, so that the inverse "
-                    "Mills ratio is not that of the maximum-likelihood model. This happens if the "
-                    "features (nearly) determine which documents were shown: raise alpha.",
-                    ConvergenceWarning,
-                )
-            mills = mills_ratio(features @ self.selection_coef_ + self.selection_intercept_)
         self.mills_collinearity_ = _explained(features[shown], mills[shown], weight[shown])
         design = np.column_stack([features, mills])[shown]
         coef, intercept = _least_squares(design, rows.label[shown], weight[shown], self.alpha)
@@ -240,15 +225,39 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
         else:
             self._fit_network(log, rows, mills, known, task)
 
+    def _fit_selection(self, rows, features, weight):
+        """Fit the probit model of what was shown; returns the inverse Mills ratio of each row."""
+        if not is_selection(rows):
+            # Everything was shown, whatever the features.
+            self.selection_coef_ = np.zeros(features.shape[1])
+            self.selection_intercept_ = np.inf
+            return np.zeros(len(features))
+        # Without a correlation of the errors, the part of selection is a probit.
+        selected = SelectedRows(features, rows.label, rows.shown, weight)
+        fit = fit_tobit(selected, TobitModel(gamma=0.0, scale=1.0, penalty=self.alpha))
+        self.selection_coef_ = fit.selection_coef
+        self.selection_intercept_ = fit.selection_intercept
+        if not fit.converged:
+            warn_user(
+                "The probit model of what was shown did not converge, so that the inverse "
+                "Mills ratio is not that of the maximum-likelihood model. This happens if the "
+                "features (nearly) determine which documents were shown: raise alpha.",
+                ConvergenceWarning,
+            )
+        return mills_ratio(features @ self.selection_coef_ + self.selection_intercept_)
+
     def _fit_network(self, log, rows, mills, known, task):
         batches = rows.as_log(log)
-        label = np.average(rows.label[rows.shown], weights=rows.weight[rows.shown])
+        unit = loss_scale(batches, batches.weight)
         # What being shown adds to a score, as exposure; bounded, so that no exposure overflows.
-        given = np.minimum(max(self.mills_coef_, 0.0) / max(label, TINY) * mills, _MOST_ADDED)
+        mean_label = np.average(rows.label[rows.shown], weights=rows.weight[rows.shown])
+        # A negative coefficient is most often an error of a weak identification.
+        mills_coef = max(self.mills_coef_, 0.0)
+        # Bound on the logarithm of what being shown adds to a score.
+        added = np.minimum(mills_coef / max(mean_label, TINY) * mills, 50.0)
+        batches = replace(batches, weight=batches.weight * np.exp(added))
+        batches = batches.take_rows(rows.shown, batches.list_[rows.shown])
         with self._seeded():
-            unit = loss_scale(batches, batches.weight)
-            batches = replace(batches, weight=batches.weight * np.exp(given))
-            batches = batches.take_rows(rows.shown, batches.list_[rows.shown])
             self._train(
                 ListScores(self._network(known, constant=False)),
                 ListLoss(softmax_loss, unit),
@@ -268,10 +277,6 @@ class HeckmanRanker(HasPublishedVariant, NeuralEstimator, PropensityRanker):
             return self._scaling(torch.tensor(features, dtype=torch.float64)).numpy()
 
 
-#: Bound on the logarithm of what being shown adds to a score.
-_MOST_ADDED = 50.0
-
-
 def _least_squares(design, label, weight, alpha):
     """Ridge coefficients and intercept; the last column and the intercept are not penalised."""
     total = weight.sum()
@@ -279,11 +284,13 @@ def _least_squares(design, label, weight, alpha):
     mean = weight @ label / total
     design = design - center
     label = label - mean
+    # A penalised Mills ratio would leave a part of the selection bias.
     penalty = np.full(design.shape[1], alpha)
     penalty[-1] = 0.0
     gram = design.T @ (design * weight[:, None]) / total + np.diag(penalty)
+    moment = design.T @ (weight * label) / total
     # The solution of least norm, if columns (or the Mills ratio) are constant.
-    coef = np.linalg.lstsq(gram, design.T @ (weight * label) / total, rcond=None)[0]
+    coef, *_ = np.linalg.lstsq(gram, moment, rcond=None)
     return coef, float(mean - center @ coef)
 
 
@@ -292,5 +299,6 @@ def _explained(design, values, weight):
     mean = weight @ values / weight.sum()
     variance = weight @ (values - mean) ** 2
     if variance <= 1e-12 * weight.sum():
-        return 1.0
-    return float(LinearRegression().fit(design, values, weight).score(design, values, weight))
+        return 1.0  # a constant, up to rounding errors, is explained by the intercept
+    regression = LinearRegression().fit(design, values, weight)
+    return float(regression.score(design, values, weight))

@@ -61,6 +61,7 @@ class _WeightedRanker(LearnerRanker):
         return log.clicks
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
+        # A regressor compares nothing: a document then has one label in its query.
         groups = log.compared_groups() if compares_documents(self.estimator) else log.query
         kinds = self._kinds_of_clicks(log)
         version, labels, _ = examples_of_kinds(log, kinds, groups, self.traffic_exponent)
@@ -122,14 +123,16 @@ class NaiveRanker(_WeightedRanker):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
-    r"""Inverse propensity scoring: clicks are divided by the probability of examination.
+    r"""Corrects position bias with the probability that users look at a position.
 
-    If :math:`P(c = 1 \mid x, k) = o(k)\, r(x)`, then :math:`E[c / o(k)] = r(x)`: a loss that is
-    linear in the clicks has the expectation of the same loss with relevance for clicks.
+    This is inverse propensity scoring (Joachims et al. 2017). A click on a position that few users
+    examine counts for more. If :math:`P(c = 1 \mid x, k) = o(k)\, r(x)`, then
+    :math:`E[c / o(k)] = r(x)`: a loss that is linear in the clicks has the expectation of the same
+    loss with relevance in place of clicks.
 
     Assumes that the propensities are correct up to a common scale, and positive wherever a
     document was shown. If the propensity of a position is too small, its clicks weigh too much,
-    and the ranker then prefers the documents that were shown there.
+    and the ranker prefers the documents that were shown there.
 
     Parameters
     ----------
@@ -140,20 +143,24 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         is).
         {source}
     correction : {"auto", "divide", "offset"}, default="auto"
-        "divide" gives a click the weight 1 over its propensity, as published. "offset" adds the
-        logarithm of the propensity to the score before the softmax, so that no click weighs more
-        than another; its optimum is the same, and its variance is smaller (see Notes). "auto" is
-        "divide" from an effective sample of 100 clicks per query on, and for another ``loss`` or
-        an ``estimator``; else it is "offset".
+        How clicks are corrected.
+
+        - "divide" gives a click the weight 1 over its propensity, as published.
+        - "offset" adds the logarithm of the propensity to the score before the softmax. No click
+          then weighs more than another: the optimum is the same, and the variance smaller (see
+          Notes).
+        - "auto" chooses for you. It divides when clicks are plentiful, an effective sample of 100
+          per query; otherwise it uses the offset. With another ``loss`` or an ``estimator`` only
+          division is available.
     {correction}
     normalize : bool, default=False
         Divide the weights by their mean over the clicks (self-normalised IPS). Pointwise labels
         then have the scale of click rates; listwise losses do not change.
     {learner}
     variant : {"default", "published"}, default="default"
-        "published" divides by propensities as they are (Joachims et al. 2017), by the network of
-        later comparisons: small propensities then have a large variance. Their own learner was a
-        linear SVM of pairs.
+        "published" divides by propensities without a bound (Joachims et al. 2017), so that small
+        propensities have a large variance. The network is that of later comparisons; their own
+        learner was a linear SVM of pairs.
         {published}
 
     {network}
@@ -185,8 +192,6 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     Notes
     -----
-    There are more than 23 parameters, because those of the propensities join the network's.
-
     With propensities per user (an estimator with ``user="user"``, or the role), each click is
     divided by the propensity of the user who clicked: the "straightforward" estimator of Niu et
     al. (2025). With one curve for all users it is their "IPS-PBM", which is biased if users who
@@ -263,6 +268,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     def _kinds_of_clicks(self, log: ClickLog) -> list[KindOfClicks]:
         self._correction(log)
+        # Both kinds are examples, with their shares of the loss as weights.
         kinds = [
             KindOfClicks(1 - self.naive_weight, self._labelled(log), self._divisors),
             KindOfClicks(self.naive_weight, log.clicks, None),
@@ -270,13 +276,14 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
         return [kind for kind in kinds if kind.share]
 
     def _validation_clicks(self, log: ClickLog) -> Floats:
-        divided = debias_clicks(log, clip=self.clip_, normalize=self.normalize).clicks
-        return mixed_clicks(log.clicks, divided, self.naive_weight)
+        debiased = debias_clicks(log, clip=self.clip_, normalize=self.normalize)
+        return mixed_clicks(log.clicks, debiased.clicks, self.naive_weight)
 
     def _correction(self, log: ClickLog) -> Correction:
         """What the clicks of a log are corrected by; sets the form that was used."""
         form = self.correction
         if self.estimator is not None or self.loss != "softmax":
+            # An offset is a part of the softmax.
             if form == "offset":
                 raise ValueError(
                     "correction='offset' is a loss of the network with loss='softmax', got "
@@ -285,6 +292,7 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
                 )
             form = "divide"
         elif self._earlier is not None:
+            # A further log does not change the form that the first one had.
             form = self.correction_
         correction = Correction.of(
             log, form=form, least=self.clip_, naive_weight=self.naive_weight
@@ -294,29 +302,30 @@ class IPSRanker(HasPublishedVariant, PropensityRanker, _WeightedRanker):
 
     def _labelled(self, log: ClickLog) -> Floats:
         """The debiased clicks of each row; sets what describes them."""
+        # With an offset no click has a large weight.
         if self.correction_ == "divide":
             warn_about_weights(log, clip=self.clip_)
-        clicks = self._describe(log, debias_clicks(log, clip=self.clip_, normalize=self.normalize))
+        debiased = debias_clicks(log, clip=self.clip_, normalize=self.normalize)
+        clicks = self._describe(log, debiased)
         self.labels_ = label_table(log, clicks)
         return clicks
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class UserAwareIPSRanker(IPSRanker):
-    r"""Inverse propensity scoring by query, for users who differ in queries and in examination.
+    r"""Corrects position bias where users differ in what they ask and in how far they look.
 
-    If users who ask different queries also examine result pages differently, one examination curve
-    for all users is biased. Dividing each click by the propensity of its own user is unbiased, but
-    has a large variance. This ranker divides the clicks of a document by its *mean* propensity
-    over the users who asked its query (Niu et al. 2025):
+    One examination curve for all users is then biased. Dividing each click by the propensity of
+    its own user is unbiased, but has a large variance. This ranker divides the clicks of a
+    document by its *mean* propensity over the users who asked its query (Niu et al. 2025):
 
     .. math::
         y_{q,d} = \frac{\mathrm{clicks}(q, d)}{N_q \sum_u P(e = 1 \mid k(d), u)\, P(u \mid q)},
 
     with :math:`P(u \mid q)` the users' shares of the :math:`N_q` sessions of the query. It is
-    unbiased wherever that mean is positive, also if some users never examine the position
-    (propensity 0), by which no click can be divided; and its variance is not larger. If a query
-    was served in several orders, the mean is taken over the impressions of the document, with the
+    unbiased wherever that mean is positive, even if some users never examine the position (no
+    click can be divided by their propensity of 0). Its variance is not larger. If a query was
+    served in several orders, the mean is taken over the impressions of the document, with the
     position of each.
 
     Assumes :math:`P(c = 1 \mid x, k, u) = o(k, u)\, r(x)`: users differ in what they examine, not
@@ -398,8 +407,6 @@ class UserAwareIPSRanker(IPSRanker):
 
     Notes
     -----
-    There are more than 23 parameters, because those of the propensities join the network's.
-
     The mean propensity of a document is the right offset if the sessions of a query show the same
     documents, in any order.
 

@@ -26,36 +26,40 @@ from .._log._segments import TINY, pair_codes
 from .._torch._shared_parameters import SHARED_PASSAGES
 from ..exceptions import ClickDataWarning, warn_user
 from ..propensity._source import KindOfClicks, examples_of_kinds
-from ._learners import LambdaObjective, SoftmaxObjective, booster_columns, order_by_query
+from ._learners import SoftmaxObjective, booster_columns, lambda_objective, order_by_query
 from ._propensity_ranker import PropensityRanker
+from ._thresholds import DOCUMENTS_PER_LEAF
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
 
 
-#: Documents with clicks per leaf of a tree, and the least and the largest number of leaves.
-_DOCUMENTS_PER_LEAF, _LEAVES = 2_500, (4, 31)
-#: Clicks that a category has on average to be told apart, and the least and the largest number of
-#: rows: LightGBM leaves out categories of fewer rows than ``cat_smooth``, and groups of fewer
-#: than ``min_data_per_group``. In shops of 2,000 and 6,000 pages 100 rows were better than 10, and
-#: a ``cat_l2`` of 100 or 300 added nothing.
-_LEAST_CATEGORY, _CATEGORY_ROWS = 15, (10.0, 100.0)
+#: Least and largest number of leaves that ``num_leaves="auto"`` may give.
+_LEAVES = (4, 31)
+#: Least and largest number of rows of a category: LightGBM's own two defaults. In shops of 2,000
+#: and 6,000 pages 100 rows were better than 10, and a ``cat_l2`` of 100 or 300 added nothing.
+_ROWS_OF_CATEGORY = (10.0, 100.0)
+#: Settings of LightGBM that parameters of the ranker decide.
+_DECIDED_ELSEWHERE = {"objective", "metric", "num_iterations", "label_gain"}
+#: LightGBM's names of the L2 penalty on leaves; it ignores an alias beside the first.
+_NAMES_OF_PENALTY = {"lambda_l2", "reg_lambda", "lambda"}
 
 
 @with_shared_text(**SHARED_PASSAGES)
 @dataclass(kw_only=True, eq=False, repr=False)
 class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
-    r"""Gradient-boosted trees of LightGBM that rank documents, trained on debiased clicks.
+    r"""Ranks documents by boosted trees (LightGBM), trained on clicks corrected for position bias.
 
-    Each document of a query has one label, its clicks per examination, and one weight, the
-    precision of that label. The trees minimise a ranking loss of both. Labels may be fractions and
-    queries may have any length; LightGBM's own ranking objectives allow neither. Time and memory
-    are linear in the number of distinct pairs of a query and a document, not in that of sessions.
+    Each document of a query gets one label and one weight. The label is its number of clicks per
+    examination; the weight says how precise this label is. The trees minimise a ranking loss of
+    both. Labels may be fractions and queries may have any length, which LightGBM's own ranking
+    objectives do not allow. Time and memory grow with the number of distinct pairs of a query and
+    a document, not with the number of sessions.
 
-    Where features of a document change from page to page (prices, stock), each of its feature
-    vectors has a label and a weight on each page, and is compared with the documents of that page.
-    Time and memory are then linear in the number of rows.
+    Features may change from page to page, like prices or stock. Each version of a document then
+    has its own label and weight on each page, and is compared with the documents of that page.
+    Time and memory grow with the number of rows.
 
     Assumes that the propensities are correct up to a common scale.
 
@@ -68,28 +72,25 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         {source}
     {correction}
     debiasing : {"user-aware", "ips", "none"}, default="user-aware"
-        ``"user-aware"`` divides the clicks of a document by its mean propensity in the query,
-        over users and positions, as :class:`UserAwareIPSRanker` does. ``"ips"`` divides each
-        click by the propensity of its own row; the variance is the same or larger. ``"none"``
-        does not correct the clicks.
+        What the clicks are divided by.
+
+        - ``"user-aware"``: the mean propensity of the document in the query, over users and
+          positions, as in :class:`UserAwareIPSRanker`.
+        - ``"ips"``: the propensity of the row that was clicked. The variance is the same or
+          larger.
+        - ``"none"``: nothing; the clicks are not corrected.
     loss : {"softmax", "lambda"}, default="softmax"
-        Listwise, the likelihood of which documents of a query were clicked; or pairwise, where a
-        pair is weighted by the change of DCG when it is exchanged. See Notes.
+        "softmax" is the likelihood of which documents of a query were clicked. "lambda" compares
+        pairs, each weighted by how much DCG changes if the two are exchanged. See Notes.
     n_estimators : int, default=300
         Maximum number of trees.
     learning_rate : float, default=0.05
         Factor by which the values of the leaves are multiplied.
     num_leaves : int or "auto", default="auto"
-        Maximum number of leaves per tree. ``"auto"`` is one per 2,500 documents with clicks, at
-        least 4 and at most 31; see Notes.
+        Maximum number of leaves per tree. ``"auto"`` gives one leaf per 2,500 documents with
+        clicks, at least 4 and at most 31; see Notes.
     min_child_samples : int, default=20
         Minimum number of documents per leaf.
-    reg_lambda : float, default=50.0
-        L2 penalty on the values of the leaves, in units of clicks: leaves with fewer clicks are
-        shrunk strongly.
-    truncation_level : int, default=30
-        The lambda loss only uses pairs in which at least one document has a rank up to this
-        number.
     traffic_exponent : float in [0, 1], default=0.5
         A query weighs as much as its number of impressions to this power.
     early_stopping : bool, default=True
@@ -100,14 +101,21 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         Training stops after this number of trees without improvement.
     variant : {"default", "published"}, default="default"
         "published" is LambdaMART (Burges 2010) with the defaults of LightGBM, on clicks that are
-        divided by propensities as they are: a pair is a win of the document with the higher
-        label, times the change of nDCG. Unbiased LambdaMART (Hu et al. 2019) estimates bias
-        within the boosting; see :class:`PairDebiasRanker`.
+        divided by unbounded propensities. A pair is a win of the document with the higher label,
+        times the change of nDCG, and leaves have no L2 penalty. Unbiased LambdaMART (Hu et al.
+        2019), which estimates the bias while boosting, is :class:`PairDebiasRanker`.
         {published}
     lgbm_params : dict, default=None
-        Further parameters of LightGBM. ``cat_smooth`` and ``min_data_per_group``, the least
-        numbers of rows of a category and of a group of them, are those of 15 clicks by default,
-        within 10 and 100; see Notes.
+        Further parameters of LightGBM. These differ from LightGBM's own defaults:
+
+        - ``lambda_l2``, the L2 penalty on the values of leaves, is 50, in units of clicks: leaves
+          with fewer clicks are shrunk strongly.
+        - ``cat_smooth`` and ``min_data_per_group``, the least numbers of rows of a category and
+          of a group of categories, are the number of rows of 15 clicks, within 10 and 100; see
+          Notes.
+
+        ``lambdarank_truncation_level`` (30 by default) works as in LightGBM: ``loss="lambda"``
+        only uses pairs in which at least one document has a rank up to this number.
     n_jobs : int, default=None
         Number of threads of LightGBM; None means 1, and -1 all cores.
     random_state : int, RandomState instance or None, default=None
@@ -170,33 +178,37 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
 
     Notes
     -----
-    *Weights.* The variance of a label is approximately the relevance of the document, divided by
-    its number of *examinations*: its impressions times the harmonic mean of its propensities.
-    That number is the weight. The label of a document that was only shown at position 10 is
-    unbiased, and has a small weight. The order of two documents stays unbiased, because the
-    weights do not depend on the clicks.
+    *Weights.* The weight of a document is its number of *examinations*: its impressions times the
+    harmonic mean of its propensities. The variance of its label is about its relevance, divided
+    by this number. The label of a document that was only shown at position 10 is unbiased, but
+    has a small weight. Weights do not depend on the clicks, so that the order of two documents
+    stays unbiased.
 
     *Losses.* The softmax loss is the likelihood of which documents of a query were clicked, given
     the examinations: :math:`P(i) \propto w_i e^{s_i}`. The lambda loss is that of LambdaMART with
-    three changes, each of which raised nDCG on noisy labels in our measurements. Both documents
-    of a pair win, in proportion to their labels, so that noise averages out. The loss of a query
-    is not divided by its ideal DCG. And the loss of a pair is not divided by the difference of
-    its scores.
+    three changes, each of which raised nDCG on noisy labels in our measurements:
 
-    *Leaves.* Trees of many leaves learn the noise of small logs by heart. Of 4, 7, 15 and 31, 4
-    had the best nDCG@10 in the mean over our worlds of 700 to 10,500 documents with clicks, 0.01
-    to 0.08 above 31 in each (generated documents, MQ2008, the example data of LightGBM); 4 and 7
-    had with 15,000, and 7 and 15 with 38,000. How many clicks the documents had mattered less.
+    - Both documents of a pair win, in proportion to their labels, so that noise averages out.
+    - The loss of a query is not divided by its ideal DCG.
+    - The loss of a pair is not divided by the difference of its scores.
 
-    *Missing values and categories.* LightGBM sends a missing value down the side of a split where
-    the training documents without the feature fit best; a feature that was never missing in
-    training counts as 0. A column of categories (pandas, Polars or Arrow) is split by sets of
-    them. They are remembered: the order of rows has no effect, a request may hold text, and a
-    category that was not in the log counts as missing. Text that is not declared as categories is
-    an error. LightGBM's own ``cat_smooth`` of 10 and ``min_data_per_group`` of 100 are meant for
-    rows that each have a label of their own. Here 10 rows may have one click or a thousand, so
-    that both are the number of rows of 15 clicks, within 10 and 100. In simulated shops with 80
-    brands, nDCG@10 was .002 to .010 higher than with LightGBM's.
+    *Leaves.* Trees with many leaves learn the noise of small logs by heart. Of 4, 7, 15 and 31
+    leaves, 4 had the best mean nDCG@10 in our worlds of 700 to 10,500 documents with clicks, 0.01
+    to 0.08 above 31 in each (generated documents, MQ2008, the example data of LightGBM). With
+    15,000 documents 4 and 7 were best, and with 38,000 7 and 15. How many clicks the documents
+    had mattered less.
+
+    *Missing values.* LightGBM sends a missing value down the side of a split where the training
+    documents without the feature fit best. A feature that was never missing in training counts
+    as 0.
+
+    *Categories.* A column of categories (pandas, Polars or Arrow) is split by sets of them. They
+    are remembered: the order of rows has no effect, and a request may hold text. A category that
+    was not in the log counts as missing. Text that is not declared as categories is an error.
+    LightGBM's ``cat_smooth`` of 10 and ``min_data_per_group`` of 100 are meant for rows that each
+    have a label of their own. Here 10 rows may have one click or a thousand, so both are the
+    number of rows of 15 clicks, within 10 and 100. In simulated shops with 80 brands, this raised
+    nDCG@10 by .002 to .010.
 
     References
     ----------
@@ -225,8 +237,7 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
     learning_rate: float = 0.05
     num_leaves: int | Literal["auto"] = "auto"
     min_child_samples: int = 20
-    reg_lambda: float = 50.0
-    truncation_level: int = 30
+
     traffic_exponent: float = 0.5
     early_stopping: bool = True
     validation_fraction: float = 0.1
@@ -243,10 +254,12 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         "n_estimators": 100,
         "learning_rate": 0.1,
         "num_leaves": 31,
-        "reg_lambda": 0.0,
         "traffic_exponent": 1.0,
         "early_stopping": False,
+        "_leaf_penalty": 0.0,
     }
+    #: L2 penalty on the values of leaves, in units of clicks.
+    _leaf_penalty = 50.0
     _parameter_constraints = {
         **HasPublishedVariant._parameter_constraints,
         **PropensityRanker._parameter_constraints,
@@ -257,8 +270,6 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "num_leaves": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "min_child_samples": [Interval(Integral, 1, None, closed="left")],
-        "reg_lambda": [Interval(Real, 0, None, closed="left")],
-        "truncation_level": [Interval(Integral, 1, None, closed="left")],
         "traffic_exponent": [Interval(Real, 0, 1, closed="both")],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -284,7 +295,8 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
     @property
     def _copies(self):
         """How often each document is a training row."""
-        return 2 if self._uses_propensities and 0 < self.naive_weight < 1 else 1
+        is_mixed = self._uses_propensities and 0 < self.naive_weight < 1
+        return 2 if is_mixed else 1  # with its clicks as they are, too
 
     @property
     def _averages(self):
@@ -293,41 +305,58 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         random = check_random_state(self.random_state)
         settings = self._settings(random)
-        losses = {}
-        callbacks = []
-        held_out = {}
+        # 1. Documents: labels, weights, and what depends on their number.
         documents = self._documents(log)
         settings["num_leaves"] = self._leaves(documents.n_clicked)
         settings = {**_of_categories(documents.rows_per_click), **settings}
-        rows = self._held_out(documents, random)
-        train = documents.take(~rows)
-        if rows.any():
-            held_out = {"valid_sets": [documents.take(rows, train)], "feval": _held_out_loss}
-            callbacks = [
+        # 2. Held-out queries, by whose loss training stops.
+        is_held_out = self._held_out(documents, random)
+        train = documents.take(~is_held_out)
+        callbacks = [_report_rounds(self, task)]
+        held_out = {}
+        losses = {}
+        if is_held_out.any():
+            held_out = {
+                "valid_sets": [documents.take(is_held_out, train)],
+                "feval": _held_out_loss,
+            }
+            callbacks += [
                 lgb.early_stopping(self.n_iter_no_change, verbose=False),
                 lgb.record_evaluation(losses),
             ]
-        callbacks.insert(0, _report_rounds(self, task))
+        # 3. Trees.
         with _in_our_words():
             booster = lgb.train(
                 settings, train, self.n_estimators, callbacks=callbacks, **held_out
             )
         self.booster_ = booster  # after early stopping it holds only the best trees
-        self.best_iteration_ = self.n_iter_ = booster.current_iteration()
+        self.best_iteration_ = booster.current_iteration()
+        self.n_iter_ = self.best_iteration_
         if losses:
-            self.history_ = pd.DataFrame({"valid_loss": losses["valid_0"]["softmax"]})
-            self.n_iter_ = len(self.history_)
-            self.history_.index = pd.RangeIndex(1, self.n_iter_ + 1, name="round")
+            self._remember_losses(losses["valid_0"]["softmax"])
+
+    def _remember_losses(self, losses):
+        """Set the learning curve, which goes beyond the best tree, and the number of rounds."""
+        self.n_iter_ = len(losses)
+        rounds = pd.RangeIndex(1, self.n_iter_ + 1, name="round")
+        self.history_ = pd.DataFrame({"valid_loss": losses}, index=rounds)
 
     def _score(self, features: NDArray[np.float32]) -> Floats:
         return self.booster_.predict(features, num_threads=threads_of(self.n_jobs))
 
     def _settings(self, random):
+        """Settings of LightGBM: own ones, those that the user gave, and the loss."""
+        given = self.lgbm_params or {}
+        taken = sorted(_DECIDED_ELSEWHERE & set(given))
+        if taken:
+            raise ValueError(
+                f"lgbm_params holds {taken}, which the ranker sets itself. Use its parameters "
+                "loss, debiasing and n_estimators instead."
+            )
         own = {
             "seed": int(random.randint(2**31 - 1)),
             "learning_rate": self.learning_rate,
             "min_data_in_leaf": self.min_child_samples * self._copies,
-            "lambda_l2": self.reg_lambda,
             "num_threads": threads_of(self.n_jobs),
             # The same trees in every run; otherwise LightGBM picks the faster of two algorithms.
             "deterministic": True,
@@ -336,49 +365,55 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
             "feature_pre_filter": False,
             "verbosity": -1,
         }
-        given = self.lgbm_params or {}
-        taken = sorted({"objective", "metric", "num_iterations", "label_gain"} & set(given))
-        if taken:
-            raise ValueError(
-                f"lgbm_params holds {taken}, which the ranker sets itself. Use its parameters "
-                "loss, debiasing and n_estimators instead."
-            )
+        if not _NAMES_OF_PENALTY & set(given):
+            own["lambda_l2"] = self._leaf_penalty
         loss = SoftmaxObjective()
         if self.loss == "lambda":
-            loss = LambdaObjective(self.truncation_level, by_order=self.variant == "published")
+            loss = lambda_objective(given, by_order=self.variant == "published")
+        # LightGBM's own metrics do not take fractional labels.
         objective = {"objective": partial(_derivatives, loss), "metric": "None"}
         return {**own, **given, **objective}
 
     def _leaves(self, n_clicked):
         """Maximum number of leaves per tree; ``lgbm_params`` has priority over the parameter."""
-        leaves = (self.lgbm_params or {}).get("num_leaves", self.num_leaves)
+        # Small logs have few leaves, or trees learn their noise by heart.
+        given = self.lgbm_params or {}
+        leaves = given.get("num_leaves", self.num_leaves)
         if leaves == "auto":
-            leaves = np.clip(n_clicked // _DOCUMENTS_PER_LEAF, *_LEAVES)
+            leaves = np.clip(n_clicked // DOCUMENTS_PER_LEAF.value, *_LEAVES)
         self.num_leaves_ = int(leaves)
         return self.num_leaves_
 
     def _documents(self, log):
         """One row per group of compared rows and shown version: its label and examinations."""
-        naive = self.naive_weight if self._uses_propensities else 1.0
-        kinds = []
-        if naive < 1:
-            kinds.append(KindOfClicks(1 - naive, self._debiased_clicks(log), self._divisors))
-        if naive > 0:
-            kinds.append(KindOfClicks(naive, log.clicks, None))
         groups = log.compared_groups()
+        kinds = self._kinds_of_clicks(log)
         version, labels, n_groups = examples_of_kinds(log, kinds, groups, self.traffic_exponent)
-        order = order_by_query(log.features[version], labels.query)[0]
+        features = log.features[version]
+        order, _ = order_by_query(features, labels.query)
+        # Groups of the second kind of clicks are numbered after those of the first.
         group = labels.query[order]
         query_of_group = log.query[first_rows(groups, n_groups)]
         return _Documents(
-            log.features,
-            version[order],
-            query_of_group[group % n_groups],
-            group,
-            labels.label[order],
-            labels.weight[order],
-            booster_columns(self),
+            features=log.features,
+            version=version[order],
+            query=query_of_group[group % n_groups],
+            group=group,
+            label=labels.label[order],
+            weight=labels.weight[order],
+            columns=booster_columns(self),
         )
+
+    def _kinds_of_clicks(self, log):
+        """Clicks over propensities, clicks as they are, or both with their shares of the loss."""
+        naive_share = self.naive_weight if self._uses_propensities else 1.0
+        kinds = []
+        if naive_share < 1:
+            debiased = self._debiased_clicks(log)
+            kinds.append(KindOfClicks(1 - naive_share, debiased, self._divisors))
+        if naive_share > 0:
+            kinds.append(KindOfClicks(naive_share, log.clicks, None))
+        return kinds
 
     def _held_out(self, documents, random):
         """True for the rows of held-out queries, by whose loss training stops."""
@@ -386,8 +421,11 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
         if not self.early_stopping:
             return nothing
         # A query without clicks does not enter a loss per click.
-        clicked = documents.label > 0
-        queries = np.unique(documents.query[clicked if clicked.any() else ~clicked])
+        counts = documents.label > 0
+        if not counts.any():
+            counts = ~counts
+        queries = np.unique(documents.query[counts])
+        # One at least, and not all.
         n_held_out = max(1, round(self.validation_fraction * len(queries)))
         if n_held_out >= len(queries):
             warn_user(
@@ -398,7 +436,8 @@ class LambdaMARTRanker(HasPublishedVariant, PropensityRanker):
                 ClickDataWarning,
             )
             return nothing
-        return np.isin(documents.query, random.permutation(queries)[:n_held_out])
+        held_out = random.permutation(queries)[:n_held_out]
+        return np.isin(documents.query, held_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,22 +455,25 @@ class _Documents:
     @property
     def rows_per_click(self) -> float:
         """Number of rows by that of clicks; infinite without clicks."""
+        # A label is clicks per examination, and a weight the number of these.
         clicks = self.label @ self.weight
         return len(self.label) / clicks if clicks > 0 else np.inf
 
     @property
     def n_clicked(self) -> int:
-        """Number of versions with clicks."""
-        clicked = self.label > 0
-        return len(np.unique(pair_codes(self.query, self.version, len(self.features))[clicked]))
+        """Number of versions with clicks, each once per query."""
+        codes = pair_codes(self.query, self.version, len(self.features))
+        return len(np.unique(codes[self.label > 0]))
 
     def take(self, rows, reference=None):
         """Some rows as a dataset of LightGBM, with the bins of the ``reference``."""
+        # Rows of a group are adjacent.
+        _, group_sizes = np.unique(self.group[rows], return_counts=True)
         return lgb.Dataset(
             self.features[self.version[rows]],
             self.label[rows],
             weight=self.weight[rows],
-            group=np.unique(self.group[rows], return_counts=True)[1],
+            group=group_sizes,
             reference=reference,
             **self.columns,
         )
@@ -443,6 +485,7 @@ def _in_our_words() -> Iterator[None]:
     try:
         yield
     except lgb.basic.LightGBMError as error:
+        # What LightGBM checks first in a data set without features.
         if "num_features" not in str(error):
             raise
         raise ValueError(
@@ -454,15 +497,19 @@ def _in_our_words() -> Iterator[None]:
 
 def _of_categories(rows_per_click):
     """Settings of LightGBM that say how many rows tell categories apart."""
-    rows = np.clip(_LEAST_CATEGORY * rows_per_click, *_CATEGORY_ROWS)
+    # Clicks that a category has on average to be told apart. LightGBM leaves out categories of
+    # fewer rows than ``cat_smooth``, and groups of fewer than ``min_data_per_group``.
+    rows = np.clip(15 * rows_per_click, *_ROWS_OF_CATEGORY)
     return {"cat_smooth": float(rows), "min_data_per_group": round(rows)}
 
 
 def _derivatives(loss, scores, data):
+    """A loss in the signature of LightGBM's objectives and metrics."""
     return loss(data.get_label(), scores, data.get_weight(), data.get_group())
 
 
 def _held_out_loss(scores, data):
+    """Name and value of the softmax loss, and False because lower is better."""
     return "softmax", _derivatives(SoftmaxObjective().loss, scores, data), False
 
 
@@ -478,9 +525,10 @@ def _report_rounds(estimator, task):
         rounds.advance()
         context = task.context.subcontext(task_name="round")
         context.call_on_fit_task_begin(estimator=estimator, X=task.X, y=task.y)
-        if context.call_on_fit_task_end(
+        wants_stop = context.call_on_fit_task_end(
             estimator=estimator, X=task.X, y=task.y, reconstruction_attributes=dict
-        ):
+        )
+        if wants_stop:
             raise lgb.callback.EarlyStopException(env.iteration, env.evaluation_result_list or [])
 
     return report

@@ -40,6 +40,7 @@ class LearnerRanker(NeuralEstimator, BaseRanker):
         if self.estimator is None:
             self._fit_network(log, task)
         else:
+            # One seed from the state, whose later draws do not matter to the estimator.
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self.estimator_ = self._fit_estimator(log, seed)
 
@@ -49,9 +50,9 @@ class LearnerRanker(NeuralEstimator, BaseRanker):
 
     @property
     def _refuses_missing(self) -> str | None:
-        return (
-            super()._refuses_missing if self.estimator is None else takes_missing(self.estimator)
-        )
+        if self.estimator is None:
+            return super()._refuses_missing
+        return takes_missing(self.estimator)
 
     @property
     def _learns_more_by(self) -> Literal["network"] | None:

@@ -32,6 +32,8 @@ from .._log._segments import TINY, equal_rows, offsets_from_counts, rectangles
 _CELLS = 1 << 15
 #: Lower bound of divisors.
 _TINY = np.float32(1e-30)
+#: Ranks up to which pairs of documents count: LightGBM's default.
+_TRUNCATION_LEVEL = 30
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class LambdaObjective:
     higher label, times the change of nDCG, whose gains are the labels.
     """
 
-    truncation_level: int | None = 30
+    truncation_level: int | None = _TRUNCATION_LEVEL
     by_order: bool = False
 
     def __call__(
@@ -105,10 +107,12 @@ class LambdaObjective:
                 by_order=self.by_order,
             )
             if self.by_order:
+                # The change of nDCG, not of DCG.
                 ideal = np.maximum(_ideal_dcg(label), _TINY)
                 slope = slope / ideal
                 curve = curve / ideal
-            gradient[rows[real]], hessian[rows[real]] = slope[real], curve[real]
+            gradient[rows[real]] = slope[real]
+            hessian[rows[real]] = curve[real]
         return gradient, hessian
 
 
@@ -125,7 +129,7 @@ class PairObjective:
     winner: Ints
     loser: Ints
     pair_weight: Floats
-    truncation_level: int | None = 30
+    truncation_level: int | None = _TRUNCATION_LEVEL
 
     def reordered(self, order: Ints) -> PairObjective:
         """The same pairs after the rows have been put in another order."""
@@ -138,12 +142,14 @@ class PairObjective:
     ) -> tuple[Floats, Floats]:
         """Gradient and Hessian, each of shape (n_rows,); labels and weights are not used."""
         n_rows = len(y_pred)
-        discount, first = _discounts(y_pred, group, self.truncation_level)
-        counted = first[self.winner] | first[self.loser]
-        change = np.abs(discount[self.winner] - discount[self.loser]) * self.pair_weight * counted
+        discount, is_first = _discounts(y_pred, group, self.truncation_level)
+        counted = is_first[self.winner] | is_first[self.loser]
+        change = np.abs(discount[self.winner] - discount[self.loser])
+        weight = np.where(counted, change * self.pair_weight, 0.0)
+        # Chance that the loser is ahead, which is the slope of the logistic loss.
         lost = _logistic(y_pred[self.loser] - y_pred[self.winner])
-        slope = change * lost
-        curve = change * lost * (1 - lost)
+        slope = weight * lost
+        curve = slope * (1 - lost)
         gradient = np.bincount(self.loser, slope, n_rows)
         gradient -= np.bincount(self.winner, slope, n_rows)
         hessian = np.bincount(self.winner, curve, n_rows)
@@ -157,14 +163,19 @@ def _shares(y_true, y_pred, weight, group):
     query = np.repeat(np.arange(len(group)), group)
     weight = np.ones(len(y_pred)) if weight is None else np.asarray(weight, dtype=float)
     clicks = weight * y_true
-    share = np.exp(y_pred - np.maximum.reduceat(y_pred, starts)[query]) * weight
-    share /= np.maximum(np.add.reduceat(share, starts), TINY)[query]
-    return clicks, np.add.reduceat(clicks, starts)[query], share
+    clicks_of_query = np.add.reduceat(clicks, starts)
+    # Less the largest of the query, so that no exponential overflows.
+    highest = np.maximum.reduceat(y_pred, starts)
+    share = np.exp(y_pred - highest[query]) * weight
+    total = np.maximum(np.add.reduceat(share, starts), TINY)
+    share /= total[query]
+    return clicks, clicks_of_query[query], share
 
 
 def _by_rank(score, rows):
     """The rectangle transposed, one column per list, with rows sorted by decreasing score."""
     real = rows >= 0
+    # Padding has the last ranks.
     scores = np.where(real, score[rows], -np.inf)
     order = np.argsort(-scores, axis=1, kind="stable")
     rows = np.take_along_axis(rows, order, axis=1)
@@ -173,6 +184,7 @@ def _by_rank(score, rows):
 
 
 def _cells(values, rows, real):
+    """Values of rows as a rectangle, 0 at padding."""
     return np.where(real, values[rows], 0).astype(np.float32)
 
 
@@ -192,6 +204,7 @@ def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=Fal
     hessian = np.zeros_like(score)
     discount = _discount(width)[:, None]
     for rank in range(min(width - 1, truncation_level or width)):
+        # Weight of the pairs: harmonic mean of the weights, times the change of DCG.
         lower = slice(rank + 1, None)
         pair = weight[rank] + weight[lower]
         np.maximum(pair, _TINY, out=pair)
@@ -202,8 +215,11 @@ def _against_lower_ranks(score, label, weight, truncation_level, *, by_order=Fal
         first = label[rank]
         second = label[lower]
         if by_order:  # what the higher label is more
-            first, second = np.maximum(first - second, 0), np.maximum(second - first, 0)
+            gap = first - second
+            first = np.maximum(gap, 0)
+            second = np.maximum(-gap, 0)
         # The derivative of the loss of a pair by the score of the first is (y_i + y_j) σ − y_i.
+        # In place, because these arrays are most of the memory.
         slope = first + second
         slope *= won
         curve = slope * pair
@@ -231,6 +247,7 @@ def _discounts(score, group, truncation_level):
 
 
 def _discount(width):
+    """Discounts of DCG, 1 / log2(1 + rank), from rank 1."""
     return (1 / np.log2(2 + np.arange(width))).astype(np.float32)
 
 
@@ -266,12 +283,15 @@ def fit_learner(
     """
     estimator = seeded_clone(estimator, random_state)
     last = _last_step(estimator)
+    named = {}
+    if columns and takes_columns(estimator):
+        named = columns
     with its_own_threads(last), naming_large(features):
         if last is not estimator:
             features = _fit_transformers(estimator, features, labels)
-        named = (columns or {}) if takes_columns(estimator) else {}
         if isinstance(last, LGBMRanker):
-            objective = objective or _objective_of(last)
+            if objective is None:
+                objective = _objective_of(last)
             _fit_ranker(last, features, labels, weight, query, objective, named)
         else:
             _check_regressor(last, objective)
@@ -294,6 +314,7 @@ def naming_large(features: NDArray[np.float32]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        # Estimators report infinite sums in many words, none of which names the features.
         largest = float(np.nanmax(np.abs(features), initial=0.0))
         if largest**2 * len(features) < np.finfo(np.float32).max:
             raise
@@ -312,10 +333,11 @@ def takes_columns(estimator: Any) -> bool:
 def takes_missing(estimator: Any) -> str | None:
     """Why missing values are an error for an estimator of scikit-learn, if they are."""
     steps = list(estimator) if isinstance(estimator, Pipeline) else [estimator]
-    first = next((step for step in steps if step not in (None, "passthrough")), None)
-    if first is None or get_tags(first).input_tags.allow_nan:
-        return None  # a later step has its own error
-    return f"{type(first).__name__} takes no missing values"
+    steps = [step for step in steps if step not in (None, "passthrough")]
+    # Only the first step sees the features as they come: a later one has its own error.
+    if not steps or get_tags(steps[0]).input_tags.allow_nan:
+        return None
+    return f"{type(steps[0]).__name__} takes no missing values"
 
 
 def booster_columns(ranker: Any) -> dict[str, Any]:
@@ -328,19 +350,26 @@ def booster_columns(ranker: Any) -> dict[str, Any]:
     coded = ranker._feature_categories
     if given is None:  # the columns of a member of an ensemble have numbers
         return {"feature_name": "auto", "categorical_feature": [*coded] or "auto"}
+    columns = {"feature_name": _names_for_lightgbm(given)}
+    if coded:
+        columns["categorical_feature"] = [n for n, name in enumerate(given) if name in coded]
+    return columns
+
+
+def _names_for_lightgbm(given):
+    """Names without characters that LightGBM refuses, all different."""
     names: dict[str, None] = {}
     taken = set(given)
     for name in given:
-        safe = plain = re.sub(r"[^\w.()/+%-]", "_", name) or "_"
+        plain = re.sub(r"[^\w.()/+%-]", "_", name) or "_"
+        safe = plain
         number = 1
+        # A changed name must be neither that of an earlier feature nor that of a later one.
         while safe in names or (safe != name and safe in taken):
             number += 1
             safe = f"{plain}_{number}"
         names[safe] = None
-    columns = {"feature_name": list(names)}
-    if coded:
-        columns["categorical_feature"] = [n for n, name in enumerate(given) if name in coded]
-    return columns
+    return list(names)
 
 
 def scores_of_learner(estimator: Any, features: NDArray[np.float32]) -> Floats:
@@ -360,6 +389,7 @@ def its_own_threads(estimator: Any) -> Iterator[None]:
 
     LightGBM would take all cores within each worker of joblib, too, unless ``n_jobs`` is set.
     """
+    # None outside of workers: LightGBM's own choice then stands.
     share = share_of_worker() if isinstance(estimator, LGBMModel) else None
     limited = share is not None and estimator.n_jobs is None
     if limited:
@@ -378,8 +408,10 @@ def order_by_query(features: NDArray[Any], query: Ints) -> tuple[Ints, Ints]:
     Before the first tree all scores are tied, and the ranks are the order of the rows. A hash of
     the features depends neither on the labels nor on the ids of the documents.
     """
-    order = np.lexsort((equal_rows(np.ascontiguousarray(features, dtype=np.float32))[0], query))
-    return order, np.unique(query, return_counts=True)[1]
+    code, *_ = equal_rows(np.ascontiguousarray(features, dtype=np.float32))
+    order = np.lexsort((code, query))
+    _, n_rows = np.unique(query, return_counts=True)
+    return order, n_rows
 
 
 def _fit_transformers(pipeline, features, labels):
@@ -393,6 +425,7 @@ def _fit_transformers(pipeline, features, labels):
 
 
 def _fit_ranker(ranker, features, labels, weight, query, objective, named):
+    # LightGBM takes queries as numbers of adjacent rows.
     order, group = order_by_query(features, query)
     if isinstance(objective, PairObjective):
         objective = objective.reordered(order)
@@ -409,9 +442,16 @@ def _fit_ranker(ranker, features, labels, weight, query, objective, named):
 def _objective_of(ranker):
     """The objective for fractional labels that replaces that of a LightGBM ranker."""
     own = ranker.objective
+    # None is LightGBM's default, which is lambdarank.
     if own in (None, "lambdarank"):
-        return LambdaObjective(ranker.get_params().get("lambdarank_truncation_level", 30))
+        return lambda_objective(ranker.get_params())
     return SoftmaxObjective() if own in _LISTWISE else own
+
+
+def lambda_objective(settings: Mapping[str, Any], *, by_order: bool = False) -> LambdaObjective:
+    """The pairwise objective, with the truncation level that settings of LightGBM may hold."""
+    level = settings.get("lambdarank_truncation_level", _TRUNCATION_LEVEL)
+    return LambdaObjective(level, by_order=by_order)
 
 
 def _check_regressor(estimator, objective):

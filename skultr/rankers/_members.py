@@ -52,7 +52,7 @@ class HoldsMembers(BaseComposition):
         """
         params = self._get_params("estimators", deep=deep)
         if deep and self._has_default_members:
-            # As scikit-learn lists them for an ensemble of the default members.
+            # As scikit-learn lists them for an ensemble that was given the default members.
             given = type(self)(estimators=self._members())
             params = {**given.get_params(), **params}
         return params
@@ -69,10 +69,11 @@ class HoldsMembers(BaseComposition):
         -------
         self : object
         """
-        if self._has_default_members and any(
-            name.partition("__")[0] == member for name in params for member, _ in self._members()
-        ):
-            self.estimators = self._members()
+        if self._has_default_members:
+            members = self._members()
+            names = {name for name, _ in members}
+            if any(parameter.partition("__")[0] in names for parameter in params):
+                self.estimators = members
         return self._set_params("estimators", **params)
 
     @property
@@ -82,6 +83,7 @@ class HoldsMembers(BaseComposition):
     @property
     def _takes(self) -> Takes:
         """Categories, if all members take them."""
+        # A ranker from elsewhere is taken to read numbers.
         members = [ranker for _, ranker in self._members()]
         taken = {getattr(ranker, "_takes", "numbers") for ranker in members}
         return "numbers" if "numbers" in taken else "categories"
@@ -97,11 +99,7 @@ class HoldsMembers(BaseComposition):
     def _validate_params(self):
         super()._validate_params()
         members = self._members()
-        names = [
-            member[0]
-            for member in members
-            if isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
-        ]
+        names = [member[0] for member in members if _is_named(member)]
         if not members or len({*names}) < len(members):
             raise ValueError(
                 f"estimators is {members!r}; expected at least one (name, ranker) pair, with "
@@ -126,10 +124,12 @@ def fit_members(rankers: Iterable[Any], log: ClickLog, *, is_told: bool) -> list
         fitted = [
             fit_member(ranker, log, checks=is_told) for ranker in progress(rankers, "member")
         ]
+    # Texts of several members differ in their numbers, which follow the first colon.
     said = {}
-    for each in caught:
-        text = str(each.message)
-        said.setdefault((each.category, text.partition(":")[0]), text)
+    for warning in caught:
+        text = str(warning.message)
+        subject, _, _ = text.partition(":")
+        said.setdefault((warning.category, subject), text)
     for (category, _), text in said.items():
         warn_user(text, category)
     return fitted
@@ -138,11 +138,12 @@ def fit_members(rankers: Iterable[Any], log: ClickLog, *, is_told: bool) -> list
 def fit_member(ranker: Any, log: ClickLog, *, checks: bool = False) -> Any:
     """The ranker fitted to the log, with its propensities if it takes them."""
     source = ranker.get_params(deep=False).get("propensity", False)
-    takes = source is None or isinstance(source, str)
+    takes_shared = source is None or isinstance(source, str)
+    if not takes_shared:
+        log = log.without_propensity()
     with warnings.catch_warnings():
         # Held-out clicks judge the members.
         warnings.simplefilter("ignore", UnstableWeightsWarning)
-        log = log if takes else log.without_propensity()
         return fit_to_log(ranker, log, checks=checks)
 
 
@@ -151,12 +152,18 @@ def scores_of(ranker: Any, features: NDArray[Any], query: Ints) -> Floats:
 
     The features were read already.
     """
-    if isinstance(ranker, BaseRanker):
-        hooks = type(ranker).predict, type(ranker)._scores_within
-        if hooks == (BaseRanker.predict, BaseRanker._scores_within):  # they would read them again
-            return ranker._scores_of_features(features)
-        return ranker._scores_within(features, query)
-    return -ranker.rank(features, qid=query)  # other rankers need not have scores
+    if not isinstance(ranker, BaseRanker):
+        return -ranker.rank(features, qid=query)  # other rankers need not have scores
+    cls = type(ranker)
+    by_features = cls.predict is BaseRanker.predict
+    if by_features and cls._scores_within is BaseRanker._scores_within:
+        return ranker._scores_of_features(features)  # predict would read them again
+    return ranker._scores_within(features, query)
+
+
+def _is_named(member: Any) -> bool:
+    """True for a pair of a string and something else."""
+    return isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
 
 
 def _check_member(name: str, ranker: Any) -> None:
@@ -170,6 +177,7 @@ def _check_member(name: str, ranker: Any) -> None:
         raise ValueError(
             f"The member {name!r} is {ranker!r}; expected a ranker of skultr.rankers."
         )
+    # Also those of nested rankers and propensities.
     for parameter, value in ranker.get_params().items():
         columns = sorted(name for name in columns_of_source(value) if isinstance(name, str))
         if columns:

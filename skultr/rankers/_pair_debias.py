@@ -164,26 +164,29 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 
     def _fit_more(self, log, task):
         before = self.bias_ratios_
+        # Another outcome: the ratios of the clicks, which its training does not change.
         known = None if self._click_log is None else self._trained_module().ratios
         self._fit_ratios(self._scaled_in_place(log), task, known)
         counts = before[["impressions", "clicks"]] + self.bias_ratios_[["impressions", "clicks"]]
-        self.bias_ratios_[[*counts]] = self.examination_[[*counts]] = counts
+        for table in (self.bias_ratios_, self.examination_):
+            table[[*counts]] = counts
         # Also of factors that the new log does not show.
         plus = self.bias_ratios_["t_plus"]
         self.examination_["examination"] = plus / plus.iloc[0]
 
     def _fit_ratios(self, log, task, known=None):
         """Train, with the ``known`` ratios if there are any."""
+        # Ratios are relative to the factor with the most impressions, whose loss is known best.
         reference = int(np.bincount(log.bias, log.weight).argmax())
         training = log.tempered(self.traffic_exponent)
         with self._seeded():
             network = self._network(log.features, constant=False)
             module = PairDebiasModule(network, len(log.bias_values), reference, self.p)
             module.fix(known)
-            loss = PairDebiasLoss(loss_scale(training, _pairs_won(training)))
+            unit = loss_scale(training, _pairs_won(training))
             self._train(
                 module,
-                loss,
+                PairDebiasLoss(unit),
                 training,
                 training.clicks,
                 click_only=True,
@@ -201,11 +204,11 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 def _pairs_won(log):
     """Expected number of pairs that each row wins by its clicks."""
     missing = 1 - log.click_rate
-    others = np.bincount(log.list_, missing, minlength=log.n_lists)[log.list_] - missing
-    return log.clicks * others
+    missing_in_list = np.bincount(log.list_, missing, minlength=log.n_lists)
+    return log.clicks * (missing_in_list[log.list_] - missing)  # a row is no pair with itself
 
 
-#: Weight of the previous running means after a batch.
+#: Weight of the previous running means after a batch: they forget over some 20 batches.
 _DECAY = 0.95
 
 
@@ -256,24 +259,29 @@ class PairDebiasModule(ListScores):
 
     @torch.no_grad()
     def _learn_ratios(self, scores, batch):
+        """Update the running means by a batch, and the ratios by these."""
+        # 1. Losses of the pairs of each row: by its clicks, and by its missing clicks.
         plus, minus = (_inverse(batch.pad(ratio[batch.bias]), batch) for ratio in self.ratios)
         missing = _missing(batch)
-        by_row = loss_by_row(scores, batch.mask, batch.clicks * plus, missing * minus)
-        by_row = batch.clicks * by_row[0], missing * by_row[1]
+        by_win, by_loss = loss_by_row(scores, batch.mask, batch.clicks * plus, missing * minus)
+        by_row = (batch.clicks * by_win, missing * by_loss)
+        # 2. Sums of bias factors, and their impressions.
         seen = torch.zeros_like(self.losses)
         for sums, values in zip(seen, by_row, strict=True):
             sums.index_add_(0, batch.bias, values[batch.mask])
         shown = torch.zeros_like(self.impressions)
         shown.index_add_(0, batch.bias, batch.weight[batch.mask])
-        # Means of a factor change only in batches that show it; otherwise they would fade to 0.
+        # 3. Running means. Those of a factor change only in batches that show it; otherwise they
+        # would fade to 0.
         here = shown > 0
-        self.losses.copy_(torch.where(here, self.losses.lerp(seen, 1 - _DECAY), self.losses))
-        mixed = self.impressions.lerp(shown, 1 - _DECAY)
-        self.impressions.copy_(torch.where(here, mixed, self.impressions))
+        losses = self.losses.lerp(seen, 1 - _DECAY)
+        impressions = self.impressions.lerp(shown, 1 - _DECAY)
+        self.losses.copy_(torch.where(here, losses, self.losses))
+        self.impressions.copy_(torch.where(here, impressions, self.impressions))
+        # 4. Ratios. That of a factor without pairs is unknown, and all ratios are if the reference
+        # has no pairs. A factor that lost all its pairs has a known ratio near 0.
         mean = self.losses / self.impressions
         ratios = (mean / mean[:, [self.reference]]) ** (1 / (self.p + 1))
-        # The ratio of a factor without pairs is unknown, and all ratios are if the reference has
-        # no pairs. A factor that lost all its pairs has a known ratio near 0.
         known = ratios.isfinite() & (self.losses.sum(dim=0) > 0)
         self.ratios.copy_(torch.where(known, ratios.clamp(min=_LEAST_RATIO), self.ratios))
 
@@ -288,11 +296,13 @@ class PairDebiasLoss(ScaledLoss):
     def forward(self, outputs: tuple[torch.Tensor, ...], batch: ListBatch) -> torch.Tensor:
         """The loss of (scores, ratios by click, ratios by missing click)."""
         scores, plus, minus = outputs
+        # 1 / (t+_i t-_j), one factor for each row of a pair.
         plus = _inverse(plus, batch)
         minus = _inverse(minus, batch)
         wins = batch.clicks * plus
         losses = _missing(batch) * minus
         loss = sum_of_pairs(scores, batch.mask, wins, losses)
+        # Ratios move during training, and with them the weight of all pairs.
         if self.training:
             return loss * (self.scale / len(batch))
         total = (wins * (losses.sum(dim=1, keepdim=True) - losses)).sum()
@@ -410,6 +420,7 @@ class PRSRanker(HasPublishedVariant, PropensityRanker, LearnerRanker):
 
     def _fit_estimator(self, log: ClickLog, seed: int) -> Any:
         log, hits, misses = self._pair_weights(log)
+        # Trees have one example per document of a query; pairs of all lists are added up.
         version, labels = examples_of(log)
         pairs = _pairs_of_examples(log, hits, misses, labels.query, version)
         return fit_learner(
@@ -428,7 +439,8 @@ class PRSRanker(HasPublishedVariant, PropensityRanker, LearnerRanker):
         clicks = self._debiased_clicks(log)
         factor = log.traffic_factors(self.traffic_exponent)[log.query]
         hits = clicks * factor / _ideal_dcg(log)[log.list_]
-        return log, hits, (1 - log.click_rate) * self._divisors(log)
+        misses = (1 - log.click_rate) * self._divisors(log)
+        return log, hits, misses
 
 
 def _ideal_dcg(log):
@@ -439,8 +451,11 @@ def _ideal_dcg(log):
     """
     clicks = np.bincount(log.list_, log.click_rate, minlength=log.n_lists)
     with np.errstate(divide="ignore"):
-        no_click = np.bincount(log.list_, np.log1p(-log.click_rate), minlength=log.n_lists)
-    clicks = np.maximum(clicks / np.maximum(-np.expm1(no_click), 1e-12), 1.0)
+        log_miss = np.log1p(-log.click_rate)
+    chance_of_click = -np.expm1(np.bincount(log.list_, log_miss, minlength=log.n_lists))
+    # In lists without a click, which have no pairs, nothing divides by 0.
+    clicks = np.maximum(clicks / np.maximum(chance_of_click, 1e-12), 1.0)
+    # DCG of 0, 1, 2, ... clicks at the top, and between these a straight line.
     places = np.arange(1, int(np.ceil(clicks.max())) + 2)
     dcg = np.concatenate([[0.0], np.cumsum(1 / np.log2(1 + places))])
     return np.interp(clicks, np.arange(len(dcg)), dcg)
@@ -448,22 +463,31 @@ def _ideal_dcg(log):
 
 def _pairs_of_examples(log, hits, misses, query, version):
     """Winner and loser (numbers of examples) and weight of every pair, summed over the lists."""
-    n_versions = log.n_versions
     n_examples = len(version)
-    key = pair_codes(query, version, n_versions)
-    place = np.searchsorted(key, pair_codes(log.query, log.version, n_versions))
-    found = []
+    key = pair_codes(query, version, log.n_versions)
+    example = np.searchsorted(key, pair_codes(log.query, log.version, log.n_versions))
+    codes = []
+    weights = []
     for _, rows in rectangles(log.offsets):
-        there = rows >= 0
-        weight = (hits[rows] * there)[:, :, None] * (misses[rows] * there)[:, None, :]
-        weight[:, np.arange(rows.shape[1]), np.arange(rows.shape[1])] = 0.0
+        # Axes: list, winner, loser. Padding has no weight.
+        is_row = rows >= 0
+        won = np.where(is_row, hits[rows], 0.0)
+        lost = np.where(is_row, misses[rows], 0.0)
+        weight = won[:, :, None] * lost[:, None, :]
+        diagonal = np.arange(rows.shape[1])
+        weight[:, diagonal, diagonal] = 0.0
+        pair = (example[rows] * n_examples)[:, :, None] + example[rows][:, None, :]
+        # Added up by rectangle, too: all pairs at once would not fit into memory.
         used = weight > 0
-        pairs = (place[rows] * n_examples)[:, :, None] + place[rows][:, None, :]
-        found.append(_added_up(pairs[used], weight[used]))
-    pairs, weight = _added_up(*(np.concatenate(part) for part in zip(*found, strict=True)))
-    return *np.divmod(pairs, n_examples), weight
+        code, total = _added_up(pair[used], weight[used])
+        codes.append(code)
+        weights.append(total)
+    code, weight = _added_up(np.concatenate(codes), np.concatenate(weights))
+    winner, loser = np.divmod(code, n_examples)
+    return winner, loser, weight
 
 
-def _added_up(key, value):
-    key, place = np.unique(key, return_inverse=True)
-    return key, np.bincount(place, value, minlength=len(key))
+def _added_up(code, value):
+    """Distinct codes, and the sum of their values."""
+    code, place = np.unique(code, return_inverse=True)
+    return code, np.bincount(place, value, minlength=len(code))

@@ -77,6 +77,7 @@ class TakesPropensities(BaseRanker):
         if not self._uses_propensities:
             return None
         rows.place()
+        # A further log is read with the curve of the first.
         fitted = None if fit else if_fitted(self, "propensity_")
         if fitted is not None:
             return rows.predict(fitted)
@@ -110,14 +111,16 @@ class TakesPropensities(BaseRanker):
 
     def _learn_curve(self, log):
         """Set the curve of the first log, if it has to be learned."""
-        if self._curve_is_learned and self._curve is None:
-            clicks = log
-            if self._click_log is not None:
-                clicks = replace(self._click_log, features=log.features)
-            warn_unless_identifiable(clicks, network=True)
-            self._curve = learned_curve(clicks, lambda: dual_examination(clicks, self))
-            if self._curve.comparison is not None:
-                self.examination_comparison_ = self._curve.comparison
+        if not self._curve_is_learned or self._curve is not None:
+            return
+        clicks = log
+        if self._click_log is not None:
+            # y is another outcome: examination is that of the clicks.
+            clicks = replace(self._click_log, features=log.features)
+        warn_unless_identifiable(clicks, network=True)
+        self._curve = learned_curve(clicks, lambda: dual_examination(clicks, self))
+        if self._curve.comparison is not None:
+            self.examination_comparison_ = self._curve.comparison
 
     def _with_propensities(self, log: ClickLog) -> ClickLog:
         if self._curve is None:
@@ -152,16 +155,19 @@ class PropensityRanker(TakesPropensities):
     def _check_against(self, log):
         """Compare a curve that does not come from the log with what its clicks ask for."""
         told = vars(self).pop("_told", None)
+        # An estimator that learned its curve from this log has nothing to contradict.
         fitted = getattr(self, "propensity_", PowerLawPropensity())
         if told is None or not isinstance(fitted, PowerLawPropensity | FrozenEstimator):
             return
         log_ratio, is_contradiction = implied_examination(log, self._score(log.features), told)
-        curves = {"told": told, "implied": told * np.exp(log_ratio)}
-        known = np.flatnonzero(np.isfinite(curves["implied"]))
+        implied = told * np.exp(log_ratio)
+        known = np.flatnonzero(np.isfinite(implied))
         if not len(known):
             return
+        # Both are relative to the first factor of which the clicks say something.
+        first = known[0]
         self.examination_comparison_ = pd.DataFrame(
-            {name: curve / curve[known[0]] for name, curve in curves.items()},
+            {"told": told / told[first], "implied": implied / implied[first]},
             index=pd.Index(log.bias_values, name="bias"),
         )
         if is_contradiction:
@@ -176,6 +182,7 @@ class PropensityRanker(TakesPropensities):
         self._learn_curve(log)
         known = super()._with_propensities(log)
         if self._curve is None and "_told" not in vars(self):
+            # A given curve is compared with the clicks after the fit.
             self._told = told_curve(known)
         self._set_examination(known)
         known = self._averaged(known)
@@ -185,7 +192,9 @@ class PropensityRanker(TakesPropensities):
         return known
 
     def _with_propensities(self, log: ClickLog) -> ClickLog:
-        return self._averaged(super()._with_propensities(log)) if self._uses_propensities else log
+        if not self._uses_propensities:
+            return log
+        return self._averaged(super()._with_propensities(log))
 
     def _set_examination(self, log):
         if self._curve is None:
@@ -221,12 +230,15 @@ class PropensityRanker(TakesPropensities):
 
 
 def _warn_about_contradiction(curves, log_ratio):
-    steep = curves.index[[int(np.nanargmin(log_ratio)), int(np.nanargmax(log_ratio))]]
-    told, implied = (curves[name][steep[0]] / curves[name][steep[1]] for name in curves)
+    # The two factors between which both curves differ most.
+    low = curves.index[int(np.nanargmin(log_ratio))]
+    high = curves.index[int(np.nanargmax(log_ratio))]
+    told = curves["told"][low] / curves["told"][high]
+    implied = curves["implied"][low] / curves["implied"][high]
     warn_user(
         "The clicks contradict the propensities: bias factor "
-        f"{python_value(steep[0])} is examined {told:.2g} times as often as "
-        f"{python_value(steep[1])} according to the propensities, and {implied:.2g} times "
+        f"{python_value(low)} is examined {told:.2g} times as often as "
+        f"{python_value(high)} according to the propensities, and {implied:.2g} times "
         "according to the clicks. Either the propensities are wrong, and the ranker may be near "
         "random; or the production ranker used signals that the features lack; or users do not "
         "browse as assumed (trust in the top: AffineRanker; reading from the top: click models). "
@@ -239,10 +251,12 @@ def _warn_about_contradiction(curves, log_ratio):
 
 def warn_about_one_row_pages(log: ClickLog, subject: str, instead: str) -> None:
     """Warn if most clicks of some queries fell on pages of one row, where nothing is compared."""
+    # The log joins the rows of such queries; without them all lists stay as they are.
     if log.comparable().n_lists == log.n_lists:
         return
     clicks = np.bincount(log.list_, log.clicks, minlength=log.n_lists)
-    share = clicks[np.diff(log.offsets) == 1].sum() / clicks.sum()
+    has_one_row = np.diff(log.offsets) == 1
+    share = clicks[has_one_row].sum() / clicks.sum()
     warn_user(
         f"{share:.0%} of the clicks fell on pages of one row, from which {subject} learns "
         "nothing: it compares rows of the same page. Expected pages of several rows. If pages "

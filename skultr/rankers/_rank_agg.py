@@ -15,7 +15,7 @@ from .._base._progress import progress
 from .._base._sklearn import StrOptions, seeded_clone
 from .._base._typing import ArrayLike, Column, Floats, RandomState, Table
 from .._log._segments import encode
-from ._candidates import DistinctCandidates, standardized
+from ._candidates import ROUNDING_OF_DOUBLE, DistinctCandidates, standardized
 from ._members import HoldsMembers, scores_of
 from ._ranker import BaseRanker, fit_to_log
 
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class RankAggRanker(HoldsMembers, BaseRanker):
-    """Average the ranks, or the scores, that several rankers give to each candidate.
+    """Averages the ranks, or the scores, that several rankers give to each candidate.
 
-    Each member removes one bias: by default :class:`IPSRanker` removes position bias and
-    :class:`HeckmanRanker` removes selection bias (Ovaisi et al. 2020). The members are fitted
-    independently, so that half of a bias remains if only one of two members removes it. Members
-    that each remove both, such as :class:`CLDRanker` by lists, :class:`CLDRanker` by pairs and
-    ``HeckmanRanker(debias=True)``, have errors of their own, which the mean reduces; with
+    By default :class:`IPSRanker` removes position bias and :class:`HeckmanRanker` removes
+    selection bias (Ovaisi et al. 2020). The members are fitted independently: half of a bias
+    remains if only one of two members removes it.
+
+    Members may also each remove both, such as :class:`CLDRanker` by lists, :class:`CLDRanker` by
+    pairs and ``HeckmanRanker(debias=True)``. The mean then reduces their own errors. With
     ``average="scores"`` it keeps by how much a member prefers a document.
 
     Parameters
@@ -125,14 +126,16 @@ class RankAggRanker(HoldsMembers, BaseRanker):
         query = encode(qid)[0]
         # A log repeats documents over its pages; they count once.
         candidates = DistinctCandidates.of_rows(X, features, query)
+        # Each member gives each candidate a place in its query.
         features = features[candidates.first]
         query = query[candidates.first]
         scores = [scores_of(ranker, features, query) for ranker in self.estimators_]
         if self.average == "scores":  # rounding errors of equal scores are no preference
-            standing = [standardized(each, query, 1e-12) for each in scores]
+            standing = [standardized(each, query, ROUNDING_OF_DOUBLE) for each in scores]
         else:
             standing = [-pd.Series(each).groupby(query).rank(ascending=False) for each in scores]
-        return np.average(standing, axis=0, weights=self.weights)[candidates.place]
+        mean = np.average(standing, axis=0, weights=self.weights)
+        return mean[candidates.place]
 
     def _validate_params(self):
         super()._validate_params()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import UndefinedMetricWarning
@@ -23,10 +22,8 @@ from .._log._counted import CellCount, check_given
 from .._log._dataset import ClickDataset
 from .._log._documents import FeatureTable
 from .._log._estimator import (
-    LEFT_OUT,
     FitTask,
     LearnsFromClicks,
-    NotPickled,
     afresh,
     forget,
     unless_it_fails,
@@ -37,25 +34,15 @@ from .._log._lookalikes import sample_features
 from .._log._read_log import ReadLog, was_read
 from .._log._reader import read, take_target, warn_about_names
 from .._log._roles import (
-    CHUNK,
     FIT_ROLES,
     NO_OFFSETS,
-    check_container,
     count_rows,
-    feature_columns,
-    find_offsets,
-    is_checked,
     is_frame,
-    knows_names,
     log_and_clicks,
-    places_of_fit,
     read_column,
     read_role,
-    read_values,
     refuse_dataset,
-    refuse_missing,
     role_columns,
-    take_off,
     without_column,
 )
 from .._log._segments import encode, pair_codes, rank_in_segment
@@ -63,21 +50,22 @@ from .._log._units import tell_units
 from ..exceptions import ClickDataWarning, MissingRoleWarning, warn_user
 from ..metrics._ranking import as_numbers, ndcg_score
 from ..propensity._source import RowsOfDataset, RowsOfLog, reads_pages
+from ._reads_features import ReadsFeatures
 from ._thresholds import FEW_CLICKS, LEAST_QUERIES
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
-    from .._log._roles import Takes
 
 
-#: Rows of a log, of whole queries but for the last, that tell whether a ranker orders documents.
-_ROWS_TO_SCORE = 20_000
 #: Roles of a log that is read.
 _ROLES = (*FIT_ROLES, "production", "doc_scope")
 #: Attributes that reading a log sets, and reading another one reads.
 _OF_READING = (
-    *("n_features_in_", "feature_names_in_", "_offsets"),
-    *("_click_column", "_feature_categories"),
+    "n_features_in_",
+    "feature_names_in_",
+    "_offsets",
+    "_click_column",
+    "_feature_categories",
 )
 
 
@@ -90,7 +78,7 @@ def _learns_more(ranker):
     return True
 
 
-class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator):
+class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator):
     """Base class of rankers that learn from a click log.
 
     Subclasses write ``_fit(log, task)`` and ``_score(features)``. Those that need propensities
@@ -113,8 +101,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     _learns_examination = False
     #: True if a network is trained on clicks before it is trained on another outcome.
     _trains_on_clicks = False
-    #: True if a log must have features; False if documents are identified by their ids.
-    _needs_features = True
+
     #: What ``partial_fit`` continues; None if there is no such method.
     _learns_more_by: Literal["network", "counts"] | None = None
     #: Why ``y`` must be the clicks; None if it may be another outcome.
@@ -124,7 +111,6 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     #: The rows of the log with clicks where ``y`` is another outcome, while ``fit`` runs.
     _click_log = None
 
-    _feature_table = NotPickled("the features that were passed as documents=")
     _parameter_constraints = {}
 
     # Requested by default, so that GridSearchCV routes roles without set_fit_request.
@@ -233,6 +219,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             "doc_scope": doc_scope,
             "documents": documents,
         }
+        # 1. Read: the log as codes and numbers, with equal lists merged.
         log, X, y = self._read(X, y, sample_weight, roles, reset=True)
         self._check_features(log, X)
         self._tell_limits(log, X)
@@ -240,14 +227,18 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             self._validation = self._read_validation(validation, log)
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        # 2. Learn: propensities first, where the ranker needs them.
         log = self._with_examination(log)
         if self._validation is not None:
             self._validation = self._with_propensities(self._validation)
         self._fit(log, FitTask(context, X, y))
         if self._learns_more_by == "counts" and self._click_log is None:
+            # partial_fit adds later logs to these counts.
             self._kept = Kept(counts_of(log), is_pickled=False)
+        # What only the fit needs would keep the logs in memory.
         for name in ("_validation", "_click_log", "_stopped_by"):
             vars(self).pop(name, None)
+        # 3. Check what was learned.
         if not was_read(X) or X.checks:
             self._check_against(log)
         self._check_order(log, X)
@@ -321,18 +312,10 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             "doc_scope": doc_scope,
             "documents": documents,
         }
+        # A fitted ranker knows its features.
         is_first = "n_features_in_" not in vars(self)
-        # The module is what a pickle holds of the net.
-        if (
-            not is_first
-            and self._learns_more_by == "network"
-            and not {"net_", "_module"} & {*vars(self)}
-        ):
-            raise ValueError(
-                f"This {type(self).__name__} was loaded by load_model, which keeps what predicts, "
-                "and not what partial_fit continues. Pickle a ranker that is to learn more, or "
-                "fit a clone of this one to the logs of all days together."
-            )
+        if not is_first:
+            self._refuse_without_net()
         log, X, y = self._read(X, y, sample_weight, roles, reset=is_first)
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -345,12 +328,24 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             self._check_against(log)
         else:
             if self._learns_examination:
+                # The network has one parameter for each bias factor of the first log.
                 log = with_bias_values(log, self.examination_.index.to_numpy())
             self._train_on_more(self._with_examination(log), task)
         for name in ("_click_log", "_stopped_by"):
             vars(self).pop(name, None)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
+
+    def _refuse_without_net(self):
+        """An error if a network has left behind what a training continues from."""
+        # The module is what a pickle holds of the net.
+        has_net = "net_" in vars(self) or "_module" in vars(self)
+        if self._learns_more_by == "network" and not has_net:
+            raise ValueError(
+                f"This {type(self).__name__} was loaded by load_model, which keeps what predicts, "
+                "and not what partial_fit continues. Pickle a ranker that is to learn more, or "
+                "fit a clone of this one to the logs of all days together."
+            )
 
     def predict(self, X: Table) -> Floats:
         """Relevance scores, comparable within one query; higher is more relevant.
@@ -370,7 +365,9 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     def _scores_of_features(self, features):
         """What ``_score`` returns, which must be one number per row."""
         scores = self._score(features)
-        if np.shape(scores) != (len(features),):
+        expected = (len(features),)
+        # A wrong shape would be broadcast later, without an error.
+        if np.shape(scores) != expected:
             raise ValueError(
                 f"{type(self).__name__}._score returned the shape {np.shape(scores)}; expected "
                 f"({len(features)},): one score per row of its features."
@@ -378,7 +375,7 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         return scores
 
     def rank(self, X: Table, *, qid: Column | None = None) -> Ints:
-        """Rank of each row in its query, from 1, by decreasing score; ties keep the row order.
+        """Rank of each row in its query, from 1 for the best; ties keep the row order.
 
         A Pipeline has no such method, and its ranker ranks what the other steps make of X:
         ``pipeline[-1].rank(pipeline[:-1].transform(X))``.
@@ -394,8 +391,9 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         ranks : ndarray of shape (n_rows,), int
         """
         check_is_fitted(self)
-        qid = self._known_query_ids(X, qid, "rank")
-        return rank_in_segment(encode(qid, "The role 'qid'")[0], self._scores_within(X, qid))
+        query_ids = self._known_query_ids(X, qid, "rank")
+        query, _ = encode(query_ids, "The role 'qid'")
+        return rank_in_segment(query, self._scores_within(X, query_ids))
 
     def score(
         self,
@@ -432,43 +430,24 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             "clicks, PerplexityScorer(), of skultr.metrics. With annotation, pass a frame.",
         )
         if isinstance(y, str):
-            y, X = read_column(X, y), without_column(X, y)
-        if y is None:
+            grades = read_column(X, y)
+            X = without_column(X, y)
+        else:
+            grades = y
+        # Clicks would reward the order that was shown.
+        if grades is None:
             raise ValueError(
                 "score needs graded relevance, and y is None: pass y, one grade per row, or the "
                 "name of the column of X that holds it. Without annotation, use a scorer of "
                 "clicks, such as ClickLikelihoodScorer() of skultr.metrics."
             )
-        y = column_or_1d(as_numbers(y, "y"))
-        if is_frame(X) and "position" in role_columns(X) and y.max(initial=0) <= 1:
-            # As in a search without scoring=.
-            warn_user(
-                "score got a click log (X has positions) and values of y within [0, 1], which may "
-                "be clicks: nDCG of clicks favours the old ranking. In a parameter search, pass "
-                "scoring=RankingScorer(); without annotation, "
-                "ClickLikelihoodScorer(propensity=...) or PolicyValueScorer(). For binary "
-                "annotation, drop the column 'position' first.",
-                ClickDataWarning,
-            )
+        grades = column_or_1d(as_numbers(grades, "y"))
+        _warn_if_grades_may_be_clicks(X, grades)
         qid = self._known_query_ids(X, qid, "score")
         scores = self._scores_within(X, qid)
         if sample_weight is None:
-            return float(ndcg_score(y, scores, qid=qid, k=10))
-        codes = encode(qid, "The role 'qid'")[0]
-        sample_weight = check_sample_weight(sample_weight, scores)
-        check({"sample_weight": sample_weight})
-        totals = np.bincount(codes, sample_weight)
-        weights = totals / np.bincount(codes)
-        value = ndcg_score(y, scores, qid=qid, k=10, per_query=True)["ndcg@10"].to_numpy()
-        counted = ~np.isnan(value) & (weights > 0)
-        if not counted.any():
-            warn_user(
-                "score is undefined: no query with a positive weight has a relevant document. "
-                "Check the annotation and the weights.",
-                UndefinedMetricWarning,
-            )
-            return np.nan
-        return float(np.average(value[counted], weights=weights[counted]))
+            return float(ndcg_score(grades, scores, qid=qid, k=10))
+        return _weighted_ndcg(grades, scores, qid, sample_weight)
 
     def _fit(self, log: ClickLog, task: FitTask) -> None:
         """Learn from the log."""
@@ -477,16 +456,6 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
     def _score(self, features: NDArray[np.float32]) -> Floats:
         """One score per row of the features."""
         raise NotImplementedError(f"{type(self).__name__} has no _score(features). Write it.")
-
-    @property
-    def _takes(self) -> Takes:
-        """What columns of features may hold; those that only tell documents apart, anything."""
-        return "numbers" if self._needs_features else "anything"
-
-    @property
-    def _refuses_missing(self) -> str | None:
-        """Why missing values are an error, if they are: a subclass must say that it takes them."""
-        return f"{type(self).__name__} takes no missing values" if self._needs_features else None
 
     @property
     def _validates(self) -> bool:
@@ -512,9 +481,11 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
 
     def _check_features(self, log: ClickLog, X: Any) -> None:
         """An error if no feature differs between documents, but in the part of a member."""
-        if self._needs_features and log.n_rows > 1 and not was_read(X):
-            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            tell_units("documents", log.features.T, names)
+        if not self._needs_features or was_read(X):
+            return
+        # A single row differs from no other.
+        if log.n_rows > 1:
+            tell_units("documents", log.features.T, self._names_of_features())
 
     def _tell_limits(self, log: ClickLog, X: Any) -> None:
         """Warn if a correction of clicks may lose more than it wins, and say what weighs it."""
@@ -528,34 +499,30 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 f"fit {name} alone, drop the column: X.drop(columns='production').",
                 ClickDataWarning,
             )
-        clicks = self._click_log or log
-        n_clicks = clicks.clicks.sum()
-        n_queries = np.count_nonzero(clicks.by_query(clicks.clicks))
-        # Fewer queries are an example, and no log.
-        if n_queries >= LEAST_QUERIES.value and n_clicks < FEW_CLICKS.value * n_queries:
-            warn_user(
-                f"The log has {n_clicks / n_queries:.1f} clicks per query with clicks; expected "
-                f"at least {FEW_CLICKS.value:g}. With fewer, {name} may rank worse than "
-                "NaiveRanker: a correction gives the clicks at the bottom of a page more weight, "
-                "and few of them decide. Log more sessions, or use EnsembleRanker, which weighs "
-                "both.",
-                ClickDataWarning,
-            )
+        _warn_of_few_clicks(self._click_log or log, name)
 
     def _check_order(self, log: ClickLog, X: Any) -> None:
         """Warn if what was fitted gives all documents of nearly all queries one score."""
-        cls = type(self)
-        hooks = cls.predict, cls._scores_within
-        scores_features = hooks == (BaseRanker.predict, BaseRanker._scores_within)
-        if was_read(X) or not scores_features or cls._score is BaseRanker._score:
+        # Without clicks all scores are equal, which was said when the log was read.
+        if was_read(X) or not self._scores_rows or not log.clicks.any():
             return
-        if not log.clicks.any():  # said when the log was read
-            return
-        rows = slice(_ROWS_TO_SCORE)
-        pairs = np.unique(pair_codes(log.query[rows], log.version[rows], log.n_versions))
-        query, version = np.divmod(pairs, log.n_versions)
+        # Rows of a log that are scored to see whether a ranker orders documents at all: enough to
+        # meet many queries, and few beside a training. All are of whole queries but for the last.
+        rows = slice(20_000)
+        # A document that several pages showed is scored once for its query.
+        codes = pair_codes(log.query[rows], log.version[rows], log.n_versions)
+        query, version = np.divmod(np.unique(codes), log.n_versions)
         scores = self._scores_of_features(np.asarray(log.features[version]))
         tell_units("fitted", scores, query, type(self).__name__)
+
+    @property
+    def _scores_rows(self):
+        """True if predictions are what the ``_score`` of a subclass gives for features alone."""
+        own = type(self)
+        if own._score is BaseRanker._score:
+            return False
+        predicts_by_score = own.predict is BaseRanker.predict
+        return predicts_by_score and own._scores_within is BaseRanker._scores_within
 
     def _check_against(self, log: ClickLog) -> None:
         """Warn if the log contradicts what was fitted; a hook for subclasses."""
@@ -573,9 +540,11 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
             )
         if not is_first:
             log = self._joined(counts_of(log))
+            # As before the first fit, but for how logs are read.
             forget(self, keep=_OF_READING)
             log = self._fold(log)
         self._fit(log, task)
+        # Merged by the rule of all rankers: the next log may need rows that a subclass merged.
         self._kept = Kept(counts_of(BaseRanker._fold(self, log)), is_pickled=True)
 
     def _scores_within(self, X: Table, qid: NDArray[Any]) -> Floats:
@@ -592,24 +561,27 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         if self._learns_more_by != "counts":
             is_frame(X)  # raises the error
         check_given(X, y, sample_weight, roles, type(self).__name__)
-        count = CellCount.of(
-            X, y, ["position", "bias"], mean=["production"] * self._reads_production
-        )
-        return log_of_count(
-            count, lambda X, rate: self._read_log(X, rate, None, roles, reset=reset)
-        )
+        means = ["production"] if self._reads_production else []
+        count = CellCount.of(X, y, ["position", "bias"], mean=means)
+
+        def read_cells(cells, rate):
+            return self._read_log(cells, rate, None, roles, reset=reset)
+
+        return log_of_count(count, read_cells)
 
     def _read_rows(self, X, y, sample_weight, roles, *, reset):
         """The log, and X and y without names."""
         X, y, column, clicks, _ = take_target(X, y, type(self).__name__, roles)
-        self._click_column = column or (None if reset else self._click_column)
+        if column or reset:
+            self._click_column = column or None
         if clicks is not None and self._refuses_outcomes:
             raise ValueError(
                 f"y is another outcome than the click, and {type(self).__name__} "
                 f"{self._refuses_outcomes}. Pass y='click', or learn from the outcome with "
                 "another ranker, such as IPSRanker, DLARanker or LambdaMARTRanker."
             )
-        return self._read_log(X, y, sample_weight, roles, reset=reset, clicks=clicks), X, y
+        log = self._read_log(X, y, sample_weight, roles, reset=reset, clicks=clicks)
+        return log, X, y
 
     def _read_validation(self, validation, log):
         """The log for early stopping, with the bias factors of the training log."""
@@ -628,63 +600,82 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
         try:
             found, _, _ = self._read(X, y, None, dict.fromkeys(_ROLES), reset=False)
         except ValueError as error:
-            error.args = (
-                f"validation cannot be read: {error}"
-                + " A Pipeline transforms it only if it is a frame with the column 'click', and "
-                "transform_input=['validation']." * ("feature" in str(error)),
-            )
+            remedy = ""
+            if self._has_other_features(X):
+                remedy = (
+                    " A Pipeline transforms it only if it is a frame with the column 'click', "
+                    "and transform_input=['validation']."
+                )
+            error.args = (f"validation cannot be read: {error}{remedy}",)
             raise
+        # Reading the validation log has replaced the clicks of the training log.
         self._click_log = clicks
         if not found.clicks.any():
             raise ValueError(
                 "validation has no clicks; expected a log whose clicks can be compared."
             )
-        return with_bias_values(found, log.bias_values) if self._learns_examination else found
+        if self._learns_examination:
+            return with_bias_values(found, log.bias_values)
+        return found
 
     def _read_log(self, X, y, sample_weight, roles, *, reset=True, clicks=None):
         """The log with equal lists merged; on return the features of the rows are freed."""
+        # Features: of the rows, or of the documents of a table that was passed beside X.
         table = self._table_of(X, roles.get("documents"))
         given_features = X if table is None else table.frame
         features = self._read_features(given_features, reset=reset)
-        own = is_frame(X) or (isinstance(X, np.ndarray) and not np.may_share_memory(X, features))
+        is_copy = table is None and _holds_a_copy(features, X)
+        if is_copy:
+            features.flags.writeable = True  # pandas hands out arrays that are read-only
         if table is not None:
             self._feature_table = table
             table.features = features
-            own = False
-        if own:
-            features.flags.writeable = True  # pandas hands out arrays that are read-only
         if not is_frame(X):
             X = features  # an array, also for lists and sparse matrices
-        if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
-            raise ValueError(
-                "X has 0 feature columns and no column 'doc', and no doc was passed: nothing "
-                "distinguishes the documents. Add their ids as a column 'doc'."
-            )
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        tell_units("sample", sample_features(given_features, [*names], in_order=table is None))
+        self._check_columns(X, roles, given_features, table)
+
+        # Rows: clicks and roles as numbers.
+        column = y if clicks is None else clicks
+        rows = [self._coded_rows(X, column, sample_weight, roles, reset=reset)]
         if table is None:
-            warn_about_names(X, names, roles)
-        click_column = y if clicks is None else clicks
-        given = RowsOfLog(X, click_column, sample_weight, roles)
-        propensity = self._propensities(given, fit=reset)
-        roles = given.roles if propensity is None else {**given.roles, "propensity": propensity}
-        rows = [read(X, click_column, sample_weight, roles, reads=self._roles_read)]
-        if table is None:
-            rows[0].warn_about_features(features, names)
+            rows[0].warn_about_features(features, self._names_of_features())
         settings = {"table": table, "candidates": self._learns_from_never_shown}
+
+        # Another outcome than the click: the clicks become a log of their own.
         clicked = None
         if clicks is not None:
             if self._learns_examination:
                 clicked = self._merged(sort_into_lists(rows[0], features, **settings))
             rows = [rows[0].of_outcome(y)]
+
         # Nothing else holds the rows, whose codes take more memory than the log.
-        log = self._merged(sort_into_lists(rows.pop(), features, reuse=own, **settings))
-        coded = [place for place, name in enumerate(names) if name in self._feature_categories]
-        log = replace(log, categorical=tuple(coded))
+        log = self._merged(sort_into_lists(rows.pop(), features, reuse=is_copy, **settings))
+        log = replace(log, categorical=self._places_of_categories())
         if clicked is not None:
-            known = {"features": log.features, "categorical": log.categorical}
-            self._click_log = replace(clicked, **known)
+            self._click_log = replace(clicked, features=log.features, categorical=log.categorical)
         return log
+
+    def _check_columns(self, X, roles, given_features, table):
+        """An error or warning if columns are no features, or are features by mistake."""
+        if not self.n_features_in_ and read_role(X, "doc", roles["doc"]) is None:
+            raise ValueError(
+                "X has 0 feature columns and no column 'doc', and no doc was passed: nothing "
+                "distinguishes the documents. Add their ids as a column 'doc'."
+            )
+        names = self._names_of_features()
+        sample = sample_features(given_features, [*names], in_order=table is None)
+        tell_units("sample", sample)
+        if table is None:
+            warn_about_names(X, names, roles)
+
+    def _coded_rows(self, X, clicks, sample_weight, roles, *, reset):
+        """The rows of a log as codes and numbers, with the propensities that the ranker needs."""
+        given = RowsOfLog(X, clicks, sample_weight, roles)
+        propensity = self._propensities(given, fit=reset)
+        roles = given.roles
+        if propensity is not None:
+            roles = {**roles, "propensity": propensity}
+        return read(X, clicks, sample_weight, roles, reads=self._roles_read)
 
     def _merged(self, log):
         """The log with equal lists merged."""
@@ -727,93 +718,33 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 "whose values are much larger than their range; a ClickDataset has none. Pass "
                 "the log as a frame, or subtract the smallest value of these features first."
             )
-        users = self._tells_users_apart and "user" in dataset.roles
-        pages = self._reads_clicks or reads_pages(getattr(self, "propensity", None))
-        log = dataset.log(detailed=users or pages)
+        log = dataset.log(detailed=self._reads_pages_of(dataset))
         if reset:  # what the codes stand for is known to the ensemble that has read them
             self._feature_categories = dict.fromkeys(log.categorical)
         if self._refuses_missing:
-            for start in range(0, len(log.features), CHUNK):
-                part = log.features[start : start + CHUNK]
-                refuse_missing(part, dataset.feature_names, self._refuses_missing)
+            self._refuse_missing_in(log.features, dataset.feature_names)
         propensity = self._propensities(RowsOfDataset(dataset, log), fit=reset)
         if propensity is not None:
             log = replace(log, propensity=propensity)
         return self._merged(log), dataset, None
+
+    def _reads_pages_of(self, dataset):
+        """True if pages of a dataset must not be merged before propensities are known."""
+        if self._tells_users_apart and "user" in dataset.roles:
+            return True
+        return self._reads_clicks or reads_pages(getattr(self, "propensity", None))
 
     @property
     def _tells_users_apart(self) -> bool:
         """True if lists of different users must not be merged before the fit begins."""
         return self._reads_users
 
-    def _read_features(self, X, *, reset):
-        # A request is not searched where clicks had no name: that took a third of its time.
-        if (
-            self._click_column is not None
-            and is_frame(X)
-            and self._click_column in feature_columns(X)
-        ):
-            X = without_column(X, self._click_column)
-        if (
-            not self._needs_features
-            and is_frame(X)
-            and not (feature_columns(X) if reset else self.n_features_in_)
-        ):
-            self.n_features_in_ = 0
-            return np.empty((X.shape[0], 0), dtype=np.float32)
-        if not reset and is_frame(X):
-            table = vars(self).get("_feature_table")
-            if "_feature_table" in vars(self).get(LEFT_OUT, ()) and not feature_columns(X):
-                raise ValueError(
-                    "X has 0 feature columns, and this model came from a file or a worker, which "
-                    "leaves out the frame that fit got as documents=. Join the features of the "
-                    "documents to X."
-                )
-            if table is not None and table.covers(X):
-                return table.features[table.rows_of(X)]
-        features, names = self._validated(X, reset)
-        if reset:
-            self._offsets = find_offsets(X, features, names)
-        return take_off(self._offsets, X, features, names)
-
-    def _validated(self, X, reset):
-        """Features in float32, as rows in memory, like those of fit; and names, if X has some."""
-        features = X
-        names = None
-        why = self._refuses_missing
-        if reset:
-            self._feature_categories = {}
-        if is_frame(X):
-            known = None if reset else self._feature_categories
-            features, names, categories = read_values(X, self._takes, known, why)
-            if not reset and len(features):
-                if knows_names(self, names):
-                    return features, names
-                if (places := places_of_fit(self, names)) is not None:
-                    return features[:, places], [names[place] for place in places]
-            if reset:
-                self._feature_categories = categories
-            features = pd.DataFrame(features, columns=names, copy=False)
-        elif not reset and is_checked(self, X):
-            return X, None
-        else:
-            check_container(X)
-        features = validate_data(
-            self,
-            features,
-            accept_sparse="csr",
-            dtype=np.float32,
-            order="C",  # the last bit of a matrix product depends on the memory layout
-            ensure_all_finite=True if why else "allow-nan",
-            reset=reset,
-        )
-        return features.toarray() if sparse.issparse(features) else features, names
-
     def _known_query_ids(self, X, qid, method):
         """Query ids of rows; a single row needs none."""
         qid = read_role(X, "qid", qid)
         if qid is not None:
             return qid
+        # So many documents are no page, but those of several queries.
         n_rows = count_rows(X)
         if method == "score" and n_rows > LONGEST_PAGE:
             raise ValueError(
@@ -830,6 +761,65 @@ class BaseRanker(AddsLogs, LearnsFromClicks, CallbackSupportMixin, BaseEstimator
                 MissingRoleWarning,
             )
         return np.zeros(n_rows, dtype=int)
+
+
+def _warn_of_few_clicks(clicks: ClickLog, name: str) -> None:
+    """Warn if a log has so few clicks per query that a correction may rank worse than none."""
+    n_queries = np.count_nonzero(clicks.by_query(clicks.clicks))
+    n_clicks = clicks.clicks.sum()
+    # Fewer queries are an example, and no log.
+    if n_queries < LEAST_QUERIES.value or n_clicks >= FEW_CLICKS.value * n_queries:
+        return
+    warn_user(
+        f"The log has {n_clicks / n_queries:.1f} clicks per query with clicks; expected "
+        f"at least {FEW_CLICKS.value:g}. With fewer, {name} may rank worse than "
+        "NaiveRanker: a correction gives the clicks at the bottom of a page more weight, "
+        "and few of them decide. Log more sessions, or use EnsembleRanker, which weighs "
+        "both.",
+        ClickDataWarning,
+    )
+
+
+def _warn_if_grades_may_be_clicks(X, grades):
+    """Warn if the truth of a score is within [0, 1] in a log, as in a search without scoring=."""
+    if not is_frame(X) or "position" not in role_columns(X):
+        return
+    if grades.max(initial=0) <= 1:
+        warn_user(
+            "score got a click log (X has positions) and values of y within [0, 1], which may "
+            "be clicks: nDCG of clicks favours the old ranking. In a parameter search, pass "
+            "scoring=RankingScorer(); without annotation, "
+            "ClickLikelihoodScorer(propensity=...) or PolicyValueScorer(). For binary "
+            "annotation, drop the column 'position' first.",
+            ClickDataWarning,
+        )
+
+
+def _weighted_ndcg(grades, scores, qid, sample_weight):
+    """Mean nDCG@10 of queries, each with the mean weight of its rows; NaN if none counts."""
+    query, _ = encode(qid, "The role 'qid'")
+    sample_weight = check_sample_weight(sample_weight, scores)
+    check({"sample_weight": sample_weight})
+    weights = np.bincount(query, sample_weight) / np.bincount(query)
+    by_query = ndcg_score(grades, scores, qid=qid, k=10, per_query=True)
+    values = by_query["ndcg@10"].to_numpy()
+    # nDCG is not defined without a relevant document.
+    counted = ~np.isnan(values) & (weights > 0)
+    if not counted.any():
+        warn_user(
+            "score is undefined: no query with a positive weight has a relevant document. "
+            "Check the annotation and the weights.",
+            UndefinedMetricWarning,
+        )
+        return np.nan
+    return float(np.average(values[counted], weights=weights[counted]))
+
+
+def _holds_a_copy(features, X):
+    """True if features were copied from X, so that they may be overwritten."""
+    if is_frame(X):
+        return True
+    return isinstance(X, np.ndarray) and not np.may_share_memory(X, features)
 
 
 def _has_production(X):

@@ -46,3 +46,33 @@ MANY_CANDIDATES = Threshold(
     "most of what a ranker loses, it loses on documents that nobody saw",
     "robustness",
 )
+PLAUSIBLE_GAMMA = Threshold(
+    0.9,
+    "correlation gamma of CLDRanker from which its likelihood is not believed",
+    "likelihoods largest beyond are of labels that contradict the model, as selection by rank",
+    "theory",
+)
+WIDE_INTERVAL = Threshold(
+    1.0,
+    "width of the interval of gamma from which CLDRanker warns that the log does not determine it",
+    "half of all correlations are then as likely as not",
+    "choice",
+)
+NO_SCALE = Threshold(
+    0.001,
+    "scale of CLDRanker, as a share of the deviation of labels, below which it warns",
+    "an estimate of 0 ends near 0, and without a scale gamma corrects nothing",
+    "theory",
+)
+SAME_AS_PRODUCTION = Threshold(
+    0.99,
+    "correlation from which DistilledRanker takes a feature for the score of production",
+    "the copy of a score may be rounded, or of another time",
+    "choice",
+)
+DOCUMENTS_PER_LEAF = Threshold(
+    2_500,
+    "documents with clicks per leaf of LambdaMARTRanker's trees with num_leaves='auto'",
+    "more leaves learn the noise of small logs by heart: 4 were best with 700 to 10,500",
+    "choice",
+)

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ from .._base._typing import Bools, Floats, Ints
 from .._log._segments import TINY, encode, offsets_from_sorted, pair_codes
 from .._models._solve import maximise
 from ..exceptions import ClickDataWarning, warn_user
+from ._thresholds import PLAUSIBLE_GAMMA, WIDE_INTERVAL
 
 if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
@@ -75,6 +75,7 @@ class SelectedRows:
         weight = self.weight
         center, spread, features = _standardise(self.features, weight)
         label_center, label_spread, known = _standardise(self.label[rows], weight[rows])
+        # The label of a row that was not selected is unknown.
         label = np.full(len(rows), np.nan)
         label[rows] = known
         noise = None if self.noise is None else self.noise / label_spread**2
@@ -112,23 +113,28 @@ def _standardise(values, weight):
     """
     total = weight.sum()
     center = weight @ values / total
-    values = values - center
-    spread = np.sqrt(weight @ values**2 / total)
-    constant = spread <= 1e-12 * np.abs(center)  # otherwise rounding errors would be scaled up
-    spread = np.where(constant, 1.0, spread)
-    return center, spread, np.where(constant, 0.0, values / spread)
+    deviation = values - center
+    spread = np.sqrt(weight @ deviation**2 / total)
+    # Deviations of a constant are rounding errors, which would be scaled up.
+    is_constant = spread <= 1e-12 * np.abs(center)
+    spread = np.where(is_constant, 1.0, spread)
+    return center, spread, np.where(is_constant, 0.0, deviation / spread)
 
 
-#: Below minus the first a series is exact; beyond the second the logarithm is 0 to all digits.
-_FAR, _NOTHING = 100.0, 20.0
+#: Below minus this, a series replaces torch's logarithm of the normal distribution function.
+_FAR = 100.0
+#: Beyond this, that logarithm is 0 to all digits.
+_NOTHING = 20.0
 
 
 def _log_ndtr(index):
     """The logarithm of the normal distribution function, with exact derivatives far out."""
     near = torch.special.log_ndtr(index.clamp(-_FAR, _NOTHING))
-    # Of torch's own, differences of large numbers would be left.
+    # Of torch's own derivatives, differences of large numbers would be left: the series
+    # log Phi(t) = -t^2 / 2 - log(-t) - log(2 pi) / 2 + log(1 - t^-2 + 3 t^-4).
     far = index.clamp(max=-_FAR)
-    tail = torch.log1p(-(far**-2) + 3 * far**-4) - far**2 / 2 - (-far).log()
+    correction = torch.log1p(-(far**-2) + 3 * far**-4)
+    tail = correction - far**2 / 2 - (-far).log()
     return torch.where(index < -_FAR, tail - 0.5 * math.log(2 * math.pi), near)
 
 
@@ -152,18 +158,17 @@ def selected_terms(
     ``selection`` and :math:`v` for ``noise``. In the ``published`` form (Zhao et al. 2023,
     equation 9) the first is :math:`-e^2`, with a constant :math:`\tau`.
     """
+    # tau_i: the error of relevance and chance in clicks. Selection knows of the former alone.
     variance = (2 * log_scale).exp()
     spread = (variance + noise).sqrt()
     gamma = gamma * variance.sqrt() / spread
     error = (label - relevance) / spread
     index = (selection + gamma * error) / (1 - gamma**2).sqrt()
+    if published:
+        return -(error**2), _log_ndtr(index)
     constant = 0.5 * math.log(2 * math.pi)
-    label_term = -(error**2) if published else -(error**2) / 2 - spread.log() - constant
-    return label_term, _log_ndtr(index)
-
-
-#: Newton's method changes the logarithm of the scale by no more in one step.
-_LONGEST_STEP = 1.0
+    density = -(error**2) / 2 - spread.log() - constant
+    return density, _log_ndtr(index)
 
 
 @dataclass(frozen=True)
@@ -209,19 +214,27 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
     model = units.model(model)
     spread = units.label_spread
     share = rows.weight[rows.selected].sum() / rows.weight.sum()
+    # Coefficients and intercept of the label, those of the selection, and log tau.
     if start is None:  # the maximum without features
         at = np.zeros(2 * rows.design.shape[1] + 1)
-        at[-2] = ndtri(np.clip(share, 1e-3, 1 - 1e-3))
+        at[-2] = ndtri(np.clip(share, 1e-3, 1 - 1e-3))  # finite where all rows are selected
     else:
         at = start.at.copy()
     n_free = len(at)
     longest = np.full(len(at), np.inf)
-    longest[-1] = _LONGEST_STEP
+    # Newton's method changes the logarithm of the scale by no more in one step: far from the
+    # maximum its parabola may ask for a scale that no float holds.
+    longest[-1] = 1.0
     if model.fixed_scale is not None:
         n_free = n_free - 1
         at[-1] = np.log(model.fixed_scale / spread)
+    fixed = at[n_free:]
+
+    def likelihood(free):
+        return tobit_likelihood(units.rows, model, np.append(free, fixed), n_free)
+
     found = maximise(
-        lambda free: tobit_likelihood(units.rows, model, np.append(free, at[n_free:]), n_free),
+        likelihood,
         at[:n_free],
         longest=longest[:n_free],
         # A scale of 0 and selection by the features alone are estimates, with a step for ever.
@@ -230,18 +243,20 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
     at[:n_free] = found.at
     beta, omega = np.split(at[:-1], 2)
     coef, intercept = units.outward(beta * spread)
+    selection_coef, selection_intercept = units.outward(omega)
     # The density of a label in its own unit, not in that of standardised labels.
     unit = 0.0 if model.scale == "published" else np.log(spread) * share
     return TobitFit(
-        coef,
-        intercept + units.label_center,
-        *units.outward(omega),
-        float(np.exp(at[-1]) * spread),
-        float(found.value - unit),
-        np.concatenate(found.history) - [unit, 0.0, 0.0],
-        found.n_iter,
-        found.converged,
-        at,
+        coef=coef,
+        intercept=intercept + units.label_center,
+        selection_coef=selection_coef,
+        selection_intercept=selection_intercept,
+        scale=float(np.exp(at[-1]) * spread),
+        value=float(found.value - unit),
+        terms=np.concatenate(found.history) - [unit, 0.0, 0.0],
+        n_iter=found.n_iter,
+        converged=found.converged,
+        at=at,
     )
 
 
@@ -253,50 +268,71 @@ def tobit_likelihood(
     ``at`` holds coefficients and intercept of the label, those of the selection, log tau, and the
     correlation if that is not the model's. The first ``n_free`` have derivatives; by default all.
     """
-    n_free = len(at) if n_free is None else n_free
+    if n_free is None:
+        n_free = len(at)
     gradient = np.zeros(n_free)
     curvature = np.zeros((n_free, n_free))
     terms = []
     point = np.append(at, model.gamma)
     for row_terms, weight, indices in _parts(rows, model):
         values = [torch.from_numpy(design @ point[place]) for place, design in indices]
+        # Indices are in the order of their parameters, of which the first are free.
         n_indices = sum(place.start < n_free for place, _ in indices)
         free = [value.requires_grad_() for value in values[:n_indices]]
         found = row_terms(*values)
-        terms += [weight @ each.detach().numpy() for each in found]
-        slopes = torch.autograd.grad(sum(found).sum(), free, create_graph=True)
-        for n, (slope, (place, design)) in enumerate(zip(slopes, indices, strict=False)):
-            gradient[place] += design.T @ (weight * slope.detach().numpy())
-            bends = torch.autograd.grad(slope.sum(), free[: n + 1], retain_graph=True)
-            for bend, (other, its_design) in zip(bends, indices, strict=False):
-                block = design.T @ (its_design * (weight * bend.numpy())[:, None])
-                curvature[place, other] -= block
-                if other != place:
-                    curvature[other, place] -= block.T
+        terms += [weight @ term.detach().numpy() for term in found]
+        _add_derivatives(gradient, curvature, found, free, weight, indices[:n_indices])
+    # Means over rows, less the penalty.
     total = rows.weight.sum()
-    n_columns = rows.design.shape[1]
-    # In units of the scale, or of the labels where it is estimated; none of the intercepts.
-    unit = rows.label_spread if model.fixed_scale is None else np.exp(at[2 * n_columns])
-    penalty = np.broadcast_to(model.penalty, n_columns - 1)
-    penalties = np.concatenate([penalty / unit**2, [0.0], penalty, [0.0, 0.0, 0.0]])[:n_free]
+    penalties = _penalties(rows, model, at)[:n_free]
     at = at[:n_free]
     terms = np.array(terms) / total
     value = terms.sum() - 0.5 * at @ (penalties * at)
     return value, gradient / total - penalties * at, curvature / total + np.diag(penalties), terms
 
 
+def _add_derivatives(gradient, curvature, found, free, weight, indices):
+    """Add slopes and curvature of a sum of terms by the parameters of its indices.
+
+    An index is a design times its parameters: by the chain rule, derivatives by indices, row by
+    row, become those by parameters.
+    """
+    slopes = torch.autograd.grad(sum(found).sum(), free, create_graph=True)
+    for n, (slope, (place, design)) in enumerate(zip(slopes, indices, strict=True)):
+        gradient[place] += design.T @ (weight * slope.detach().numpy())
+        # The Hessian is symmetric: blocks up to the diagonal are enough.
+        bends = torch.autograd.grad(slope.sum(), free[: n + 1], retain_graph=True)
+        for bend, (other, its_design) in zip(bends, indices, strict=False):
+            block = design.T @ (its_design * (weight * bend.numpy())[:, None])
+            curvature[place, other] -= block
+            if other != place:
+                curvature[other, place] -= block.T
+
+
+def _penalties(rows, model, at):
+    """Penalty on the square of each parameter; none on intercepts, log tau and correlation."""
+    n_columns = rows.design.shape[1]
+    # In units of the scale, or of the labels where it is estimated.
+    unit = rows.label_spread if model.fixed_scale is None else np.exp(at[2 * n_columns])
+    penalty = np.broadcast_to(model.penalty, n_columns - 1)
+    return np.concatenate([penalty / unit**2, [0.0], penalty, [0.0, 0.0, 0.0]])
+
+
 def _parts(rows, model, label=None):
     """Selected rows, then the others: their terms as a function of indices, their weights, and
     of each index the parameters and the design that make it; by default with the own labels."""
     chosen, weight, others, other_weight = rows.parts
-    label = rows.label[rows.selected] if label is None else label
+    if label is None:
+        label = rows.label[rows.selected]
     noise = np.zeros(len(label)) if rows.noise is None else rows.noise[rows.selected]
-    known = torch.from_numpy(label), torch.from_numpy(noise), model.scale == "published"
-    n = chosen.shape[1]
+    known = (torch.from_numpy(label), torch.from_numpy(noise), model.scale == "published")
+    # Places of the parameters: two of them have the same value in all rows.
+    n_columns = chosen.shape[1]
+    beta = slice(0, n_columns)
+    omega = slice(n_columns, 2 * n_columns)
+    log_scale = slice(2 * n_columns, 2 * n_columns + 1)
+    gamma = slice(2 * n_columns + 1, 2 * n_columns + 2)
     ones = np.ones((len(chosen), 1))
-    beta, omega, log_scale, gamma = (
-        slice(start, stop) for start, stop in pairwise([0, n, 2 * n, 2 * n + 1, 2 * n + 2])
-    )
     yield (
         lambda *indices: selected_terms(*indices, *known),
         weight,
@@ -307,22 +343,17 @@ def _parts(rows, model, label=None):
 
 #: Correlations that ``profile_gamma`` tries: at 1 the likelihood has no density.
 GAMMA_BOUND = 0.98
+#: Correlations for which the model is fitted; evenly spaced as Fisher's z.
 _GRID = np.tanh(np.linspace(-1.0, 1.0, 17) * np.arctanh(GAMMA_BOUND))
 #: Correlations between them, for which the likelihood and its slope are interpolated.
 GAMMAS = np.linspace(-GAMMA_BOUND, GAMMA_BOUND, 981)
-#: Half of the 95 % quantile of a chi-squared variable with one degree of freedom.
-_DROP = 1.9207294103470444
-#: Draws of all labels, for the mean score under binomial chance.
+#: Draws of all labels, for the mean score under binomial chance. A log has many rows, over which
+#: the error of a draw averages out.
 _N_DRAWS = 4
 
 
-#: Scale of the half-Cauchy prior of gamma, whose mean is 0.10.
+#: Scale of the half-Cauchy prior of gamma, whose mean is then 0.10.
 _PRIOR_SCALE = 0.05
-#: Likelihoods that are largest beyond it are those of labels that contradict the model: errors
-#: that are skew themselves, or selection by rank.
-_PLAUSIBLE = 0.9
-#: Intervals wider than this are reported: the log does not determine gamma.
-_WIDE_INTERVAL = 1.0
 
 
 class GammaProfile(NamedTuple):
@@ -334,14 +365,16 @@ class GammaProfile(NamedTuple):
     @property
     def interval(self) -> tuple[float, float]:
         """95 % confidence interval of the correlation."""
-        inside = GAMMAS[self.curve >= self.curve.max() - _DROP]
+        # Half of the 95 % quantile of a chi-squared variable with one degree of freedom.
+        inside = GAMMAS[self.curve >= self.curve.max() - 1.9207294103470444]
         return float(inside[0]), float(inside[-1])
 
     @property
     def is_known(self) -> bool:
         """True if the interval leaves out the bounds, and most of the correlations between."""
         low, high = self.interval
-        return max(-low, high) < GAMMA_BOUND and high - low <= _WIDE_INTERVAL
+        reaches_bound = max(-low, high) >= GAMMA_BOUND
+        return not reaches_bound and high - low <= WIDE_INTERVAL.value
 
     @property
     def likeliest(self) -> float:
@@ -355,9 +388,12 @@ class GammaProfile(NamedTuple):
         The prior is half-Cauchy, :math:`1 / (1 + (\gamma / 0.05)^2)` for :math:`\gamma \ge 0`:
         most production rankers knew little of relevance beyond the features, some knew much.
         """
-        log_prior = np.where(GAMMAS >= 0, -np.log1p((GAMMAS / _PRIOR_SCALE) ** 2), -np.inf)
-        is_plausible = abs(self.likeliest) <= _PLAUSIBLE
-        return float(GAMMAS @ softmax(log_prior + self.curve * is_plausible))
+        log_posterior = np.where(GAMMAS >= 0, -np.log1p((GAMMAS / _PRIOR_SCALE) ** 2), -np.inf)
+        # A likelihood that is largest near the bounds is that of labels that contradict the
+        # model: errors that are skew themselves, or selection by rank.
+        if abs(self.likeliest) <= PLAUSIBLE_GAMMA.value:
+            log_posterior = log_posterior + self.curve
+        return float(GAMMAS @ softmax(log_posterior))
 
 
 def profile_gamma(
@@ -387,29 +423,31 @@ def profile_gamma(
     scores = {}
 
     def fit(gamma):
+        # From the fit of the nearest correlation, which is few steps away.
         nearest = min(fits, key=lambda known: abs(known - gamma), default=None)
         at_gamma = replace(model, gamma=gamma)
         fits[gamma] = fit_tobit(rows, at_gamma, fits.get(nearest))
         scores[gamma] = _GammaScore(rows, at_gamma, fits[gamma])
 
+    # 1. Fits on a grid, from 0 outwards.
     for gamma in sorted(_GRID, key=abs):
         fit(gamma)
     value = np.array([fits[gamma].value for gamma in _GRID])
     slope = np.array([scores[gamma].mean for gamma in _GRID])
+    # 2. Less what the skewness of clicks adds.
     if chance is not None:
         skew = [_skew(rows, gamma, chance, fits[gamma], scores[gamma]) for gamma in _GRID]
         integral = PchipInterpolator(_GRID, skew).antiderivative()
         value = value - integral(_GRID) + integral(0.0)
         slope = slope - skew
-    # As a function of Fisher's z, the likelihood is nearly a parabola.
-    curve = CubicHermiteSpline(np.arctanh(_GRID), value, slope * (1 - _GRID**2))
-    curve = curve(np.arctanh(GAMMAS))
+    # 3. Between the grid: as a function of Fisher's z, the likelihood is nearly a parabola.
+    by_z = CubicHermiteSpline(np.arctanh(_GRID), value, slope * (1 - _GRID**2))
+    curve = by_z(np.arctanh(GAMMAS))
     likeliest = GAMMAS[curve.argmax()]
     fit(likeliest)
-    # The curvature is that of the model at the maximum of its own likelihood.
-    size = rows.weight.sum() / _overdispersion(
-        rows, scores[max(fits, key=lambda gamma: fits[gamma].value)]
-    )
+    # 4. Overdispersion, by the curvature of the model at the maximum of its own likelihood.
+    own_maximum = max(fits, key=lambda gamma: fits[gamma].value)
+    size = rows.weight.sum() / _overdispersion(rows, scores[own_maximum])
     return GammaProfile(fits[likeliest], size * curve)
 
 
@@ -417,22 +455,29 @@ def _skew(rows, gamma, chance, fit, score):
     """Mean score per unit of weight with binomial chance, less that with normal chance."""
     units = rows.standard
     chosen = rows.selected
-    relevance = rows.features[chosen] @ fit.coef + fit.intercept
-    choice = rows.features[chosen] @ fit.selection_coef + fit.selection_intercept
+    features = rows.features[chosen]
+    weight = rows.weight[chosen]
+    n_chosen = len(weight)
+    relevance = features @ fit.coef + fit.intercept
+    chance_of_choice = ndtr(features @ fit.selection_coef + fit.selection_intercept)
     spread = np.sqrt(rows.noise[chosen])
-    root = np.sqrt(1 - gamma**2)
     random = np.random.default_rng(0)  # the same draws for every correlation
+
+    def mean_score(label):
+        standard = (label - units.label_center) / units.label_spread
+        return weight @ next(score.of_rows(standard))
+
     total = 0.0
     for _ in range(_N_DRAWS):
-        # The error of selection, given that the row was selected.
-        error = -ndtri(random.random(len(choice)) * ndtr(choice))
-        error = gamma * error + root * random.normal(size=len(choice))
+        # The error of selection, given that the row was selected; then that of relevance.
+        error = -ndtri(random.random(n_chosen) * chance_of_choice)
+        error = gamma * error + np.sqrt(1 - gamma**2) * random.normal(size=n_chosen)
         true = relevance + fit.scale * error
         rate = np.clip(true, 0.0, 1 / chance.examination[chosen])
-        clicks = chance.draw(chosen, rate, random) - rate
-        for noise, sign in ((clicks, 1), (spread * random.normal(size=len(choice)), -1)):
-            label = (true + noise - units.label_center) / units.label_spread
-            total += sign * rows.weight[chosen] @ next(score.of_rows(label))
+        binomial = chance.draw(chosen, rate, random) - rate
+        normal = spread * random.normal(size=n_chosen)
+        total += mean_score(true + binomial)
+        total -= mean_score(true + normal)
     return total / (_N_DRAWS * rows.weight.sum())
 
 
@@ -447,8 +492,10 @@ def _overdispersion(rows, score):
     least = float(weight @ weight / weight.sum())
     if score.information <= 0:
         return least
+    selected_score, other_score = score.of_rows()
     by_row = np.empty(len(weight))
-    by_row[rows.selected], by_row[~rows.selected] = score.of_rows()
+    by_row[rows.selected] = selected_score
+    by_row[~rows.selected] = other_score
     query = np.arange(len(weight)) if rows.query is None else rows.query
     by_query = np.bincount(query, weight * by_row)
     return max(least, float(by_query @ by_query / (score.information * weight.sum())))
@@ -466,9 +513,10 @@ class _GammaScore:
         self.model = rows.standard.model(model)
         self.at = np.append(fit.at, model.gamma)
         _, gradient, curvature, _ = tobit_likelihood(self.rows, self.model, self.at)
+        # The others that are free: not gamma, and not log tau if the scale is given.
         n_free = len(self.at) - (1 if model.fixed_scale is None else 2)
         cross = curvature[:n_free, -1]
-        explained = lstsq(curvature[:n_free, :n_free], cross)[0]
+        explained, *_ = lstsq(curvature[:n_free, :n_free], cross)
         self.direction = np.zeros(len(self.at))
         self.direction[:n_free] = -explained
         self.direction[-1] = 1.0
@@ -478,17 +526,15 @@ class _GammaScore:
     def of_rows(self, label=None):
         """Score of each selected row, by default with its own label, then of each other row."""
         for row_terms, weight, indices in _parts(self.rows, self.model, label):
+            # The derivative by a step along the direction, of which each row has its own.
             step = torch.zeros(len(weight), dtype=torch.float64, requires_grad=True)
-            moved = [
-                torch.from_numpy(design @ self.at[place])
-                + step * torch.from_numpy(design @ self.direction[place])
-                for place, design in indices
-            ]
-            yield torch.autograd.grad(sum(row_terms(*moved)).sum(), step)[0].numpy()
-
-
-#: The share of the variance of the rarest clicks (Poisson's) that is left at any rate.
-_LEAST_SHARE = 0.05
+            moved = []
+            for place, design in indices:
+                index = torch.from_numpy(design @ self.at[place])
+                slope = torch.from_numpy(design @ self.direction[place])
+                moved.append(index + step * slope)
+            (score,) = torch.autograd.grad(sum(row_terms(*moved)).sum(), step)
+            yield score.numpy()
 
 
 class ClickChance(NamedTuple):
@@ -502,10 +548,13 @@ class ClickChance(NamedTuple):
     def variance(self) -> Floats:
         """Variance of each label if its document has the typical rate; 0 where never shown."""
         inverse = 1 / self.examination
-        per_trial = self.rate * np.maximum(inverse - self.rate, _LEAST_SHARE * inverse)
-        return np.divide(
-            per_trial, self.trials, out=np.zeros(len(self.trials)), where=self.trials > 0
-        )
+        # r (1 - p r) / p, for one impression at propensity p.
+        # The share of the variance of the rarest clicks (Poisson's) that is left at any rate:
+        # where the mean rate is that of all examined rows, the variance would be 0, and the label
+        # exact.
+        per_trial = self.rate * np.maximum(inverse - self.rate, 0.05 * inverse)
+        never = np.zeros(len(self.trials))
+        return np.divide(per_trial, self.trials, out=never, where=self.trials > 0)
 
     def draw(self, rows: Bools, relevance: Floats, random: np.random.Generator) -> Floats:
         """Labels of some rows whose documents have given rates."""
@@ -540,12 +589,16 @@ class Candidates(NamedTuple):
         list_ = np.append(log.list_, np.searchsorted(log.query_of_list, query))
         order = np.argsort(list_, kind="stable")
         weight = log.weight * pages[log.query] ** (traffic_exponent - 1.0)
+
+        def joined(shown_rows, never_rows):
+            return np.append(shown_rows, never_rows)[order]
+
         return self._replace(
-            query=np.append(log.query, query)[order],
-            version=np.append(log.version, self.version[never])[order],
+            query=joined(log.query, query),
+            version=joined(log.version, self.version[never]),
             shown=order < log.n_rows,
-            label=np.append(clicks / log.weight, self.label[never])[order],
-            weight=np.append(weight, self.weight[never] / pages[query])[order],
+            label=joined(clicks / log.weight, self.label[never]),
+            weight=joined(weight, self.weight[never] / pages[query]),
             list_=list_[order],
         )
 
@@ -556,13 +609,14 @@ class Candidates(NamedTuple):
         losses find what else is known of them.
         """
         offsets = offsets_from_sorted(self.list_)
+        starts = offsets[:-1]
         rows = np.arange(len(self.query))
         return replace(
             log,
             version=self.version,
-            query_of_list=self.query[offsets[:-1]],
+            query_of_list=self.query[starts],
             user=np.zeros_like(self.query),
-            position=rows - np.repeat(offsets[:-1], np.diff(offsets)) + 1,
+            position=rows - np.repeat(starts, np.diff(offsets)) + 1,
             bias=rows,
             clicks=self.label * self.weight,
             weight=self.weight,
@@ -578,42 +632,55 @@ def find_candidates(
     propensity: Floats | None = None,
 ) -> Candidates:
     """The candidates of the queries with at least one impression."""
+    if propensity is None:
+        propensity = np.ones(log.n_rows)
+    # 1. Documents that were shown, each version once per query.
     place, key = encode(pair_codes(log.query, log.version, log.n_versions))
     query, version = np.divmod(key, log.n_versions)
 
     def total(values):
         return np.bincount(place, values, minlength=len(key))
 
+    impressions = total(log.weight)
+    examination = impressions / total(log.weight / propensity)
+    label = total(clicks) / impressions
+    # 2. Candidates of which no version was shown.
     rest = log.candidates
     pair_of_rest = pair_codes(rest.query, log.doc_of_version[rest.version], log.n_docs)
-    never = ~np.isin(pair_of_rest, pair_codes(query, log.doc_of_version[version], log.n_docs))
-    n_never = np.count_nonzero(never)
+    pair_of_shown = pair_codes(query, log.doc_of_version[version], log.n_docs)
+    never = ~np.isin(pair_of_rest, pair_of_shown)
+
+    def followed_by(values, number):
+        return np.concatenate([values, np.full(np.count_nonzero(never), number)])
+
     query = np.concatenate([query, rest.query[never]])
     version = np.concatenate([version, rest.version[never]])
     shown = np.arange(len(query)) < len(key)
-
-    def values_of(versions, others):
-        return np.concatenate([versions, np.broadcast_to(others, n_never)])
-
-    propensity = np.ones(log.n_rows) if propensity is None else propensity
-    impressions = total(log.weight)
-    examination = values_of(impressions / total(log.weight / propensity), 1.0)
-    label = values_of(total(clicks) / impressions, 0.0)
-    impressions = values_of(impressions, 0.0)
-    # Every page of a query could have shown a candidate that was never shown.
+    impressions = followed_by(impressions, 0.0)
+    examination = followed_by(examination, 1.0)
+    label = followed_by(label, 0.0)
+    # 3. Weights. Every page of a query could have shown a candidate that was never shown.
     pages = _pages(log)
     weight = np.where(shown, impressions, pages[query])
     # By page impressions, not row impressions: selection decides how many rows are shown.
     weight *= np.maximum(pages, TINY)[query] ** (traffic_exponent - 1.0)
     # Versions of a document that was never shown divide its weight.
-    place = encode(pair_of_rest[never])[0]
-    weight[~shown] /= np.bincount(place)[place]
+    versions_of, _ = encode(pair_of_rest[never])
+    weight[~shown] /= np.bincount(versions_of)[versions_of]
+    # 4. By query, documents that were shown first; queries without impressions are left out.
     order = np.lexsort((version, ~shown, query))
     order = order[weight[order] > 0]
     rate = log.clicks.sum() / max(log.weight @ propensity, TINY)
     chance = ClickChance(impressions[order], examination[order], float(rate))
-    columns = (values[order] for values in (query, version, shown, label, weight))
-    return Candidates(*columns, chance, query[order])
+    return Candidates(
+        query=query[order],
+        version=version[order],
+        shown=shown[order],
+        label=label[order],
+        weight=weight[order],
+        chance=chance,
+        list_=query[order],
+    )
 
 
 def is_selection(rows: Candidates, consequence: str = "") -> bool:

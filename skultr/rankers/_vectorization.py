@@ -1,12 +1,11 @@
 """Clicks as inner products of vectors, for logs that one number per document cannot explain: the
-ranker, its networks, and its formulas."""
+ranker, its hull and its labels."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -15,9 +14,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 from sklearn.utils.validation import check_is_fitted
-from skorch.callbacks import Callback
 from torch import nn
-from torch.nn.functional import softplus
 
 from .._base._published import HasPublishedVariant
 from .._base._sklearn import Interval, StrOptions
@@ -26,10 +23,10 @@ from .._log._cells import factor_codes, loss_scale
 from .._log._faults import check
 from .._log._roles import numbers, read_column, read_role, without_column
 from .._log._segments import TINY, encode, pair_codes
-from .._torch._joint import FIRST_EPOCHS, ListTarget, fit_listwise
+from .._torch._joint import ListTarget, fit_listwise
 from .._torch._lists import ListLoss, softmax_loss
 from .._torch._net import NeuralEstimator
-from .._torch._networks import Linear, ListScores, SideBySide
+from .._torch._networks import Linear, SideBySide
 from .._torch._shared_parameters import PUBLISHED_NETWORK
 from ..exceptions import NotIdentifiableWarning, warn_user
 from ..identifiability._graph import warn_unless_identifiable
@@ -41,44 +38,51 @@ from ._vectorization_base import (
     most_likely_vectors,
     most_probable_factors,
 )
+from ._vectorization_networks import FreezeObservation, VectorModule, binomial_loss, merge_networks
 
 if TYPE_CHECKING:
-    from skorch import NeuralNet
-
     from .._log._clicklog import ClickLog
     from .._log._estimator import FitTask
-    from .._torch._lists import ListBatch
 
 
-#: Batches of the base model hold this number of documents for each list of ``batch_size``.
-_DOCUMENTS_PER_LIST = 32
 #: Parameters of the network of base vectors that are those of the ranker.
 _SHARED = (
-    *("learning_rate", "optimizer", "validation_fraction"),
-    *("n_iter_no_change", "device", "verbose"),
+    "learning_rate",
+    "optimizer",
+    "validation_fraction",
+    "n_iter_no_change",
+    "device",
+    "verbose",
 )
 #: What the model of vectors set, which the training of students would replace.
 _VECTOR_ATTRIBUTES = (
-    *("network_", "net_", "history_", "n_iter_", "observation_embedding_"),
-    *("_by_factor", "_hull", "_variance_range", "_log_scale"),
+    "network_",
+    "net_",
+    "history_",
+    "n_iter_",
+    "observation_embedding_",
+    "_by_factor",
+    "_hull",
+    "_variance_range",
+    "_log_scale",
 )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
-    r"""Ranker that explains clicks by one vector per document and one vector per bias factor.
+    r"""Ranks documents where position bias is more than one number per position.
 
-    In the position-based model, :math:`P(c = 1) = r(x)\,o(t)` with one number for the document and
-    one for the bias factor. If users trust the upper results, or look first at results with a
-    picture, no such numbers explain the clicks. In vectorization both are vectors (Chen et al.
-    2022, eq. 2, 9):
+    The position-based model has one number for the document and one for the bias factor:
+    :math:`P(c = 1) = r(x)\,o(t)`. No such numbers explain the clicks of users who trust the upper
+    results, or look first at results with a picture. In vectorization both are vectors (Chen et
+    al. 2022, eq. 2, 9):
 
     .. math::
         s(x, t) = r(x)^\top o(t), \qquad
         L = -\sum_i c_i \log \mathrm{softmax}\big(s(x, t)\big)_i .
 
-    Vectors have no order. To rank the candidates of a query, all are scored with the same
-    observation embedding, the *base vector* of the query. A second network predicts a Gaussian
+    Vectors have no order. All candidates of a query are therefore scored with the same observation
+    embedding, the *base vector* of the query. To find it, a second network predicts a Gaussian
     :math:`N(\mu(x), \sigma^2(x))` of the observation embeddings under which documents like
     :math:`x` were shown (eq. 10). The base vector maximises the product of the densities of all
     candidates (eq. 7, 8):
@@ -87,9 +91,9 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         \tilde o_q = \frac{\sum_i \mu(x_i) / \sigma^2(x_i)}{\sum_i 1 / \sigma^2(x_i)}, \qquad
         \mathrm{score}(x_i) = r(x_i)^\top \tilde o_q .
 
-    These are the published stages, ``student=None``. By default a third one follows. A network
-    with one output, the *student*, learns by the listwise softmax loss from doubly robust labels,
-    which correct modelled relevance by how clicks differ from modelled clicks:
+    These are the published stages, ``student=None``. By default a third one follows: a network
+    with one output, the *student*, learns from doubly robust labels by the listwise softmax loss.
+    The labels correct modelled relevance by how clicks differ from modelled clicks:
 
     .. math::
         \rho(x) + w\,(c - \hat c), \qquad \rho = e^{r(x)^\top \bar o}, \quad
@@ -99,13 +103,13 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     mean 0.2, and m the median of :math:`\rho / \hat c`. The ranker's score is the mean of both
     scores, each divided by its standard deviation within the lists of the log.
 
-    With ``base="factor"`` the base vector is the observation embedding of one bias factor, the
-    most probable one that the candidates have in common (eq. 5, 6). A few labelled documents show
-    which base vector orders by relevance (section 4.2); see :meth:`fit_base_vectors`.
+    With ``base="factor"`` the base vector is the observation embedding of one bias factor: the
+    most probable one that the candidates have in common (eq. 5, 6). A few labelled documents can
+    show which base vector orders by relevance (section 4.2); see :meth:`fit_base_vectors`.
 
-    The score of the base vector depends on the other candidates of the query, and with it the
-    mean: ``predict`` then needs the column ``qid``. The score of the student depends on the row
-    alone. With ``student="only"`` scores may be stored, and lists may be scored in parts.
+    ``predict`` needs the column ``qid``, because a base vector depends on all candidates of the
+    query. The score of the student depends on the row alone: with ``student="only"`` scores may
+    be stored, and lists may be scored in parts.
 
     Assumes that the more relevant of two documents is clicked more often under every bias factor,
     and that the log showed similar documents under several bias factors.
@@ -124,16 +128,10 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         Whether a student is trained, and ranks together with the base vector or alone. None is
         the published method, whose base vector ranks.
     n_networks : int, default=3
-        Networks of vectors from other initial weights and with other held-out queries, and as many
-        students, to reduce the dependence on ``random_state``. The relevance and observation
-        embeddings are the best approximation by d components of the mean product; the scores of
-        the students are averaged. 1 is the published method.
-    observation_learning_rate : float, default=0.02
-        Step size of the observation embeddings.
-    frozen_steps : int, default=None
-        Number of optimiser steps (batches) before the observation embeddings begin to move, at
-        most half of the epochs; 500 as published. By default half of the epochs (at most 20 with
-        early stopping).
+        Number of networks of vectors, and of students. Several depend less on ``random_state``:
+        each begins with other weights and holds out other queries. Scores of students are
+        averaged; of vectors, the best approximation of the mean product by d components is kept.
+        1 is the published method.
     base : {"embedding", "factor"}, default="embedding"
         "embedding" is the most probable observation embedding (eq. 7, 8). "factor" is the
         observation embedding :math:`o(t^*)` of the bias factor under which all candidates were
@@ -151,10 +149,12 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         of their query. The number of facets of a hull grows fast with its dimension: use False
         for more than 8 components. Not used with ``base="factor"``.
     variant : {"default", "published"}, default="default"
-        "published" is one network of vectors by AdaGrad, whose base vector ranks by eq. 8 alone,
-        with two hidden layers of 256 and 64 units for the latter (appendix D). A student, several
-        networks and the bounds serve to depend less on chance. The network of base vectors is
-        trained after the vectors, in either variant.
+        "published" is one network of vectors, trained by AdaGrad, whose base vector ranks by
+        eq. 8 alone. The network of base vectors has two hidden layers of 256 and 64 units
+        (appendix D). Observation embeddings have a step size of 0.05 (0.02 by default), and stay
+        at their start for 500 batches, half of the epochs at most (by default half of the epochs,
+        with early stopping 20 at most). A student, several networks and the bounds serve to
+        depend less on chance.
         {published}
 
     Other Parameters
@@ -203,14 +203,10 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 
     Notes
     -----
-    The method of the paper is ``VectorizationRanker(student=None, n_networks=1,
-    bounded_base=False, optimizer="adagrad", learning_rate=0.05, observation_learning_rate=0.05,
-    batch_size=256, frozen_steps=500, early_stopping=False)``; its 15,000 steps are
+    The network of base vectors is trained after the vectors, in either variant. The paper trains
+    ``variant="published"`` for 15,000 steps, without early stopping. These are
     ``max_epochs = ceil(15_000 / ceil(n_lists / 256))``, with n_lists the number of lists with a
     click.
-
-    There are more than 23 parameters, because each step beyond the published method can be left
-    out.
 
     References
     ----------
@@ -253,8 +249,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     link: Literal["logit", "probability"] = "logit"
     student: Literal["average", "only"] | None = "average"
     n_networks: int = 3
-    observation_learning_rate: float = 0.02
-    frozen_steps: int | None = None
+
     base: Literal["embedding", "factor"] = "embedding"
     bounded_base: bool = True
 
@@ -265,8 +260,6 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         "link": [StrOptions({"logit", "probability"})],
         "student": [StrOptions({"average", "only"}), None],
         "n_networks": [Interval(Integral, 1, None, closed="left")],
-        "observation_learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "frozen_steps": [Interval(Integral, 0, None, closed="left"), None],
         "base": [StrOptions({"embedding", "factor"})],
         "bounded_base": ["boolean"],
     }
@@ -274,8 +267,8 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         **PUBLISHED_NETWORK,
         "student": None,
         "n_networks": 1,
-        "observation_learning_rate": 0.05,
-        "frozen_steps": 500,
+        "_observation_learning_rate": 0.05,
+        "_frozen_steps": 500,
         "bounded_base": False,
         "_base_settings": {
             "hidden_layer_sizes": (256, 64),
@@ -286,10 +279,14 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     #: Vectors and the network learn from each other, which takes longer: with TianGong's clicks
     #: and with trust bias nDCG still rises at five times the steps.
     _length = 5
-    #: Largest number of epochs in which only the network is trained, unless ``frozen_steps`` says
-    #: how long; None: half of them, so that relevance comes first, as in other rankers that learn
-    #: it beside a table (``RELEVANCE_FIRST``). The observation embeddings stay at their start,
-    #: where all are equal. Early stopping begins after.
+    #: Step size of the observation embeddings.
+    _observation_learning_rate = 0.02
+    #: Number of steps in which only the network is trained; None if epochs are counted.
+    _frozen_steps = None
+    #: Largest number of epochs in which only the network is trained; None: half of them, so that
+    #: relevance comes first, as in other rankers that learn it beside a table
+    #: (``RELEVANCE_FIRST``). The observation embeddings stay at their start, where all are equal.
+    #: Early stopping begins after.
     _frozen_epochs = None
     #: Parameters of the network of base vectors. It has neither dropout nor normalisation, trains
     #: on one row per document, and ignores ``net_params``.
@@ -337,10 +334,12 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
             By query id (index ``qid``), sorted.
         """
         check_is_fitted(self)
-        codes, ids = encode(self._known_query_ids(X, qid, "base_vectors"))
+        query, ids = encode(self._known_query_ids(X, qid, "base_vectors"))
         features = self._read_features(X, reset=False)
-        first = DistinctCandidates.of_rows(X, features, codes).first
-        vectors = self._base_vectors(codes[first], len(ids), self._parts(features[first])[1])
+        # A log repeats documents over its pages; they count once.
+        first = DistinctCandidates.of_rows(X, features, query).first
+        _, base = self._parts(features[first])
+        vectors = self._base_vectors(query[first], len(ids), base)
         return pd.DataFrame(vectors, index=pd.Index(ids, name="qid"))
 
     def fit_base_vectors(
@@ -399,30 +398,31 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
                 "student='only' ranks without base vectors, so that labels change no score. Set "
                 "student='average' or None; both use this fit."
             )
-        named = isinstance(y, str)
-        values = numbers(f"The column {y!r}", read_column(X, y)) if named else np.asarray(y)
-        grade = read_role(X, "relevance", values)
+        if isinstance(y, str):
+            values = numbers(f"The column {y!r}", read_column(X, y))
+            grade = read_role(X, "relevance", values)
+            X = without_column(X, y)
+        else:
+            grade = read_role(X, "relevance", np.asarray(y))
         check({"relevance": grade})
-        X = without_column(X, y) if named else X
         qid = self._known_query_ids(X, qid, "fit_base_vectors")
         features = self._read_features(X, reset=False)
-        ranker = copy.copy(self)
-        ranker._base_shift = 0.0
-        first, place = (
-            np.arange(len(grade))[each]
-            for each in DistinctCandidates.of_rows(X, features, encode(qid)[0])
-        )
-        judged = pd.Series(grade).groupby(place).mean().dropna()
-        first = first[judged.index]
-        scale, shift = correction_by_labels(
-            ranker._scores_within(X, qid)[first],
-            self._parts(features[first])[0],
-            judged.to_numpy(),
-            encode(qid[first])[0],
-        )
-        # A base vector is a half of the score where the student is the other half.
-        has_student = self._setting("student") is not None
-        self._base_shift = shift / scale * (2 * self._spreads[0] if has_student else 1.0)
+        # Each candidate once, with the mean of its grades.
+        candidates = DistinctCandidates.of_rows(X, features, encode(qid)[0])
+        rows = np.arange(len(grade))
+        judged = pd.Series(grade).groupby(rows[candidates.place]).mean().dropna()
+        first = rows[candidates.first][judged.index]
+        # Scores without the correction of an earlier call.
+        uncorrected = copy.copy(self)
+        uncorrected._base_shift = 0.0
+        scores = uncorrected._scores_within(X, qid)
+        relevance, _ = self._parts(features[first])
+        query, _ = encode(qid[first])
+        scale, shift = correction_by_labels(scores[first], relevance, judged.to_numpy(), query)
+        self._base_shift = shift / scale
+        if self._setting("student") is not None:
+            # A base vector makes half of the score, in units of its spread.
+            self._base_shift = shift / scale * (2 * self._spreads[0])
         return self
 
     def relevance_embedding(self, X: Table) -> Floats:
@@ -467,9 +467,9 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         check_is_fitted(self)
         observation = self.observation_embedding_
         codes = factor_codes(observation.index, X, bias, position)
-        # The code -1 selects the last row, which is 0.
-        vectors = np.vstack([observation.to_numpy(), np.zeros(self.n_components)])[codes]
-        products = np.einsum("ij,ij->i", self.relevance_embedding(X), vectors)
+        # The code -1, of a row without a bias factor, selects the last row, which is 0.
+        vectors = np.vstack([observation.to_numpy(), np.zeros(self.n_components)])
+        products = _products(self.relevance_embedding(X), vectors[codes])
         return np.where(codes >= 0, self._rates(products), 0.0)
 
     @property
@@ -486,7 +486,7 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         features = self._read_features(X, reset=False)
         if self._ranks_rows:
             return self._student_scores(features)
-        query = encode(qid)[0]
+        query, _ = encode(qid)
         # A log repeats documents over its pages; they count once.
         candidates = DistinctCandidates.of_rows(X, features, query)
         scores = self._scores_of(features[candidates.first], query[candidates.first])
@@ -494,17 +494,20 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 
     def _scores_of(self, features, query):
         """Scores of the distinct candidates of queries."""
-        scores = self._base_scores(features, query)
-        if self._setting("student") is not None and self.student_network_ is not None:
-            base_spread, student_spread = self._spreads
-            scores = (scores / base_spread + self._student_scores(features) / student_spread) / 2
-        return scores
+        base = self._base_scores(features, query)
+        if self._setting("student") is None or self.student_network_ is None:
+            return base
+        # Each in units of its spread within lists, so that both count alike.
+        base_spread, student_spread = self._spreads
+        student = self._student_scores(features)
+        return (base / base_spread + student / student_spread) / 2
 
     def _base_scores(self, features, query):
         """Products with the base vector of the query; queries are codes from 0."""
         relevance, base = self._parts(features)
-        vectors = self._base_vectors(query, query.max(initial=-1) + 1, base)
-        return np.einsum("ij,ij->i", relevance, vectors[query])
+        n_queries = query.max(initial=-1) + 1
+        vectors = self._base_vectors(query, n_queries, base)
+        return _products(relevance, vectors[query])
 
     def _student_scores(self, features):
         return self._outputs(self.student_network_, features).mean(axis=1)
@@ -515,11 +518,11 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
             return network
         # The module has n_components outputs, of which a student makes one.
         scale, module = network
-        return nn.Sequential(
-            scale, nn.Sequential(module, Linear(self.n_components, n_out, bias=constant))
-        )
+        last = Linear(self.n_components, n_out, bias=constant)
+        return nn.Sequential(scale, nn.Sequential(module, last))
 
     def _rates(self, products):
+        """Click rates of products: these themselves, or exponentials with the rate of the log."""
         rate = products if self.link == "probability" else np.exp(products + self._log_scale)
         return np.clip(rate, 0.0, 1.0)
 
@@ -530,11 +533,14 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         warn_about_rank(self.n_components, len(log.bias_values))
         self._factors = pd.Index(log.bias_values, name="bias")
         with self._seeded():
+            # 1. Vectors of documents and of bias factors, from the clicks.
             observation = self._fit_vectors(log, task)
+            # 2. The network that finds the base vector of a query.
             self._fit_base(log, observation)
             self.observation_embedding_ = pd.DataFrame(observation, index=self._factors)
             self._hull = Hull(observation)
             self._remember_training(log)
+            # 3. Networks with one score per document, from doubly robust labels.
             self.student_network_ = None
             if self.student is not None:
                 self._fit_students(log, task)
@@ -557,53 +563,58 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
     def _fit_vectors(self, log, task):
         """Observation embeddings; the network gives relevance embeddings afterwards."""
         training = log.tempered(self.traffic_exponent)
-        fitted = []
+        networks = []
+        tables = []
         for _ in range(self.n_networks):
             self._fit_one(training, task)
-            fitted.append((self.network_[1], self.net_.module_.table()))
-        networks, tables = zip(*fitted, strict=True)
+            networks.append(self.network_[1])
+            tables.append(self.net_.module_.table())
         if self.n_networks == 1:
             return tables[0]
         scale = self.network_[0]
+        # A document counts as often as it was shown.
         versions, place = np.unique(log.version, return_inverse=True)
+        weight = np.bincount(place, log.weight)
         joined = nn.Sequential(scale, SideBySide(*networks))
         outputs = self._outputs(joined, log.features[versions])
-        weight = np.bincount(place, log.weight)
         merged, observation = merge_networks(networks, outputs, tables, weight)
         self.network_ = nn.Sequential(scale, merged.to(self.device))
         return observation
 
     def _fit_one(self, log, task):
-        click_only = self.link == "logit"
+        """Train one network of relevance embeddings, beside its table of the bias factors."""
         network = self._network(log.features, self.n_components)
         start = torch.ones(len(log.bias_values), self.n_components)
-        rate = log.clicks.sum() / log.weight.sum()
-        lists = log
-        loss = binomial_loss
+        click_only = self.link == "logit"
         if click_only:
+            # The softmax compares rows of a list, and learns nothing from a list without a click.
             rate = None
             lists = log.comparable()
-            loss = softmax_loss
-        unit = loss_scale(lists, log.clicks if click_only else log.weight)
+            loss = ListLoss(softmax_loss, loss_scale(lists, log.clicks))
+        else:
+            rate = log.clicks.sum() / log.weight.sum()
+            lists = log
+            loss = ListLoss(binomial_loss, loss_scale(lists, log.weight))
+        # The vectors of bias factors have their own step size, and no weight decay.
+        table_settings = {"lr": self._observation_learning_rate, "weight_decay": 0.0}
+        freeze = FreezeObservation(self._frozen_epochs, self._frozen_steps)
         self._train(
             VectorModule(network, start, rate),
-            ListLoss(loss, unit),
+            loss,
             lists,
             lists.clicks,
             click_only=click_only,
             task=task,
-            # The vectors of bias factors have their own step size, and no weight decay.
-            param_groups=[
-                ("observation", {"lr": self.observation_learning_rate, "weight_decay": 0.0})
-            ],
-            callbacks=[("freeze", FreezeObservation(self._frozen_epochs, self.frozen_steps))],
+            param_groups=[("observation", table_settings)],
+            callbacks=[("freeze", freeze)],
         )
 
     def _fit_base(self, log, observation):
         """Train the network of base vectors, with the learned embeddings fixed."""
+        # Batches of the base model hold this number of documents for each list of ``batch_size``.
         base = NeuralEstimator(
             **self._base_settings,
-            batch_size=_DOCUMENTS_PER_LIST * self._lists_per_step(0),
+            batch_size=32 * self._lists_per_step(0),
             # Without validation queries for the first network there are none for this one.
             early_stopping="valid_loss" in self.history_,
             **{name: getattr(self, name) for name in _SHARED},
@@ -619,30 +630,34 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         _, base = self._parts(log.features[np.unique(log.version)])
         log_variance = base[:, self.n_components :]  # without a meaning for ``base="factor"``
         self._variance_range = log_variance.min(axis=0), log_variance.max(axis=0)
+        # The scale with which expected clicks are as many as those of the log.
         products = self._training_products(log)
-        highest = products.max()
+        highest = products.max()  # taken off, so that no exponential overflows
         expected = log.weight @ np.exp(products - highest)
         with np.errstate(divide="ignore"):  # without clicks the scale is 0, and so is every rate
             self._log_scale = np.log(log.clicks.sum() / expected) - highest
 
     def _training_products(self, log):
-        relevance = self._parts(log.features)[0][log.version]
-        return np.einsum("ij,ij->i", relevance, self.observation_embedding_.to_numpy()[log.bias])
+        """The product of the vectors of each row of the log."""
+        relevance, _ = self._parts(log.features)
+        observation = self.observation_embedding_.to_numpy()
+        return _products(relevance[log.version], observation[log.bias])
 
     def _fit_students(self, log, task):
         """Train scalar networks on doubly robust labels."""
         vectors = {name: getattr(self, name) for name in _VECTOR_ATTRIBUTES}
-        relevance = self._parts(log.features)[0] @ self.observation_embedding_.mean().to_numpy()
+        # Labels.
+        embedding, _ = self._parts(log.features)
+        relevance = embedding @ self.observation_embedding_.mean().to_numpy()
         relevance = relevance[log.version]
         if self.link == "logit":
             relevance = relevance_of(relevance, log.weight)
         rates = self._rates(self._training_products(log))
         target = ListTarget(doubly_robust_labels(log, relevance, rates))
-        # A candidate counts once, however many lists showed it.
-        place, key = encode(pair_codes(log.query, log.version, log.n_versions))
-        query, version = np.divmod(key, log.n_versions)
-        scores = self._base_scores(log.features[version], encode(query)[0])
-        self._spreads = spread_within(scores[place], log.list_), 1.0
+        # The spread of the other half of the score. Callbacks may predict during the training,
+        # when that of the students is not known.
+        self._spreads = self._spread_of_base(log), 1.0
+        # Training.
         students = []
         histories = []
         for _ in range(self.n_networks):
@@ -655,11 +670,21 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         scores = self._student_scores(log.features)[log.version]
         self._spreads = self._spreads[0], spread_within(scores, log.list_)
 
+    def _spread_of_base(self, log):
+        """Standard deviation, within the lists of a log, of the scores by base vectors."""
+        # A candidate counts once for its base vector, however many lists showed it.
+        place, key = encode(pair_codes(log.query, log.version, log.n_versions))
+        query, version = np.divmod(key, log.n_versions)
+        query, _ = encode(query)
+        scores = self._base_scores(log.features[version], query)
+        return spread_within(scores[place], log.list_)
+
     def _parts(self, features):
         """Relevance embedding and outputs of the network of base vectors of each row."""
         return np.split(self._outputs(self.network_, features), [self.n_components], axis=1)
 
     def _base_vectors(self, query, n_queries, base):
+        """Base vectors, shape (n_queries, n_components), by outputs for the candidates."""
         observation = self.observation_embedding_.to_numpy()
         if not base.shape[1]:  # in the middle of training there is no network of base vectors
             return np.tile(observation.mean(axis=0), (n_queries, 1))
@@ -671,141 +696,14 @@ class VectorizationRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         if is_bounded:
             log_variance = np.clip(log_variance, *self._variance_range)
         vectors = most_likely_vectors(query, n_queries, mean, log_variance)
-        return (self._hull.pull_in(vectors) if is_bounded else vectors) + self._base_shift
+        if is_bounded:
+            vectors = self._hull.pull_in(vectors)
+        return vectors + self._base_shift
 
 
-#: Click rates are kept above the first in logarithms; above the second the likelihood is a line.
-_LEAST_RATE, _LARGEST_RATE = 1e-6, 0.99
-
-
-class VectorModule(ListScores):
-    r"""Products :math:`r(x)^\top o(t)`, with r from a network and o from a table.
-
-    Both are positive, for click rates, if there is a ``rate``: the table begins where products of
-    an untrained network have it.
-    """
-
-    def __init__(
-        self, network: nn.Sequential, start: torch.Tensor, rate: float | None = None
-    ) -> None:
-        self.is_positive = rate is not None
-        if rate is not None:
-            # An untrained network has outputs near 0, where softplus is log 2.
-            rate = max(rate, _LEAST_RATE) / (start.shape[1] * np.log(2))
-            start = torch.full_like(start, float(np.log(np.expm1(rate))))
-            network = nn.Sequential(network[0], nn.Sequential(network[1], nn.Softplus()))
-        super().__init__(network)
-        self.observation = nn.Parameter(start)
-
-    def embedding(self) -> torch.Tensor:
-        """Observation embeddings, shape (n_factors, n_components)."""
-        return softplus(self.observation) if self.is_positive else self.observation
-
-    def table(self) -> Floats:
-        """The same as an ndarray of float64."""
-        return self.embedding().detach().double().cpu().numpy()
-
-    def forward(self, batch: ListBatch) -> torch.Tensor:
-        """Products of shape (n_lists, width); 0 at padding."""
-        relevance = self.network[1](batch.features)
-        expected = (len(batch.features), self.observation.shape[1])
-        if relevance.shape != expected:
-            raise ValueError(
-                f"The network gave outputs of shape {tuple(relevance.shape)} for "
-                f"{expected[0]} documents; expected n_components={expected[1]} numbers per "
-                f"document, {expected}. Check the last layer of the module."
-            )
-        return batch.pad((relevance * self.embedding()[batch.bias]).sum(dim=1))
-
-    def frozen_at_first(self) -> list[nn.Parameter]:
-        """Parameters that are fixed at first: the embeddings, and the bias of the last layer.
-
-        While all embeddings are equal, a bias shifts all rows of a list equally. Its gradient then
-        consists of rounding errors, which an adaptive step size would scale up to full steps.
-        """
-        layers = [layer for layer in self.network.modules() if isinstance(layer, nn.Linear)]
-        constants = [] if self.is_positive else [layer.bias for layer in layers[-1:]]
-        return [self.observation, *(bias for bias in constants if bias is not None)]
-
-
-def binomial_loss(
-    rates: torch.Tensor, clicks: torch.Tensor, weight: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    r"""Negative log-likelihood :math:`-\sum_i c_i \log p_i + (w_i - c_i) \log(1 - p_i)`.
-
-    Rates above 0.99, also above 1, are continued by a straight line, so that they have a gradient.
-    """
-    inside = rates.clamp(_LEAST_RATE, _LARGEST_RATE)
-    excess = (rates - _LARGEST_RATE).clamp(min=0.0) / (1 - _LARGEST_RATE)
-    loss = -clicks * inside.log() + (weight - clicks) * (excess - torch.log1p(-inside))
-    return loss[mask].sum()
-
-
-class FreezeObservation(Callback):
-    """Keeps the observation embeddings fixed in the first epochs, or steps if a number is given.
-
-    These are at most half of the training. Early stopping begins after them, because until then
-    the model is a different one.
-    """
-
-    def __init__(self, n_epochs: int | None = None, n_steps: int | None = None) -> None:
-        self.n_epochs = n_epochs
-        self.n_steps = n_steps
-
-    def on_train_begin(self, net: NeuralNet, **kwargs: Any) -> None:
-        self.n_done_ = 0
-        self.is_free_ = False
-        self.n_frozen_ = net.max_epochs // 2
-        if self.n_steps is None:
-            self.n_frozen_ = min(self._most_epochs(net), self.n_frozen_)
-        self.frozen_ = [weight for weight in net.module_.frozen_at_first() if weight.requires_grad]
-
-    def _most_epochs(self, net):
-        if self.n_epochs is not None:
-            return self.n_epochs
-        return FIRST_EPOCHS if "early_stopping" in dict(net.callbacks_) else net.max_epochs
-
-    def on_epoch_begin(self, net: NeuralNet, **kwargs: Any) -> None:
-        stop = dict(net.callbacks_).get("early_stopping")
-        if not self.is_free_ and stop is not None:
-            stop.on_train_begin(net)
-
-    def on_batch_begin(self, net: NeuralNet, training: bool = False, **kwargs: Any) -> None:
-        if not training:
-            return
-        epoch = len(net.history) - 1  # skorch has opened the record of this epoch already
-        done = self.n_steps is not None and self.n_done_ >= self.n_steps
-        embeddings, *constants = self.frozen_
-        for bias in constants:  # one step later, when the embeddings are no longer equal
-            bias.requires_grad_(self.is_free_)
-        self.is_free_ = done or epoch >= self.n_frozen_
-        embeddings.requires_grad_(self.is_free_)
-        self.n_done_ += 1
-
-
-def merge_networks(
-    networks: Sequence[nn.Module],
-    outputs: Floats,
-    observations: Sequence[Floats],
-    weight: Floats,
-) -> tuple[nn.Sequential, Floats]:
-    r"""One model whose products are closest to the mean products of several.
-
-    The mean of m products of d components has rank m d at most. The best approximation of rank d
-    over weighted documents and all bias factors is its projection onto the first d right singular
-    vectors: one linear map of the embeddings of all networks, beside one table. The vectors are
-    rotated toward the first table, because singular vectors have no sign.
-    """
-    table = np.concatenate(observations, axis=1) / len(networks)
-    n_factors, d = observations[0].shape
-    triangle = np.linalg.qr(outputs * np.sqrt(weight)[:, None], mode="r")
-    axes = np.linalg.svd(triangle @ table.T)[2][:d].T
-    axes = np.pad(axes, ((0, 0), (0, d - axes.shape[1])))
-    left, _, right = np.linalg.svd(axes.T @ observations[0])
-    axes = axes @ left @ right
-    linear = Linear(table.shape[1], d, bias=False).requires_grad_(False)
-    linear.weight.copy_(torch.from_numpy(axes.T @ table / np.sqrt(n_factors)))
-    return nn.Sequential(SideBySide(*networks), linear), axes * np.sqrt(n_factors)
+def _products(relevance, observation):
+    """Inner product of the two vectors of each row."""
+    return np.einsum("ij,ij->i", relevance, observation)
 
 
 #: Largest number of cells (points times facets) in memory at a time.
@@ -817,13 +715,19 @@ class Hull:
 
     def __init__(self, points: Floats) -> None:
         self.center = points.mean(axis=0)
+        # The hull of flat points has a volume in the dimensions that they span.
         _, size, axes = np.linalg.svd(points - self.center, full_matrices=False)
+        # Points span no dimension in which they differ by less than this share of the largest
+        # difference.
         self._axes = axes[size > 1e-6 * max(size[0], TINY)]
         flat = (points - self.center) @ self._axes.T
-        if len(self._axes) < 2:  # Qhull begins at two dimensions
-            self._normals = np.concatenate([np.eye(len(self._axes)), -np.eye(len(self._axes))])
+        n_dimensions = len(self._axes)
+        if n_dimensions < 2:  # Qhull begins at two dimensions
+            unit = np.eye(n_dimensions)
+            self._normals = np.concatenate([unit, -unit])
             self._bounds = np.concatenate([flat.max(axis=0), -flat.min(axis=0)])
         else:
+            # Joggled input ("QJ"), which has facets also where points are degenerate.
             facets = ConvexHull(flat, qhull_options="QJ Pp").equations
             self._normals = facets[:, :-1]
             self._bounds = -facets[:, -1]
@@ -834,6 +738,7 @@ class Hull:
         The center is the mean of the points that define the hull.
         """
         flat = (points - self.center) @ self._axes.T
+        # How many times as far as the surface each point is; 1 inside.
         excess = np.ones(len(flat))
         chunk = max(1, _MAX_CELLS // max(len(self._bounds), 1))
         for start in range(0, len(flat), chunk):
@@ -843,18 +748,16 @@ class Hull:
         return self.center + (flat / excess[:, None]) @ self._axes
 
 
-#: Mean of modelled relevance. Its level is not identified; it sets the size of the correction.
-_MEAN_RELEVANCE = 0.2
-#: Modelled relevance and click rates are at least this.
-_LEAST = 1e-4
-#: Largest weight of a correction, in medians.
-_LARGEST_WEIGHT = 3.0
+#: Modelled relevance and click rates are at least this: labels divide by the latter.
+_LEAST_MODELLED = 1e-4
 
 
 def relevance_of(log_relevance: Floats, weight: Floats) -> Floats:
     """Relevance in (0, 1] of logarithms known up to a constant; its geometric mean is 0.2."""
     center = weight @ log_relevance / max(weight.sum(), TINY)
-    return np.exp(np.clip(log_relevance - center + np.log(_MEAN_RELEVANCE), np.log(_LEAST), 0.0))
+    # Mean of modelled relevance. Its level is not identified; it sets the size of the correction.
+    leveled = log_relevance - center + np.log(0.2)
+    return np.exp(np.clip(leveled, np.log(_LEAST_MODELLED), 0.0))
 
 
 def doubly_robust_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floats:
@@ -865,10 +768,12 @@ def doubly_robust_labels(log: ClickLog, relevance: Floats, rate: Floats) -> Floa
     clicks are right, the mean label is :math:`\rho`; if only their ratio to relevance is, the mean
     label is the relevance that the clicks show, but for the bound on w.
     """
-    rate = np.clip(rate, _LEAST, 1.0)
+    rate = np.clip(rate, _LEAST_MODELLED, 1.0)
     ratio = relevance / rate
-    ratio = np.minimum(ratio, _LARGEST_WEIGHT * np.median(ratio))
-    labels = log.weight * relevance + ratio * (log.clicks - log.weight * rate)
+    # Largest weight of a correction, in medians.
+    ratio = np.minimum(ratio, 3.0 * np.median(ratio))
+    surplus = log.clicks - log.weight * rate
+    labels = log.weight * relevance + ratio * surplus
     return np.maximum(labels, 0.0)  # the last digits may be below 0
 
 

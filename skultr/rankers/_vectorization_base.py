@@ -90,24 +90,31 @@ def fit_base(
         share = np.bincount(log.bias, log.weight, len(observation))
         start = np.log(share / share.sum())
     else:
-        criterion = BaseLoss(*_moments(place, log.weight, observation[log.bias]))
-        mean, variance = _moments(np.zeros_like(place), log.weight, observation[log.bias])
-        start = np.concatenate([mean[0], np.log(np.maximum(variance[0], 1e-6))])
+        shown_under = observation[log.bias]
+        criterion = BaseLoss(*_moments(place, log.weight, shown_under))
+        everywhere = np.zeros_like(place)
+        mean, variance = _moments(everywhere, log.weight, shown_under)
+        # With a single bias factor the variance is 0, which has no logarithm.
+        log_variance = np.log(np.maximum(variance[0], 1e-6))
+        start = np.concatenate([mean[0], log_variance])
     network = scoring_network(
         n_outputs_of(scale, log.features),
         len(start),
         hidden_layer_sizes=learner.hidden_layer_sizes,
     )
     with torch.no_grad():
+        # Small weights, so that features change little of the start at first.
         network[-1].weight.mul_(0.1)
         network[-1].bias.copy_(torch.from_numpy(start))
     held_out = learner._held_out_queries(log, log.weight)
+    # Mean weight 1 in the training part and in the held-out part.
     part = held_out[documents.query].astype(int)
-    unit = np.bincount(part, documents.weight) / np.maximum(np.bincount(part), 1)
+    mean_weight = np.bincount(part, documents.weight) / np.maximum(np.bincount(part), 1)
+    documents = replace(documents, weight=documents.weight / mean_weight[part])
     learner._train(
         BaseModule(nn.Sequential(scale, network)),
         criterion,
-        replace(documents, weight=documents.weight / unit[part]),
+        documents,
         documents.clicks,
         click_only=False,
         task=None,
@@ -122,20 +129,21 @@ def _documents(log, by_factor=False):
     if by_factor:
         codes = pair_codes(codes, log.bias, len(log.bias_values))
     place, key = encode(codes)
-    n = np.arange(len(key))
-    first = first_rows(place, len(key))
+    n_documents = len(key)
+    number = np.arange(n_documents)
+    first = first_rows(place, n_documents)
     documents = replace(
         log,
         version=log.version[first],
         query_of_list=log.query[first],
-        user=np.zeros_like(n),
-        position=np.ones_like(n),
-        bias=log.bias[first] if by_factor else n,
-        clicks=np.zeros(len(n)),
+        user=np.zeros_like(number),
+        position=np.ones_like(number),
+        bias=log.bias[first] if by_factor else number,
+        clicks=np.zeros(n_documents),
         weight=np.bincount(place, log.weight),
         propensity=None,
         production=None,
-        offsets=np.arange(len(n) + 1),
+        offsets=np.arange(n_documents + 1),  # one row per list
     )
     return documents, place
 
@@ -143,69 +151,90 @@ def _documents(log, by_factor=False):
 def _moments(place, weight, values):
     """Weighted mean and variance of vectors by place, each of shape (n_places, n_components)."""
     total = np.bincount(place, weight)
-    mean, square = (
-        np.stack([np.bincount(place, weight * column) / total for column in part.T], axis=1)
-        for part in (values, values**2)
-    )
-    return mean, np.maximum(square - mean**2, 0.0)
+
+    def mean_of(vectors):
+        columns = [np.bincount(place, weight * column) / total for column in vectors.T]
+        return np.stack(columns, axis=1)
+
+    mean = mean_of(values)
+    variance = mean_of(values**2) - mean**2
+    return mean, np.maximum(variance, 0.0)  # rounding may leave less than 0
 
 
 def most_likely_vectors(query: Ints, n_queries: int, mean: Floats, log_variance: Floats) -> Floats:
     """Base vector of each query (eq. 8): means of its rows, weighted by 1 / variance."""
     vectors = np.empty((n_queries, mean.shape[1]))
-    for place, (means, logs) in enumerate(zip(mean.T, log_variance.T, strict=True)):
+    for component in range(mean.shape[1]):
+        logs = log_variance[:, component]
         # Relative to the least variance of the query, so that no weight overflows.
         least = np.full(n_queries, np.inf)
         np.minimum.at(least, query, logs)
         weights = np.exp(least[query] - logs)
-        vectors[:, place] = np.bincount(query, weights * means) / np.bincount(query, weights)
+        total = np.bincount(query, weights * mean[:, component])
+        vectors[:, component] = total / np.bincount(query, weights)
     return vectors
 
 
 def most_probable_factors(query: Ints, n_queries: int, logits: Floats) -> Ints:
     """The bias factor of each query that maximises the product of P(T | x) of its rows (eq. 6)."""
-    total = [np.bincount(query, each, n_queries) for each in log_softmax(logits, axis=1).T]
+    log_chance = log_softmax(logits, axis=1)
+    total = [np.bincount(query, factor, n_queries) for factor in log_chance.T]
     return np.argmax(total, axis=0)
 
 
-#: Numbers of documents that the prior of a correction weighs, with infinity for no correction.
+#: Numbers of documents that the prior of a correction weighs: 10 to 10,000 in five steps and two
+#: between each, with infinity for no correction.
 _PRIOR_DOCUMENTS = np.append(10.0 ** np.arange(1, 4.1, 0.5), np.inf)
-#: The scores explain at least this share of the standard deviation of the grades.
-_LEAST_CORRELATION = 0.3
 
 
 def correction_by_labels(
     scores: Floats, relevance: Floats, grade: Floats, query: Ints
 ) -> tuple[float, Floats]:
-    """a and v with which a times the scores plus the product of v and the relevance embeddings
-    comes closest to the grades, within queries; see :meth:`VectorizationRanker.fit_base_vectors`.
+    """Scale of the scores and vector of the correction that come closest to the grades.
 
-    v is the posterior mean under a normal prior of the products of the labelled documents,
-    averaged over its width: there is no correction with probability 1/2.
+    The scale times the scores, plus the product of the vector and the relevance embeddings, is
+    compared with the grades within queries; see :meth:`VectorizationRanker.fit_base_vectors`.
+    The vector is the posterior mean under a normal prior of the products of the labelled
+    documents, averaged over its width: there is no correction with probability 1/2.
     """
-    counts = np.bincount(query)
     columns = np.column_stack([grade, scores, relevance]).astype(float)
-    means = np.stack([np.bincount(query, column) / counts for column in columns.T], axis=1)
-    g, s, r = np.split(columns - means[query], [1, 2], axis=1)
-    g = g[:, 0]
-    s = s[:, 0]
-    n = len(query) - len(counts)
-    if not np.abs(g).max(initial=0.0) > TINY:
+    columns = _within_queries(columns, query)
+    grade = columns[:, 0]
+    scores = columns[:, 1]
+    relevance = columns[:, 2:]
+    n_queries = len(np.bincount(query))
+    n_free = len(query) - n_queries
+    if not np.abs(grade).max(initial=0.0) > TINY:
         raise ValueError(
-            f"The grades of {len(grade)} documents of {len(counts)} queries differ within no "
+            f"The grades of {len(query)} documents of {n_queries} queries differ within no "
             "query; expected some query with documents of two grades, which a base vector can "
             "order. Label more documents of these queries."
         )
-    least = _LEAST_CORRELATION * np.sqrt(g @ g / (s @ s or 1.0))
-    scale = max((s @ g) / max(s @ s, TINY), least)
-    rest = g - scale * s
-    size, axes = np.linalg.eigh(r.T @ r / n)
-    known = size > 1e-9 * max(size[-1], TINY)
-    axes = axes[:, known] / np.sqrt(size[known])
-    z = axes.T @ (r.T @ rest)
-    v = z / (n + _PRIOR_DOCUMENTS[:, None])
-    fit = n * np.log(rest @ rest - v @ z + TINY)
-    evidence = -0.5 * (fit + len(z) * np.log1p(n / _PRIOR_DOCUMENTS))
+    # 1. The scale a: least squares, not below what the least correlation would give.
+    square = scores @ scores
+    # The scores explain at least this share of the standard deviation of the grades.
+    least = 0.3 * np.sqrt(grade @ grade / (square or 1.0))
+    scale = max((scores @ grade) / max(square, TINY), least)
+    rest = grade - scale * scores
+    # 2. Directions in which the embeddings of the labelled documents vary, in units of their size.
+    size, axes = np.linalg.eigh(relevance.T @ relevance / n_free)
+    # Directions with less than this share of the largest variance are rounding errors.
+    varies = size > 1e-9 * max(size[-1], TINY)
+    axes = axes[:, varies] / np.sqrt(size[varies])
+    # 3. Ridge regression of the rest, for each width of the prior.
+    covariance = axes.T @ (relevance.T @ rest)
+    coefs = covariance / (n_free + _PRIOR_DOCUMENTS[:, None])
+    # 4. Evidence for each width: how well it explains the rest, and how much it could explain.
+    residual = n_free * np.log(rest @ rest - coefs @ covariance + TINY)
+    freedom = len(covariance) * np.log1p(n_free / _PRIOR_DOCUMENTS)
+    evidence = -0.5 * (residual + freedom)
     weight = np.exp(evidence - evidence.max())
-    weight[-1] *= len(weight) - 1
-    return scale, axes @ (weight @ v) / weight.sum()
+    weight[-1] *= len(weight) - 1  # no correction is as probable as all widths together
+    return scale, axes @ (weight @ coefs) / weight.sum()
+
+
+def _within_queries(columns, query):
+    """Columns less their means in each query."""
+    counts = np.bincount(query)
+    means = [np.bincount(query, column) / counts for column in columns.T]
+    return columns - np.stack(means, axis=1)[query]

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: Standard deviation of a weight as a share of its mean, before the clicks are seen.
-_SPREAD = 0.5
-#: Least mean of the sum of weights: logits for one standard deviation of scores.
+#: Least mean of the sum of weights, in logits for one standard deviation of scores: with 0 the
+#: prior would have no spread. A mixture below it is one that clicks do not confirm.
 _LEAST_SCALE = 1e-3
 
 
@@ -39,19 +38,20 @@ def cross_fitted(
     candidates, place = candidates_of(log)
     query, version = np.divmod(candidates, log.n_versions)
     part_of_candidate = part[query]
-    work = [(ranker, k) for ranker in range(len(rankers)) for k in range(part.max() + 1)]
+    n_parts = part.max() + 1
+    work = [(number, held_out) for number in range(len(rankers)) for held_out in range(n_parts)]
 
-    def scored(ranker, k):
+    def scored(number, held_out):
         """Work for one process: a ranker, without a part of the queries, scores this part."""
-        here = part_of_candidate == k
-        others = np.flatnonzero(part != k)
+        here = part_of_candidate == held_out
+        others = np.flatnonzero(part != held_out)
         features = log.features[version[here]]
-        return delayed(_fitted_elsewhere)(rankers[ranker], log, others, features, query[here])
+        return delayed(_fitted_elsewhere)(rankers[number], log, others, features, query[here])
 
-    found = Parallel(n_jobs=n_jobs)(scored(ranker, k) for ranker, k in work)
+    found = Parallel(n_jobs=n_jobs)(scored(*each) for each in work)
     scores = np.zeros((len(query), len(rankers)))
-    for (ranker, k), values in zip(work, found, strict=True):
-        scores[part_of_candidate == k, ranker] = values
+    for (number, held_out), values in zip(work, found, strict=True):
+        scores[part_of_candidate == held_out, number] = values
     columns = [standardized(column, query) for column in scores.T]
     return np.column_stack(columns)[place]
 
@@ -65,12 +65,15 @@ def parts_of_queries(log: ClickLog, n_parts: int, random: np.random.RandomState)
     # which equal pages were merged.
     content = np.zeros(len(clicked), dtype=np.uint64)
     for rows in log.chunks():
-        place = mix(rows.position.astype(np.uint64))
-        counts = [each.astype(np.uint64) for each in (rows.clicks, rows.weight)]
-        np.add.at(content, rows.query, place * counts[0] + mix(place) * counts[1])
+        by_click = mix(rows.position.astype(np.uint64))
+        by_impression = mix(by_click)
+        clicks = rows.clicks.astype(np.uint64)
+        impressions = rows.weight.astype(np.uint64)
+        np.add.at(content, rows.query, by_click * clicks + by_impression * impressions)
     seed = np.uint64(random.randint(2**31 - 1))
-    part = np.empty(len(clicked), dtype=int)
+    # Dealt out like cards, those with clicks first.
     order = np.lexsort([mix(content ^ seed), ~clicked])
+    part = np.empty(len(clicked), dtype=int)
     part[order] = np.arange(len(order)) % n_parts
     return part
 
@@ -85,25 +88,36 @@ def likeliest_weights(
     ``unconfirmed`` takes the place of ``share``.
     """
     scores = held_out.scores
-    choice = held_out.choice
-    scale = float(held_out.mix(scores @ share[:, None])[2][0])
+    # The mixture of the prior as one column, whose weight is the factor.
+    _, _, factor = held_out.mix(scores @ share[:, None])
+    scale = float(factor[0])
     if scale < _LEAST_SCALE:
         scale = _LEAST_SCALE
         share = unconfirmed
-    strength = (_SPREAD * scale * share) ** -2
+    # Strength: one over the variance of the prior.
+    # Standard deviation of a weight as a share of its mean, before the clicks are seen.
+    strength = (0.5 * scale * share) ** -2
     logits, _, weights = held_out.mix(scores, scale * share, strength)
-    total = weights.sum()
-    used = np.flatnonzero(weights > 0)
+    errors = _errors_of_shares(held_out, logits, weights, strength)
+    return weights / weights.sum(), errors
+
+
+def _errors_of_shares(held_out, logits, weights, strength):
+    """Standard errors over queries of weights that sum to 1; NaN where a weight is 0."""
+    choice = held_out.choice
     shares = choice.shares(logits)
     expected = choice.expected(shares)
-    columns = np.column_stack([held_out.within(scores[:, m], shares) for m in used])
+    used = np.flatnonzero(weights > 0)
+    # Scores less what free effects of bias factors and their query explain.
+    columns = np.column_stack([held_out.within(held_out.scores[:, m], shares) for m in used])
     surplus = choice.clicks - expected
-    gradient = np.column_stack([held_out.by_query(surplus * each) for each in columns.T])
+    gradient = np.column_stack([held_out.by_query(surplus * column) for column in columns.T])
     hessian = columns.T @ (expected[:, None] * columns) + np.diag(strength[used])
     # Of weights that sum to 1, by the delta method.
+    total = weights.sum()
     to_share = np.eye(len(weights))[:, used] / total - weights[:, None] / total**2
     influence = gradient @ np.linalg.inv(hessian) @ to_share.T
-    return weights / total, np.where(weights > 0, np.linalg.norm(influence, axis=0), np.nan)
+    return np.where(weights > 0, np.linalg.norm(influence, axis=0), np.nan)
 
 
 def _fitted_elsewhere(ranker, log, others, features, query):

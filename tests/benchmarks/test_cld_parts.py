@@ -10,7 +10,7 @@ from benchmarks._study import Settings
 from benchmarks.papers import _cld_worlds
 from benchmarks.papers._cld_worlds import GRID, Log, documents, rankers, tuned
 from benchmarks.studies.cld import PARTS, LossWithParts, causes
-from skultr.rankers._cld import PairLoss
+from skultr.rankers._cld_losses import PairLoss
 from skultr.rankers._tobit import Candidates
 
 LABEL, SHOWN = np.array([0.9, 0.2, 0.0, 0.0]), np.array([True, True, False, False])

@@ -26,7 +26,7 @@ from skultr.rankers import (
     HeckmanRanker,
     IPSRanker,
 )
-from skultr.rankers._cld import count_pairs
+from skultr.rankers._cld_losses import count_pairs
 from tests._worlds import top_k_log
 
 #: The published models: linear, the maximum found by Newton's method.

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from torch.nn.functional import logsigmoid
 
 from skultr._torch._lists import ListBatch, softmax_loss
-from skultr.rankers._cld import (
+from skultr.rankers._cld_losses import (
     ListwiseLoss,
     PairLoss,
     TobitLoss,

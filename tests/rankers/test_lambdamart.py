@@ -15,6 +15,7 @@ from sklearn.linear_model import Ridge
 from skultr.exceptions import ClickDataWarning, NotIdentifiableWarning, UnstableWeightsWarning
 from skultr.propensity import PowerLawPropensity
 from skultr.rankers import IPSRanker, LambdaMARTRanker, NaiveRanker
+from skultr.rankers._thresholds import DOCUMENTS_PER_LEAF
 
 from .._worlds import small_log
 
@@ -24,7 +25,8 @@ FEATURES = ["f0", "f1", "f2"]
 
 def _quick(**settings):
     quick = {"n_estimators": 40, "learning_rate": 0.2, "early_stopping": False, "random_state": 0}
-    return LambdaMARTRanker(**{"propensity": CURVE, "reg_lambda": 1.0, **quick, **settings})
+    settings["lgbm_params"] = {"lambda_l2": 1.0, **settings.get("lgbm_params", {})}
+    return LambdaMARTRanker(**{"propensity": CURVE, **quick, **settings})
 
 
 def _world(n_queries=80, n_documents=8, n_lists=4, seed=0):
@@ -150,13 +152,15 @@ def test_leaves_follow_the_documents_with_clicks(monkeypatch):
     _, log, rate = _world()
     n_clicked = log["doc"][rate > 0].nunique()
     assert _quick().fit(log, rate).num_leaves_ == 4
-    monkeypatch.setattr("skultr.rankers._lambdamart._DOCUMENTS_PER_LEAF", 40)
+    several = DOCUMENTS_PER_LEAF._replace(value=40)
+    monkeypatch.setattr("skultr.rankers._lambdamart.DOCUMENTS_PER_LEAF", several)
     for debiasing in ("user-aware", "none"):
         ranker = _quick(debiasing=debiasing).fit(log, rate)
         assert ranker.num_leaves_ == n_clicked // 40 > 4
         sizes = [tree["num_leaves"] for tree in ranker.booster_.dump_model()["tree_info"]]
         assert max(sizes) <= ranker.num_leaves_
-    monkeypatch.setattr("skultr.rankers._lambdamart._DOCUMENTS_PER_LEAF", 1)
+    one = DOCUMENTS_PER_LEAF._replace(value=1)
+    monkeypatch.setattr("skultr.rankers._lambdamart.DOCUMENTS_PER_LEAF", one)
     assert _quick().fit(log, rate).num_leaves_ == 31
     assert _quick(num_leaves=3).fit(log, rate).num_leaves_ == 3
     assert _quick(lgbm_params={"num_leaves": 5}).fit(log, rate).num_leaves_ == 5
@@ -277,6 +281,33 @@ def test_further_parameters_of_lightgbm():
     for name in ("objective", "metric", "num_iterations"):
         with pytest.raises(ValueError, match=f"lgbm_params holds \\['{name}'\\]"):
             _quick(lgbm_params={name: 1}).fit(log, rate)
+
+
+@pytest.mark.parametrize("name", ["lambda_l2", "reg_lambda", "lambda"])
+def test_leaves_have_the_penalty_that_lightgbm_is_given_under_any_name(name):
+    _, log, rate = _world()
+    quick = {"propensity": CURVE, "n_estimators": 3, "early_stopping": False, "random_state": 0}
+    default = LambdaMARTRanker(**quick).fit(log, rate).predict(log)
+    same, none = (
+        LambdaMARTRanker(lgbm_params={name: value}, **quick).fit(log, rate).predict(log)
+        for value in (50.0, 0.0)
+    )
+    np.testing.assert_array_equal(same, default)
+    assert np.abs(none).max() > 1.1 * np.abs(default).max()
+
+
+def test_pairs_are_compared_up_to_the_truncation_level_of_lightgbm():
+    _, log, rate = _world()
+    default, thirty, first = (
+        _quick(loss="lambda", n_estimators=3, lgbm_params=params).fit(log, rate).predict(log)
+        for params in (
+            {},
+            {"lambdarank_truncation_level": 30},
+            {"lambdarank_truncation_level": 1},
+        )
+    )
+    np.testing.assert_array_equal(thirty, default)
+    assert not np.allclose(first, default)
 
 
 @pytest.mark.parametrize("debiasing", ["user-aware", "none"])

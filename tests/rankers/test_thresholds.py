@@ -1,16 +1,26 @@
 """Each number that decides something, on both sides."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from torch import nn
 
 from skultr.exceptions import ClickDataWarning
-from skultr.rankers import EnsembleRanker, IPSRanker, NaiveRanker
+from skultr.rankers import (
+    CLDRanker,
+    EnsembleRanker,
+    IPSRanker,
+    LambdaMARTRanker,
+    NaiveRanker,
+)
 from skultr.rankers._candidates import DistinctCandidates
-from skultr.rankers._ensemble import _put_in_front
+from skultr.rankers._distilled import _has_feature_like
+from skultr.rankers._ensemble import _bounded, _put_in_front
 from skultr.rankers._thresholds import SHARE_OF_PRODUCTION
+from skultr.rankers._tobit import GAMMAS, GammaProfile, TobitFit
 
 
 def _log(n_queries, n_clicks, *, n_documents=4):
@@ -52,6 +62,51 @@ def test_only_the_first_of_many_candidates_are_ranked_anew(n_candidates):
     _put_in_front(parts, served, query, DistinctCandidates(slice(None), slice(None)), 10)
     best = int(parts[:, 0].argmax())
     assert best == (9 if n_candidates > 40 else n_candidates - 1)
+
+
+@pytest.mark.parametrize(("n_clicked", "n_leaves"), [(12_499, 4), (12_500, 5)])
+def test_trees_have_a_leaf_for_so_many_documents_with_clicks(n_clicked, n_leaves):
+    assert LambdaMARTRanker()._leaves(n_clicked) == n_leaves
+
+
+@pytest.mark.parametrize(("found", "kept"), [(0.89, 0.89), (0.9, 0.9), (0.91, 0.9), (1.0, 0.9)])
+def test_production_has_nine_tenths_of_the_weight_at_most(found, kept):
+    weights, error = _bounded(np.array([1 - found, found]), np.ones(2), np.array([0.5, 0.5]))
+    np.testing.assert_allclose(weights, [1 - kept, kept])
+    assert (error < 1).all() == (found > kept)
+
+
+@pytest.mark.parametrize(("width", "is_known"), [(0.96, True), (1.04, False)])
+def test_an_interval_of_gamma_as_wide_as_half_of_all_is_none(width, is_known):
+    parabola = -7.68 * (GAMMAS / width) ** 2  # 1.92 below its maximum at half of the width
+    assert GammaProfile(None, parabola).is_known == is_known
+
+
+@pytest.mark.parametrize(("likeliest", "is_believed"), [(0.89, True), (0.91, False)])
+def test_a_correlation_near_one_is_not_believed(likeliest, is_believed):
+    peak = GammaProfile(None, -1e4 * (GAMMAS - likeliest) ** 2)
+    assert (peak.gamma > 0.8) == is_believed
+
+
+@pytest.mark.parametrize(("noise", "is_same"), [(0.13, True), (0.15, False)])
+def test_a_feature_that_is_nearly_the_score_of_production_is_taken_for_it(noise, is_same):
+    served = np.array([1.0, 1.0, -1.0, -1.0])
+    feature = served + noise * np.array([1.0, -1.0, 1.0, -1.0])
+    other = np.array([1.0, -1.0, -1.0, 1.0])
+    for sign in (1, -1):
+        features = np.column_stack([other, sign * feature])
+        assert _has_feature_like(features, served) == is_same
+
+
+@pytest.mark.parametrize(("share", "n_told"), [(0.0009, 1), (0.0011, 0)])
+def test_a_scale_of_nearly_nothing_is_told(share, n_told, recwarn):
+    ranker = CLDRanker(loss="pointwise", hidden_layer_sizes=())
+    ranker.gamma_ = 0.2
+    rows = SimpleNamespace(label=np.array([1.0, -1.0]), shown=np.array([True, True]))
+    fit = TobitFit(np.ones(1), 0.0, np.ones(1), 0.0, share, 0.0, np.zeros((1, 3)), 0, True, None)
+    network, selection = (nn.Sequential(nn.Identity(), nn.Linear(1, 1)) for _ in range(2))
+    ranker._take_linear(fit, rows, nn.Sequential(nn.Identity(), network), selection)
+    assert len(recwarn) == n_told
 
 
 @pytest.mark.parametrize("n_queries", [9, 10])

@@ -27,13 +27,7 @@ from skultr.exceptions import MissingRoleWarning, NotIdentifiableWarning
 from skultr.metrics import RankingScorer
 from skultr.model_selection import train_test_queries
 from skultr.rankers import DistilledRanker
-from skultr.rankers._vectorization import (
-    VectorModule,
-    binomial_loss,
-    doubly_robust_labels,
-    merge_networks,
-    spread_within,
-)
+from skultr.rankers._vectorization import doubly_robust_labels, spread_within
 from skultr.rankers._vectorization_base import (
     BaseLoss,
     FactorLoss,
@@ -43,6 +37,7 @@ from skultr.rankers._vectorization_base import (
     fit_base,
     most_probable_factors,
 )
+from skultr.rankers._vectorization_networks import VectorModule, binomial_loss, merge_networks
 from skultr.simulation import (
     EYE_TRACKING,
     ClickMatrixUser,
@@ -691,6 +686,11 @@ def test_module_with_another_number_of_outputs():
 
 
 # Training ----------------------------------------------------------------------------
+def _with(**settings):
+    """The ranker with other settings than users can choose."""
+    return type("Changed", (VectorizationRanker,), settings)
+
+
 class Record(Callback):
     """Whether the observation embeddings are where they began, by epoch."""
 
@@ -716,10 +716,9 @@ def test_observation_embeddings_stay_while_frozen(frozen, max_epochs, expected):
     """For a number of steps, of which an epoch has two; at most half of the epochs."""
     log, clicks = random_lists()
     still = []
-    ranker = VectorizationRanker(
+    ranker = _with(_frozen_steps=frozen)(
         **PUBLISHED,
         max_epochs=max_epochs,
-        frozen_steps=frozen,
         batch_size=40,  # of 67 lists with a click
         early_stopping=False,
         net_params={"callbacks": [("record", Record(still))]},
@@ -810,12 +809,11 @@ def test_probability_link_learns_clicks_under_trust_bias():
     log = pd.DataFrame(rows, columns=["session", "position", "doc"]).assign(qid=0)
     chance = rate[log["doc"], log["position"] - 1]
     log[[f"is_{doc}" for doc in range(n_docs)]] = np.eye(n_docs)[log["doc"]]
-    ranker = VectorizationRanker(
+    # So that 250 epochs are enough.
+    ranker = _with(_observation_learning_rate=0.05, _frozen_steps=5)(
         link="probability",
         hidden_layer_sizes=(),
         learning_rate=0.05,
-        observation_learning_rate=0.05,
-        frozen_steps=5,  # so that 250 epochs are enough
         max_epochs=250,
         batch_size=60,
         weight_decay=0.0,

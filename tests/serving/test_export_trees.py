@@ -71,7 +71,7 @@ LAMBDAMART = LambdaMARTRanker(
     propensity=EYE_TRACKING,
     n_estimators=30,
     num_leaves=8,
-    reg_lambda=1.0,
+    lgbm_params={"lambda_l2": 1.0},
     n_jobs=1,
     random_state=0,
 )
