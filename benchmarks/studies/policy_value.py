@@ -33,7 +33,7 @@ from sklearn.linear_model import Ridge
 
 from skultr.click_models import CascadeModel, DBNModel, PBMModel
 from skultr.datasets import make_ltr
-from skultr.evaluation import _policy_value, policy_difference
+from skultr.evaluation import _policy_estimate, _policy_methods, _policy_value, policy_difference
 from skultr.simulation import (
     CarouselUser,
     CascadeUser,
@@ -179,7 +179,9 @@ def judged(world, documents, X, clicks, right, examination, truths):
     y = np.concatenate([clicks, np.zeros(len(never), dtype=clicks.dtype)])
     place = log["doc"].to_numpy()  # documents are numbered by row
     rows = []
-    with once("LoggedPages"), once("ClickTable"), set_aside("doubt_of_method") as doubts:
+    shared_log = once(_policy_value, "LoggedPages")
+    shared_table = once(_policy_estimate, "ClickTable")
+    with shared_log, shared_table, set_aside(_policy_methods, "doubt_of_method") as doubts:
         for number, (a, b) in enumerate(world.pairs):
             scores = a[place], b[place]
             for name, options in ready.items():
@@ -192,28 +194,28 @@ def judged(world, documents, X, clicks, right, examination, truths):
     return rows
 
 
-def once(name):
+def once(module, name):
     """Keep what this function makes of a log: for each pair it makes the same."""
-    make, last = getattr(_policy_value, name), {}
+    make, last = getattr(module, name), {}
 
     def kept(log, *others):
         if last.get("log") is not log:
             last.update(log=log, made=make(log, *others))
         return last["made"]
 
-    return mock.patch.object(_policy_value, name, kept)
+    return mock.patch.object(module, name, kept)
 
 
 @contextmanager
-def set_aside(name):
+def set_aside(module, name):
     """Collect what a test of an assumption says, and let the estimate pass."""
-    test, said = getattr(_policy_value, name), []
+    test, said = getattr(module, name), []
 
     def passed(*about):
         said.append(test(*about))
         return ""
 
-    with mock.patch.object(_policy_value, name, passed):
+    with mock.patch.object(module, name, passed):
         yield said
 
 

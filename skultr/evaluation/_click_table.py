@@ -44,6 +44,15 @@ class _Curve(NamedTuple):
     rate: Floats  # by cell
 
 
+class ErrorsOfSum(NamedTuple):
+    """Errors of a sum of clicks on other pages."""
+
+    curve: Floats  # influence of each page of the log through the curve and the users
+    noise: Floats  # chance of the clicks of each page, in this sum
+    logged_noise: Floats  # and in the sum of the clicks of the log
+    variance: float  # by the prior, and by deviations that no clicks determine
+
+
 class ClickTable:
     r"""P(click) of a document at the position j is
 
@@ -185,15 +194,8 @@ class ClickTable:
         level, slope = self._line(self._curve, self._place)
         return (level + slope * quality[self._pair])[self._cell] * self._row_stay
 
-    def errors(
-        self, pages: Pages, mass: Floats, gains: Floats
-    ) -> tuple[Floats, Floats, Floats, float]:
-        """Errors of the sum of mass times P(click).
-
-        The influence of each page through the curve and the users; the chance of its own clicks,
-        in this sum and in that of the log (with the gain of each slot); and the variance by the
-        prior and by deviations that no clicks determine.
-        """
+    def errors(self, pages: Pages, mass: Floats, gains: Floats) -> ErrorsOfSum:
+        """Errors of the sum of mass times P(click); ``gains`` are those of slots in the log."""
         # What was never shown has its own ends.
         curve = self._curve
         known = np.zeros(len(mass))
@@ -243,7 +245,7 @@ class ClickTable:
         p = self._of_cells(curve, self._quality(curve, share=1.0))
         chance = (clicks - p[cell] * exposed) / np.sqrt(np.maximum(1 - own, _LEAST))
         noise = log.of_pages(chance * (moves / self._exposed)[cell])
-        return by_page, noise, log.of_pages(chance * gains[log.slot]), variance
+        return ErrorsOfSum(by_page, noise, log.of_pages(chance * gains[log.slot]), variance)
 
     def excess(self, gains: Floats) -> tuple[float, float]:
         """How far clicks differ more between the pages of a query than predicted, and its error.

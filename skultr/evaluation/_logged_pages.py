@@ -19,15 +19,13 @@ from .._log._units import tell_units
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
+from ._thresholds import MOST_CONTEXTS, SAME_SCORE
 
 #: What a log may pass as keywords.
 ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 
-#: Scores of one document may differ by this part, as those of float32 in batches do.
-_SAME = 1e-5
-
-#: Values of a column that may be a context, at most; and rows that are looked at first.
-_MOST_CONTEXTS, _HEAD = 10, 1_000
+#: Rows of which a column must be one per page, before all rows are looked at.
+_HEAD = 1_000
 
 
 class LoggedPages(RowsOfLog):
@@ -166,7 +164,7 @@ class LoggedPages(RowsOfLog):
             # Most features differ within one of the first pages.
             if all((values[:n] == values[first[page[:n]]]).all() for n in (_HEAD, None)):
                 codes, few = encode(values)
-                if 2 <= len(few) <= _MOST_CONTEXTS:
+                if 2 <= len(few) <= MOST_CONTEXTS.value:
                     yield name, codes, few
 
     def key(self, pair: Ints, slot: Ints) -> Ints:
@@ -277,7 +275,7 @@ class LoggedPages(RowsOfLog):
         order = np.argsort(~self.inside, kind="stable")
         score = scores[order[first_rows(self.pair[order], len(self.pair_query))]]
         first = score[self.pair]
-        differs = self.inside & ~np.isclose(scores, first, rtol=_SAME, atol=0)
+        differs = self.inside & ~np.isclose(scores, first, rtol=SAME_SCORE.value, atol=0)
         if differs.any():
             row = int(np.argmax(differs))
             raise ValueError(

@@ -29,7 +29,7 @@ from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
 from ._logged_pages import LoggedPages, Pages
-from ._policy_value import LEAST_QUERIES
+from ._thresholds import LEAST_QUERIES
 
 #: Layouts with a smaller share of the pages are left out.
 _LEAST_SHARE = 1e-6
@@ -502,10 +502,10 @@ class RankingTest:
         self._beyond = (rate[cell] - self._due) * there
         self.share, changes = model.pages / model.sessions, self._by_query(changed)
         n_queries = (self.share @ changes) ** 2 / ((self.share * changes) ** 2).sum()
-        if n_queries < LEAST_QUERIES:
+        if n_queries < LEAST_QUERIES.value:
             raise ValueError(
                 f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, "
-                f"and policy_difference needs {LEAST_QUERIES}. Pass a log with more queries."
+                f"and policy_difference needs {LEAST_QUERIES.value}. Pass a log with more queries."
             )
         logged = model.relevance * (model.shown @ model.examination)
         logged = np.bincount(model.query, logged, minlength=self._n)

@@ -18,7 +18,8 @@ from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
 from skultr.evaluation import (
     _click_table,
-    _policy_value,
+    _policy_methods,
+    _policy_verdict,
     plan_experiment,
     policy_difference,
     policy_value,
@@ -92,8 +93,8 @@ def options(method, relevance, factor=1.0):
 @pytest.fixture
 def untested(monkeypatch):
     """Estimates also where the log contradicts the method."""
-    for name in ("doubt_of_method", "doubt_of_formula"):
-        monkeypatch.setattr(_policy_value, name, lambda *_: "")
+    monkeypatch.setattr(_policy_methods, "doubt_of_method", lambda *_: "")
+    monkeypatch.setattr(_policy_verdict, "doubt_of_formula", lambda *_: "")
 
 
 # Right where the assumption holds ---------------------------------------------------------------

@@ -1,0 +1,74 @@
+"""Numbers that decide something about a user's data: the only ones of this folder."""
+
+from __future__ import annotations
+
+from .._base._threshold import Threshold
+
+# What a ranking is worth ------------------------------------------------------------------------
+LEVEL = Threshold(
+    0.05,
+    "p-value below which a ranking wins, or two methods disagree",
+    "the level that goes with intervals of 95 %",
+    "choice",
+)
+LEAST_SUPPORT = Threshold(
+    0.9,
+    "share of the clicks at changed places that the log must know",
+    "the rest is filled from the formula of 'dr', or is bounded",
+    "policy_value",
+)
+LEAST_CLICKS = Threshold(
+    50,
+    "clicks of equal weight below which a ranking is not judged",
+    "a binomial variance from fewer is off by a seventh and more",
+    "theory",
+)
+LEAST_QUERIES = Threshold(
+    10,
+    "queries of equal weight below which nothing is judged, planned or compared",
+    "a standard error over fewer queries is a guess",
+    "theory",
+)
+LEAST_MOVED = Threshold(
+    0.01,
+    "share of impressions away from a document's usual position, below which no method is tested",
+    "all methods then read the effect of positions off a few documents",
+    "policy_value",
+)
+CONTRADICTION = Threshold(
+    2.6,
+    "standard errors by which clicks must differ from a method's to refute it",
+    "one right method of a hundred is refuted",
+    "policy_value",
+)
+STEEPER = Threshold(
+    0.25,
+    "power of the position by which users with two values of a column must read differently, "
+    "before they must not be taken together",
+    "smaller differences change no winner",
+    "policy_value",
+)
+STEEPER_ERRORS = Threshold(
+    4.0,
+    "standard errors that this difference must have",
+    "many columns, and many pairs of values, are tried",
+    "theory",
+)
+WIDEST = Threshold(
+    0.25,
+    "half-width of an interval, as a share of the clicks, beyond which there is no verdict",
+    "errors of the curve are then not small, as the interval takes them to be",
+    "policy_value",
+)
+SAME_SCORE = Threshold(
+    1e-5,
+    "relative difference up to which two scores of a document are the same",
+    "scores of float32 in batches differ as far",
+    "theory",
+)
+MOST_CONTEXTS = Threshold(
+    10,
+    "values of a column up to which users of each are compared",
+    "of more, each has too few pages",
+    "choice",
+)
