@@ -433,7 +433,7 @@ def test_clicks_that_the_position_decides_refute_nothing():
 
 
 def test_a_fit_that_does_not_converge_cannot_tell(monkeypatch):
-    monkeypatch.setattr(_click_table, "_ROUNDS", 1)
+    monkeypatch.setattr(_click_table, "_MOST_ROUNDS", 1)
     cannot_tell(policy_difference(*swaps_of_neighbours(0)[:4]), "did not converge")
 
 
