@@ -276,13 +276,13 @@ class ClickTable:
         influence = log.of_pages(worth[self._cell] * clicks - due)
         # Through P(leave after a click).
         if self._leaving is not None:
-            for number, of_leaving in enumerate(self._leaving.influence.T):
+            for number, leaving_influence in enumerate(self._leaving.influence.T):
                 leaves = self._leaving.chance.copy()
                 step = _DIFFERENCE if leaves[number] < 0.5 else -_DIFFERENCE  # stays in [0, 1]
                 leaves[number] += step
                 rate = self._clicks / self._exposure(leaves)[0]
                 beside = moved(curve._replace(rate=rate), leaves)
-                influence += of_leaving * (beside - total) / step
+                influence += leaving_influence * (beside - total) / step
         variance = float(effect @ self._precision @ effect)
         # Trust that is hardly known bends what is told of good and bad documents.
         variance += (moved(self._without_trust()) - total) ** 2

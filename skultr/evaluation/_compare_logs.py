@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
 from scipy.stats import t as student
+from sklearn.exceptions import ConvergenceWarning
 
 from .._base._sklearn import Interval, validate_params
 from .._base._typing import Frame
@@ -27,46 +28,62 @@ from .._log._roles import (
     read_values,
 )
 from .._log._segments import TINY, encode, mix, pair_codes
+from ..exceptions import warn_user
 from ..metrics._query_means import holm_adjusted
 from ..propensity._harvesting import harvested
 from ._logged_pages import LoggedPages, sums_above
+from ._thresholds import (
+    LEAST_ALIKE,
+    LEAST_QUERIES,
+    MOST_LEFT_OF_PAGES,
+    MOST_VALUES,
+    TWO_CURVES_APART,
+)
 
-#: The smallest relevant change of what is watched; whether it is a share of the old value; and
-#: the direction that matters, 0 for both.
+
+class _Watched(NamedTuple):
+    """How a change of what is watched is judged."""
+
+    #: The smallest relevant change.
+    least: float
+    #: Whether that is a share of the old value.
+    is_share: bool = False
+    #: 1 if only more matters, -1 if only less, 0 for both.
+    direction: int = 0
+
+
 _WATCHED = {
-    "examination": (0.1, True, 0),
-    "clicks per page": (0.05, True, 0),
-    "results per page": (0.05, True, 0),
-    "click rate": (0.1, True, 0),
-    "location": (0.02, False, 0),
-    "spread": (0.02, False, 0),
-    "missing": (0.02, False, 0),
-    "column": (1.0, False, 0),
-    "passing time": (np.inf, False, 0),
-    "mix": (0.05, False, 0),
-    "new queries": (0.05, False, 1),
-    "new documents": (0.05, False, 1),
-    "moved documents": (0.5, True, -1),
-    "connected": (0.05, False, -1),
+    "examination": _Watched(0.1, is_share=True),
+    "clicks per page": _Watched(0.05, is_share=True),
+    "results per page": _Watched(0.05, is_share=True),
+    "click rate": _Watched(0.1, is_share=True),
+    "location": _Watched(0.02),
+    "spread": _Watched(0.02),
+    "missing": _Watched(0.02),
+    "column": _Watched(1.0),
+    "passing time": _Watched(np.inf),
+    "mix": _Watched(0.05),
+    "new queries": _Watched(0.05, direction=1),
+    "new documents": _Watched(0.05, direction=1),
+    "moved documents": _Watched(0.5, is_share=True, direction=-1),
+    "connected": _Watched(0.05, direction=-1),
 }
+#: Roles that are contexts of a click.
+_CONTEXT_ROLES = ("user", "bias")
 #: Positions of their own; deeper ones are in blocks, each twice as deep as the one before.
 _SINGLE = 10
-#: Effective queries below which a row cannot tell, and pages of a query below which the old log
-#: does not say which of its documents are new.
-_LEAST = 10
-#: Rows of both logs together whose features are compared.
+#: Rows of both logs together whose features are compared: more cost time and tell little.
 _ROWS = 2**18
-#: Rounds in which documents of another relevance are found, and the largest share of them.
-_ROUNDS, _MOST = 20, 0.5
-#: Standard errors between two estimates of a curve above which they contradict each other.
-_APART = 2.0
+#: Rounds that find documents of another relevance, at most; 20 to 160 are usual.
+_MOST_ROUNDS = 500
+#: Largest move of the weight of a document in the last round.
+_TOLERANCE = 1e-5
+#: Where the share of documents of another relevance starts, and its largest value: of more than
+#: half, it is the others that changed.
+_FIRST_SHARE = 0.1
+_LARGEST_SHARE = 0.5
+#: Replaces 0 as a number of clicks, a share or an error.
 _ROUNDING = 1e-9
-#: Roles that are contexts of a click, and most values of a context: each has a row.
-_CONTEXT_ROLES, _MOST_VALUES = ("user", "bias"), 30
-#: Share of the documents that must have moved alike for time to be the cause.
-_ALIKE = 0.99
-#: Largest share of the variance within documents that pages, and so the time, do not explain.
-_OF_ROWS = 0.1
 #: Rounding errors of a shift, in those of the largest value: those of a difference of two means.
 _DIGITS = 8.0
 
@@ -94,9 +111,10 @@ class LogComparison:
     def summary(self) -> str:
         """What changed, and what these logs leave open, in plain words."""
         rows = dict([*self.table.groupby("verdict")])
-        lines = [f"{len(self.table)} rows: "]
-        lines[0] += ", ".join(f"{verdict} in {len(rows[verdict])}" for verdict in sorted(rows))
-        lines += map(_in_words, rows.get("alarm", self.table[:0]).itertuples())
+        none = self.table[:0]
+        counts = ", ".join(f"{verdict} in {len(rows[verdict])}" for verdict in sorted(rows))
+        lines = [f"{len(self.table)} rows: {counts}"]
+        lines += map(_in_words, rows.get("alarm", none).itertuples())
         passed = self.table[self.table["watched"] == "passing time"]
         lines += [
             f"{row.at} moved by {row.difference:+.3g} in all documents alike, as time does: its "
@@ -105,7 +123,7 @@ class LogComparison:
         ]
         lines += [
             f"Cannot tell: {watched} {', '.join(part['at'])}".strip()
-            for watched, part in rows.get("cannot tell", self.table[:0]).groupby("watched")
+            for watched, part in rows.get("cannot tell", none).groupby("watched")
         ]
         return ".\n".join(lines) + "."
 
@@ -272,8 +290,9 @@ def compare_logs(
     >>> print(shorter.summary().splitlines()[1])
     results per page: 10 before, 8 now; -2 [-2, -2], p = 0.
     """
-    least = {name: value for name, (value, *_) in _WATCHED.items()} | dict(relevant or {})
-    if unknown := sorted({*least} - {*_WATCHED}):
+    least = {name: how.least for name, how in _WATCHED.items()} | dict(relevant or {})
+    unknown = sorted({*least} - {*_WATCHED})
+    if unknown:
         raise ValueError(f"relevant names {unknown}; expected some of {[*_WATCHED]}.")
     logs = _Logs(old, new, click)
     parts = logs.examination, logs.clicks, logs.features, logs.documents
@@ -283,21 +302,26 @@ def compare_logs(
 
 def _judged(rows, least, level, n_looks):
     """The table of a comparison; see LogComparison."""
-    is_share = rows["watched"].map({name: how[1] for name, how in _WATCHED.items()})
-    way = rows["watched"].map({name: how[2] for name, how in _WATCHED.items()})
-    least = rows["watched"].map(least) * np.where(is_share, rows["old"], 1)
-    known = (rows["n_queries"] >= _LEAST) & (rows["change"] + rows["error"]).notna()
+    watched = rows["watched"]
+    is_share = watched.map({name: how.is_share for name, how in _WATCHED.items()})
+    direction = watched.map({name: how.direction for name, how in _WATCHED.items()})
+    least = watched.map(least)
+    least = least.where(~is_share, least * rows["old"])
+    # p-values of no change, for all rows together.
+    change = rows["change"]
+    known = (rows["n_queries"] >= LEAST_QUERIES.value) & (change + rows["error"]).notna()
     freedom = np.maximum(rows["n_queries"], 2) - 1
     error = rows["error"].where(known)
-    p_value = 2 * student.sf(rows["change"].abs() / np.maximum(error, _ROUNDING), freedom)
+    p_value = 2 * student.sf(change.abs() / np.maximum(error, _ROUNDING), freedom)
     p_adjusted = p_value.copy()
     p_adjusted[known] = np.minimum(n_looks * holm_adjusted(p_value[known]), 1)
+    # Intervals, and the largest change in the direction that matters.
     half = student.isf(level / n_looks / 2, freedom) * error
-    lower = _as_difference(rows["change"] - half, rows["watched"])
-    upper = _as_difference(rows["change"] + half, rows["watched"])
+    lower = _as_difference(change - half, watched)
+    upper = _as_difference(change + half, watched)
     difference = rows["new"] - rows["old"]
-    size = _size_in(way, difference, difference)
-    most = _size_in(way, lower, upper)
+    size = _size_in(direction, difference, difference)
+    most = _size_in(direction, lower, upper)
     verdicts = {
         "alarm": (p_adjusted <= level) & (size >= least * (1 - _ROUNDING)),
         "no relevant change": most < least,
@@ -319,9 +343,9 @@ def _as_difference(change, watched):
     return np.where(is_log, np.expm1(change.where(is_log)), change)
 
 
-def _size_in(way, low, high):
+def _size_in(direction, low, high):
     """The largest change between two ends: upwards, downwards, or in both ways, as watched."""
-    return np.select([way > 0, way < 0], [high, -low], np.maximum(high, -low))
+    return np.select([direction > 0, direction < 0], [high, -low], np.maximum(high, -low))
 
 
 def _in_words(row):
@@ -382,23 +406,31 @@ class _Logs:
         # The variance of the difference from an efficient estimate (Hausman), or more.
         apart = np.sqrt(np.maximum(other_error**2 - error**2, other_error**2 / 4))
         says_less = np.abs(other) * error < np.abs(change) * other_error
-        contradict = np.abs(other - change) > _APART * apart
+        contradict = np.abs(other - change) > TWO_CURVES_APART.value * apart
         use = np.where(contradict, says_less, ~(error <= other_error)) & (other_error >= 0)
-        found = np.where(use, (other, other_error, np.inf + 0 * other), (change, error, n_queries))
-        for place, row in [*enumerate(found.T)][1:]:
-            more = dict(zip(("change", "error", "n_queries"), row, strict=True))
-            yield _row("examination", self._name(place), 1.0, np.exp(row[0])) | more
+        change = np.where(use, other, change)
+        error = np.where(use, other_error, error)
+        n_queries = np.where(use, np.inf, n_queries)  # moves within a log need no common query
+        for place in range(1, len(change)):
+            row = _row("examination", self._name(place), 1.0, np.exp(change[place]))
+            row["change"] = change[place]
+            row["error"] = error[place]
+            row["n_queries"] = n_queries[place]
+            yield row
 
     def clicks(self) -> Iterator[dict[str, Any]]:
         """Rows of clicks and results per page, and of click rates by position."""
         query = np.arange(self._pages.shape[1])
-        for what, values in (("clicks", self._hits), ("results", self._shows)):
-            sums = _sums(self._query, values, len(query))
-            yield self._ratio(f"{what} per page", "", sums, self._pages, query)
+        clicks = _sums(self._query, self._hits, len(query))
+        results = _sums(self._query, self._shows, len(query))
+        yield self._ratio("clicks per page", "", clicks, self._pages, query)
+        yield self._ratio("results per page", "", results, self._pages, query)
         for place in range(self._place.max() + 1):
             at = self._place == place
-            sums = self._hits[:, at], self._shows[:, at], self._query[at]
-            yield self._ratio("click rate", self._name(place), *sums)
+            name = self._name(place)
+            yield self._ratio(
+                "click rate", name, self._hits[:, at], self._shows[:, at], self._query[at]
+            )
 
     def features(self) -> Iterator[dict[str, Any]]:
         """Rows of columns that one log lacks, of contexts, and of features, ranked among their
@@ -433,31 +465,36 @@ class _Logs:
             known = known[(there * (log == 0))[known] > 0]
             mass = np.append(0, np.cumsum(weight[known]))
             # Middle ranks, because values may be equal.
-            ends = (np.searchsorted(values[known], values, side) for side in ("left", "right"))
-            rank = sum(mass[end] for end in ends) / max(2 * mass[-1], 1)
-            for watched, lead in (
-                ("location", there * rank),
-                ("spread", there * np.abs(2 * rank - 1)),
-            ):
-                yield self._ratio(watched, name, _split(lead, log), _split(there, log), query)
+            below = mass[np.searchsorted(values[known], values, "left")]
+            up_to = mass[np.searchsorted(values[known], values, "right")]
+            rank = (below + up_to) / max(2 * mass[-1], 1)
+            size = _split(there, log)
+            location = _split(there * rank, log)
+            spread = _split(there * np.abs(2 * rank - 1), log)
+            yield self._ratio("location", name, location, size, query)
+            yield self._ratio("spread", name, spread, size, query)
 
     def documents(self) -> Iterator[dict[str, Any]]:
         """Rows of what the old log lacks, and of how the logs compare positions."""
         # Of pages like its own, it lacks the share whose query it has once (Good and Turing).
-        (old, new), query = self._pages, np.arange(self._pages.shape[1])
-        unseen = np.stack([old * (old <= 1), new * (old == 0)])
+        old, new = self._pages
+        query = np.arange(len(old))
+        unseen = _seen_once_and_new(old, new)
         yield self._ratio("new queries", "", unseen, self._pages, query)
         query = self._pair_query
         shows = _sums(self._pair, self._shows, len(query))
-        unseen = np.stack([shows[0] * (shows[0] <= 1), shows[1] * (shows[0] == 0)])
+        unseen = _seen_once_and_new(*shows)
+        # Old rows count by the traffic that their query has now; queries with few pages, whose
+        # documents the old log does not know, not at all.
         traffic = np.stack([new / np.maximum(old, 1), np.ones(len(new))])
-        traffic = (traffic * (old >= _LEAST))[:, query]
+        traffic = np.where(old >= LEAST_QUERIES.value, traffic, 0.0)[:, query]
         yield self._ratio("new documents", "", unseen * traffic, shows * traffic, query)
         # Pairs of impressions of a document: their share does not grow with the log.
         same = _sums(self._pair, np.maximum(self._shows * (self._shows - 1), 0), len(query))
         moved = shows - same / np.maximum(shows - 1, 1)
         several = shows > 1
-        yield self._ratio("moved documents", "", moved * several, shows * several, query)
+        moved = np.where(several, moved, 0.0)
+        yield self._ratio("moved documents", "", moved, np.where(several, shows, 0.0), query)
         yield _row("connected", "", *map(self._connected, self._shows))
 
     # Parts --------------------------------------------------------------------------------------
@@ -500,7 +537,7 @@ class _Logs:
                 codes, values = pd.factorize(self._column(name, sample), use_na_sentinel=False)
             except (TypeError, ValueError):  # lists, say, which nobody counts
                 continue
-            if not 2 <= len(values) <= _MOST_VALUES or _depends_on(position, codes):
+            if not 2 <= len(values) <= MOST_VALUES.value or _depends_on(position, codes):
                 continue
             tells = not all(_depends_on(pair[log == each], codes[log == each]) for each in (0, 1))
             if is_context or (tells and _depends_on(page, codes)):
@@ -537,7 +574,11 @@ class _Logs:
         alike = np.abs(moved - passed) <= within + rounding
         alike &= np.sign(passed) * beyond >= -rounding
         differs = np.ptp(middle[document]) > rounding or within.max() > rounding
-        if not differs or abs(passed) <= rounding or np.average(alike, weights=weight) < _ALIKE:
+        if (
+            not differs
+            or abs(passed) <= rounding
+            or np.average(alike, weights=weight) < LEAST_ALIKE.value
+        ):
             return None
         if within.max() > rounding:
             away = values[there] - middle[document] - passed * log
@@ -554,7 +595,10 @@ class _Logs:
         several = n_rows[page] > 1  # a row alone differs as its page does, in any case
         left = away - (np.bincount(page, away) / n_rows)[page]
         total = away - away.mean()
-        return several.any() and (left**2)[several].mean() <= _OF_ROWS * (total**2).mean()
+        return (
+            several.any()
+            and (left**2)[several].mean() <= MOST_LEFT_OF_PAGES.value * (total**2).mean()
+        )
 
     def _by_cells(self):
         """Log ratio of the click rates of the same cells, relative to the first position; its
@@ -565,32 +609,64 @@ class _Logs:
         documents has a normal deviation of the variance 1.
         """
         common = (self._unclicked[0] > 0).all(axis=0)
-        shows, hits = (each[:, common] for each in self._unclicked)
+        shows, hits = (counts[:, common] for counts in self._unclicked)
         place = self._place[common]
-        clicks = hits.sum(axis=0)
+        query = self._query[common]
         n_places = self._place.max() + 1
-        (doc, _), keep, share = encode(self._pair[common]), 1.0, 0.1
-        for _ in range(_ROUNDS):
-            part = keep * shows[::-1] / shows.sum(axis=0)
-            total = np.maximum(_sums(place, part * hits, n_places), _ROUNDING)
-            due = shows * total[:, place]
-            due *= clicks / due.sum(axis=0)
-            known = np.bincount(doc, due[0] * due[1] / np.maximum(clicks, TINY))
-            excess = np.bincount(doc, hits[1] - due[1]) ** 2 / (1 + known)
-            other = expit((excess - np.log1p(known)) / 2 + np.log(share / (1 - share)))
-            share = np.clip(other @ (known > 0) / max((known > 0).sum(), 1), _ROUNDING, _MOST)
-            keep = 1 - other[doc]
-        part = part / total[:, place]
+        weight = self._weights_of_cells(shows, hits, place, n_places, self._pair[common])
+        total = np.maximum(_sums(place, weight * hits, n_places), _ROUNDING)
+        # Errors: what each query adds, relative to the first position.
+        part = weight / total[:, place]
         by_query = np.zeros((2, n_places, self._pages.shape[1]))
-        np.add.at(by_query, (slice(None), place, self._query[common]), part * hits)
+        np.add.at(by_query, (slice(None), place, query), part * hits)
         effect = by_query[1] - by_query[0]
         # At least that of clicks by chance: where one query has nearly all, its effects cancel.
-        rate = np.bincount(place, clicks) / np.maximum(np.bincount(place, shows.sum(axis=0)), TINY)
+        clicks_of_place = np.bincount(place, hits.sum(axis=0))
+        shows_of_place = np.bincount(place, shows.sum(axis=0))
+        rate = clicks_of_place / np.maximum(shows_of_place, TINY)
         chance = _sums(place, part**2 * hits * (1 - rate[place]), n_places).sum(axis=0)
         error = np.maximum(_error(effect - effect[0]), np.sqrt(chance + chance[0]))
-        change = np.where((total > _ROUNDING).all(axis=0), np.log(total[1] / total[0]), np.nan)
+        has_clicks = (total > _ROUNDING).all(axis=0)
+        change = np.where(has_clicks, np.log(total[1] / total[0]), np.nan)
         change -= change[0]
-        return change, error + 0 * change, _effective(by_query.sum(axis=0))
+        error = np.where(np.isnan(change), np.nan, error)
+        return change, error, _effective(by_query.sum(axis=0))
+
+    def _weights_of_cells(self, shows, hits, place, n_places, pair):
+        """Weight of each click: as by Mantel and Haenszel, times the chance that the relevance of
+        the document is what it was (EM)."""
+        document, _ = encode(pair)
+        clicks = hits.sum(axis=0)
+        mantel_haenszel = shows[::-1] / shows.sum(axis=0)
+        kept = np.ones(len(place))
+        share = _FIRST_SHARE
+        for _ in range(_MOST_ROUNDS):
+            total = _sums(place, kept * mantel_haenszel * hits, n_places)
+            total = np.maximum(total, _ROUNDING)
+            # Clicks that are due in each log, given those of both.
+            due = shows * total[:, place]
+            due *= clicks / due.sum(axis=0)
+            information = np.bincount(document, due[0] * due[1] / np.maximum(clicks, TINY))
+            excess = np.bincount(document, hits[1] - due[1]) ** 2 / (1 + information)
+            # E-step: log odds of another relevance, whose log ratio has the variance 1.
+            log_odds = (excess - np.log1p(information)) / 2 + np.log(share / (1 - share))
+            is_other = expit(log_odds)
+            # M-step: their share.
+            known = information > 0
+            share = is_other @ known / max(known.sum(), 1)
+            share = np.clip(share, _ROUNDING, _LARGEST_SHARE)
+            before = kept
+            kept = 1 - is_other[document]
+            if np.abs(kept - before).max(initial=0.0) < _TOLERANCE:
+                break
+        else:
+            warn_user(
+                f"The weights of documents of another relevance still move after {_MOST_ROUNDS} "
+                "rounds, so that the examination of documents at the same positions is not "
+                "exact. Compare larger logs.",
+                ConvergenceWarning,
+            )
+        return kept * mantel_haenszel
 
     def _by_moves(self, shows, hits):
         """Log examination relative to the first position, and its standard error, by documents
@@ -623,7 +699,12 @@ def _sums(code, values, n=0):
 
 def _split(values, log):
     """Values of rows, (2, n_rows), each in the line of its log."""
-    return np.stack([values * (log == 0), values * (log == 1)])
+    return np.stack([np.where(log == 0, values, 0.0), np.where(log == 1, values, 0.0)])
+
+
+def _seen_once_and_new(old, new):
+    """Old counts of what the old log has once, and new counts of what it lacks."""
+    return np.stack([np.where(old <= 1, old, 0.0), np.where(old == 0, new, 0.0)])
 
 
 def _row(watched, at, old, new):
@@ -651,7 +732,7 @@ def _moved(values, log, document):
     np.minimum.at(low, (log, document), values)
     np.maximum.at(high, (log, document), values)
     both = (count > 0).all(axis=0)
-    if both.sum() < _LEAST:
+    if both.sum() < LEAST_QUERIES.value:
         return None
     mean = total / np.maximum(count, 1)
     moved = (mean[1] - mean[0])[both]

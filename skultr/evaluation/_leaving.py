@@ -30,7 +30,7 @@ _LARGEST_MOVE = 0.02
 _MOST_STEPS = 500
 #: Gain of log posterior per page in the last step of EM.
 _LEAST_GAIN = 1e-5
-# Start of EM. Five others moved P(leave) by 0.02 at most on four logs of 5,000 pages --------------
+# Start of EM. Five others moved P(leave) by 0.02 at most on four logs of 5,000 pages ------
 #: P(leave) after a click on a document without and with relevance.
 _START_LEAVE = (0.2, 0.3)
 #: Powers of the fall of click rates that are looks, and going on.

@@ -72,3 +72,31 @@ MOST_CONTEXTS = Threshold(
     "of more, each has too few pages",
     "choice",
 )
+
+# Two logs ---------------------------------------------------------------------------------------
+TWO_CURVES_APART = Threshold(
+    2.0,
+    "standard errors between two estimates of a change of examination, above which the one that "
+    "says less counts",
+    "relevance or users then differ from what the more precise one assumes",
+    "compare_logs",
+)
+MOST_VALUES = Threshold(
+    30,
+    "values of a column up to which the mix of each is compared",
+    "each has a row, for which all p-values are adjusted",
+    "choice",
+)
+LEAST_ALIKE = Threshold(
+    0.99,
+    "share of the documents whose feature must have moved alike, for time to be the cause",
+    "what other causes moved is an alarm",
+    "compare_logs",
+)
+MOST_LEFT_OF_PAGES = Threshold(
+    0.1,
+    "share of the variance of a feature within documents that pages may leave, for time to be the "
+    "cause",
+    "time is the same for all rows of a page",
+    "compare_logs",
+)
