@@ -160,42 +160,61 @@ class LogTable:
         self.frame = frame
         self.numbers = {name: _as_floats(frame[name]) for name in frame.columns}
         self.roles = _proposed(frame, self.numbers, rename)
-        named = {role: name for name, role in self.roles.items()}
-        self.clicks = self.numbers.get(named.get("click"))
-        self.impressions = self.numbers.get(named.get("impressions"))
-        query = named.get("qid")
+        query = self._name_of("qid")
         self.query = self._codes(query)
-        self.doc = self._codes(query, named.get("doc"))
-        self.page = self._codes(query, named.get("session"))
+        self.doc = self._codes(query, self._name_of("doc"))
+        self.page = self._codes(query, self._name_of("session"))
         self.page_starts = np.unique(self.page, return_index=True)[1]
-        # A column that counts the rows of pages is the position, if no other one does.
-        self.places = [] if "position" in named else self._free(self._counts)
-        if len(self.places) == 1:
-            named["position"] = self.places[0]
-            self.roles[self.places[0]] = "position"
-        self.missing = [role for role in NEEDED if role not in named]
-        self.position = self.numbers.get(named.get("position"))
-        self.starts_at_0 = self.position is not None and bool(np.nanmin(self.position) == 0)
-        if self.starts_at_0:
-            self.position = self.position + 1
-        if "production" in named and not self._orders_pages(named["production"]):
-            del self.roles[named["production"]]
+        self.clicks = self._numbers_of("click")
+        self.impressions = self._numbers_of("impressions")
+        self._find_position()
+        self.missing = [role for role in NEEDED if self._name_of(role) is None]
+        production = self._name_of("production")
+        if production is not None and not self._orders_pages(production):
+            del self.roles[production]
         self.outcomes = self._outcomes()
         for name in self.outcomes:
             self.roles.setdefault(name, f"{OUTCOME}{_plain(name)}")
         self.rename = {name: role for name, role in self.roles.items() if name != role}
-        #: The word for 1, by role.
-        self.words = {}
+        self.words = self._words()
+        self._group_features()
+
+    def _name_of(self, role):
+        """Name of the column of a role; None if it has none, the last if it has several."""
+        names = [name for name, has in self.roles.items() if has == role]
+        return names[-1] if names else None
+
+    def _numbers_of(self, role):
+        return self.numbers.get(self._name_of(role))
+
+    def _find_position(self):
+        """Set the positions from 1; without a name, by a column that counts the rows of pages."""
+        self.places = []
+        if self._name_of("position") is None:
+            self.places = self._free(self._counts)
+            if len(self.places) == 1:
+                self.roles[self.places[0]] = "position"
+        self.position = self._numbers_of("position")
+        self.starts_at_0 = self.position is not None and bool(np.nanmin(self.position) == 0)
+        if self.starts_at_0:
+            self.position = self.position + 1
+
+    def _words(self):
+        """The word for 1, by role, of columns of two words."""
+        words = {}
         for name, role in self.roles.items():
-            yes = None if role in IDS else _yes(frame[name])
+            yes = None if role in IDS else _yes(self.frame[name])
             if yes is not None:
-                self.words[role] = yes
-        features = [name for name in frame.columns if name not in self.roles]
-        self.page_columns = [name for name in features if self._is_of_page(name)]
-        self.times = [name for name in features if frame[name].dtype.is_temporal()]
-        self.features = [
-            name for name in features if name not in self.page_columns and name not in self.times
-        ]
+                words[role] = yes
+        return words
+
+    def _group_features(self):
+        """Set the columns without a role: of pages, of times, and features."""
+        free = [name for name in self.frame.columns if name not in self.roles]
+        self.page_columns = [name for name in free if self._is_of_page(name)]
+        self.times = [name for name in free if self.frame[name].dtype.is_temporal()]
+        others = {*self.page_columns, *self.times}
+        self.features = [name for name in free if name not in others]
 
     def _codes(self, *names):
         """Codes of the distinct values of columns; None stands for one value."""
@@ -324,15 +343,26 @@ class LogTable:
             for name in self.places
             if name in self.roles
         ]
+        remarks += self._faults_of_outcomes()
+        remarks += [message for unit, message in self.units if not unit.is_error]
+        remarks += self._added_up(log)
+        remarks += self._torn()
+        return remarks + self._remarks_on_pages()
+
+    def _faults_of_outcomes(self):
+        """What is wrong with outcomes, which no fit reads."""
+        found = []
         for name, role in self.roles.items():
             values = self.numbers[name]
             if role.startswith(OUTCOME) and values is not None:
                 faults = faults_in({"outcome": values}, called={"outcome": repr(name)})
-                remarks += [message for _, message in faults]
-        remarks += [message for unit, message in self.units if not unit.is_error]
-        remarks += self._added_up(log)
-        remarks += self._torn()
+                found += [message for _, message in faults]
+        return found
+
+    def _remarks_on_pages(self):
+        """What columns with one value per page are for."""
         per_page = [name for name in self.page_columns if name not in self.times]
+        remarks = []
         if per_page:
             listed = ", ".join(map(repr, per_page))
             remarks.append(f"Columns with one value per page ({listed}) are no features.")

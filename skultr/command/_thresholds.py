@@ -34,3 +34,9 @@ FEW_TEXTS = Threshold(
     "more are titles or ids; the encoder keeps the 30 most frequent ones",
     "choice",
 )
+LEAST_QUERIES = Threshold(
+    20,
+    "queries from which skultr ubi compares its model with the order served",
+    "a quarter of fewer is too few to hold out",
+    "choice",
+)

@@ -51,14 +51,11 @@ def training_code(table: LogTable, mends: list[tuple[str, str]], source: str) ->
         return "\n".join(lines)
     text = [name for name in table.features if isinstance(table.frame[name].dtype, TEXT)]
     encoded = [name for name in text if table.frame[name].n_unique() <= FEW_TEXTS.value]
-    # A time may be of a page, and text that is encoded may name documents.
-    named = {found["name"] for found in features_that_name(table.sample)}
-    no_features = {*table.page_columns, *table.times, *text, *named} - {*encoded}
+    dropped = _no_features(table, text, encoded)
     lines += _mending(table, mends, is_polars)
-    dropped = [name for name in table.frame.columns if name in no_features]
     if dropped:
         lines.append(DROP[is_polars].format(dropped))
-    if {*table.features} <= no_features:
+    if {*table.features} <= {*dropped}:
         imports, more = _labels()
     else:
         imports, more = _training(encoded, is_polars)
@@ -69,6 +66,13 @@ def training_code(table: LogTable, mends: list[tuple[str, str]], source: str) ->
     if "pl." in text_of_lines:
         imports.append("import polars as pl")
     return "\n".join([*sorted(imports), "", *lines])
+
+
+def _no_features(table, text, encoded):
+    """Columns that a ranker must not read: of pages, times, text, and names of documents."""
+    named = {found["name"] for found in features_that_name(table.sample)}
+    no_features = {*table.page_columns, *table.times, *text, *named} - {*encoded}
+    return [name for name in table.frame.columns if name in no_features]
 
 
 def _reading(table, source, is_polars):
