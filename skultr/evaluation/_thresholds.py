@@ -72,6 +72,13 @@ MOST_CONTEXTS = Threshold(
     "of more, each has too few pages",
     "choice",
 )
+MOST_UNSEEN = Threshold(
+    0.08,
+    "expected share of the clicks at places that an experiment does not show, above which a plan "
+    "promises nothing",
+    "policy_difference cannot tell above 0.1, and experiments vary",
+    "theory",
+)
 
 # Two logs ---------------------------------------------------------------------------------------
 TWO_CURVES_APART = Threshold(

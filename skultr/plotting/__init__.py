@@ -8,11 +8,7 @@ when a display is drawn.
 from ._axes import method_colors
 from ._examination import ExaminationDisplay
 from ._identifiability import IdentifiabilityDisplay, RankDisplay
-from ._relevance import (
-    DebiasednessDisplay,
-    EmbeddingDisplay,
-    RelevanceDisplay,
-)
+from ._relevance import DebiasednessDisplay, EmbeddingDisplay
 
 __all__ = [
     "DebiasednessDisplay",
@@ -20,6 +16,5 @@ __all__ = [
     "ExaminationDisplay",
     "IdentifiabilityDisplay",
     "RankDisplay",
-    "RelevanceDisplay",
     "method_colors",
 ]

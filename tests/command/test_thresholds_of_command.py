@@ -6,6 +6,7 @@ import pytest
 
 from skultr import describe_log
 from skultr.command._thresholds import MOST_ROWS
+from skultr.command._verdict import _compare
 
 
 def _log(**columns):
@@ -55,3 +56,20 @@ def test_text_with_few_values_is_encoded(n_values, is_encoded):
     log["price"] = log["doc"] * 1.5
     log["title"] = [f"title {number % n_values}" for number in range(len(log))]
     assert ("OneHotEncoder" in describe_log(log).code) == is_encoded
+
+
+class _ByPosition:
+    def fit(self, X, click):
+        return self
+
+    def predict(self, X):
+        return -X["position"].to_numpy(float)
+
+
+@pytest.mark.parametrize(("n_queries", "is_compared"), [(19, False), (20, True)])
+def test_few_queries_compare_no_model(n_queries, is_compared):
+    log = pd.concat([_log().assign(qid=query) for query in range(n_queries)], ignore_index=True)
+    log["session"] = np.arange(len(log)) // 2
+    text, better = _compare(_ByPosition(), log, np.array([1.0, 0.5]))
+    assert ("too few queries" not in text) == is_compared
+    assert (better is not None) == is_compared

@@ -10,6 +10,7 @@ from scipy.stats import t as student
 from skultr.evaluation import _policy_verdict, compare_logs, policy_difference
 from skultr.evaluation._compare_logs import _Logs
 from skultr.evaluation._logged_pages import LoggedPages
+from skultr.evaluation._plan_experiment import RankingTest, read_model
 from skultr.evaluation._policy_estimate import Context, Worth
 from skultr.evaluation._policy_methods import (
     METHODS,
@@ -179,3 +180,19 @@ def test_pages_explain_what_time_moves(left, is_of_page):
     between = np.where(page % 2, 1.0, -1.0) * np.sqrt(1 - left)
     within = np.tile([1.0, -1.0], 100) * np.sqrt(left)
     assert _Logs._is_of_page(None, between + within, page) == is_of_page
+
+
+# Plans ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("unseen", "is_promised"), [(0.079, True), (0.081, False)])
+def test_plans_that_leave_places_unseen_promise_nothing(unseen, is_promised):
+    X = _pages(swapped=20)
+    y = X.pop("click")
+    log = LoggedPages(X, y, None, {}, "test")
+    doc = X["doc"].to_numpy(float)
+    ranking_a = log.rank_by(doc, None, "a")
+    ranking_b = log.rank_by(-doc, None, "b")
+    test = RankingTest(log, read_model(log, None, None), ranking_a, ranking_b)
+    # The log never shows ranking b; so many pages of it leave this share of it unseen (e^-n).
+    n_pages = -np.log(unseen)
+    _, promised = test.half_widths(np.full((20, 2), n_pages))
+    assert np.isfinite(promised) == is_promised

@@ -34,7 +34,6 @@ from skultr.plotting import (
     ExaminationDisplay,
     IdentifiabilityDisplay,
     RankDisplay,
-    RelevanceDisplay,
 )
 from skultr.preprocessing import OnFeatures
 from skultr.propensity import (
@@ -175,5 +174,4 @@ def pictures() -> None:
     IdentifiabilityDisplay.from_log(log).figure_.savefig("graph.png")
     DebiasednessDisplay.from_estimator(ranker, log).plot(s=4).ax_.set_ylim(0, 1)
     RankDisplay.from_log(log, clicks, rows="relevance")
-    RelevanceDisplay.from_predictions([0.1, 0.5], [0.2, 0.4], cmap="viridis")
     skultr.plotting.RankDisplay.from_log(log, clicks)
