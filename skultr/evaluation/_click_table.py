@@ -25,47 +25,27 @@ _MOST_ROUNDS = 100
 _LARGEST_MOVE = 2.5e-3
 #: Move of the mean share of a residual that is a deviation, in the last round.
 _LARGEST_CHANGE = 1e-3
-#: Rounds that choose the widths of the prior. Counts must tell first how often a click counts,
-#: and so choose anew when that is better known.
-_CHOICES_OF_PAGES = (0,)
-_CHOICES_OF_COUNTS = (0, 5, 15)
-#: What is taken for given goes half of its way in the first round, less later: a full step lets
-#: the curve and the qualities go to and fro. The step has halved after so many rounds.
-_FIRST_GAIN = 0.5
-_HALVED = 16
 # Prior of the curve -----------------------------------------------------------------------------
 #: Widths of κ, of which the likeliest is taken.
 _TRUSTS = (0.03, 0.3, 1.0)
-#: κ is 0 with this width.
-_NO_TRUST = _TRUSTS[0] / 100
 #: Widths of the walk of log b off its line where the position is e times as deep.
 _BENDS = (0.03, 0.1, 0.3, 1.0)
 #: Variance of the slope of the line: examination falls as the position to the power 0 to 4.
 _TILT = 4.0
-#: Variance of a place alone, beside its neighbours: its prior stays regular.
-_NEAR = 1e-3
-#: Variance of the level, which the clicks cannot tell.
-_FREE = 1e4
 # Prior of qualities -----------------------------------------------------------------------------
 #: Impressions of pairs that the variance of one place is shrunk by, to that of all.
 _POOLED = 20
 #: Range of the variance of qualities, relative to their squared mean.
 _SHARES = (1e-2, 10.0)
-#: And where it starts.
-_FIRST_SHARE = 0.3
 #: Share of the prior in predictions: of documents that the log never had.
 _UNKNOWN = 1e-9
 # Guards -----------------------------------------------------------------------------------------
 #: Step of numeric derivatives.
 _DIFFERENCE = 1e-4
-#: Share of squared predictions by which pages of a query must differ.
-_ALIKE = 1e-6
 #: Smallest relative click rate, probability and slope: none of them divides by 0.
 _SMALLEST = 1e-3
 #: Smallest P(click), relative to that of a document of typical quality.
 _LEAST_CONTRAST = 0.05
-#: A variance is at least this part of that of independent clicks of the mean rate.
-_LEAST_CHANCE = 1 / 4
 # Places: deep positions in blocks, because each costs time and few clicks tell their curve -------
 #: Positions of their own.
 _SINGLE = 20
@@ -145,7 +125,7 @@ class ClickTable:
         #: How many times each click counts.
         self._times = 1.0
         #: By usual place: the variance of qualities, relative to their squared mean.
-        self._share = np.full(len(rates), _FIRST_SHARE)
+        self._share = np.full(len(rates), 0.3)
         self.converged = self._fit()
         #: By place: the best P(click) of a document.
         likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
@@ -347,7 +327,8 @@ class ClickTable:
         beyond = within_query(log.rate - p)
         squares = np.bincount(query, weight * told * told)
         products = np.bincount(query, weight * told * beyond)
-        if squares.sum() <= _ALIKE * (log.weight * gains[log.slot] @ p**2):
+        # Pages of a query that are all alike, but for rounding, test nothing.
+        if squares.sum() <= 1e-6 * (log.weight * gains[log.slot] @ p**2):
             return 0.0, np.inf
         slope = products.sum() / squares.sum()
         return float(slope), float(np.linalg.norm(products - slope * squares) / squares.sum())
@@ -359,9 +340,13 @@ class ClickTable:
         self._set_prior()
         self._noise = self._chance()
         shares = np.zeros(len(self._pair))
-        choices = _CHOICES_OF_PAGES if self._log.has_pages else _CHOICES_OF_COUNTS
+        # Rounds that choose the widths of the prior. Counts must tell first how often a click
+        # counts, and so choose anew when that is better known.
+        choices = (0,) if self._log.has_pages else (0, 5, 15)
         for number in range(_MOST_ROUNDS):
-            self._gain = _FIRST_GAIN / (1 + number / _HALVED)
+            # What is taken for given goes half of its way, and half of that after 16 rounds: with
+            # a full step the curve and the qualities go to and fro.
+            self._gain = 0.5 / (1 + number / 16)
             # 1. The curve, given how much each click counts.
             self._weigh_cells()
             if not self._moves.n_clicks:
@@ -393,7 +378,8 @@ class ClickTable:
     def _without_trust(self):
         """The likeliest curve of users who trust no position."""
         other = copy(self)
-        other._climb(self._prior_precision(_NO_TRUST, self._widths[1]))
+        no_trust = _TRUSTS[0] / 100  # κ is 0 with this width
+        other._climb(self._prior_precision(no_trust, self._widths[1]))
         return other._curve
 
     def _set_leaving(self):
@@ -465,8 +451,10 @@ class ClickTable:
     def _prior_precision(self, trust, bend):
         """Precision of log b, a straight line on the log of the position with a random walk, and
         of κ."""
-        walk = np.minimum.outer(self._depth, self._depth) + _NEAR * np.eye(len(self._depth))
-        line = _FREE + _TILT * np.outer(self._depth, self._depth)
+        # Each place may be off the walk by .03, so that the matrix stays regular.
+        walk = np.minimum.outer(self._depth, self._depth) + 1e-3 * np.eye(len(self._depth))
+        # The level is free: clicks cannot tell it.
+        line = 1e4 + _TILT * np.outer(self._depth, self._depth)
         return block_diag(np.linalg.inv(line + bend**2 * walk), trust**-2)
 
     def _scores(self, effect):
@@ -534,7 +522,7 @@ class ClickTable:
         level, slope = self._line(self._curve, self._place)
         mean = np.clip(level + slope * mean[self._pair], _SMALLEST, 1 - _SMALLEST)
         varies = slope**2 * spread[self._pair]
-        return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) * _LEAST_CHANCE)
+        return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
 
     def _deviation(self):
         """τ², by how far click rates are from what the other positions of a document say.

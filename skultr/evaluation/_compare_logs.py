@@ -150,9 +150,9 @@ def compare_logs(
 ) -> LogComparison:
     r"""Test what changed between two logs, and whether it is an alarm.
 
-    Watches users (examination and click rates), features, traffic, and whether the new log can
-    still separate relevance from position. An alarm is a change that chance does not explain, and
-    that is large enough to matter.
+    It watches users (examination and click rates), features, traffic, and whether the new log can
+    still separate relevance from position. An alarm is a change that is large enough to matter and
+    that chance does not explain.
 
     Parameters
     ----------
@@ -238,10 +238,11 @@ def compare_logs(
     so that another order of documents does not look like other users. Only rows without a click
     above on their page count, because satisfied users stop earlier below better documents; counts
     do not show this, and all rows count. Documents whose relevance changed are outliers at their
-    position, and count less. The other estimate is by documents that moved within each
-    log (:class:`~skultr.propensity.InterventionHarvesting`), which needs no common query and
-    allows any change of relevance. The more precise one counts; where they contradict each other
-    (2 standard errors), the one that says less.
+    position, and count less; a ConvergenceWarning says if their weights do not settle. The other
+    estimate is by documents that moved within each log
+    (:class:`~skultr.propensity.InterventionHarvesting`), which needs no common query and allows
+    any change of relevance. The more precise one counts; where they contradict each other (2
+    standard errors), the one that says less.
 
     *Errors.* Queries are the clusters, paired where both logs have them. Below 10 effective
     queries a row cannot tell. A row without an alarm is "no relevant change" only if its interval
@@ -435,9 +436,10 @@ class _Logs:
     def features(self) -> Iterator[dict[str, Any]]:
         """Rows of columns that one log lacks, of contexts, and of features, ranked among their
         old values."""
-        names = [{*map(str, column_names(X))} for X in self._X]
-        for name in sorted(names[0] ^ names[1]):
-            yield _row("column", name, *(float(name in each) for each in names))
+        old_names, new_names = ({*map(str, column_names(X))} for X in self._X)
+        for name in sorted(old_names ^ new_names):
+            yield _row("column", name, float(name in old_names), float(name in new_names))
+        # Whole rows by the hash of their place, so that the same logs have the same sample.
         chance = mix(np.arange(len(self._rows[0]), dtype=np.uint64)) / 2.0**64
         sample = chance * len(chance) < _ROWS
         contexts = self._contexts(sample)
@@ -447,32 +449,44 @@ class _Logs:
             return
         old = read_values(self._X[0], "anything")
         new = read_values(self._X[1], "anything", old.categories)
-        row, log, query, _, weight = (each[sample] for each in self._rows)
-        for name in [name for name in old.names if name in new.names]:
-            parts = [each.values[:, each.names.index(name)] for each in (old, new)]
-            values = np.concatenate(parts)[row]
-            there = weight * ~np.isnan(values)
-            yield self._ratio(
-                "missing", name, _split(weight - there, log), _split(weight, log), query
-            )
-            if name in contexts:
+        for name in old.names:
+            if name not in new.names:
                 continue
-            if name not in old.categories and (found := self._without_time(name, sample)):
-                passed, values = found
-                mean = np.average(values[(log == 0) & (there > 0)])
-                yield _row("passing time", name, mean, mean + passed)
-            known = np.argsort(values)
-            known = known[(there * (log == 0))[known] > 0]
-            mass = np.append(0, np.cumsum(weight[known]))
-            # Middle ranks, because values may be equal.
-            below = mass[np.searchsorted(values[known], values, "left")]
-            up_to = mass[np.searchsorted(values[known], values, "right")]
-            rank = (below + up_to) / max(2 * mass[-1], 1)
-            size = _split(there, log)
-            location = _split(there * rank, log)
-            spread = _split(there * np.abs(2 * rank - 1), log)
-            yield self._ratio("location", name, location, size, query)
-            yield self._ratio("spread", name, spread, size, query)
+            old_values = old.values[:, old.names.index(name)]
+            new_values = new.values[:, new.names.index(name)]
+            values = np.concatenate([old_values, new_values])[self._rows[0][sample]]
+            yield self._missing(name, values, sample)
+            if name not in contexts:
+                is_number = name not in old.categories
+                yield from self._moved_feature(name, values, sample, is_number)
+
+    def _missing(self, name, values, sample):
+        """Row of the share of rows without a value."""
+        _, log, query, _, weight = (each[sample] for each in self._rows)
+        lacks = np.where(np.isnan(values), weight, 0.0)
+        return self._ratio("missing", name, _split(lacks, log), _split(weight, log), query)
+
+    def _moved_feature(self, name, values, sample, is_number):
+        """Rows of the place of values among the old ones; without what passing time explains."""
+        _, log, query, _, weight = (each[sample] for each in self._rows)
+        there = np.where(np.isnan(values), 0.0, weight)
+        without_time = self._without_time(name, sample) if is_number else None
+        if without_time is not None:
+            passed, values = without_time
+            mean = np.average(values[(log == 0) & (there > 0)])
+            yield _row("passing time", name, mean, mean + passed)
+        known = np.argsort(values)
+        known = known[(there[known] > 0) & (log[known] == 0)]
+        mass = np.append(0, np.cumsum(weight[known]))
+        # Middle ranks, because values may be equal.
+        below = mass[np.searchsorted(values[known], values, "left")]
+        up_to = mass[np.searchsorted(values[known], values, "right")]
+        rank = (below + up_to) / max(2 * mass[-1], 1)
+        size = _split(there, log)
+        location = _split(there * rank, log)
+        spread = _split(there * np.abs(2 * rank - 1), log)
+        yield self._ratio("location", name, location, size, query)
+        yield self._ratio("spread", name, spread, size, query)
 
     def documents(self) -> Iterator[dict[str, Any]]:
         """Rows of what the old log lacks, and of how the logs compare positions."""
@@ -527,11 +541,12 @@ class _Logs:
         page = self._page[sample]
         position = self._position_of_row[sample]
         found = {}
+        features = feature_columns(self._X[0])
+        new_names = column_names(self._X[1])
         for name in column_names(self._X[0]):
             is_context = name in _CONTEXT_ROLES
-            if not (is_context or name in feature_columns(self._X[0])):
-                continue
-            if name not in column_names(self._X[1]):
+            may_be = is_context or name in features
+            if not may_be or name not in new_names:
                 continue
             try:
                 codes, values = pd.factorize(self._column(name, sample), use_na_sentinel=False)
@@ -539,8 +554,7 @@ class _Logs:
                 continue
             if not 2 <= len(values) <= MOST_VALUES.value or _depends_on(position, codes):
                 continue
-            tells = not all(_depends_on(pair[log == each], codes[log == each]) for each in (0, 1))
-            if is_context or (tells and _depends_on(page, codes)):
+            if is_context or (_tells_apart(pair, codes, log) and _depends_on(page, codes)):
                 found[name] = codes, values
         return found
 
@@ -548,7 +562,7 @@ class _Logs:
         """Rows of the share of impressions of each value of a context."""
         _, log, query, _, weight = (each[sample] for each in self._rows)
         for code, value in enumerate(values):
-            lead = _split(weight * (codes == code), log)
+            lead = _split(np.where(codes == code, weight, 0.0), log)
             yield self._ratio("mix", f"{name}={value}", lead, _split(weight, log), query)
 
     def _without_time(self, name, sample):
@@ -570,6 +584,7 @@ class _Logs:
         if found is None:
             return None
         moved, within, beyond, weight, middle = found
+        # Time: nearly all documents moved by the same, up to how far they move within a log.
         passed = np.average(moved, weights=weight)
         alike = np.abs(moved - passed) <= within + rounding
         alike &= np.sign(passed) * beyond >= -rounding
@@ -584,7 +599,8 @@ class _Logs:
             away = values[there] - middle[document] - passed * log
             if not self._is_of_page(away, self._page[sample][there]):
                 return None
-        values = values - np.where(self._rows[1][sample] == 1, passed, 0.0)
+        is_new = self._rows[1][sample] == 1
+        values = values - np.where(is_new, passed, 0.0)
         # Equal values stay equal.
         return passed, np.rint(values / rounding) * rounding
 
@@ -716,6 +732,11 @@ def _row(watched, at, old, new):
 def _depends_on(group, codes):
     """Whether all rows of each group have one code."""
     return len(np.unique(group)) == len(np.unique(pair_codes(group, codes, int(codes.max()) + 1)))
+
+
+def _tells_apart(pair, codes, log):
+    """Whether impressions of one document differ in a log."""
+    return not all(_depends_on(pair[log == each], codes[log == each]) for each in (0, 1))
 
 
 def _moved(values, log, document):

@@ -108,8 +108,12 @@ def _described_settings(settings):
 
 def _united(known, more):
     """Settings of both, where they agree."""
-    named = {name: {**known.get(name, {}), **more.get(name, {})} for name in _NAMED}
-    return {**known, **more, **{name: value for name, value in named.items() if value}}
+    united = known | more
+    for name in _NAMED:
+        named = known.get(name, {}) | more.get(name, {})
+        if named:
+            united[name] = named
+    return united
 
 
 def _differences(known, asked):
@@ -225,9 +229,10 @@ def _of_object(value):
     """The class and the parameters of an estimator, a user or a policy."""
     if hasattr(value, "get_params"):
         params = value.get_params(deep=False)
-        fitted = any(name.endswith("_") and not name.startswith("_") for name in vars(value))
-        # A frozen estimator is part of the method with all that it has learned.
-        params |= {"what it has learned": joblib.hash(value)} if fitted else {}
+        is_fitted = any(name.endswith("_") and not name.startswith("_") for name in vars(value))
+        if is_fitted:
+            # A frozen estimator is part of the method with all that it has learned.
+            params["what it has learned"] = joblib.hash(value)
     else:
         params = vars(value)
     described = {name: _described(param) for name, param in sorted(params.items())}

@@ -125,28 +125,29 @@ class Interleaver:
         -------
         docs, teams : list of at most n_positions ids, list of str
         """
-        if not isinstance(rankings, Mapping) or not all(
-            # They stand in an order: no text, set or iterator.
-            hasattr(docs, "__len__") and hasattr(docs, "__getitem__") and not isinstance(docs, str)
-            for docs in rankings.values()
-        ):
+        is_read = isinstance(rankings, Mapping) and all(map(_is_ordered, rankings.values()))
+        if not is_read:
             raise TypeError(
                 f"Got the rankings {rankings!r}; expected the documents of each by its name, such "
                 "as {'old': ['a', 'b'], 'new': ['b', 'c']}."
             )
         names = self._names(rankings)
-        code = {doc: i for i, doc in enumerate(dict.fromkeys(chain(*rankings.values())))}
-        ranks = np.full((1, len(names), len(code)), np.inf)
-        for row, (name, docs) in zip(ranks[0], rankings.items(), strict=True):
+        documents = list(dict.fromkeys(chain(*rankings.values())))
+        code = {document: number for number, document in enumerate(documents)}
+        ranks = np.full((len(names), len(documents)), np.inf)
+        for row, (name, docs) in zip(ranks, rankings.items(), strict=True):
             row[[code[doc] for doc in docs]] = np.arange(1, len(docs) + 1)
-            if not 0 < len(docs) == np.isfinite(row).sum():
+            n_different = np.isfinite(row).sum()
+            if not len(docs) or n_different < len(docs):
                 raise ValueError(
                     f"The ranking {name!r} is empty or holds a document twice; expected each "
                     "document once. Serve such a request outside the experiment."
                 )
-        (shown,), (teams,), _ = self._draw(ranks)
-        docs, texts, which = list(code), *self._texts(teams[shown >= 0], names)
-        return [docs[i] for i in shown if i >= 0], [texts[i] for i in which]
+        # One list of a batch.
+        shown, teams, _ = (drawn[0] for drawn in self._draw(ranks[None]))
+        is_shown = shown >= 0
+        texts, which = self._texts(teams[is_shown], names)
+        return [documents[number] for number in shown[is_shown]], [texts[n] for n in which]
 
     def interleave(
         self,
@@ -324,6 +325,12 @@ def _best_left(left):
     best = left.argmin(axis=2)
     least = np.take_along_axis(left, best[..., None], axis=2)
     return best, np.isfinite(least[..., 0])
+
+
+def _is_ordered(documents):
+    """Whether documents stand in an order: no text, set or iterator."""
+    is_sequence = hasattr(documents, "__len__") and hasattr(documents, "__getitem__")
+    return is_sequence and not isinstance(documents, str)
 
 
 def _is_name(name):
@@ -656,11 +663,10 @@ def _team_texts(values, names, sign):
 def _read_teams(team):
     """Names of the rankings; their ranks, or shares that sum to 1, in each row; which of these."""
     code, texts = pd.factorize(team)
-    # Parts of each text: (name, sign, number), or None where it is no part.
-    matches = [[_PART.fullmatch(part) for part in f"{text}".split(" ")] for text in texts]
-    parts = [[match.groups() for match in text_parts if match] for text_parts in matches]
-    names = sorted({name for text_parts in parts for name, _, _ in text_parts})
-    signs = {sign for text_parts in parts for _, sign, _ in text_parts}
+    parts = [_parts_of(f"{text}") for text in texts]
+    named = [part for parts_of_text in parts for part in parts_of_text]
+    names = sorted({name for name, _, _ in named})
+    signs = {sign for _, sign, _ in named}
     are_ranks = signs == {"#"}
     table = _team_table(parts, names, missing=np.inf if are_ranks else 0.0)
     total = table.sum(axis=1, keepdims=True)
@@ -669,8 +675,7 @@ def _read_teams(team):
     else:
         is_fine = len(names) > 1 and (np.abs(total - 1) < _ROUNDED).all()
         table = table / total
-    is_read = all(match is not None for text_parts in matches for match in text_parts)
-    if not is_fine or len(signs) != 1 or not is_read:
+    if not is_fine or len(signs) != 1 or not all(parts):
         raise ValueError(
             f"team holds {list(texts[:3])}, ...; expected texts of one Interleaver, which name "
             "two or more rankings."
@@ -678,10 +683,16 @@ def _read_teams(team):
     return names, table[code], are_ranks
 
 
+def _parts_of(text):
+    """Name, sign and number of each ranking in the text of a team; none if it is no such text."""
+    matches = [_PART.fullmatch(part) for part in text.split(" ")]
+    return [match.groups() for match in matches] if all(matches) else []
+
+
 def _team_table(parts, names, missing):
     """Numbers of the parts of each text (rows) by ranking; 1 where a name stands alone."""
     table = np.full((len(parts), len(names)), missing)
-    for row, text_parts in zip(table, parts, strict=True):
-        for name, _, number in text_parts:
+    for row, parts_of_text in zip(table, parts, strict=True):
+        for name, _, number in parts_of_text:
             row[names.index(name)] = float(number or 1)
     return table

@@ -30,19 +30,6 @@ _LARGEST_MOVE = 0.02
 _MOST_STEPS = 500
 #: Gain of log posterior per page in the last step of EM.
 _LEAST_GAIN = 1e-5
-# Start of EM. Five others moved P(leave) by 0.02 at most on four logs of 5,000 pages ------
-#: P(leave) after a click on a document without and with relevance.
-_START_LEAVE = (0.2, 0.3)
-#: Powers of the fall of click rates that are looks, and going on.
-_START_LOOK = 0.25
-_START_ON = 0.1
-#: P(go on) at the first position.
-_MOST_ON = 0.97
-#: Pseudo-counts of clicks and of looks of each document.
-_START_CLICKS = 1
-_START_LOOKS = 5
-#: Range of its relevance.
-_START_RELEVANCE = (0.02, 0.9)
 # Prior ------------------------------------------------------------------------------------------
 #: Pseudo-counts of what all documents share: half a success, half a failure.
 _WEAK = 0.5
@@ -51,15 +38,9 @@ _CERTAIN = 1e12
 #: Ranges of the prior: of its mean, and of the share of the variance between documents.
 _MEANS = (0.005, 0.95)
 _SHARES = (1e-3, 0.9)
-#: Trials above which a document tells how much documents differ.
-_LEAST_TRIALS = 2
-#: Trials from which it tells no more than others with as many.
-_MANY_TRIALS = 10
 # Guards -----------------------------------------------------------------------------------------
 #: What is nearer to 0 or 1 has the errors of these: by its clicks alone it would have none.
 _INSIDE = (0.02, 0.98)
-#: Largest P(leave) at one row, whose complement has a logarithm.
-_LARGEST_LEAVE = 0.999
 
 
 class Leaving(NamedTuple):
@@ -77,7 +58,8 @@ class Leaving(NamedTuple):
     ) -> Floats:
         """P(no click above ended the visit) at each row of pages whose rows are sorted."""
         leave = self.look[place] * (chance[0] * (relevance - square) + chance[1] * square)
-        return np.exp(sums_above(np.log1p(-np.minimum(leave, _LARGEST_LEAVE)), page))
+        leave = np.minimum(leave, 0.999)  # what nobody reaches has a logarithm, too
+        return np.exp(sums_above(np.log1p(-leave), page))
 
 
 def fit_leaving(log: LoggedPages, place: Ints) -> Leaving | None:
@@ -145,16 +127,22 @@ class _Pages:
         self.fall = np.clip(rates / max(rates.max(), TINY), *_INSIDE)
 
     def start(self):
-        """Where EM begins: a part of the fall of click rates is looks, a smaller one leaving."""
+        """Where EM begins: a part of the fall of click rates is looks, a smaller one leaving.
+
+        On four logs of 5,000 pages five other starts moved P(leave) by 0.02 at most.
+        """
+        # One click in five looks: documents with few clicks begin as typical ones.
         looked = self.shown * np.sqrt(self.fall)[self.usual]
-        rate = (self.clicks + _START_CLICKS) / (looked + _START_LOOKS)
-        look = self.fall**_START_LOOK
+        relevance = (self.clicks + 1) / (looked + 5)
+        look = self.fall**0.25
         look[0] = 1.0  # by definition: relevance is P(click) on top
+        on = 0.97 * self.fall**0.1
+        # No table begins at 0 or 1, where EM would stay.
         return {
-            "relevance": np.clip(rate, *_START_RELEVANCE),
+            "relevance": np.clip(relevance, 0.02, 0.9),
             "look": look,
-            "on": _MOST_ON * self.fall**_START_ON,
-            "leave": np.array(_START_LEAVE),
+            "on": on,
+            "leave": np.array([0.2, 0.3]),
         }
 
     def priors(self, relevant, trials):
@@ -164,10 +152,10 @@ class _Pages:
         mean = np.clip(relevant_of_place / trials_of_place, *_MEANS)[self.usual]
         # How much documents differ beyond chance: the share of the variance m (1 - m) that is
         # between them, and the strength a + b of the beta distribution that has it.
-        known = trials > _LEAST_TRIALS
+        known = trials > 2  # fewer tell nothing of the variance
         n = trials[known]
         variance = (mean * (1 - mean))[known]
-        weight = n / (1 + n / _MANY_TRIALS)
+        weight = n / (1 + n / 10)  # documents of many trials weigh alike
         beyond = (relevant[known] / n - mean[known]) ** 2 - variance / n
         share = weight @ beyond / max(weight @ (variance * (1 - 1 / n)), TINY)
         strength = 1 / np.clip(share, *_SHARES) - 1

@@ -44,14 +44,17 @@ class PolicyEstimate(NamedTuple):
     Parameters
     ----------
     value : float
-        Expected clicks per page (DCG with ``gain="dcg"``), or the difference; NaN, as the next
-        three, if the log does not decide.
+        Expected clicks per page (DCG with ``gain="dcg"``), or the difference. If the log does not
+        decide, it is NaN, and so are the next three.
     standard_error : float
-        Without errors of given propensities and models, and of documents that were never shown.
+        Standard error of ``value``. It does not include errors in the propensities or models you
+        pass, nor the uncertainty about documents that were never shown.
     interval : tuple of float
-        95 % interval of ``value``; its ends count what was never shown as nothing and as the best.
+        95 % interval of ``value``. Its lower end counts what was never shown as nothing, its upper
+        end as the best.
     p_value : float
-        Two-sided, of no difference between the rankings; for one ranking, from the logged pages.
+        Two-sided p-value of no difference between the two rankings, or between the ranking and
+        the logged pages.
     logged : float
         Clicks (DCG) per page of the log.
     effective_sample_size : float
@@ -102,8 +105,8 @@ def policy_value(
 ) -> PolicyEstimate:
     r"""Estimate the clicks per result page of a ranking from the log of another ranking.
 
-    On every page of a query the new ranking shows the best documents, by ``scores``, of *all*
-    documents that the query has in X: shown on that page, shown on other pages of the query, or
+    On every page of a query the new ranking shows the best documents by ``scores``. It chooses
+    from *all* documents that the query has in X: shown on that page, shown on other pages, or
     never shown (rows without a position). It fills the positions that the logged page had.
 
     Parameters
@@ -144,10 +147,10 @@ def policy_value(
         What differs between pages, such as the device: one value per page, or the name of a column
         of X. Clicks are estimated within each value and added up; scores may depend on it.
     cluster : array-like of shape (n_rows,) or str, default=None
-        What depends on each other: queries, such as paraphrases of one need, or with
-        ``method="dr"`` pages, such as those of one user; one value per page, or the name of a
-        column of X. Errors are those of independent clusters, and of independent queries if a
-        query has several clusters.
+        What depends on each other: queries, such as paraphrases of one need, or, with
+        ``method="dr"``, pages, such as those of one user. One value per page, or the name of a
+        column of X. Errors are those of independent clusters; if a query has several clusters,
+        also of independent queries.
     queries : {"new", "log"}, default="new"
         What the interval is about: other queries like those of the log, or its own queries in
         other sessions. Only ``method="dr"`` knows the second, which is narrower.
@@ -163,21 +166,27 @@ def policy_value(
     Returns
     -------
     estimate : PolicyEstimate
-        "cannot tell" if the log contradicts the method (see Notes); if it has documents away from
-        their usual position in less than 1 % of the impressions; if documents that it never showed
-        decide which ranking wins; if the clicks are worth fewer than 50, or the queries fewer than
-        10, of equal weight; if users read to another depth where a column of X has another value,
-        and it is not the ``context``; or if the fit of the formula does not converge. Methods
-        other than "dr" need the documents (for ``"item-position"``: at their positions) of 90 % of
-        the new pages.
+        Its verdict is "cannot tell" if
+
+        - the log contradicts the method (see Notes), or the fit of the formula does not converge;
+        - documents are away from their usual position in less than 1 % of the impressions;
+        - documents that the log never showed decide which ranking wins;
+        - the clicks are worth fewer than 50, or the queries fewer than 10, of equal weight;
+        - users read to another depth where a column of X has another value, and that column is
+          not the ``context``;
+        - the method is not "dr", and the log lacks documents (for ``"item-position"``: at their
+          positions) of more than 10 % of the new pages.
 
     Raises
     ------
     ValueError
-        If a role, a score or what the method needs is missing or not valid, scores differ for one
-        document of a query (and context) or order the documents of no query, a context or a
-        cluster differs within a page (a cluster with a method other than "dr" within a query), or
-        k is deeper than the log.
+        If
+
+        - a role, a score or what the method needs is missing or not valid;
+        - scores differ for one document of a query (and context), or order no query;
+        - a context or a cluster differs within a page, or, with a method other than "dr", a
+          cluster within a query;
+        - k is deeper than the log.
 
     Notes
     -----
@@ -192,8 +201,9 @@ def policy_value(
     pages of the log must get the clicks that the formula predicts, compared with other pages of
     their query; if not, there is no verdict.
 
-    **Documents that the log never showed** count from nothing to the best that their position ever
-    had; the interval goes from one end to the other, and a verdict needs both ends to agree.
+    **A document that the log never showed** may get no clicks, or as many as the best document
+    ever got at that position. The interval covers both extremes, and there is a verdict only if
+    both lead to the same winner.
 
     **Other methods** must predict the clicks on documents of the log that are higher or lower
     than they usually are. If they do, and still differ from "dr" (paired by query, p < 0.05), the
@@ -374,8 +384,9 @@ class PolicyValueScorer(Scorer):
     """Scorer: expected clicks per page if the estimator ranked the documents of each query.
 
     Its parameters are those of :func:`policy_value`, by which it judges ``estimator.predict(X)``.
-    A search scores by the clicks of a fold, to which ``model`` and ``propensity`` are fitted if
-    they are not. If these cannot tell, the score is NaN, ranked last, with a ClickDataWarning.
+    A search scores by the clicks of a fold; ``model`` and ``propensity`` are fitted to the fold
+    unless they are fitted already. If the clicks cannot tell, the score is NaN, ranked last, with
+    a ClickDataWarning.
 
     The best of many candidates owes a part of its score to luck: of 10 equal ones whose scores
     have independent errors it is 1.5 standard errors too high, of 100 2.5. Judge the winner on
