@@ -367,16 +367,15 @@ class _Logs:
         frame = pd.concat(roles, keys=[0, 1], names=["log", None]).reset_index("log")
         rate = as_known_rates(frame.pop("click"))
         if "session" in frame:
-            is_known = frame["session"].notna()
-            session, _ = encode(frame["session"].to_numpy(), "The role 'session'")
-            frame["session"] = pair_codes(session, frame["log"].to_numpy(), 2)
-            frame["session"] = frame["session"].where(is_known)
+            frame["session"] = _sessions_apart(frame["session"], frame["log"].to_numpy())
         pages = LoggedPages(frame, rate, None, {}, "compare_logs")
-        log = frame["log"].to_numpy()[pages.row]
+        # Rows: place in both logs, log, query, document of a query, impressions.
         row = pages.row
+        log = frame["log"].to_numpy()[row]
         self._rows = row, log, pages.rows.query[row], pages.pair[row], pages.weight
         self._page = pages.rows.choice[row] if pages.has_pages else np.arange(len(row))
         self._position_of_row = pages.slot_position[pages.slot]
+        # Cells, with their impressions and clicks in each log.
         keys, cell = pages.shown_cells
         self._pair, slot = np.divmod(keys, len(pages.slot_query))
         self._query = pages.slot_query[slot]
@@ -384,22 +383,36 @@ class _Logs:
         self._position = pages.slot_position[slot].astype(int)
         deep = np.ceil(np.log2(np.maximum(self._position / _SINGLE, 1))).astype(int)
         self._place, _ = encode(np.minimum(self._position, _SINGLE) + deep)
-        at = np.ones(len(cell), dtype=bool)
-        if pages.has_pages and (pages.weight == 1).all():
-            # Users who stop at a click read less far below better documents.
-            order = np.lexsort((pages.slot, self._page))
-            at[order] = sums_above(pages.rate[order], self._page[order]) == 0
-        self._shows, self._hits, *self._unclicked = (
-            _sums(cell, _split(values * rows, log))
-            for rows in (1.0, at)
-            for values in (pages.weight, pages.weight * pages.rate)
+        clicks = pages.weight * pages.rate
+        self._shows = _sums(cell, _split(pages.weight, log))
+        self._hits = _sums(cell, _split(clicks, log))
+        # The same of rows without a click above them on their page.
+        is_unclicked = self._rows_without_click_above(pages)
+        self._unclicked = (
+            _sums(cell, _split(np.where(is_unclicked, pages.weight, 0.0), log)),
+            _sums(cell, _split(np.where(is_unclicked, clicks, 0.0), log)),
         )
+        # Pages of a query: the impressions of its slot that has most.
         self._pages = np.zeros((2, len(pages.query_pages)))
-        np.maximum.at(self._pages, (slice(None), self._query), _sums(slot, self._shows)[:, slot])
+        shown_at_slot = _sums(slot, self._shows)
+        np.maximum.at(self._pages, (slice(None), self._query), shown_at_slot[:, slot])
+
+    def _rows_without_click_above(self, pages):
+        """True for rows that users who stop at a click reach as often below any documents.
+
+        Counts do not tell: all rows count.
+        """
+        if not pages.has_pages or (pages.weight != 1).any():
+            return np.ones(len(pages.row), dtype=bool)
+        order = np.lexsort((pages.slot, self._page))
+        is_unclicked = np.empty(len(order), dtype=bool)
+        is_unclicked[order] = sums_above(pages.rate[order], self._page[order]) == 0
+        return is_unclicked
 
     # What is watched ----------------------------------------------------------------------------
     def examination(self) -> Iterator[dict[str, Any]]:
         """Rows of the ratio of the new to the old examination, by position."""
+        # By documents at the same position in both logs, and by those that moved within a log.
         change, error, n_queries = self._by_cells()
         (old, old_error), (new, new_error) = map(self._by_moves, *self._unclicked)
         other = new - old
@@ -408,7 +421,9 @@ class _Logs:
         apart = np.sqrt(np.maximum(other_error**2 - error**2, other_error**2 / 4))
         says_less = np.abs(other) * error < np.abs(change) * other_error
         contradict = np.abs(other - change) > TWO_CURVES_APART.value * apart
-        use = np.where(contradict, says_less, ~(error <= other_error)) & (other_error >= 0)
+        # The more precise one, or the one that says less; an error of NaN is of no estimate.
+        is_better = np.where(contradict, says_less, ~(error <= other_error))
+        use = is_better & (other_error >= 0)
         change = np.where(use, other, change)
         error = np.where(use, other_error, error)
         n_queries = np.where(use, np.inf, n_queries)  # moves within a log need no common query
@@ -706,6 +721,13 @@ def _read(X, click):
     given = [name for name in column_names(X) if name in ("session", "impressions")]
     roles = as_pandas(X, ["qid", "doc", "position", *given])
     return X, pd.DataFrame({"impressions": 1.0, **roles, "click": y})
+
+
+def _sessions_apart(session, log):
+    """Sessions of both logs under different numbers; missing ones stay missing."""
+    code, _ = encode(session.to_numpy(), "The role 'session'")
+    apart = pd.Series(pair_codes(code, log, 2), session.index)
+    return apart.where(session.notna())
 
 
 def _sums(code, values, n=0):

@@ -107,3 +107,11 @@ MOST_LEFT_OF_PAGES = Threshold(
     "time is the same for all rows of a page",
     "compare_logs",
 )
+
+# Comparisons on simulated logs ------------------------------------------------------------------
+LEAST_UNITS = Threshold(
+    3,
+    "seeds or logs from which on a difference has an interval",
+    "two differences say nearly nothing of their spread",
+    "paired_intervals",
+)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
-from skultr.evaluation import _policy_verdict, compare_logs, policy_difference
+from skultr.evaluation import ComparisonTable, _policy_verdict, compare_logs, policy_difference
 from skultr.evaluation._compare_logs import _Logs
 from skultr.evaluation._logged_pages import LoggedPages
 from skultr.evaluation._plan_experiment import RankingTest, read_model
@@ -196,3 +196,23 @@ def test_plans_that_leave_places_unseen_promise_nothing(unseen, is_promised):
     n_pages = -np.log(unseen)
     _, promised = test.half_widths(np.full((20, 2), n_pages))
     assert np.isfinite(promised) == is_promised
+
+
+# Comparisons on simulated logs ------------------------------------------------------------------
+@pytest.mark.parametrize(("n_seeds", "has_interval"), [(2, False), (3, True)])
+def test_few_seeds_have_no_interval(n_seeds, has_interval):
+    cells = pd.DataFrame(
+        {
+            "seed": np.repeat(np.arange(n_seeds), 2),
+            "user": "u",
+            "production": "p",
+            "method": ["production", "new"] * n_seeds,
+            "ndcg": np.arange(2.0 * n_seeds) ** 2,
+            "ndcg_shown": np.arange(2.0 * n_seeds) ** 2,
+            "fit_seconds": 0.0,
+            "warnings": 0,
+            "error": "",
+        }
+    )
+    table = ComparisonTable(cells).table().set_index("method")
+    assert np.isfinite(table.loc["new", "lower"]) == has_interval
