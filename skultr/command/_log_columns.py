@@ -69,6 +69,7 @@ def _plain(name):
 def first_named(names: list[str], role: str, fits: Callable[[str], bool]) -> str | None:
     """The column that probably has a role: by its name, and by its values."""
     plain = {_plain(name): name for name in reversed(names)}
+    # The names that say most come first.
     usual = NAMES[role].split()
     found = (plain[each] for each in usual if each in plain)
     return next((name for name in found if fits(name)), None)
@@ -160,6 +161,7 @@ class LogTable:
         self.frame = frame
         self.numbers = {name: _as_floats(frame[name]) for name in frame.columns}
         self.roles = _proposed(frame, self.numbers, rename)
+        # Queries, documents and pages as codes; without a role all rows are one.
         query = self._name_of("qid")
         self.query = self._codes(query)
         self.doc = self._codes(query, self._name_of("doc"))
@@ -169,6 +171,7 @@ class LogTable:
         self.impressions = self._numbers_of("impressions")
         self._find_position()
         self.missing = [role for role in NEEDED if self._name_of(role) is None]
+        # A score that does not order the pages is none of the ranker that served.
         production = self._name_of("production")
         if production is not None and not self._orders_pages(production):
             del self.roles[production]
@@ -275,6 +278,7 @@ class LogTable:
             return False
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = self.clicks / self.impressions
+        # To four digits, as reports write rates.
         known = np.isfinite(rate) & np.isfinite(values)
         return bool(values[known].any() and np.allclose(values[known], rate[known], atol=1e-4))
 
@@ -448,6 +452,7 @@ class LogTable:
         rate, _ = self._rate(log)
         if self.position is None or rate is None or (self.position % 1 > 0).any():
             return pd.DataFrame()
+        # Impressions and clicks of each position, of which the first 20 are shown.
         weight = np.ones(len(rate)) if self.impressions is None else self.impressions
         table = pd.DataFrame(
             {"position": self.position, "impressions": weight, "clicks": rate * weight}
@@ -482,6 +487,7 @@ class LogTable:
         values = self.numbers[name]
         numeric = values is not None
         values = values[order] if numeric else value_bits(self.frame[name])[order]
+        # Range of the values of each document.
         starts = offsets_from_sorted(self.doc[order])
         least = np.fmin.reduceat(values, starts[:-1])
         most = np.fmax.reduceat(values, starts[:-1])

@@ -210,6 +210,7 @@ def describe_log(
 
 def _report_of(table, source):
     """The report of a log under its roles."""
+    # What a fit would say is taken from its own checks.
     log = table.renamed()
     errors = []
     mends = []
@@ -249,6 +250,7 @@ def _read(log, rename, source):
             "use the command skultr ubi, or skultr.datasets.read_ubi."
         )
     _check_rename(rename, names)
+    # Only whole queries can be drawn by the column of queries.
     query = next((name for name, role in rename.items() if role == "qid"), None)
     return _in_memory(frame, query or first_named(names, "qid", lambda name: True))
 

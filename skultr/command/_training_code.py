@@ -60,6 +60,7 @@ def training_code(table: LogTable, mends: list[tuple[str, str]], source: str) ->
     else:
         imports, more = _training(encoded, is_polars)
     lines += more
+    # Only what the lines use is imported.
     text_of_lines = "".join(lines)
     if "pd." in text_of_lines:
         imports.append("import pandas as pd")

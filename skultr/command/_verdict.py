@@ -153,11 +153,13 @@ def run(options: argparse.Namespace) -> None:
         for loss in report.losses[report.losses["lost"] > 0].itertuples():
             say(f"lost {loss.lost:,} of {loss.n:,} of kind {loss.kind} {loss.action}".rstrip())
         X = None if features is None else _with_features(features, log, report)
+        # Does the log determine relevance? If not, examination is assumed.
         graph = IdentifiabilityGraph.from_log(log, click="click")
         summary = graph.summary()
         say(summary.splitlines()[0])
         curve = _curve(log, graph.is_connected)
         propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
+        # Labels, and a model that corrects by the same curve.
         source = UBMModel() if graph.is_connected else propensity
         labels = relevance_labels(log, "click", propensity=source, interval=True)
         mark = "" if graph.is_connected else _ASSUMED
@@ -223,6 +225,7 @@ def _names(options):
 
 def _refuse(out, names, inputs):
     """Raise an error if a run would lose what it reads, or files that none of ours wrote."""
+    # Files of an earlier run may be replaced: the report states their sums.
     sums = _earlier(out)
     errors = {}
 
@@ -385,6 +388,7 @@ def _judge(labels, report, options, mark, out, files):
         "interval": options.interval,
         "name": "skultr, examination assumed" if mark else "skultr",
     }
+    # Queries of the judgments, numbered as topics.
     topics = report.queries[report.queries["qid"].isin(labels["qid"])]
     topics = topics.assign(topic=np.arange(1, len(topics) + 1))
     numbers = dict(zip(topics["qid"], topics["topic"], strict=True))
@@ -579,6 +583,7 @@ def _compare(ranker, X, propensity):
             f"There are too few queries ({n_queries}) to hold some out: nothing says whether the "
             "model is better than the order served."
         ), None
+    # The model of the other queries, the order served, and labels of held-out clicks.
     train, test = train_test_queries(X, test_size=0.25, random_state=0)
     ids = ["qid", "doc"]
     documents = test.drop_duplicates(ids)

@@ -91,6 +91,7 @@ class ClickTable:
     """
 
     def __init__(self, log: LoggedPages) -> None:
+        # Cells are documents at slots that the log has.
         keys, self._cell = log.shown_cells
         self._log = log
         self._pair, self._slot = np.divmod(keys, len(log.slot_query))
@@ -98,16 +99,19 @@ class ClickTable:
         deep = np.ceil(_BLOCKS * np.log2(np.maximum(position / _SINGLE, 1)))
         self._slot_place, _ = encode(np.minimum(position, _SINGLE) + deep.astype(int))
         self._place = self._slot_place[self._slot]
+        # Users who leave after a click see less of what is below.
         self._leaving = fit_leaving(log, self._slot_place[log.slot])
         leaves = self._leaving and self._leaving.chance
         self._clicks = np.bincount(self._cell, log.weight * log.rate)
         self._exposed, self._mean_stay, self._row_stay = self._exposure(leaves)
         shown = np.bincount(self._cell, log.weight)
         shown_pair = self._by_pair(shown)
+        # The usual place of a document tells its quality before its clicks do.
         usual = self._by_pair(shown * self._place) / np.maximum(shown_pair, TINY)
         self.never_shown = shown_pair == 0
         #: Of each pair; what was never shown is like what stands last.
         self._usual = np.rint(np.where(self.never_shown, usual.max(), usual)).astype(int)
+        # Start: the curve is the fall of click rates.
         rates = np.bincount(self._place, self._clicks) / np.bincount(self._place, self._exposed)
         rates = np.maximum(rates / max(rates.max(), TINY), _SMALLEST)
         self._scale = rates**2  # of variances of deviations
@@ -128,6 +132,7 @@ class ClickTable:
         self._share = np.full(len(rates), 0.3)
         self.converged = self._fit()
         #: By place: the best P(click) of a document.
+        # Bounds of what was never shown.
         likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
         self._best = largest_by_code(self._place, likely, len(rates))
 
@@ -163,6 +168,7 @@ class ClickTable:
         """
         curve = curve or self._curve
         place = self._slot_place[pages.slot]
+        # The formula, and where the log has the cell its deviation as well.
         quality = self._quality(curve)
         cell, there = pages.cell()
         level, slope = self._line(curve, place)
@@ -441,6 +447,7 @@ class ClickTable:
 
     def _evidence(self, widths):
         """Log-likelihood of the widths of the prior, by Laplace's approximation of the clicks'."""
+        # The clicks as a normal distribution around the curve that was found.
         clicks = self._information - self._precision
         prior = self._prior_precision(*widths)
         slope = self._information @ self._curve.logs
@@ -460,6 +467,7 @@ class ClickTable:
     def _scores(self, effect):
         """What each click of each cell, and all that are due in it, move by the curve's effect."""
         moves = self._moves
+        # Scores of the clicks in the curve: design minus its mean over the moves of a document.
         heights, design = self._design(self._curve.logs)
         shares = np.exp(moves.log_shares(heights))
         moved = design @ effect
@@ -535,6 +543,7 @@ class ClickTable:
         mean, spread = self._prior
         precision, told = self._told(self._curve)
         # Quality by the other cells of the document, and what is left of each rate beside it.
+        # A document's quality without the cell itself.
         own = self._weight * slope
         rate = self._curve.rate - level
         left = np.maximum(precision[pair] - own * slope, 0) + 1 / spread[pair]

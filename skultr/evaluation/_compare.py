@@ -209,6 +209,7 @@ def compare_rankers(
       ranker baseline verdict
     0    new      old  better
     """
+    # The first of all comparisons must be able to win.
     pairs = _pairs(list(rankers), baseline)
     level = (1 - confidence_level) / len(pairs)
     if 1 / (n_resamples + 1) > level:
@@ -227,6 +228,7 @@ def compare_rankers(
             f"{name_of_metric} is infinite for some query; expected finite values, or NaN where "
             "it is undefined."
         )
+    # Queries count where the metric is defined for all rankers.
     per_query = values.dropna()
     if per_query.empty:
         raise ValueError(
@@ -308,6 +310,7 @@ def _compare(per_query, group, pairs, level, n_resamples, rng):
     mean = difference.mean(axis=0)
     sums, *linear = by_cluster(difference, group)
     lower, upper = bootstrap(*linear, level, n_resamples, rng)
+    # p-values by exchanging the rankers of a query at random.
     p_value = sign_flips(sums, n_resamples, rng)
     p_adjusted = holm_adjusted(p_value)
     holds_0 = (lower <= 0) & (upper >= 0)

@@ -323,6 +323,7 @@ def _judged(rows, least, level, n_looks):
     difference = rows["new"] - rows["old"]
     size = _size_in(direction, difference, difference)
     most = _size_in(direction, lower, upper)
+    # An alarm is sure and large; no change is surely small.
     verdicts = {
         "alarm": (p_adjusted <= level) & (size >= least * (1 - _ROUNDING)),
         "no relevant change": most < least,
@@ -510,6 +511,7 @@ class _Logs:
         query = np.arange(len(old))
         unseen = _seen_once_and_new(old, new)
         yield self._ratio("new queries", "", unseen, self._pages, query)
+        # The same of documents, in queries that the old log knows.
         query = self._pair_query
         shows = _sums(self._pair, self._shows, len(query))
         unseen = _seen_once_and_new(*shows)
@@ -588,6 +590,7 @@ class _Logs:
         """
         raw = self._column(name, sample)
         values = as_numbers(raw)
+        # Rows with a value, of documents in codes without gaps.
         there = ~np.isnan(values)
         _, log, _, pair, _ = (each[sample][there] for each in self._rows)
         if not there.any():
@@ -603,6 +606,7 @@ class _Logs:
         passed = np.average(moved, weights=weight)
         alike = np.abs(moved - passed) <= within + rounding
         alike &= np.sign(passed) * beyond >= -rounding
+        # A constant moves alike in any case, and so does what did not move.
         differs = np.ptp(middle[document]) > rounding or within.max() > rounding
         if (
             not differs
@@ -766,6 +770,7 @@ def _moved(values, log, document):
     old to the new values (or, negative, back), and its least number of rows; and by document of
     any log its middle without the move. None if documents are few.
     """
+    # Counts, sums and ranges by log and document.
     shape = 2, int(document.max()) + 1
     count, total = np.zeros((2, *shape))
     low = np.full(shape, np.inf)
@@ -777,6 +782,7 @@ def _moved(values, log, document):
     both = (count > 0).all(axis=0)
     if both.sum() < LEAST_QUERIES.value:
         return None
+    # The move of each, weighted by the rows that tell it.
     mean = total / np.maximum(count, 1)
     moved = (mean[1] - mean[0])[both]
     weight = count.min(axis=0)[both]

@@ -181,6 +181,7 @@ class Interleaver:
         """
         names = self._names(rankings)
         qid, doc = _read_documents(X)
+        # Ranks of the documents of each query in each ranking.
         query, ids = encode(qid)
         named = isinstance(rankings, Mapping)
         scores = {name: rankings[name] if named else read_column(X, name) for name in names}
@@ -188,15 +189,18 @@ class Interleaver:
         order = np.argsort(query, kind="stable")
         if self.method != "probabilistic":  # no list reaches deeper
             order = order[(ranks <= self.n_positions).any(axis=0)[order]]
+        # One line of documents per query.
         place = pad(offsets_from_sorted(query[order]))
         rows = order[place]
         table = np.where(place >= 0, ranks[:, rows], np.inf).swapaxes(0, 1)
+        # Lists of all sessions, in batches.
         asked = self._queries(sessions, ids)
         step = max(1, _BATCH // table[0].size)
         drawn = []
         for start in range(0, len(asked), step):
             drawn.append(self._draw(table[asked[start : start + step]]))
         shown, teams, arms = (np.concatenate(part) for part in zip(*drawn, strict=True))
+        # One row per document shown.
         session, column = np.nonzero(shown >= 0)
         row = rows[asked[session], shown[session, column]]
         texts, which = self._texts(teams[session, column], names)
@@ -288,6 +292,7 @@ class Interleaver:
 
     def _merge(self, ranks):
         """Balanced lists: each document where it first occurs when both are read in turns."""
+        # The ranking that begins is drawn by chance.
         second = self._rng.integers(2, size=(len(ranks), 1)) == np.arange(2)
         turn = (2 * ranks + second[..., None]).min(axis=1)
         shown = turn.argsort(axis=1)[:, : self.n_positions]
@@ -568,6 +573,7 @@ def _winners(session, credit_a, credit_b, n):
     """P(a wins) and P(b wins) of each session: who placed what is independent by document."""
     place = np.arange(len(session)) - np.searchsorted(session, session)
     most = int(place.max(initial=-1)) + 1
+    # Clicks of each session one after the other: each moves the lead by at most one.
     lead = np.zeros((n, 2 * most + 1))  # in column most + d: P(b leads by d clicks)
     lead[:, most] = 1
     for turn in range(most):
@@ -611,6 +617,7 @@ def _needed(lead, winners, n_sessions, level, effect, power, sequential):
     """Sessions in addition, for a winner and for enough clusters."""
     total = winners.sum()
     n = n_sessions.sum()
+    # The lead that must be seen: the smallest that matters, or the one seen so far.
     aim = 2 * effect * total if effect else abs(lead.sum())
     if aim == 0:
         return np.inf

@@ -98,6 +98,7 @@ class _Pages:
 
     def __init__(self, log, place):
         # Down each page.
+        # Pages of similar length side by side: an array per block, a column per page.
         order = np.lexsort((log.slot, log.rows.choice[log.row]))
         lists = log.rows.choice[log.row][order]
         offsets = offsets_from_counts(np.bincount(lists))
@@ -120,6 +121,7 @@ class _Pages:
             self.blocks.append((pairs, places, clicks, weight[rows[0]], page[rows[0]]))
         self.shown = np.bincount(pair, weight, self.n_pairs)
         self.clicks = np.bincount(pair, weight * clicked, self.n_pairs)
+        # What the prior and the start are read from.
         usual = np.bincount(pair, weight * place, self.n_pairs) / np.maximum(self.shown, TINY)
         self.usual = np.rint(usual).astype(int)
         rates = np.bincount(place, weight * clicked) / np.bincount(place, weight)
@@ -220,6 +222,7 @@ def _events(tables, pair, place, clicked):
     r = np.append(tables["relevance"], 0.0)[pair]
     look = tables["look"][place]
     on = tables["on"][place]
+    # Chances of one row, whether or not it was clicked.
     leave = low * (1 - r) + high * r
     both = look * r  # P(looks and finds it relevant), that is P(click)
     stay = np.where(clicked, 1 - leave, 1.0) * on
@@ -238,6 +241,7 @@ def _events(tables, pair, place, clicked):
     below = np.vstack([inside[1:], np.zeros_like(inside[:1])])
     still = here[:-1] * inside
     next_ = here[1:] * below
+    # Hidden events of each row: looked, relevant, gone on.
     unclicked = still / np.maximum(1 - both, TINY)
     looked = np.where(clicked, 1.0, look * (1 - r) * unclicked)
     relevant = np.where(clicked, 1.0, r * (1 - look) * unclicked)

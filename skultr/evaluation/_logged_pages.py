@@ -116,6 +116,7 @@ class LoggedPages(RowsOfLog):
         self.weight = rows.weight[row]
         self.rate = rows.rate[row]
         position, positions = encode(rows.position[row])
+        # Slots: positions of a query that some page of it had.
         self.slot, self.slot_query, place = pairs_of_codes(
             rows.query[row], position, len(positions)
         )
@@ -254,6 +255,7 @@ class LoggedPages(RowsOfLog):
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""
         keys, cell = self.shown_cells
+        # The usual position has the most impressions.
         shown = np.bincount(cell, self.weight)
         usual = largest_by_code(keys // len(self.slot_query), shown, len(self.pair_query))
         return float(1 - usual.sum() / shown.sum())
@@ -300,6 +302,7 @@ class LoggedPages(RowsOfLog):
         chance = mix(np.arange(len(score), dtype=np.uint64))
         # Ranks of documents within queries, and the slots of these ranks, as far as pages go.
         pair = np.lexsort((chance, -score, self.pair_query))
+        # A ranking fills the slots of the query from the top.
         query = self.pair_query[pair]
         rank = np.arange(len(pair)) - np.searchsorted(query, query)
         slot = np.searchsorted(self.slot_query, query) + rank

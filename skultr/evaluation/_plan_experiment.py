@@ -547,15 +547,19 @@ class RankingTest:
         ``pages`` are those with each ranking; in the rest of so many ``sessions`` the pages are as
         in the log.
         """
+        # Impressions of each row with the experiment, and the share of new ones.
         added = self._added(pages, sessions)
         total = np.maximum(self._shown + added, 1)
         new = added / total
         due = self.share[self._key // 2] * self._usual
+        # What is expected of each query: new clicks are as the model says, old ones as logged.
         mean = self._by_query(self._sign * (self._due + (1 - new) * self._beyond))
         model = self._model
+        # Its variance: chance of new clicks, and relevance that the log does not know.
         variance = self._by_query(self._noise * new / total)
         doubt = np.bincount(self._pair, self._moved * new, minlength=len(model.doubt)) ** 2
         variance += np.bincount(model.query, doubt * model.doubt, minlength=self._n)
+        # Places that no page may show.
         unseen = due * np.exp(-self._shown - added)
         is_seen = (self._sums(unseen - MOST_UNSEEN.value * due).sum(axis=0) <= 0).all()
         # Moments of what is reported, a weighted sum of squares of normal deviations from the
@@ -588,6 +592,7 @@ class RankingTest:
             shown = np.maximum(self._shown + self._added(pages, sessions), 1)
             noise.append(self._by_query(self._noise / shown))
         variance = self.share**2 * noise
+        # Lagrange: each query takes the split that is cheapest at the price of variance.
         cost = ((self.lost + _LEAST_COST * self.clicks) * splits).sum(axis=2)
         variance *= sessions * self.clicks / variance.mean(axis=0).sum()
         return lambda price: splits[(cost + price * variance).argmin(axis=0), range(self._n)]

@@ -35,6 +35,7 @@ class Context:
         k: int | None,
         method: Method,
     ) -> None:
+        # One ranking, or two one after the other, and where they differ.
         pages, *others = (log.rank_by(values, k, name) for name, values in scores.items())
         self.is_alone = not others
         self.changed = np.ones(len(pages.slot), dtype=bool)
@@ -48,6 +49,7 @@ class Context:
         self.log = log
         self.pages = pages
         self.method = method
+        # Of two, the clicks of the second count against the first.
         sign = np.where(pages.ranking == 0, 1, -1)
         #: What a click in each row is worth, and the size of that where the rankings differ.
         self.mass = sign * (log.slot_pages * self.gains)[pages.slot]
@@ -104,6 +106,7 @@ class Context:
         log = self.log
         pair = log.pair[log.row]
         n_pairs = len(log.pair_query)
+        # How high a row is above the usual height of its document, in logs of clicks.
         height = np.log(np.maximum(self.table.slope, TINY))[log.slot]
         height_sum = np.bincount(pair, log.weight * height, n_pairs)
         shown = np.bincount(pair, log.weight, n_pairs)
@@ -135,6 +138,7 @@ class Worth:
         self._logged = sum(context.logged for context in contexts)
         #: Clicks per page of the log.
         self.logged = log.per_page(self._logged)
+        # What the log knows of the changed places, in equal queries, clicks and shares.
         due = sum(context.pages.by_query(context.due) for context in contexts)
         self.n_queries = log.n_equal(due)
         known, due_clicks = sum(context.support for context in contexts)

@@ -51,6 +51,7 @@ class Evidence(NamedTuple):
         less.
         """
         log = pages.log
+        # Clicks that the rankings want of each unit, and that the log has of it.
         n_units = max(self.unit.max(), self.logged_unit.max()) + 1
         wanted = np.bincount(self.unit, due * self.is_known * self.slope[pages.slot], n_units)
         logged = np.bincount(self.logged_unit, self.shown * self.slope[log.slot], n_units)
@@ -160,6 +161,7 @@ class ByModel(Method):
         """By the model, which is fitted to the log if it is not."""
         log = pages.log
         model = self._fitted(log)
+        # Models read rows of X: a row of the document, at its new place.
         first_row_of_pair = first_rows(log.pair, len(log.pair_query))
         click = _predicted(model, log, first_row_of_pair[pages.pair], pages.ranking, pages.slot)
         logged = _predicted(model, log, log.row, log.rows.choice[log.row], log.slot)
@@ -236,6 +238,7 @@ def _by_document(pages, table, click, logged_click):
     """Evidence whose units are the documents of queries."""
     log = pages.log
     logged_unit = log.pair[log.row]
+    # Documents that were candidates only have no clicks to read.
     n_rows = np.bincount(logged_unit, minlength=len(log.pair_query))
     is_known = n_rows[pages.pair] > 0
     return Evidence(

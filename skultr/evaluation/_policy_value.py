@@ -341,6 +341,7 @@ def _estimate(log, rankings, gain, k, method, given, groups, options):
     """The estimate of a ranking, or of the difference of two."""
     kind = METHODS[method]
     log = LoggedPages(*log, "policy_value", **groups, several=kind.knows_pages)
+    # What was asked must be in the log.
     position = log.slot_position
     if k is not None and not position.min() <= k <= position.max():
         raise ValueError(
@@ -352,6 +353,7 @@ def _estimate(log, rankings, gain, k, method, given, groups, options):
     names = options.get("names", tuple(scores))
     for (argument, values), called in zip(scores.items(), names, strict=True):
         log.check_order(values, argument if called == argument else f"{argument} ({called!r})")
+    # Clicks are estimated in each context, and added up.
     contexts = [Context(part, scores, gain, k, method) for part in log.parts()]
     if not any(context.changed.any() for context in contexts):
         logged = log.per_page(sum(context.logged for context in contexts))

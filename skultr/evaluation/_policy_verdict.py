@@ -73,6 +73,7 @@ def _doubt_of_log(worth):
     log = worth.log
     if not log.rate.any():
         return "the log has no click"
+    # Places that the log has, and moves of documents: without both, nothing tests a method.
     support_of_cells = sum(
         support_of(context.pages, context.due, context.pages.cell()[1])
         for context in worth.contexts

@@ -203,6 +203,7 @@ def run_comparison(
         simulate_params=_simulated(simulate_params),
     )
     file = ComparisonFile(path)
+    # Cells of an earlier call, and of this one as they come.
     done = file.open(design.settings())
     with working("run_comparison"):
         left = list(design.left(done))
@@ -378,6 +379,7 @@ class _World:
             random_state=log.seed,
             **design.simulate_params,
         )
+        # Counts by document and position in place of pages.
         if design.aggregate:
             X, clicks = aggregate_clicks(X.assign(click=clicks), train)
         self.X = X
@@ -451,6 +453,7 @@ def _first(candidates, n_positions):
     """Whether production has a candidate among its first so many of the query."""
     ordered = candidates.reset_index(drop=True)
     ordered = ordered.sort_values(PRODUCTION, ascending=False, kind="stable")
+    # Place of each candidate in the order of production.
     place = ordered.groupby("qid", sort=False).cumcount()
     return (place.sort_index() < n_positions).to_numpy()
 

@@ -233,6 +233,7 @@ class ExaminationDisplay(Display):
     def _plot_curves(self, curves, quantile):
         """Curves of models, relative to the first factor that all of them have."""
         truth = [] if self.truth is None else [self.truth]
+        # Curves are known up to a factor: relative to one that all of them have.
         every = [*curves.values(), *truth]
         reference = _common_factors(every)[0]
         place = _places(pd.concat(every).index.unique().sort_values())
@@ -452,6 +453,7 @@ def _places(factors):
 
 def _errors(table, factors):
     """Standard errors of the log of examination; NaN where they are not known."""
+    # Tables of a truth, or without errors, have none.
     known = table.get("standard_error", pd.Series(dtype=float))
     return known.reindex(factors).to_numpy(dtype=float)
 
@@ -506,6 +508,7 @@ def _scaled_to(table, truth):
     Equal on average over users, weighted by clicks, because tables are relative to the mean user.
     """
     curves = table["examination"].unstack()
+    # Ratios of logs, at the first factor that some user shares.
     ratio = np.log(curves / truth.reindex_like(curves))
     ratio = ratio.where(np.isfinite(ratio)).dropna(axis=1, how="all")
     if ratio.empty:

@@ -202,6 +202,7 @@ class IdentifiabilityDisplay(Display):
             return []
         a = self.links["factor_a"].to_numpy()
         b = self.links["factor_b"].to_numpy()
+        # The more documents two factors share, the wider the line.
         strength = np.sqrt(self.links["n_documents"].to_numpy(dtype=float))
         # Pale if many lines cross, so that their density remains visible.
         style = {"alpha": float(np.clip(4 / np.sqrt(len(a)), 0.12, 0.5)), "zorder": 1}
@@ -216,6 +217,7 @@ class IdentifiabilityDisplay(Display):
         a = self.weak_links["factor_a"].to_numpy(dtype=int)
         b = self.weak_links["factor_b"].to_numpy(dtype=int)
         error = self.weak_links["standard_error"].to_numpy(dtype=float)
+        # Factor to either side that the 95 % interval of the ratio reaches.
         spread = np.exp(np.minimum(1.96 * error, LARGEST_LOG))
         weak = np.flatnonzero((labels[a] == labels[b]) & (spread >= _WEAK))
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
@@ -250,6 +252,7 @@ class IdentifiabilityDisplay(Display):
 def _shared_documents(pairs):
     """Pairs of factors that share documents, with their number of shared documents."""
     shown = pairs.matrix()
+    # Each pair once.
     shared = np.triu((shown.T @ shown).toarray(), k=1)
     a, b = np.nonzero(shared)
     return pd.DataFrame({"factor_a": a, "factor_b": b, "n_documents": shared[a, b].astype(int)})

@@ -215,6 +215,7 @@ class EmbeddingDisplay(Display):
             tails = np.column_stack([tails, rows])
             tips = np.column_stack([tips, rows])
             bases = np.column_stack([bases, np.full(len(bases), rows[-1] - step)])
+        # From the back to the front: documents, arrows, base vectors.
         self._open(ax, (6.8, 5.2))
         self.arrow_scale_ = scale
         self._draw_documents(documents, relevance, cmap)
@@ -301,6 +302,7 @@ def _colors(grades, cmap):
 
     if not 1 < len(grades) <= _MAX_GRADES:
         return cmap, Normalize(grades[0], grades[-1]), None
+    # Bounds half-way between grades.
     middle = (grades[1:] + grades[:-1]) / 2
     bounds = [2 * grades[0] - middle[0], *middle, 2 * grades[-1] - middle[-1]]
     return (*from_levels_and_colors(bounds, shades(cmap, len(grades), 1.0)), grades)
@@ -310,6 +312,7 @@ def _canonical(documents, factors, bases):
     """The embeddings in the coordinates of the class's Notes, with the same products."""
     documents = np.asarray(documents, dtype=float)
     bases = np.asarray(bases, dtype=float)
+    # Only products matter: factors get equal lengths along all axes.
     left, size, right = np.linalg.svd(factors, full_matrices=False)
     kept = size > _NEGLIGIBLE * size[0]
     size = size[kept] / np.sqrt(len(factors))
@@ -317,6 +320,7 @@ def _canonical(documents, factors, bases):
     factors = left[:, kept] * np.sqrt(len(factors))
     documents = (documents - documents.mean(axis=0)) @ right.T * size
     bases = bases @ right.T / size
+    # Then the first axis along the mean base vector.
     turn = _rotation(documents, bases.mean(axis=0))
     factors = factors @ turn
     bases = bases @ turn
