@@ -15,7 +15,6 @@ PACKAGE = Path(__file__).parents[1] / "skultr"
 ALLOWED = {
     ("_models/_tabular.py", "_best_by_newton"): "the loss of the factors judges what it found",
     ("_models/_tabular.py", "_step"): "a step of a damped method, which is judged afterwards",
-    ("evaluation/_compare_logs.py", "_by_cells"): "weights of documents, valid in each round",
     ("propensity/_harvesting.py", "cheapest_shares"): "the best of all rounds, each valid",
     ("propensity/_comparisons.py", "_factor_scale"): "a solution need not exist",
     ("rankers/_tobit.py", "_skew"): "random draws",

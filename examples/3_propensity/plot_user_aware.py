@@ -23,9 +23,9 @@ the smaller the gain.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from sklearn.metrics import ConfusionMatrixDisplay
 
 from skultr.datasets import make_ltr
-from skultr.plotting import RelevanceDisplay
 from skultr.propensity import relevance_labels
 from skultr.simulation import UserPopulation, simulate_clicks
 
@@ -61,18 +61,33 @@ estimates = {
 #
 # Shares of a row; a perfect estimate has 100 % all along the diagonal. Right of it a document was
 # judged too relevant.
+levels = np.unique(relevance.round(9))
+
+
+def grade_of(values):
+    """The number of the nearest level."""
+    return np.abs(np.subtract.outer(np.asarray(values), levels)).argmin(axis=1)
+
+
 figure, panels = plt.subplots(1, 3, figsize=(12, 4.6), layout="constrained")
 rows = {}
 for axes, (name, labels) in zip(panels, estimates.items(), strict=True):
-    display = RelevanceDisplay.from_estimator(
-        labels, relevance, ax=axes, display_labels=["0", "1", "2", "3", "4"]
+    # Each label counts as the nearest of the five levels.
+    true_grade = grade_of(labels["doc"].map(relevance))
+    ConfusionMatrixDisplay.from_predictions(
+        true_grade,
+        grade_of(labels["label"]),
+        ax=axes,
+        values_format=".0%",
+        normalize="true",
+        colorbar=False,
+        cmap="Blues",
     )
     axes.set(title=name, xlabel="estimated grade", ylabel="true grade" if not rows else "")
     error = labels["label"] - labels["doc"].map(relevance)
     query_error = error.groupby(labels["qid"]).transform("mean")
-    shares = display.confusion_matrix / display.confusion_matrix.sum()
     rows[name] = {
-        "right grade": np.trace(shares),
+        "right grade": (true_grade == grade_of(labels["label"])).mean(),
         "MSE": (error**2).mean(),
         "MSE, shared by a query": (query_error**2).mean(),
     }

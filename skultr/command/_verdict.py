@@ -30,6 +30,7 @@ from ..rankers import LambdaMARTRanker
 from ..serving import export_judgments, export_model, save_model
 from ._report import document, sections
 from ._seals import sum_of, sums_in, write_sealed
+from ._thresholds import LEAST_QUERIES
 
 #: Format of a model: its file, and how it gets into the engine.
 _PLUGIN = "`POST _ltr/_featureset/YOUR_SET/_createmodel`"
@@ -78,16 +79,10 @@ _REPORT = "report.html"
 _TOPICS = "topics.csv"
 _SAVED = "model.zip"
 #: Names of all files that a run may have written beside its report.
-_WRITTEN = {
-    f"{mark}{name}"
-    for mark in ("", _ASSUMED)
-    for name in (
-        *("log.csv", "log.parquet", _TOPICS, _SAVED),
-        *(name for name, _ in (*_MODELS.values(), *_JUDGMENTS.values())),
-    )
-}
-#: Fewer queries are too few to hold a quarter out.
-_LEAST_QUERIES = 20
+_UNMARKED = {"log.csv", "log.parquet", _TOPICS, _SAVED}
+_UNMARKED |= {name for name, _ in _MODELS.values()}
+_UNMARKED |= {name for name, _ in _JUDGMENTS.values()}
+_WRITTEN = _UNMARKED | {f"{_ASSUMED}{name}" for name in _UNMARKED}
 
 
 def add_arguments(ubi: argparse.ArgumentParser) -> None:
@@ -158,11 +153,13 @@ def run(options: argparse.Namespace) -> None:
         for loss in report.losses[report.losses["lost"] > 0].itertuples():
             say(f"lost {loss.lost:,} of {loss.n:,} of kind {loss.kind} {loss.action}".rstrip())
         X = None if features is None else _with_features(features, log, report)
+        # Does the log determine relevance? If not, examination is assumed.
         graph = IdentifiabilityGraph.from_log(log, click="click")
         summary = graph.summary()
         say(summary.splitlines()[0])
         curve = _curve(log, graph.is_connected)
         propensity = (curve["examination"] / curve["examination"].max()).to_numpy()
+        # Labels, and a model that corrects by the same curve.
         source = UBMModel() if graph.is_connected else propensity
         labels = relevance_labels(log, "click", propensity=source, interval=True)
         mark = "" if graph.is_connected else _ASSUMED
@@ -186,13 +183,18 @@ def run(options: argparse.Namespace) -> None:
                 model=trained.remarks,
                 better=trained.better,
                 files=files,
-                warnings=list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught)),
+                warnings=_texts(caught),
             )
             _replace(out, new, page(found), [name for name, _ in files], _inputs(options))
     for name in (_REPORT, *(name for name, _ in files)):
         say(f"wrote {out / name}")
     if found.level != "yes":
         print(f"warning: {found.headline} See {out / _REPORT}", file=sys.stderr)
+
+
+def _texts(caught):
+    """Messages of warnings in one line each, each once."""
+    return list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
 
 
 # The folder ---------------------------------------------------------------------------
@@ -223,6 +225,7 @@ def _names(options):
 
 def _refuse(out, names, inputs):
     """Raise an error if a run would lose what it reads, or files that none of ours wrote."""
+    # Files of an earlier run may be replaced: the report states their sums.
     sums = _earlier(out)
     errors = {}
 
@@ -274,28 +277,30 @@ def _replace(out, new, text, names, inputs):
 
 
 def _read(options):
-    pair = options.queries, options.events
-    if pair.count(None) != (0 if options.file is None else 2):
+    halves = [name for name in (options.queries, options.events) if name is not None]
+    if len(halves) != (2 if options.file is None else 0):
         raise ValueError("Give FILE, or both --queries and --events.")
-    grades = options.grades or (0, 1)
-    if len(grades) < 2 or not np.isfinite(grades).all() or (np.diff(grades) <= 0).any():
-        raise ValueError(f"--grades is {grades}; expected two or more numbers that rise.")
+    _check_grades(options.grades)
     given = {
         "clicks": options.clicks,
         "impressions": _one_or_several(options.impressions),
         "ordinal_base": options.ordinal_base,
         "page_size": options.page_size,
     }
-    log, report = read_ubi(
-        options.file or options.queries,
-        options.events,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    given = {name: value for name, value in given.items() if value is not None}
+    log, report = read_ubi(options.file or options.queries, options.events, **given)
     if options.application is not None:
         log = _of_application(log, report, options.application)
     if not log["click"].any():
         raise ValueError(f"None of the {len(log):,} impressions read has a click. {_why(report)}")
     return log, report
+
+
+def _check_grades(grades):
+    if grades is None:
+        return
+    if len(grades) < 2 or not np.isfinite(grades).all() or (np.diff(grades) <= 0).any():
+        raise ValueError(f"--grades is {grades}; expected two or more numbers that rise.")
 
 
 def _one_or_several(names):
@@ -322,7 +327,8 @@ def _of_application(log, report, name):
         raise ValueError(
             f"There is no application {name!r}; expected one of {sorted(set(names))}."
         )
-    return log[log["qid"].isin(report.queries.loc[names == name, "qid"])].reset_index(drop=True)
+    queries = report.queries.loc[names == name, "qid"]
+    return log[log["qid"].isin(queries)].reset_index(drop=True)
 
 
 def _level(summary, graph, grades):
@@ -352,7 +358,8 @@ def _curve(log, is_connected):
     """Examination by position from 1, with standard errors; assumed where clicks do not tell."""
     position = pd.RangeIndex(1, int(log["position"].max()) + 1, name="position")
     if not is_connected:
-        return pd.DataFrame({"examination": position.to_numpy() ** -0.5}, position)
+        assumed = position.to_numpy() ** -0.5
+        return pd.DataFrame({"examination": assumed}, position)
     # Where clicks are few it is steadier than the estimator that has standard errors.
     table = PBMModel().fit(log, "click").examination_["examination"]
     values = np.exp(np.interp(position, table.index, np.log(table)))
@@ -381,6 +388,7 @@ def _judge(labels, report, options, mark, out, files):
         "interval": options.interval,
         "name": "skultr, examination assumed" if mark else "skultr",
     }
+    # Queries of the judgments, numbered as topics.
     topics = report.queries[report.queries["qid"].isin(labels["qid"])]
     topics = topics.assign(topic=np.arange(1, len(topics) + 1))
     numbers = dict(zip(topics["qid"], topics["topic"], strict=True))
@@ -397,23 +405,31 @@ def _judge(labels, report, options, mark, out, files):
         (out / name).write_text(text, encoding="utf-8")
         files.append((name, note))
         if form == "quepid":
-            grades = pd.read_csv(io.StringIO(text), usecols=["rating"])["rating"]
-            grades = grades.value_counts().sort_index()
+            ratings = pd.read_csv(io.StringIO(text), usecols=["rating"])["rating"]
+            grades = ratings.value_counts().sort_index()
         if form == "trec":
             topics[["topic", "user_query"]].to_csv(out / f"{mark}{_TOPICS}", index=False)
             files.append((f"{mark}{_TOPICS}", "the query of each topic"))
+    return grades, _remarks_on(grades, labels, left_out, options, mark)
+
+
+def _remarks_on(grades, labels, left_out, options, mark):
+    """What was judged, what a judgment is, and which files were left out."""
+    lowest = min(options.grades or [0])
     n_judged = grades.sum()
-    n_above = grades[grades.index > min(options.grades or [0])].sum()
+    n_above = grades[grades.index > lowest].sum()
+    by = ", by an assumed curve" if mark else ""
+    n_unseen = (labels["effective_sample"] < 1).sum()
     remarks = [
         f"{n_judged:,} of {len(labels):,} pairs of query and document are judged, "
-        f"{n_above:,} above the lowest grade{', by an assumed curve' * bool(mark)}.",
+        f"{n_above:,} above the lowest grade{by}.",
         _BY_INTERVAL[options.interval],
-        f"{(labels['effective_sample'] < 1).sum():,} of the pairs have less than one examination.",
+        f"{n_unseen:,} of the pairs have less than one examination.",
     ]
     if mark:
         remarks.append("All of this holds only if the assumed curve does.")
     remarks += [f"Left out: {', '.join(names)}. {why}" for why, names in left_out.items()]
-    return grades, remarks
+    return remarks
 
 
 # Model --------------------------------------------------------------------------------
@@ -433,6 +449,21 @@ def _features(name):
     path = Path(name)
     table = _table(path).reset_index(drop=True)
     features = [column for column in table if column not in ("query", "doc")]
+    _check_features(table, features, path)
+    table[features] = table[features].astype(np.float64)
+    table["query"] = table["query"].astype(str).map(normal_text)
+    table["doc"] = table["doc"].astype(str)
+    twice = table.duplicated(["query", "doc"])
+    if twice.any():
+        row = table.loc[twice.idxmax()]
+        raise ValueError(
+            f"{path} has two rows of query {row['query']!r} and doc {row['doc']!r}; expected one."
+        )
+    return table
+
+
+def _check_features(table, features, path):
+    """Raise an error unless there are ids, and features of numbers under names that are free."""
     if not {"query", "doc"} <= set(table) or not features:
         raise ValueError(
             f"{path} has the columns {list(table)}; expected query, doc and one per feature."
@@ -448,16 +479,6 @@ def _features(name):
             f"Features of {path} hold no numbers, infinity, or numbers above float32: "
             f"{', '.join(map(repr, bad))}. Encode them as your engine does, or leave them out."
         )
-    table[features] = table[features].astype(np.float64)
-    table["query"] = table["query"].astype(str).map(normal_text)
-    table["doc"] = table["doc"].astype(str)
-    twice = table.duplicated(["query", "doc"])
-    if twice.any():
-        row = table.loc[twice.idxmax()]
-        raise ValueError(
-            f"{path} has two rows of query {row['query']!r} and doc {row['doc']!r}; expected one."
-        )
-    return table
 
 
 def _holds_numbers(column):
@@ -556,32 +577,39 @@ def _with_features(features, log, report):
 
 def _compare(ranker, X, propensity):
     """Held-out clicks on the model and on the order served, in words, and which is better."""
-    if X["qid"].nunique() < _LEAST_QUERIES:
+    n_queries = X["qid"].nunique()
+    if n_queries < LEAST_QUERIES.value:
         return (
-            f"There are too few queries ({X['qid'].nunique()}) to hold some out: nothing says "
-            "whether the model is better than the order served."
+            f"There are too few queries ({n_queries}) to hold some out: nothing says whether the "
+            "model is better than the order served."
         ), None
+    # The model of the other queries, the order served, and labels of held-out clicks.
     train, test = train_test_queries(X, test_size=0.25, random_state=0)
     ids = ["qid", "doc"]
-    labels = relevance_labels(test, "click", propensity=propensity)
-    once = test.drop_duplicates(ids)
-    labels = labels.merge(once[ids].assign(model=ranker.fit(train, "click").predict(once)))
+    documents = test.drop_duplicates(ids)
+    predicted = documents[ids].assign(model=ranker.fit(train, "click").predict(documents))
     # A document that was rarely shown stood low.
     height = test[ids].assign(served=X["position"].max() + 1 - test["position"])
-    labels = labels.merge(height.groupby(ids, observed=True)["served"].sum().reset_index())
-    model, served = (
-        dcg_score(
-            labels["label"], labels[by], qid=labels["qid"], k=10, gain="linear", per_query=True
-        )
-        for by in ("model", "served")
-    )
-    gain = (model - served)["dcg@10"] / served["dcg@10"].mean()
+    served = height.groupby(ids, observed=True)["served"].sum().reset_index()
+    labels = relevance_labels(test, "click", propensity=propensity)
+    labels = labels.merge(predicted).merge(served)
+    dcg_of_model = _dcg(labels, "model")
+    dcg_of_served = _dcg(labels, "served")
+    gain = (dcg_of_model - dcg_of_served) / dcg_of_served.mean()
     error = 1.96 * gain.std() / np.sqrt(len(gain))
     text = (
         f"DCG@10 of the model on {len(gain)} held-out queries, by clicks corrected for position: "
         f"{100 * gain.mean():+.1f} % (± {100 * error:.1f}) against the order served."
     )
     return text, bool(gain.mean() > error)
+
+
+def _dcg(labels, by):
+    """DCG@10 of each query."""
+    found = dcg_score(
+        labels["label"], labels[by], qid=labels["qid"], k=10, gain="linear", per_query=True
+    )
+    return found["dcg@10"]
 
 
 # The report -----------------------------------------------------------------------------
@@ -666,22 +694,29 @@ class Findings:
 def page(found: Findings) -> str:
     """The report as the text of an HTML file."""
     headline, meaning = map(escape, _VERDICTS[found.level])
-    how_far = (
-        "Assumed, not estimated: how often each position is looked at falls as 1 / √position. The "
-        "clicks of this log do not determine it."
-        if found.level == "no"
-        else "How often each position is looked at, relative to the first, and how sure that is, "
-        "estimated from documents that moved."
+    is_assumed = found.level == "no"
+    if is_assumed:
+        curve_name = "assumed"
+        how_far = (
+            "Assumed, not estimated: how often each position is looked at falls as 1 / √position. "
+            "The clicks of this log do not determine it."
+        )
+    else:
+        curve_name = "estimate, 95 % interval"
+        how_far = (
+            "How often each position is looked at, relative to the first, and how sure that is, "
+            "estimated from documents that moved."
+        )
+    graph = (
+        "<p>Documents shown at several positions separate attention from relevance.</p>"
+        f"<pre>{escape(found.graph)}</pre>"
     )
+    figure = _figure(found.examination, curve_name)
     parts = {
         "What to do next": _list(found.steps, "ol"),
         "What was read": _outline(found.read),
-        "Does the log determine relevance?": "<p>Documents shown at several positions "
-        f"separate attention from relevance.</p><pre>{escape(found.graph)}</pre>",
-        "How far users look": f"<p>{how_far}</p>"
-        + _figure(
-            found.examination, "assumed" if found.level == "no" else "estimate, 95 % interval"
-        ),
+        "Does the log determine relevance?": graph,
+        "How far users look": f"<p>{how_far}</p>{figure}",
         "Judgments": _grades(found.grades) + _list(found.remarks),
         "Model": _list(found.model),
         "Files": _files(found.files),
@@ -719,12 +754,14 @@ def _marked(text: str) -> str:
 def _grades(grades: pd.Series) -> str:
     if grades.empty:
         return ""
-    body = "".join(
-        f'<tr><td class="number">{grade}</td><td class="number">{count:,}</td>'
-        f'<td style="width:70%"><span class="bar" style="width:{100 * share:.1f}%">'
-        "</span></td></tr>"
-        for grade, count, share in zip(grades.index, grades, grades / grades.max(), strict=True)
-    )
+    body = ""
+    for grade, count in grades.items():
+        width = f"{100 * count / grades.max():.1f}%"
+        bar = f'<span class="bar" style="width:{width}"></span>'
+        body += (
+            f'<tr><td class="number">{grade}</td><td class="number">{count:,}</td>'
+            f'<td style="width:70%">{bar}</td></tr>'
+        )
     return (
         '<div class="wide"><table><tr><th class="number">grade</th><th class="number">pairs</th>'
         f"<th></th></tr>{body}</table></div>"

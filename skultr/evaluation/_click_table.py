@@ -18,23 +18,39 @@ from .._models._solve import GroupedLogit, gram, maximise, solve_scaled
 from ._leaving import fit_leaving
 from ._logged_pages import LoggedPages, Pages
 
-#: Rounds of the curve and of what it takes for given. They have converged where the squared move
-#: of the curve in standard errors, and so that of any value, is as small as this, and the mean
-#: share of a residual that is a deviation moves by as little as that.
-_ROUNDS, _MOVE, _STILL = 100, 2.5e-3, 1e-3
-#: Widths of κ, and of the walk of log b off its line where the position is e times as deep; the
-#: likeliest are taken. Variances of the line's slope, of a place alone, and of what is free.
+# Convergence ------------------------------------------------------------------------------------
+#: Rounds of the curve and of what it takes for given, at most; some 30 are usual.
+_MOST_ROUNDS = 100
+#: Squared move of the curve in standard errors, and so of any value, in the last round.
+_LARGEST_MOVE = 2.5e-3
+#: Move of the mean share of a residual that is a deviation, in the last round.
+_LARGEST_CHANGE = 1e-3
+# Prior of the curve -----------------------------------------------------------------------------
+#: Widths of κ, of which the likeliest is taken.
 _TRUSTS = (0.03, 0.3, 1.0)
+#: Widths of the walk of log b off its line where the position is e times as deep.
 _BENDS = (0.03, 0.1, 0.3, 1.0)
-_TILT, _NEAR, _ANY = 4.0, 1e-3, 1e4
-_DIFFERENCE = 1e-4  # of numeric derivatives
-_ALIKE = 1e-6  # share of squared predictions by which pages of a query must differ
-_LEAST = 1e-3  # slope of a position at the start, relative deviation, or probability
-_LEAST_CONTRAST = 0.05  # P(click), relative to that of a document of typical quality
-_SINGLE, _BLOCKS = 20, 8  # positions of their own, and blocks of each doubling after them
-_UNKNOWN = 1e-9  # share of the prior in predictions: of documents that the log never had
-_POOLED = 20  # documents that the variance of all is worth
-_SHARES = (1e-2, 10.0)  # of the variance of qualities, relative to their squared mean
+#: Variance of the slope of the line: examination falls as the position to the power 0 to 4.
+_TILT = 4.0
+# Prior of qualities -----------------------------------------------------------------------------
+#: Impressions of pairs that the variance of one place is shrunk by, to that of all.
+_POOLED = 20
+#: Range of the variance of qualities, relative to their squared mean.
+_SHARES = (1e-2, 10.0)
+#: Share of the prior in predictions: of documents that the log never had.
+_UNKNOWN = 1e-9
+# Guards -----------------------------------------------------------------------------------------
+#: Step of numeric derivatives.
+_DIFFERENCE = 1e-4
+#: Smallest relative click rate, probability and slope: none of them divides by 0.
+_SMALLEST = 1e-3
+#: Smallest P(click), relative to that of a document of typical quality.
+_LEAST_CONTRAST = 0.05
+# Places: deep positions in blocks, because each costs time and few clicks tell their curve -------
+#: Positions of their own.
+_SINGLE = 20
+#: Blocks of each doubling after them.
+_BLOCKS = 8
 
 
 class _Curve(NamedTuple):
@@ -42,6 +58,15 @@ class _Curve(NamedTuple):
 
     logs: Floats  # log b by place, and κ
     rate: Floats  # by cell
+
+
+class ErrorsOfSum(NamedTuple):
+    """Errors of a sum of clicks on other pages."""
+
+    curve: Floats  # influence of each page of the log through the curve and the users
+    noise: Floats  # chance of the clicks of each page, in this sum
+    logged_noise: Floats  # and in the sum of the clicks of the log
+    variance: float  # by the prior, and by deviations that no clicks determine
 
 
 class ClickTable:
@@ -66,39 +91,48 @@ class ClickTable:
     """
 
     def __init__(self, log: LoggedPages) -> None:
+        # Cells are documents at slots that the log has.
         keys, self._cell = log.shown_cells
         self._log = log
         self._pair, self._slot = np.divmod(keys, len(log.slot_query))
-        # Deep positions in blocks: each costs time, and few clicks tell their curve.
         position = log.slot_position
         deep = np.ceil(_BLOCKS * np.log2(np.maximum(position / _SINGLE, 1)))
         self._slot_place, _ = encode(np.minimum(position, _SINGLE) + deep.astype(int))
         self._place = self._slot_place[self._slot]
+        # Users who leave after a click see less of what is below.
         self._leaving = fit_leaving(log, self._slot_place[log.slot])
         leaves = self._leaving and self._leaving.chance
         self._clicks = np.bincount(self._cell, log.weight * log.rate)
         self._exposed, self._mean_stay, self._row_stay = self._exposure(leaves)
         shown = np.bincount(self._cell, log.weight)
-        usual = self._by_pair(shown * self._place) / np.maximum(self._by_pair(shown), TINY)
-        self.never_shown = self._by_pair(shown) == 0
+        shown_pair = self._by_pair(shown)
+        # The usual place of a document tells its quality before its clicks do.
+        usual = self._by_pair(shown * self._place) / np.maximum(shown_pair, TINY)
+        self.never_shown = shown_pair == 0
         #: Of each pair; what was never shown is like what stands last.
         self._usual = np.rint(np.where(self.never_shown, usual.max(), usual)).astype(int)
+        # Start: the curve is the fall of click rates.
         rates = np.bincount(self._place, self._clicks) / np.bincount(self._place, self._exposed)
-        rates = np.maximum(rates / max(rates.max(), TINY), _LEAST)
+        rates = np.maximum(rates / max(rates.max(), TINY), _SMALLEST)
         self._scale = rates**2  # of variances of deviations
-        depth = np.bincount(self._slot_place, log.slot_pages * position)
-        depth = np.log(depth / np.bincount(self._slot_place, log.slot_pages))
-        self._depth = depth - depth[0]
+        n_pages = np.bincount(self._slot_place, log.slot_pages)
+        mean_position = np.bincount(self._slot_place, log.slot_pages * position) / n_pages
+        self._depth = np.log(mean_position) - np.log(mean_position)[0]
         self._doubt = 1 - np.exp(-self._depth)  # 1 - 1/d
         self._curve = _Curve(np.append(np.log(rates), 0.0), self._clicks / self._exposed)
-        # 1 - θ̄/θ of each pair, as its clicks and a prior tell it, and P(click) of θ̄ on top.
+        #: 1 - θ̄/θ of each pair, as its clicks and a prior tell it.
         self._rich = np.zeros(len(usual))
+        #: P(click) of the typical quality θ̄ on top.
         self._typical = 0.0
-        self._own, self._times = 0.0, 1.0  # τ², and how many times each click counts
-        # By usual place: the variance of qualities, relative to their squared mean.
+        #: Variance τ² of deviations.
+        self._own = 0.0
+        #: How many times each click counts.
+        self._times = 1.0
+        #: By usual place: the variance of qualities, relative to their squared mean.
         self._share = np.full(len(rates), 0.3)
         self.converged = self._fit()
         #: By place: the best P(click) of a document.
+        # Bounds of what was never shown.
         likely = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
         self._best = largest_by_code(self._place, likely, len(rates))
 
@@ -111,7 +145,7 @@ class ClickTable:
         """P(click) at places without deviations: a level, and a slope in the quality."""
         height = np.exp(curve.logs[place])
         typical = self._typical * np.exp(-curve.logs[0])
-        steeper = np.maximum(curve.logs[-1] * self._doubt[place], _LEAST - 1)
+        steeper = np.maximum(curve.logs[-1] * self._doubt[place], _SMALLEST - 1)
         return -height * steeper * typical, height * (1 + steeper)
 
     def _contrast(self, logs, pair, place):
@@ -134,7 +168,9 @@ class ClickTable:
         """
         curve = curve or self._curve
         place = self._slot_place[pages.slot]
-        quality, (cell, there) = self._quality(curve), pages.cell()
+        # The formula, and where the log has the cell its deviation as well.
+        quality = self._quality(curve)
+        cell, there = pages.cell()
         level, slope = self._line(curve, place)
         formula = level + slope * quality[pages.pair]
         p = np.where(there, self._of_cells(curve, quality)[cell], formula)
@@ -146,20 +182,20 @@ class ClickTable:
         """P(no click above ended the visit) at rows of pages, relative to the mean of the log."""
         if self._leaving is None:
             return np.ones(len(pages.slot))
-        qualities = [table[pages.pair] for table in self._leaving[1:3]]
+        relevance = self._leaving.relevance[pages.pair]
+        square = self._leaving.square[pages.pair]
         if unseen is not None:
             never = self.never_shown[pages.pair]
-            qualities = [
-                np.where(never, unseen**power, values)
-                for power, values in enumerate(qualities, start=1)
-            ]
+            relevance = np.where(never, unseen, relevance)
+            square = np.where(never, unseen**2, square)
         place = self._slot_place[pages.slot]
         page = pages.ranking * len(self._log.query_pages) + self._log.slot_query[pages.slot]
-        chance = self._leaving.chance
-        mean = self._mean_stay
-        if leaves is not None:
-            chance, (_, mean, _) = leaves, self._exposure(leaves)
-        return self._leaving.stay(*qualities, place, page, chance) / mean[place]
+        if leaves is None:
+            leaves = self._leaving.chance
+            mean = self._mean_stay
+        else:
+            _, mean, _ = self._exposure(leaves)
+        return self._leaving.stay(relevance, square, place, page, leaves) / mean[place]
 
     def _exposure(self, leaves):
         """Impressions of each cell times their chance to be reached, relative to the mean of
@@ -171,10 +207,12 @@ class ClickTable:
             return np.bincount(self._cell, log.weight), np.ones(place.max() + 1), even
         page = log.rows.choice[log.row]
         pair = log.pair[log.row]
+        # Down each page, and back to the order of the log.
         order = np.lexsort((log.slot, page))
+        relevance = self._leaving.relevance[pair[order]]
+        square = self._leaving.square[pair[order]]
         stay = np.empty(len(order))
-        qualities = (table[pair[order]] for table in self._leaving[1:3])
-        stay[order] = self._leaving.stay(*qualities, place[order], page[order], leaves)
+        stay[order] = self._leaving.stay(relevance, square, place[order], page[order], leaves)
         mean = np.bincount(place, log.weight * stay) / np.bincount(place, log.weight)
         stay /= mean[place]
         return np.bincount(self._cell, log.weight * stay), mean, stay
@@ -185,65 +223,91 @@ class ClickTable:
         level, slope = self._line(self._curve, self._place)
         return (level + slope * quality[self._pair])[self._cell] * self._row_stay
 
-    def errors(
-        self, pages: Pages, mass: Floats, gains: Floats
-    ) -> tuple[Floats, Floats, Floats, float]:
-        """Errors of the sum of mass times P(click).
+    def errors(self, pages: Pages, mass: Floats, gains: Floats) -> ErrorsOfSum:
+        """Errors of the sum of mass times P(click); ``gains`` are those of slots in the log."""
+        curve_influence, variance = self._curve_errors(pages, mass)
+        share = self._own_share_at(pages)
+        place = self._slot_place[pages.slot]
+        deviation = (1 - share) * self._own * self._scale[place]
+        variance += float(mass**2 @ deviation)
+        chance = self._chance_of_clicks()
+        moves = self._moves_of_clicks(pages, mass, share)
+        log = self._log
+        noise = log.of_pages(chance * (moves / self._exposed)[self._cell])
+        logged_noise = log.of_pages(chance * gains[log.slot])
+        return ErrorsOfSum(curve_influence, noise, logged_noise, variance)
 
-        The influence of each page through the curve and the users; the chance of its own clicks,
-        in this sum and in that of the log (with the gain of each slot); and the variance by the
-        prior and by deviations that no clicks determine.
-        """
-        # What was never shown has its own ends.
+    def _curve_errors(self, pages, mass):
+        """Influence of each page of the log, and the variance by the prior, through the curve and
+        the users."""
+        log = self._log
         curve = self._curve
-        known = np.zeros(len(mass))
+        # What was never shown has its own ends.
+        nothing = np.zeros(len(mass))
 
         def moved(curve, leaves=None):
-            return mass @ self.predict(pages, known, curve, leaves)
+            return mass @ self.predict(pages, nothing, curve, leaves)
 
+        # Through the curve: slopes of the sum, times how each click moves the curve.
         total = moved(curve)
         slopes = np.empty(len(curve.logs))
         for number, step in enumerate(_DIFFERENCE * np.eye(len(slopes))):
-            slopes[number] = (moved(curve._replace(logs=curve.logs + step)) - total) / _DIFFERENCE
+            beside = curve._replace(logs=curve.logs + step)
+            slopes[number] = (moved(beside) - total) / _DIFFERENCE
         effect = solve_scaled(self._information, slopes)
-        log = self._log
-        cell = self._cell
+        worth, expected = self._scores(effect)
         clicks = log.weight * log.rate
         exposed = log.weight * self._row_stay
-        worth, expected = self._scores(effect)
-        by_page = log.of_pages(worth[cell] * clicks - (expected / self._exposed)[cell] * exposed)
+        due = (expected / self._exposed)[self._cell] * exposed
+        influence = log.of_pages(worth[self._cell] * clicks - due)
+        # Through P(leave after a click).
         if self._leaving is not None:
-            for number, influence in enumerate(self._leaving.influence.T):
+            for number, leaving_influence in enumerate(self._leaving.influence.T):
                 leaves = self._leaving.chance.copy()
-                step = _DIFFERENCE if leaves[number] < 0.5 else -_DIFFERENCE
+                step = _DIFFERENCE if leaves[number] < 0.5 else -_DIFFERENCE  # stays in [0, 1]
                 leaves[number] += step
                 rate = self._clicks / self._exposure(leaves)[0]
-                by_page += influence * (moved(curve._replace(rate=rate), leaves) - total) / step
-        shown, there = pages.cell()
-        share = np.where(there, self._own_share[shown], 0.0)
-        place = self._slot_place[pages.slot]
-        deviation = (1 - share) * self._own * self._scale[place]
-        variance = float(effect @ self._precision @ effect + mass**2 @ deviation)
+                beside = moved(curve._replace(rate=rate), leaves)
+                influence += leaving_influence * (beside - total) / step
+        variance = float(effect @ self._precision @ effect)
         # Trust that is hardly known bends what is told of good and bad documents.
         variance += (moved(self._without_trust()) - total) ** 2
-        # What a click changes: the quality of its document, and the deviation of its cell.
+        return influence, variance
+
+    def _own_share_at(self, pages):
+        """Share of the residual of each row's cell that is a deviation; 0 without a cell."""
+        cell, there = pages.cell()
+        return np.where(there, self._own_share[cell], 0.0)
+
+    def _moves_of_clicks(self, pages, mass, share):
+        """How far the click rate of each cell moves the sum: by the quality of its document, and
+        by the deviation of the cell."""
+        place = self._slot_place[pages.slot]
         stay = mass * self._stay(pages)
-        precision, _ = self._told(curve)
-        _, slope = self._line(curve, place)
+        precision, _ = self._told(self._curve)
+        _, slope = self._line(self._curve, place)
         by_pair = np.bincount(pages.pair, stay * (1 - share) * slope, len(precision))
-        _, slope = self._line(curve, self._place)
-        weight = self._weight * slope
-        spread = self._prior[1]
-        moves = weight / (precision + _UNKNOWN / spread)[self._pair] * by_pair[self._pair]
-        moves += np.bincount(shown[there], (stay * share)[there], len(moves))
-        # Its own part of the prediction that it is compared with.
-        own = weight * slope / (precision + 1 / spread)[self._pair]
+        _, logged_slope = self._line(self._curve, self._place)
+        prior_precision = _UNKNOWN / self._prior[1]
+        moves = self._weight * logged_slope / (precision + prior_precision)[self._pair]
+        moves *= by_pair[self._pair]
+        cell, there = pages.cell()
+        moves += np.bincount(cell[there], (stay * share)[there], len(moves))
+        return moves
+
+    def _chance_of_clicks(self):
+        """Clicks of each row of the log beyond their prediction, as if it had not seen them."""
+        log = self._log
+        precision, _ = self._told(self._curve)
+        _, slope = self._line(self._curve, self._place)
+        exposed = log.weight * self._row_stay
+        # The part of the prediction that is the row's own click makes residuals too small.
+        own = self._weight * slope * slope / (precision + 1 / self._prior[1])[self._pair]
         own = self._own_share + (1 - self._own_share) * own
-        own = own[cell] * exposed / self._exposed[cell]
-        p = self._of_cells(curve, self._quality(curve, share=1.0))
-        chance = (clicks - p[cell] * exposed) / np.sqrt(np.maximum(1 - own, _LEAST))
-        noise = log.of_pages(chance * (moves / self._exposed)[cell])
-        return by_page, noise, log.of_pages(chance * gains[log.slot]), variance
+        own_of_row = own[self._cell] * exposed / self._exposed[self._cell]
+        p = self._of_cells(self._curve, self._quality(self._curve, share=1.0))
+        residual = log.weight * log.rate - p[self._cell] * exposed
+        return residual / np.sqrt(np.maximum(1 - own_of_row, _SMALLEST))
 
     def excess(self, gains: Floats) -> tuple[float, float]:
         """How far clicks differ more between the pages of a query than predicted, and its error.
@@ -256,16 +320,21 @@ class ClickTable:
         if not log.has_pages:
             return 0.0, np.inf
         p = self._of_cells(self._curve, self._quality(self._curve))[self._cell] * self._row_stay
-        told, more = (log.of_pages(gains[log.slot] * rate) for rate in (p, log.rate - p))
-        # A page that was seen several times counts so often; it is not one of as many clicks.
         query = log.page_query
+        # A page that was seen several times counts so often; it is not one of as many clicks.
         weight = log.page_weight
         n_pages = np.maximum(log.of_queries(weight), TINY)
-        told, more = (
-            sums - (np.bincount(query, weight * sums) / n_pages)[query] for sums in (told, more)
-        )
-        squares, products = (np.bincount(query, weight * told * sums) for sums in (told, more))
-        if squares.sum() <= _ALIKE * (log.weight * gains[log.slot] @ p**2):
+
+        def within_query(by_row):
+            sums = log.of_pages(gains[log.slot] * by_row)
+            return sums - (np.bincount(query, weight * sums) / n_pages)[query]
+
+        told = within_query(p)
+        beyond = within_query(log.rate - p)
+        squares = np.bincount(query, weight * told * told)
+        products = np.bincount(query, weight * told * beyond)
+        # Pages of a query that are all alike, but for rounding, test nothing.
+        if squares.sum() <= 1e-6 * (log.weight * gains[log.slot] @ p**2):
             return 0.0, np.inf
         slope = products.sum() / squares.sum()
         return float(slope), float(np.linalg.norm(products - slope * squares) / squares.sum())
@@ -277,37 +346,46 @@ class ClickTable:
         self._set_prior()
         self._noise = self._chance()
         shares = np.zeros(len(self._pair))
+        # Rounds that choose the widths of the prior. Counts must tell first how often a click
+        # counts, and so choose anew when that is better known.
         choices = (0,) if self._log.has_pages else (0, 5, 15)
-        for number in range(_ROUNDS):
-            # What is taken for given moves by a share, or it may go to and fro.
-            self._gain = 1 / (2 + number / 8)
-            deviation = self._own * self._scale[self._place]
-            self._weight = 1 / (self._times * self._noise / self._exposed + deviation)
-            clicks = GroupedLogit.from_rows(self._pair, self._worth * self._clicks)
-            if not clicks.n_clicks:
+        for number in range(_MOST_ROUNDS):
+            # What is taken for given goes half of its way, and half of that after 16 rounds: with
+            # a full step the curve and the qualities go to and fro.
+            self._gain = 0.5 / (1 + number / 16)
+            # 1. The curve, given how much each click counts.
+            self._weigh_cells()
+            if not self._moves.n_clicks:
                 return False
-            offset = np.log(np.maximum(self._worth * self._exposed, TINY)[clicks.rows])
-            self._moves = replace(clicks, offset=offset)
-            # Counts must tell first how often a click counts.
             if number in choices:
                 self._climb(self._prior_precision(_TRUSTS[-1], _BENDS[-1]))
                 self._widths = max(product(_TRUSTS, _BENDS), key=self._evidence)
-            move, converged = self._climb(self._prior_precision(*self._widths))
-            still = np.average(np.abs(self._own_share - shares), weights=self._exposed) < _STILL
-            moved = move @ self._information @ move
-            if number > choices[-1] and converged and still and moved < _MOVE:
+            move, is_highest = self._climb(self._prior_precision(*self._widths))
+            change = np.average(np.abs(self._own_share - shares), weights=self._exposed)
+            is_still = change < _LARGEST_CHANGE and move @ self._information @ move < _LARGEST_MOVE
+            if number > choices[-1] and is_highest and is_still:
                 return True
             shares = self._own_share
+            # 2. What it takes for given: qualities, users who leave, chance and deviations.
             self._set_prior()
             self._set_leaving()
             self._noise += self._gain * (self._chance() - self._noise)
             self._own += self._gain * (self._deviation() - self._own)
         return False
 
+    def _weigh_cells(self):
+        """Set the precision of the click rate of each cell, and the moves that tell the curve."""
+        deviation = self._own * self._scale[self._place]
+        self._weight = 1 / (self._times * self._noise / self._exposed + deviation)
+        moves = GroupedLogit.from_rows(self._pair, self._worth * self._clicks)
+        offset = np.log(np.maximum(self._worth * self._exposed, TINY)[moves.rows])
+        self._moves = replace(moves, offset=offset)
+
     def _without_trust(self):
         """The likeliest curve of users who trust no position."""
         other = copy(self)
-        other._climb(self._prior_precision(_TRUSTS[0] / 100, self._widths[1]))
+        no_trust = _TRUSTS[0] / 100  # κ is 0 with this width
+        other._climb(self._prior_precision(no_trust, self._widths[1]))
         return other._curve
 
     def _set_leaving(self):
@@ -315,7 +393,8 @@ class ClickTable:
         if self._leaving is None:
             return
         precision, told = self._told(self._curve)
-        height, (level, slope) = np.exp(self._curve.logs[:-1]), self._line(self._curve, 0)
+        height = np.exp(self._curve.logs[:-1])
+        level, slope = self._line(self._curve, 0)
         quality = np.where(self.never_shown, self._prior[0], told / np.maximum(precision, TINY))
         relevance = np.clip(level + slope * quality, 0, 1)
         square = np.maximum(relevance**2 - slope**2 / np.maximum(precision, TINY), 0)
@@ -346,7 +425,7 @@ class ClickTable:
             return value, design.T @ (moves.clicks - expected) - pull, known + precision
 
         # The level of all of log b tells nothing, and may move: still is only what separates.
-        found = maximise(objective, start, tol=_MOVE**2, longest=2.0, still=0.5)
+        found = maximise(objective, start, tol=_LARGEST_MOVE**2, longest=2.0, still=0.5)
         self._precision = precision
         self._information = objective(found.at)[2]
         self._curve = self._curve._replace(logs=found.at)
@@ -368,27 +447,34 @@ class ClickTable:
 
     def _evidence(self, widths):
         """Log-likelihood of the widths of the prior, by Laplace's approximation of the clicks'."""
+        # The clicks as a normal distribution around the curve that was found.
         clicks = self._information - self._precision
         prior = self._prior_precision(*widths)
         slope = self._information @ self._curve.logs
-        before, after = (np.linalg.slogdet(matrix)[1] for matrix in (prior, prior + clicks))
-        return slope @ solve_scaled(prior + clicks, slope) + before - after
+        _, log_det_before = np.linalg.slogdet(prior)
+        _, log_det_after = np.linalg.slogdet(prior + clicks)
+        return slope @ solve_scaled(prior + clicks, slope) + log_det_before - log_det_after
 
     def _prior_precision(self, trust, bend):
         """Precision of log b, a straight line on the log of the position with a random walk, and
         of κ."""
-        walk = np.minimum.outer(self._depth, self._depth) + _NEAR * np.eye(len(self._depth))
-        line = _ANY + _TILT * np.outer(self._depth, self._depth)
+        # Each place may be off the walk by .03, so that the matrix stays regular.
+        walk = np.minimum.outer(self._depth, self._depth) + 1e-3 * np.eye(len(self._depth))
+        # The level is free: clicks cannot tell it.
+        line = 1e4 + _TILT * np.outer(self._depth, self._depth)
         return block_diag(np.linalg.inv(line + bend**2 * walk), trust**-2)
 
     def _scores(self, effect):
         """What each click of each cell, and all that are due in it, move by the curve's effect."""
-        moves, (heights, design) = self._moves, self._design(self._curve.logs)
+        moves = self._moves
+        # Scores of the clicks in the curve: design minus its mean over the moves of a document.
+        heights, design = self._design(self._curve.logs)
         shares = np.exp(moves.log_shares(heights))
         moved = design @ effect
         pair = self._pair[moves.rows]
         moved -= np.bincount(pair, shares * moved)[pair]
-        worth, expected = np.zeros((2, len(self._pair)))
+        worth = np.zeros(len(self._pair))
+        expected = np.zeros(len(self._pair))
         worth[moves.rows] = self._worth[moves.rows] * moved
         expected[moves.rows] = moves.expected(shares) * moved
         return worth, expected
@@ -396,32 +482,35 @@ class ClickTable:
     def _set_prior(self):
         """Mean and variance of the quality of each pair, by its usual position."""
         level, slope = self._line(self._curve, self._place)
-        exposed, base = (self._by_pair(self._exposed * part) for part in (slope, level))
+        exposed = self._by_pair(self._exposed * slope)
+        base = self._by_pair(self._exposed * level)
         total = self._by_pair(self._clicks)
-        n = len(self._depth)
         clicks = total - base
-        by_usual = (np.bincount(self._usual, count, n) for count in (clicks, exposed))
-        mean = np.maximum(np.divide(*(sums + TINY for sums in by_usual)), _LEAST)[self._usual]
-        known = exposed > 0
-        p = np.clip(level + slope * mean[self._pair], _LEAST, 1 - _LEAST)
+        n_places = len(self._depth)
+        # Mean, by usual place.
+        clicks_of_place = np.bincount(self._usual, clicks, n_places) + TINY
+        exposed_of_place = np.bincount(self._usual, exposed, n_places) + TINY
+        mean = np.maximum(clicks_of_place / exposed_of_place, _SMALLEST)[self._usual]
+        # Variance relative to the squared mean, by moments: what squares are beyond chance.
+        p = np.clip(level + slope * mean[self._pair], _SMALLEST, 1 - _SMALLEST)
         chance = self._times * self._by_pair(self._exposed * p * (1 - p))
         due = exposed * mean
-        beyond = (clicks[known] / due[known] - 1) ** 2
+        known = exposed > 0
+        squares = (clicks[known] / due[known] - 1) ** 2
         noise = chance[known] / due[known] ** 2
         weight = 1 / (1 + noise) ** 2
+        excess = weight * (squares - noise)
         # By usual place, shrunk to all.
-        all_ = weight @ (beyond - noise) / weight.sum()
-        sums = [
-            np.bincount(self._usual[known], count, n)
-            for count in (weight * (beyond - noise), weight)
-        ]
-        share = (sums[0] + _POOLED * all_) / (sums[1] + _POOLED)
+        share_of_all = weight @ (squares - noise) / weight.sum()
+        excess_of_place = np.bincount(self._usual[known], excess, n_places)
+        weight_of_place = np.bincount(self._usual[known], weight, n_places)
+        share = (excess_of_place + _POOLED * share_of_all) / (weight_of_place + _POOLED)
         self._share *= (np.clip(share, *_SHARES) / self._share) ** self._gain
         spread = self._share[self._usual] * mean**2
         self._prior = mean, spread
         # Quality given the number of clicks, beside that of the mean click.
-        gain = spread * exposed / np.maximum(spread * exposed**2 + chance, TINY)
-        quality = np.maximum(mean + gain * (clicks - due), _LEAST_CONTRAST * mean)
+        shrinkage = spread * exposed / np.maximum(spread * exposed**2 + chance, TINY)
+        quality = np.maximum(mean + shrinkage * (clicks - due), _LEAST_CONTRAST * mean)
         typical = total @ quality / max(total.sum(), TINY)
         self._typical += self._gain * (np.exp(self._curve.logs[0]) * typical - self._typical)
         self._rich += self._gain * (1 - typical / quality - self._rich)
@@ -437,8 +526,9 @@ class ClickTable:
 
     def _chance(self):
         """Variance of a click in each cell, by the prior; by its own clicks, weights would err."""
-        (mean, spread), (level, slope) = self._prior, self._line(self._curve, self._place)
-        mean = np.clip(level + slope * mean[self._pair], _LEAST, 1 - _LEAST)
+        mean, spread = self._prior
+        level, slope = self._line(self._curve, self._place)
+        mean = np.clip(level + slope * mean[self._pair], _SMALLEST, 1 - _SMALLEST)
         varies = slope**2 * spread[self._pair]
         return np.maximum(mean * (1 - mean) - varies, mean * (1 - mean) / 4)
 
@@ -448,8 +538,12 @@ class ClickTable:
         Counts without pages may be of repeated clicks: what is more at few impressions than at
         many is then chance, and not τ². So it is estimated how many times a click counts.
         """
-        pair, (level, slope) = self._pair, self._line(self._curve, self._place)
-        (mean, spread), (precision, told) = self._prior, self._told(self._curve)
+        pair = self._pair
+        level, slope = self._line(self._curve, self._place)
+        mean, spread = self._prior
+        precision, told = self._told(self._curve)
+        # Quality by the other cells of the document, and what is left of each rate beside it.
+        # A document's quality without the cell itself.
         own = self._weight * slope
         rate = self._curve.rate - level
         left = np.maximum(precision[pair] - own * slope, 0) + 1 / spread[pair]
@@ -475,7 +569,8 @@ class ClickTable:
 
     def _quality(self, curve, share=_UNKNOWN):
         """Quality of each pair by its clicks and a share of the prior."""
-        (mean, spread), (precision, told) = self._prior, self._told(curve)
+        mean, spread = self._prior
+        precision, told = self._told(curve)
         return (told + share / spread * mean) / (precision + share / spread)
 
     def _of_cells(self, curve, quality):

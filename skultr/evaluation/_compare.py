@@ -209,6 +209,7 @@ def compare_rankers(
       ranker baseline verdict
     0    new      old  better
     """
+    # The first of all comparisons must be able to win.
     pairs = _pairs(list(rankers), baseline)
     level = (1 - confidence_level) / len(pairs)
     if 1 / (n_resamples + 1) > level:
@@ -227,6 +228,7 @@ def compare_rankers(
             f"{name_of_metric} is infinite for some query; expected finite values, or NaN where "
             "it is undefined."
         )
+    # Queries count where the metric is defined for all rankers.
     per_query = values.dropna()
     if per_query.empty:
         raise ValueError(
@@ -261,29 +263,41 @@ def _pairs(names, baseline):
 
 def _documents(rankers, X, y, qid, doc, cluster):
     """Annotated documents, and the cluster of each of their queries, or None."""
-    any_model = any(hasattr(ranker, "predict") for ranker in rankers.values())
+    has_model = any(hasattr(ranker, "predict") for ranker in rankers.values())
     if X is None:
-        if any_model or y is None or isinstance(y, str):
+        if has_model or y is None or isinstance(y, str):
             raise ValueError("X is None; expected it, unless rankers are scores and y an array.")
         X = pd.DataFrame(index=range(len(y)))
     columns = column_names(X) if is_frame(X) else []
-    if (y is None and "relevance" not in columns) or (isinstance(y, str) and y == "click"):
-        raise ValueError(
-            "There is no annotation; expected y, or a column 'relevance' of X. Clicks are no "
-            f"annotation: {BY_CLICKS}."
-        )
+    _check_annotation(y, columns)
+    # Columns that are passed by name are no features.
     if isinstance(y, str):
-        y, X = read_column(X, y), without_column(X, y)
+        name = y
+        y = read_column(X, name)
+        X = without_column(X, name)
     if isinstance(cluster, str) and not is_role(cluster):
-        cluster, X = read_column(X, cluster), without_column(X, cluster)
-    if not any_model and doc is None and "doc" not in columns:
+        name = cluster
+        cluster = read_column(X, name)
+        X = without_column(X, name)
+    if not has_model and doc is None and "doc" not in columns:
         doc = np.arange(count_rows(X))
     roles = {"qid": qid, "doc": doc, "relevance": y}
     documents = AnnotatedDocuments(X, roles, caller="compare_rankers")
     if cluster is None:
         return documents, None
     query = documents.read.query
-    return documents, cluster_of(X, cluster, query, "query")[np.unique(query[documents.rows])]
+    cluster_of_query = cluster_of(X, cluster, query, "query")
+    return documents, cluster_of_query[np.unique(query[documents.rows])]
+
+
+def _check_annotation(y, columns):
+    """Raise an error unless there is relevance, and not clicks."""
+    is_missing = y is None and "relevance" not in columns
+    if is_missing or (isinstance(y, str) and y == "click"):
+        raise ValueError(
+            "There is no annotation; expected y, or a column 'relevance' of X. Clicks are no "
+            f"annotation: {BY_CLICKS}."
+        )
 
 
 def _compare(per_query, group, pairs, level, n_resamples, rng):
@@ -293,11 +307,17 @@ def _compare(per_query, group, pairs, level, n_resamples, rng):
     b = per_query[baselines].to_numpy()
     is_tie = np.isclose(a, b, rtol=1e-12, atol=0)  # equal up to rounding
     difference = np.where(is_tie, 0.0, a - b)
-    mean, (sums, *linear) = difference.mean(axis=0), by_cluster(difference, group)
+    mean = difference.mean(axis=0)
+    sums, *linear = by_cluster(difference, group)
     lower, upper = bootstrap(*linear, level, n_resamples, rng)
+    # p-values by exchanging the rankers of a query at random.
     p_value = sign_flips(sums, n_resamples, rng)
     p_adjusted = holm_adjusted(p_value)
-    is_sure = (p_adjusted <= 1 - level) & ~((lower <= 0) & (upper >= 0))
+    holds_0 = (lower <= 0) & (upper >= 0)
+    is_sure = (p_adjusted <= 1 - level) & ~holds_0
+    verdict = np.select([~is_sure, mean > 0], ["cannot tell", "better"], "worse")
+    # With a power of 0.8, at the level of the first of all comparisons.
+    smallest = detectable(sums, (1 - level) / len(pairs), power=0.8)
     return pd.DataFrame(pairs, columns=["ranker", "baseline"]).assign(
         value=a.mean(axis=0),
         difference=mean,
@@ -305,12 +325,12 @@ def _compare(per_query, group, pairs, level, n_resamples, rng):
         upper=upper,
         p_value=p_value,
         p_adjusted=p_adjusted,
-        detectable=detectable(sums, (1 - level) / len(pairs), power=0.8),
+        detectable=smallest,
         n_queries=len(difference),
         wins=(difference > 0).sum(axis=0),
         ties=is_tie.sum(axis=0),
         losses=(difference < 0).sum(axis=0),
-        verdict=np.select([~is_sure, mean > 0], ["cannot tell", "better"], "worse"),
+        verdict=verdict,
     )
 
 

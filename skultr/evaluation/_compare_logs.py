@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
 from scipy.stats import t as student
+from sklearn.exceptions import ConvergenceWarning
 
 from .._base._sklearn import Interval, validate_params
 from .._base._typing import Frame
@@ -27,46 +28,62 @@ from .._log._roles import (
     read_values,
 )
 from .._log._segments import TINY, encode, mix, pair_codes
+from ..exceptions import warn_user
 from ..metrics._query_means import holm_adjusted
 from ..propensity._harvesting import harvested
 from ._logged_pages import LoggedPages, sums_above
+from ._thresholds import (
+    LEAST_ALIKE,
+    LEAST_QUERIES,
+    MOST_LEFT_OF_PAGES,
+    MOST_VALUES,
+    TWO_CURVES_APART,
+)
 
-#: The smallest relevant change of what is watched; whether it is a share of the old value; and
-#: the direction that matters, 0 for both.
+
+class _Watched(NamedTuple):
+    """How a change of what is watched is judged."""
+
+    #: The smallest relevant change.
+    least: float
+    #: Whether that is a share of the old value.
+    is_share: bool = False
+    #: 1 if only more matters, -1 if only less, 0 for both.
+    direction: int = 0
+
+
 _WATCHED = {
-    "examination": (0.1, True, 0),
-    "clicks per page": (0.05, True, 0),
-    "results per page": (0.05, True, 0),
-    "click rate": (0.1, True, 0),
-    "location": (0.02, False, 0),
-    "spread": (0.02, False, 0),
-    "missing": (0.02, False, 0),
-    "column": (1.0, False, 0),
-    "passing time": (np.inf, False, 0),
-    "mix": (0.05, False, 0),
-    "new queries": (0.05, False, 1),
-    "new documents": (0.05, False, 1),
-    "moved documents": (0.5, True, -1),
-    "connected": (0.05, False, -1),
+    "examination": _Watched(0.1, is_share=True),
+    "clicks per page": _Watched(0.05, is_share=True),
+    "results per page": _Watched(0.05, is_share=True),
+    "click rate": _Watched(0.1, is_share=True),
+    "location": _Watched(0.02),
+    "spread": _Watched(0.02),
+    "missing": _Watched(0.02),
+    "column": _Watched(1.0),
+    "passing time": _Watched(np.inf),
+    "mix": _Watched(0.05),
+    "new queries": _Watched(0.05, direction=1),
+    "new documents": _Watched(0.05, direction=1),
+    "moved documents": _Watched(0.5, is_share=True, direction=-1),
+    "connected": _Watched(0.05, direction=-1),
 }
+#: Roles that are contexts of a click.
+_CONTEXT_ROLES = ("user", "bias")
 #: Positions of their own; deeper ones are in blocks, each twice as deep as the one before.
 _SINGLE = 10
-#: Effective queries below which a row cannot tell, and pages of a query below which the old log
-#: does not say which of its documents are new.
-_LEAST = 10
-#: Rows of both logs together whose features are compared.
+#: Rows of both logs together whose features are compared: more cost time and tell little.
 _ROWS = 2**18
-#: Rounds in which documents of another relevance are found, and the largest share of them.
-_ROUNDS, _MOST = 20, 0.5
-#: Standard errors between two estimates of a curve above which they contradict each other.
-_APART = 2.0
+#: Rounds that find documents of another relevance, at most; 20 to 160 are usual.
+_MOST_ROUNDS = 500
+#: Largest move of the weight of a document in the last round.
+_TOLERANCE = 1e-5
+#: Where the share of documents of another relevance starts, and its largest value: of more than
+#: half, it is the others that changed.
+_FIRST_SHARE = 0.1
+_LARGEST_SHARE = 0.5
+#: Replaces 0 as a number of clicks, a share or an error.
 _ROUNDING = 1e-9
-#: Roles that are contexts of a click, and most values of a context: each has a row.
-_CONTEXT_ROLES, _MOST_VALUES = ("user", "bias"), 30
-#: Share of the documents that must have moved alike for time to be the cause.
-_ALIKE = 0.99
-#: Largest share of the variance within documents that pages, and so the time, do not explain.
-_OF_ROWS = 0.1
 #: Rounding errors of a shift, in those of the largest value: those of a difference of two means.
 _DIGITS = 8.0
 
@@ -94,9 +111,10 @@ class LogComparison:
     def summary(self) -> str:
         """What changed, and what these logs leave open, in plain words."""
         rows = dict([*self.table.groupby("verdict")])
-        lines = [f"{len(self.table)} rows: "]
-        lines[0] += ", ".join(f"{verdict} in {len(rows[verdict])}" for verdict in sorted(rows))
-        lines += map(_in_words, rows.get("alarm", self.table[:0]).itertuples())
+        none = self.table[:0]
+        counts = ", ".join(f"{verdict} in {len(rows[verdict])}" for verdict in sorted(rows))
+        lines = [f"{len(self.table)} rows: {counts}"]
+        lines += map(_in_words, rows.get("alarm", none).itertuples())
         passed = self.table[self.table["watched"] == "passing time"]
         lines += [
             f"{row.at} moved by {row.difference:+.3g} in all documents alike, as time does: its "
@@ -105,7 +123,7 @@ class LogComparison:
         ]
         lines += [
             f"Cannot tell: {watched} {', '.join(part['at'])}".strip()
-            for watched, part in rows.get("cannot tell", self.table[:0]).groupby("watched")
+            for watched, part in rows.get("cannot tell", none).groupby("watched")
         ]
         return ".\n".join(lines) + "."
 
@@ -132,9 +150,9 @@ def compare_logs(
 ) -> LogComparison:
     r"""Test what changed between two logs, and whether it is an alarm.
 
-    Watches users (examination and click rates), features, traffic, and whether the new log can
-    still separate relevance from position. An alarm is a change that chance does not explain, and
-    that is large enough to matter.
+    It watches users (examination and click rates), features, traffic, and whether the new log can
+    still separate relevance from position. An alarm is a change that is large enough to matter and
+    that chance does not explain.
 
     Parameters
     ----------
@@ -220,10 +238,11 @@ def compare_logs(
     so that another order of documents does not look like other users. Only rows without a click
     above on their page count, because satisfied users stop earlier below better documents; counts
     do not show this, and all rows count. Documents whose relevance changed are outliers at their
-    position, and count less. The other estimate is by documents that moved within each
-    log (:class:`~skultr.propensity.InterventionHarvesting`), which needs no common query and
-    allows any change of relevance. The more precise one counts; where they contradict each other
-    (2 standard errors), the one that says less.
+    position, and count less; a ConvergenceWarning says if their weights do not settle. The other
+    estimate is by documents that moved within each log
+    (:class:`~skultr.propensity.InterventionHarvesting`), which needs no common query and allows
+    any change of relevance. The more precise one counts; where they contradict each other (2
+    standard errors), the one that says less.
 
     *Errors.* Queries are the clusters, paired where both logs have them. Below 10 effective
     queries a row cannot tell. A row without an alarm is "no relevant change" only if its interval
@@ -272,8 +291,9 @@ def compare_logs(
     >>> print(shorter.summary().splitlines()[1])
     results per page: 10 before, 8 now; -2 [-2, -2], p = 0.
     """
-    least = {name: value for name, (value, *_) in _WATCHED.items()} | dict(relevant or {})
-    if unknown := sorted({*least} - {*_WATCHED}):
+    least = {name: how.least for name, how in _WATCHED.items()} | dict(relevant or {})
+    unknown = sorted({*least} - {*_WATCHED})
+    if unknown:
         raise ValueError(f"relevant names {unknown}; expected some of {[*_WATCHED]}.")
     logs = _Logs(old, new, click)
     parts = logs.examination, logs.clicks, logs.features, logs.documents
@@ -283,21 +303,27 @@ def compare_logs(
 
 def _judged(rows, least, level, n_looks):
     """The table of a comparison; see LogComparison."""
-    is_share = rows["watched"].map({name: how[1] for name, how in _WATCHED.items()})
-    way = rows["watched"].map({name: how[2] for name, how in _WATCHED.items()})
-    least = rows["watched"].map(least) * np.where(is_share, rows["old"], 1)
-    known = (rows["n_queries"] >= _LEAST) & (rows["change"] + rows["error"]).notna()
+    watched = rows["watched"]
+    is_share = watched.map({name: how.is_share for name, how in _WATCHED.items()})
+    direction = watched.map({name: how.direction for name, how in _WATCHED.items()})
+    least = watched.map(least)
+    least = least.where(~is_share, least * rows["old"])
+    # p-values of no change, for all rows together.
+    change = rows["change"]
+    known = (rows["n_queries"] >= LEAST_QUERIES.value) & (change + rows["error"]).notna()
     freedom = np.maximum(rows["n_queries"], 2) - 1
     error = rows["error"].where(known)
-    p_value = 2 * student.sf(rows["change"].abs() / np.maximum(error, _ROUNDING), freedom)
+    p_value = 2 * student.sf(change.abs() / np.maximum(error, _ROUNDING), freedom)
     p_adjusted = p_value.copy()
     p_adjusted[known] = np.minimum(n_looks * holm_adjusted(p_value[known]), 1)
+    # Intervals, and the largest change in the direction that matters.
     half = student.isf(level / n_looks / 2, freedom) * error
-    lower = _as_difference(rows["change"] - half, rows["watched"])
-    upper = _as_difference(rows["change"] + half, rows["watched"])
+    lower = _as_difference(change - half, watched)
+    upper = _as_difference(change + half, watched)
     difference = rows["new"] - rows["old"]
-    size = _size_in(way, difference, difference)
-    most = _size_in(way, lower, upper)
+    size = _size_in(direction, difference, difference)
+    most = _size_in(direction, lower, upper)
+    # An alarm is sure and large; no change is surely small.
     verdicts = {
         "alarm": (p_adjusted <= level) & (size >= least * (1 - _ROUNDING)),
         "no relevant change": most < least,
@@ -319,9 +345,9 @@ def _as_difference(change, watched):
     return np.where(is_log, np.expm1(change.where(is_log)), change)
 
 
-def _size_in(way, low, high):
+def _size_in(direction, low, high):
     """The largest change between two ends: upwards, downwards, or in both ways, as watched."""
-    return np.select([way > 0, way < 0], [high, -low], np.maximum(high, -low))
+    return np.select([direction > 0, direction < 0], [high, -low], np.maximum(high, -low))
 
 
 def _in_words(row):
@@ -342,16 +368,15 @@ class _Logs:
         frame = pd.concat(roles, keys=[0, 1], names=["log", None]).reset_index("log")
         rate = as_known_rates(frame.pop("click"))
         if "session" in frame:
-            is_known = frame["session"].notna()
-            session, _ = encode(frame["session"].to_numpy(), "The role 'session'")
-            frame["session"] = pair_codes(session, frame["log"].to_numpy(), 2)
-            frame["session"] = frame["session"].where(is_known)
+            frame["session"] = _sessions_apart(frame["session"], frame["log"].to_numpy())
         pages = LoggedPages(frame, rate, None, {}, "compare_logs")
-        log = frame["log"].to_numpy()[pages.row]
+        # Rows: place in both logs, log, query, document of a query, impressions.
         row = pages.row
+        log = frame["log"].to_numpy()[row]
         self._rows = row, log, pages.rows.query[row], pages.pair[row], pages.weight
         self._page = pages.rows.choice[row] if pages.has_pages else np.arange(len(row))
         self._position_of_row = pages.slot_position[pages.slot]
+        # Cells, with their impressions and clicks in each log.
         keys, cell = pages.shown_cells
         self._pair, slot = np.divmod(keys, len(pages.slot_query))
         self._query = pages.slot_query[slot]
@@ -359,22 +384,36 @@ class _Logs:
         self._position = pages.slot_position[slot].astype(int)
         deep = np.ceil(np.log2(np.maximum(self._position / _SINGLE, 1))).astype(int)
         self._place, _ = encode(np.minimum(self._position, _SINGLE) + deep)
-        at = np.ones(len(cell), dtype=bool)
-        if pages.has_pages and (pages.weight == 1).all():
-            # Users who stop at a click read less far below better documents.
-            order = np.lexsort((pages.slot, self._page))
-            at[order] = sums_above(pages.rate[order], self._page[order]) == 0
-        self._shows, self._hits, *self._unclicked = (
-            _sums(cell, _split(values * rows, log))
-            for rows in (1.0, at)
-            for values in (pages.weight, pages.weight * pages.rate)
+        clicks = pages.weight * pages.rate
+        self._shows = _sums(cell, _split(pages.weight, log))
+        self._hits = _sums(cell, _split(clicks, log))
+        # The same of rows without a click above them on their page.
+        is_unclicked = self._rows_without_click_above(pages)
+        self._unclicked = (
+            _sums(cell, _split(np.where(is_unclicked, pages.weight, 0.0), log)),
+            _sums(cell, _split(np.where(is_unclicked, clicks, 0.0), log)),
         )
+        # Pages of a query: the impressions of its slot that has most.
         self._pages = np.zeros((2, len(pages.query_pages)))
-        np.maximum.at(self._pages, (slice(None), self._query), _sums(slot, self._shows)[:, slot])
+        shown_at_slot = _sums(slot, self._shows)
+        np.maximum.at(self._pages, (slice(None), self._query), shown_at_slot[:, slot])
+
+    def _rows_without_click_above(self, pages):
+        """True for rows that users who stop at a click reach as often below any documents.
+
+        Counts do not tell: all rows count.
+        """
+        if not pages.has_pages or (pages.weight != 1).any():
+            return np.ones(len(pages.row), dtype=bool)
+        order = np.lexsort((pages.slot, self._page))
+        is_unclicked = np.empty(len(order), dtype=bool)
+        is_unclicked[order] = sums_above(pages.rate[order], self._page[order]) == 0
+        return is_unclicked
 
     # What is watched ----------------------------------------------------------------------------
     def examination(self) -> Iterator[dict[str, Any]]:
         """Rows of the ratio of the new to the old examination, by position."""
+        # By documents at the same position in both logs, and by those that moved within a log.
         change, error, n_queries = self._by_cells()
         (old, old_error), (new, new_error) = map(self._by_moves, *self._unclicked)
         other = new - old
@@ -382,30 +421,41 @@ class _Logs:
         # The variance of the difference from an efficient estimate (Hausman), or more.
         apart = np.sqrt(np.maximum(other_error**2 - error**2, other_error**2 / 4))
         says_less = np.abs(other) * error < np.abs(change) * other_error
-        contradict = np.abs(other - change) > _APART * apart
-        use = np.where(contradict, says_less, ~(error <= other_error)) & (other_error >= 0)
-        found = np.where(use, (other, other_error, np.inf + 0 * other), (change, error, n_queries))
-        for place, row in [*enumerate(found.T)][1:]:
-            more = dict(zip(("change", "error", "n_queries"), row, strict=True))
-            yield _row("examination", self._name(place), 1.0, np.exp(row[0])) | more
+        contradict = np.abs(other - change) > TWO_CURVES_APART.value * apart
+        # The more precise one, or the one that says less; an error of NaN is of no estimate.
+        is_better = np.where(contradict, says_less, ~(error <= other_error))
+        use = is_better & (other_error >= 0)
+        change = np.where(use, other, change)
+        error = np.where(use, other_error, error)
+        n_queries = np.where(use, np.inf, n_queries)  # moves within a log need no common query
+        for place in range(1, len(change)):
+            row = _row("examination", self._name(place), 1.0, np.exp(change[place]))
+            row["change"] = change[place]
+            row["error"] = error[place]
+            row["n_queries"] = n_queries[place]
+            yield row
 
     def clicks(self) -> Iterator[dict[str, Any]]:
         """Rows of clicks and results per page, and of click rates by position."""
         query = np.arange(self._pages.shape[1])
-        for what, values in (("clicks", self._hits), ("results", self._shows)):
-            sums = _sums(self._query, values, len(query))
-            yield self._ratio(f"{what} per page", "", sums, self._pages, query)
+        clicks = _sums(self._query, self._hits, len(query))
+        results = _sums(self._query, self._shows, len(query))
+        yield self._ratio("clicks per page", "", clicks, self._pages, query)
+        yield self._ratio("results per page", "", results, self._pages, query)
         for place in range(self._place.max() + 1):
             at = self._place == place
-            sums = self._hits[:, at], self._shows[:, at], self._query[at]
-            yield self._ratio("click rate", self._name(place), *sums)
+            name = self._name(place)
+            yield self._ratio(
+                "click rate", name, self._hits[:, at], self._shows[:, at], self._query[at]
+            )
 
     def features(self) -> Iterator[dict[str, Any]]:
         """Rows of columns that one log lacks, of contexts, and of features, ranked among their
         old values."""
-        names = [{*map(str, column_names(X))} for X in self._X]
-        for name in sorted(names[0] ^ names[1]):
-            yield _row("column", name, *(float(name in each) for each in names))
+        old_names, new_names = ({*map(str, column_names(X))} for X in self._X)
+        for name in sorted(old_names ^ new_names):
+            yield _row("column", name, float(name in old_names), float(name in new_names))
+        # Whole rows by the hash of their place, so that the same logs have the same sample.
         chance = mix(np.arange(len(self._rows[0]), dtype=np.uint64)) / 2.0**64
         sample = chance * len(chance) < _ROWS
         contexts = self._contexts(sample)
@@ -415,49 +465,67 @@ class _Logs:
             return
         old = read_values(self._X[0], "anything")
         new = read_values(self._X[1], "anything", old.categories)
-        row, log, query, _, weight = (each[sample] for each in self._rows)
-        for name in [name for name in old.names if name in new.names]:
-            parts = [each.values[:, each.names.index(name)] for each in (old, new)]
-            values = np.concatenate(parts)[row]
-            there = weight * ~np.isnan(values)
-            yield self._ratio(
-                "missing", name, _split(weight - there, log), _split(weight, log), query
-            )
-            if name in contexts:
+        for name in old.names:
+            if name not in new.names:
                 continue
-            if name not in old.categories and (found := self._without_time(name, sample)):
-                passed, values = found
-                mean = np.average(values[(log == 0) & (there > 0)])
-                yield _row("passing time", name, mean, mean + passed)
-            known = np.argsort(values)
-            known = known[(there * (log == 0))[known] > 0]
-            mass = np.append(0, np.cumsum(weight[known]))
-            # Middle ranks, because values may be equal.
-            ends = (np.searchsorted(values[known], values, side) for side in ("left", "right"))
-            rank = sum(mass[end] for end in ends) / max(2 * mass[-1], 1)
-            for watched, lead in (
-                ("location", there * rank),
-                ("spread", there * np.abs(2 * rank - 1)),
-            ):
-                yield self._ratio(watched, name, _split(lead, log), _split(there, log), query)
+            old_values = old.values[:, old.names.index(name)]
+            new_values = new.values[:, new.names.index(name)]
+            values = np.concatenate([old_values, new_values])[self._rows[0][sample]]
+            yield self._missing(name, values, sample)
+            if name not in contexts:
+                is_number = name not in old.categories
+                yield from self._moved_feature(name, values, sample, is_number)
+
+    def _missing(self, name, values, sample):
+        """Row of the share of rows without a value."""
+        _, log, query, _, weight = (each[sample] for each in self._rows)
+        lacks = np.where(np.isnan(values), weight, 0.0)
+        return self._ratio("missing", name, _split(lacks, log), _split(weight, log), query)
+
+    def _moved_feature(self, name, values, sample, is_number):
+        """Rows of the place of values among the old ones; without what passing time explains."""
+        _, log, query, _, weight = (each[sample] for each in self._rows)
+        there = np.where(np.isnan(values), 0.0, weight)
+        without_time = self._without_time(name, sample) if is_number else None
+        if without_time is not None:
+            passed, values = without_time
+            mean = np.average(values[(log == 0) & (there > 0)])
+            yield _row("passing time", name, mean, mean + passed)
+        known = np.argsort(values)
+        known = known[(there[known] > 0) & (log[known] == 0)]
+        mass = np.append(0, np.cumsum(weight[known]))
+        # Middle ranks, because values may be equal.
+        below = mass[np.searchsorted(values[known], values, "left")]
+        up_to = mass[np.searchsorted(values[known], values, "right")]
+        rank = (below + up_to) / max(2 * mass[-1], 1)
+        size = _split(there, log)
+        location = _split(there * rank, log)
+        spread = _split(there * np.abs(2 * rank - 1), log)
+        yield self._ratio("location", name, location, size, query)
+        yield self._ratio("spread", name, spread, size, query)
 
     def documents(self) -> Iterator[dict[str, Any]]:
         """Rows of what the old log lacks, and of how the logs compare positions."""
         # Of pages like its own, it lacks the share whose query it has once (Good and Turing).
-        (old, new), query = self._pages, np.arange(self._pages.shape[1])
-        unseen = np.stack([old * (old <= 1), new * (old == 0)])
+        old, new = self._pages
+        query = np.arange(len(old))
+        unseen = _seen_once_and_new(old, new)
         yield self._ratio("new queries", "", unseen, self._pages, query)
+        # The same of documents, in queries that the old log knows.
         query = self._pair_query
         shows = _sums(self._pair, self._shows, len(query))
-        unseen = np.stack([shows[0] * (shows[0] <= 1), shows[1] * (shows[0] == 0)])
+        unseen = _seen_once_and_new(*shows)
+        # Old rows count by the traffic that their query has now; queries with few pages, whose
+        # documents the old log does not know, not at all.
         traffic = np.stack([new / np.maximum(old, 1), np.ones(len(new))])
-        traffic = (traffic * (old >= _LEAST))[:, query]
+        traffic = np.where(old >= LEAST_QUERIES.value, traffic, 0.0)[:, query]
         yield self._ratio("new documents", "", unseen * traffic, shows * traffic, query)
         # Pairs of impressions of a document: their share does not grow with the log.
         same = _sums(self._pair, np.maximum(self._shows * (self._shows - 1), 0), len(query))
         moved = shows - same / np.maximum(shows - 1, 1)
         several = shows > 1
-        yield self._ratio("moved documents", "", moved * several, shows * several, query)
+        moved = np.where(several, moved, 0.0)
+        yield self._ratio("moved documents", "", moved, np.where(several, shows, 0.0), query)
         yield _row("connected", "", *map(self._connected, self._shows))
 
     # Parts --------------------------------------------------------------------------------------
@@ -490,20 +558,20 @@ class _Logs:
         page = self._page[sample]
         position = self._position_of_row[sample]
         found = {}
+        features = feature_columns(self._X[0])
+        new_names = column_names(self._X[1])
         for name in column_names(self._X[0]):
             is_context = name in _CONTEXT_ROLES
-            if not (is_context or name in feature_columns(self._X[0])):
-                continue
-            if name not in column_names(self._X[1]):
+            may_be = is_context or name in features
+            if not may_be or name not in new_names:
                 continue
             try:
                 codes, values = pd.factorize(self._column(name, sample), use_na_sentinel=False)
             except (TypeError, ValueError):  # lists, say, which nobody counts
                 continue
-            if not 2 <= len(values) <= _MOST_VALUES or _depends_on(position, codes):
+            if not 2 <= len(values) <= MOST_VALUES.value or _depends_on(position, codes):
                 continue
-            tells = not all(_depends_on(pair[log == each], codes[log == each]) for each in (0, 1))
-            if is_context or (tells and _depends_on(page, codes)):
+            if is_context or (_tells_apart(pair, codes, log) and _depends_on(page, codes)):
                 found[name] = codes, values
         return found
 
@@ -511,7 +579,7 @@ class _Logs:
         """Rows of the share of impressions of each value of a context."""
         _, log, query, _, weight = (each[sample] for each in self._rows)
         for code, value in enumerate(values):
-            lead = _split(weight * (codes == code), log)
+            lead = _split(np.where(codes == code, weight, 0.0), log)
             yield self._ratio("mix", f"{name}={value}", lead, _split(weight, log), query)
 
     def _without_time(self, name, sample):
@@ -522,6 +590,7 @@ class _Logs:
         """
         raw = self._column(name, sample)
         values = as_numbers(raw)
+        # Rows with a value, of documents in codes without gaps.
         there = ~np.isnan(values)
         _, log, _, pair, _ = (each[sample][there] for each in self._rows)
         if not there.any():
@@ -533,17 +602,24 @@ class _Logs:
         if found is None:
             return None
         moved, within, beyond, weight, middle = found
+        # Time: nearly all documents moved by the same, up to how far they move within a log.
         passed = np.average(moved, weights=weight)
         alike = np.abs(moved - passed) <= within + rounding
         alike &= np.sign(passed) * beyond >= -rounding
+        # A constant moves alike in any case, and so does what did not move.
         differs = np.ptp(middle[document]) > rounding or within.max() > rounding
-        if not differs or abs(passed) <= rounding or np.average(alike, weights=weight) < _ALIKE:
+        if (
+            not differs
+            or abs(passed) <= rounding
+            or np.average(alike, weights=weight) < LEAST_ALIKE.value
+        ):
             return None
         if within.max() > rounding:
             away = values[there] - middle[document] - passed * log
             if not self._is_of_page(away, self._page[sample][there]):
                 return None
-        values = values - np.where(self._rows[1][sample] == 1, passed, 0.0)
+        is_new = self._rows[1][sample] == 1
+        values = values - np.where(is_new, passed, 0.0)
         # Equal values stay equal.
         return passed, np.rint(values / rounding) * rounding
 
@@ -554,7 +630,10 @@ class _Logs:
         several = n_rows[page] > 1  # a row alone differs as its page does, in any case
         left = away - (np.bincount(page, away) / n_rows)[page]
         total = away - away.mean()
-        return several.any() and (left**2)[several].mean() <= _OF_ROWS * (total**2).mean()
+        return (
+            several.any()
+            and (left**2)[several].mean() <= MOST_LEFT_OF_PAGES.value * (total**2).mean()
+        )
 
     def _by_cells(self):
         """Log ratio of the click rates of the same cells, relative to the first position; its
@@ -565,32 +644,64 @@ class _Logs:
         documents has a normal deviation of the variance 1.
         """
         common = (self._unclicked[0] > 0).all(axis=0)
-        shows, hits = (each[:, common] for each in self._unclicked)
+        shows, hits = (counts[:, common] for counts in self._unclicked)
         place = self._place[common]
-        clicks = hits.sum(axis=0)
+        query = self._query[common]
         n_places = self._place.max() + 1
-        (doc, _), keep, share = encode(self._pair[common]), 1.0, 0.1
-        for _ in range(_ROUNDS):
-            part = keep * shows[::-1] / shows.sum(axis=0)
-            total = np.maximum(_sums(place, part * hits, n_places), _ROUNDING)
-            due = shows * total[:, place]
-            due *= clicks / due.sum(axis=0)
-            known = np.bincount(doc, due[0] * due[1] / np.maximum(clicks, TINY))
-            excess = np.bincount(doc, hits[1] - due[1]) ** 2 / (1 + known)
-            other = expit((excess - np.log1p(known)) / 2 + np.log(share / (1 - share)))
-            share = np.clip(other @ (known > 0) / max((known > 0).sum(), 1), _ROUNDING, _MOST)
-            keep = 1 - other[doc]
-        part = part / total[:, place]
+        weight = self._weights_of_cells(shows, hits, place, n_places, self._pair[common])
+        total = np.maximum(_sums(place, weight * hits, n_places), _ROUNDING)
+        # Errors: what each query adds, relative to the first position.
+        part = weight / total[:, place]
         by_query = np.zeros((2, n_places, self._pages.shape[1]))
-        np.add.at(by_query, (slice(None), place, self._query[common]), part * hits)
+        np.add.at(by_query, (slice(None), place, query), part * hits)
         effect = by_query[1] - by_query[0]
         # At least that of clicks by chance: where one query has nearly all, its effects cancel.
-        rate = np.bincount(place, clicks) / np.maximum(np.bincount(place, shows.sum(axis=0)), TINY)
+        clicks_of_place = np.bincount(place, hits.sum(axis=0))
+        shows_of_place = np.bincount(place, shows.sum(axis=0))
+        rate = clicks_of_place / np.maximum(shows_of_place, TINY)
         chance = _sums(place, part**2 * hits * (1 - rate[place]), n_places).sum(axis=0)
         error = np.maximum(_error(effect - effect[0]), np.sqrt(chance + chance[0]))
-        change = np.where((total > _ROUNDING).all(axis=0), np.log(total[1] / total[0]), np.nan)
+        has_clicks = (total > _ROUNDING).all(axis=0)
+        change = np.where(has_clicks, np.log(total[1] / total[0]), np.nan)
         change -= change[0]
-        return change, error + 0 * change, _effective(by_query.sum(axis=0))
+        error = np.where(np.isnan(change), np.nan, error)
+        return change, error, _effective(by_query.sum(axis=0))
+
+    def _weights_of_cells(self, shows, hits, place, n_places, pair):
+        """Weight of each click: as by Mantel and Haenszel, times the chance that the relevance of
+        the document is what it was (EM)."""
+        document, _ = encode(pair)
+        clicks = hits.sum(axis=0)
+        mantel_haenszel = shows[::-1] / shows.sum(axis=0)
+        kept = np.ones(len(place))
+        share = _FIRST_SHARE
+        for _ in range(_MOST_ROUNDS):
+            total = _sums(place, kept * mantel_haenszel * hits, n_places)
+            total = np.maximum(total, _ROUNDING)
+            # Clicks that are due in each log, given those of both.
+            due = shows * total[:, place]
+            due *= clicks / due.sum(axis=0)
+            information = np.bincount(document, due[0] * due[1] / np.maximum(clicks, TINY))
+            excess = np.bincount(document, hits[1] - due[1]) ** 2 / (1 + information)
+            # E-step: log odds of another relevance, whose log ratio has the variance 1.
+            log_odds = (excess - np.log1p(information)) / 2 + np.log(share / (1 - share))
+            is_other = expit(log_odds)
+            # M-step: their share.
+            known = information > 0
+            share = is_other @ known / max(known.sum(), 1)
+            share = np.clip(share, _ROUNDING, _LARGEST_SHARE)
+            before = kept
+            kept = 1 - is_other[document]
+            if np.abs(kept - before).max(initial=0.0) < _TOLERANCE:
+                break
+        else:
+            warn_user(
+                f"The weights of documents of another relevance still move after {_MOST_ROUNDS} "
+                "rounds, so that the examination of documents at the same positions is not "
+                "exact. Compare larger logs.",
+                ConvergenceWarning,
+            )
+        return kept * mantel_haenszel
 
     def _by_moves(self, shows, hits):
         """Log examination relative to the first position, and its standard error, by documents
@@ -616,6 +727,13 @@ def _read(X, click):
     return X, pd.DataFrame({"impressions": 1.0, **roles, "click": y})
 
 
+def _sessions_apart(session, log):
+    """Sessions of both logs under different numbers; missing ones stay missing."""
+    code, _ = encode(session.to_numpy(), "The role 'session'")
+    apart = pd.Series(pair_codes(code, log, 2), session.index)
+    return apart.where(session.notna())
+
+
 def _sums(code, values, n=0):
     """Sums by code of values (2, n_items), shape (2, n_codes)."""
     return np.stack([np.bincount(code, each, n) for each in values])
@@ -623,7 +741,12 @@ def _sums(code, values, n=0):
 
 def _split(values, log):
     """Values of rows, (2, n_rows), each in the line of its log."""
-    return np.stack([values * (log == 0), values * (log == 1)])
+    return np.stack([np.where(log == 0, values, 0.0), np.where(log == 1, values, 0.0)])
+
+
+def _seen_once_and_new(old, new):
+    """Old counts of what the old log has once, and new counts of what it lacks."""
+    return np.stack([np.where(old <= 1, old, 0.0), np.where(old == 0, new, 0.0)])
 
 
 def _row(watched, at, old, new):
@@ -637,11 +760,17 @@ def _depends_on(group, codes):
     return len(np.unique(group)) == len(np.unique(pair_codes(group, codes, int(codes.max()) + 1)))
 
 
+def _tells_apart(pair, codes, log):
+    """Whether impressions of one document differ in a log."""
+    return not all(_depends_on(pair[log == each], codes[log == each]) for each in (0, 1))
+
+
 def _moved(values, log, document):
     """By document of both logs: how far its mean moved, its range within a log, the gap from the
     old to the new values (or, negative, back), and its least number of rows; and by document of
     any log its middle without the move. None if documents are few.
     """
+    # Counts, sums and ranges by log and document.
     shape = 2, int(document.max()) + 1
     count, total = np.zeros((2, *shape))
     low = np.full(shape, np.inf)
@@ -651,8 +780,9 @@ def _moved(values, log, document):
     np.minimum.at(low, (log, document), values)
     np.maximum.at(high, (log, document), values)
     both = (count > 0).all(axis=0)
-    if both.sum() < _LEAST:
+    if both.sum() < LEAST_QUERIES.value:
         return None
+    # The move of each, weighted by the rows that tell it.
     mean = total / np.maximum(count, 1)
     moved = (mean[1] - mean[0])[both]
     weight = count.min(axis=0)[both]

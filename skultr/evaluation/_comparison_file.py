@@ -108,8 +108,12 @@ def _described_settings(settings):
 
 def _united(known, more):
     """Settings of both, where they agree."""
-    named = {name: {**known.get(name, {}), **more.get(name, {})} for name in _NAMED}
-    return {**known, **more, **{name: value for name, value in named.items() if value}}
+    united = known | more
+    for name in _NAMED:
+        named = known.get(name, {}) | more.get(name, {})
+        if named:
+            united[name] = named
+    return united
 
 
 def _differences(known, asked):
@@ -145,10 +149,43 @@ def _described(value: Any) -> Any:
 
     The same in every process: no addresses, no order of a set.
     """
-    for is_kind, describe in _KINDS:
-        if is_kind(value):
-            return describe(value)
+    # The order matters: what is of several kinds is the first of them.
+    if isinstance(value, np.generic):  # some are also of Python's types
+        return repr(value.item())
+    if isinstance(value, bool | int | float | str | bytes | None):
+        return repr(value)
+    if isinstance(value, pd.DataFrame):
+        return _of_frame(value)
+    if isinstance(value, np.ndarray | pd.Series | pd.Index):
+        return _of_array(value)
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        return _of_container(value)
+    if isinstance(value, type) or callable(value):
+        described = _of_callable(value)
+        if described is not None:
+            return described
+    if hasattr(value, "__dict__"):
+        return _of_object(value)
     return f"{_name_of(type(value))} {joblib.hash(value)}"
+
+
+def _of_container(values):
+    if isinstance(values, Mapping):
+        return {str(name): _described(each) for name, each in values.items()}
+    described = [_described(each) for each in values]
+    # A set has another order in each process.
+    return sorted(map(str, described)) if isinstance(values, set | frozenset) else described
+
+
+def _of_callable(value):
+    """A class, a function, a method or a partial; None for an object with ``__call__``."""
+    if isinstance(value, type):
+        return _name_of(value)
+    if isinstance(value, partial):
+        return _described([value.func, value.args, value.keywords])
+    if inspect.ismethod(value):
+        return _described([value.__func__, value.__self__])
+    return _of_function(value) if inspect.isroutine(value) else None
 
 
 def _name_of(item):
@@ -192,37 +229,11 @@ def _of_object(value):
     """The class and the parameters of an estimator, a user or a policy."""
     if hasattr(value, "get_params"):
         params = value.get_params(deep=False)
-        fitted = any(name.endswith("_") and not name.startswith("_") for name in vars(value))
-        # A frozen estimator is part of the method with all that it has learned.
-        params |= {"what it has learned": joblib.hash(value)} if fitted else {}
+        is_fitted = any(name.endswith("_") and not name.startswith("_") for name in vars(value))
+        if is_fitted:
+            # A frozen estimator is part of the method with all that it has learned.
+            params["what it has learned"] = joblib.hash(value)
     else:
         params = vars(value)
     described = {name: _described(param) for name, param in sorted(params.items())}
     return {"class": _name_of(type(value)), **described}
-
-
-def _is(*types):
-    return lambda value: isinstance(value, types)
-
-
-#: Whether a value is of a kind, and how that is described; the first that is counts.
-_KINDS = (
-    (_is(np.generic), lambda value: repr(value.item())),  # some are also of Python's types
-    (_is(bool, int, float, str, bytes, type(None)), repr),
-    (_is(pd.DataFrame), _of_frame),
-    (_is(np.ndarray, pd.Series, pd.Index), _of_array),
-    (_is(Mapping), lambda value: {str(name): _described(each) for name, each in value.items()}),
-    (_is(list, tuple), lambda value: list(map(_described, value))),
-    (_is(set, frozenset), lambda value: sorted(map(str, map(_described, value)))),
-    (_is(type), _name_of),
-    (
-        _is(partial),
-        lambda value: _described([value.func, value.args, value.keywords]),
-    ),
-    (
-        inspect.ismethod,
-        lambda value: _described([value.__func__, value.__self__]),
-    ),
-    (inspect.isroutine, _of_function),
-    (lambda value: hasattr(value, "__dict__"), _of_object),
-)

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ._thresholds import LEAST_UNITS
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -20,8 +22,6 @@ CELL = (*LOG, "method")
 PRODUCTION = "production"
 #: What an interval takes for drawn independently: columns that have one value in each.
 UNITS = {"seed": ("seed",), "log": LOG}
-#: Units from which on there is an interval: two differences say nearly nothing of their spread.
-LEAST_UNITS = 3
 #: Standard errors that are a smaller share of the largest difference are rounding.
 ROUNDING = 1e-12
 #: What a method is judged by: all candidates of the test queries, and those that production shows.
@@ -199,7 +199,7 @@ def _interval(units, confidence_level):
     """Ends of Student's intervals for means of columns; NaN where one cannot tell."""
     n_units = units.notna().sum()
     error = units.std(ddof=1) / np.sqrt(n_units)
-    known = (n_units >= LEAST_UNITS) & (error > ROUNDING * units.abs().max())
+    known = (n_units >= LEAST_UNITS.value) & (error > ROUNDING * units.abs().max())
     width = error * stats.t.ppf((1 + confidence_level) / 2, n_units.clip(lower=2) - 1)
     width = width.where(known)
     return units.mean() - width, units.mean() + width

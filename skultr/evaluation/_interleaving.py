@@ -44,6 +44,8 @@ _BATCH = 2**21
 #: What the text of a team says of one ranking: that it placed the document ("new"), its rank
 #: ("old#3") or the probability that it placed it ("old=0.2").
 _PART = re.compile(r"([^#= ]+)(?:([#=])(\d*\.?\d+(?:e-\d+)?))?")
+#: Shares of a team are rounded to four digits, and may sum to 1 but for this.
+_ROUNDED = 0.01
 _METHODS = ("team-draft", "balanced", "probabilistic")
 
 
@@ -123,28 +125,29 @@ class Interleaver:
         -------
         docs, teams : list of at most n_positions ids, list of str
         """
-        if not isinstance(rankings, Mapping) or not all(
-            # They stand in an order: no text, set or iterator.
-            hasattr(docs, "__len__") and hasattr(docs, "__getitem__") and not isinstance(docs, str)
-            for docs in rankings.values()
-        ):
+        is_read = isinstance(rankings, Mapping) and all(map(_is_ordered, rankings.values()))
+        if not is_read:
             raise TypeError(
                 f"Got the rankings {rankings!r}; expected the documents of each by its name, such "
                 "as {'old': ['a', 'b'], 'new': ['b', 'c']}."
             )
         names = self._names(rankings)
-        code = {doc: i for i, doc in enumerate(dict.fromkeys(chain(*rankings.values())))}
-        ranks = np.full((1, len(names), len(code)), np.inf)
-        for row, (name, docs) in zip(ranks[0], rankings.items(), strict=True):
+        documents = list(dict.fromkeys(chain(*rankings.values())))
+        code = {document: number for number, document in enumerate(documents)}
+        ranks = np.full((len(names), len(documents)), np.inf)
+        for row, (name, docs) in zip(ranks, rankings.items(), strict=True):
             row[[code[doc] for doc in docs]] = np.arange(1, len(docs) + 1)
-            if not 0 < len(docs) == np.isfinite(row).sum():
+            n_different = np.isfinite(row).sum()
+            if not len(docs) or n_different < len(docs):
                 raise ValueError(
                     f"The ranking {name!r} is empty or holds a document twice; expected each "
                     "document once. Serve such a request outside the experiment."
                 )
-        (shown,), (teams,), _ = self._draw(ranks)
-        docs, texts, which = list(code), *self._texts(teams[shown >= 0], names)
-        return [docs[i] for i in shown if i >= 0], [texts[i] for i in which]
+        # One list of a batch.
+        shown, teams, _ = (drawn[0] for drawn in self._draw(ranks[None]))
+        is_shown = shown >= 0
+        texts, which = self._texts(teams[is_shown], names)
+        return [documents[number] for number in shown[is_shown]], [texts[n] for n in which]
 
     def interleave(
         self,
@@ -178,6 +181,7 @@ class Interleaver:
         """
         names = self._names(rankings)
         qid, doc = _read_documents(X)
+        # Ranks of the documents of each query in each ranking.
         query, ids = encode(qid)
         named = isinstance(rankings, Mapping)
         scores = {name: rankings[name] if named else read_column(X, name) for name in names}
@@ -185,13 +189,18 @@ class Interleaver:
         order = np.argsort(query, kind="stable")
         if self.method != "probabilistic":  # no list reaches deeper
             order = order[(ranks <= self.n_positions).any(axis=0)[order]]
+        # One line of documents per query.
         place = pad(offsets_from_sorted(query[order]))
         rows = order[place]
         table = np.where(place >= 0, ranks[:, rows], np.inf).swapaxes(0, 1)
+        # Lists of all sessions, in batches.
         asked = self._queries(sessions, ids)
         step = max(1, _BATCH // table[0].size)
-        drawn = [self._draw(table[asked[i : i + step]]) for i in range(0, len(asked), step)]
+        drawn = []
+        for start in range(0, len(asked), step):
+            drawn.append(self._draw(table[asked[start : start + step]]))
         shown, teams, arms = (np.concatenate(part) for part in zip(*drawn, strict=True))
+        # One row per document shown.
         session, column = np.nonzero(shown >= 0)
         row = rows[asked[session], shown[session, column]]
         texts, which = self._texts(teams[session, column], names)
@@ -224,51 +233,78 @@ class Interleaver:
         """
         if self.method == "balanced":
             return self._merge(ranks)
-        drafts, (n_lists, n, n_docs) = self.method == "team-draft", ranks.shape
-        each = np.arange(n_lists)
+        if self.method == "team-draft":
+            return self._draft(ranks)
+        return self._draw_by_chance(ranks)
+
+    def _draft(self, ranks):
+        """Lists that teams pick in turns: first those that have picked less, else by chance."""
+        n_lists, n, n_documents = ranks.shape
+        lists = np.arange(n_lists)
+        n_positions = min(self.n_positions, n_documents)
+        shown = np.full((n_lists, n_positions), -1)
+        arms = np.full((n_lists, n_positions), -1)
+        teams = np.zeros((n_lists, n_positions, 1))
         picks = np.zeros((n_lists, n), dtype=int)
-        shown, arms = np.full((2, n_lists, min(self.n_positions, n_docs)), -1)
-        teams = np.zeros((*shown.shape, 1 if drafts else n))
         left = ranks.copy()
-        if not drafts:  # exponential variables over weights, sorted, are draws without replacement
-            weight = ranks**-self.exponent
-            left = self._rng.standard_exponential(ranks.shape) * ranks**self.exponent
-            total = weight.sum(axis=2)
-        for turn in range(shown.shape[1]):
-            best = left.argmin(axis=2)
-            can = np.isfinite(np.take_along_axis(left, best[..., None], axis=2))[..., 0]
-            prefer = self._rng.random((n_lists, n))
-            if drafts:
-                prefer -= picks
-                if turn + n <= shown.shape[1]:  # a round begins, and nobody takes another's best
-                    free = (can & (picks == picks[:, :1])).all(axis=1)
-                    free &= (np.diff(np.sort(best, axis=1)) > 0).all(axis=1)
-                    arms[free, turn : turn + n] = turn
-            ranker = np.where(can, prefer, -np.inf).argmax(axis=1)
-            doc = best[each, ranker]
-            shown[:, turn] = np.where(can[each, ranker], doc, -1)
-            picks[each, ranker] += 1
-            teams[:, turn] = ranker[:, None]
-            if not drafts:
-                own = weight[each, :, doc]
-                share = own / np.maximum(np.maximum(total, own), 1e-300)
-                teams[:, turn] = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
-                total -= own
-            left[each, :, doc] = np.inf
+        for turn in range(n_positions):
+            best, can = _best_left(left)
+            # Whoever has fewer picks comes first; among equals, chance decides.
+            prefer = self._rng.random((n_lists, n)) - picks
+            if turn + n <= n_positions:
+                # A round begins, and nobody takes another's best: an arm.
+                is_arm = (can & (picks == picks[:, :1])).all(axis=1)
+                is_arm &= (np.diff(np.sort(best, axis=1)) > 0).all(axis=1)
+                arms[is_arm, turn : turn + n] = turn
+            ranking = np.where(can, prefer, -np.inf).argmax(axis=1)
+            document = best[lists, ranking]
+            shown[:, turn] = np.where(can[lists, ranking], document, -1)
+            picks[lists, ranking] += 1
+            teams[:, turn] = ranking[:, None]
+            left[lists, :, document] = np.inf
         return shown, teams, arms
+
+    def _draw_by_chance(self, ranks):
+        """Lists that each ranking draws from, with weights that fall by rank; teams are the
+        probability of each ranking to have placed the document."""
+        n_lists, n, n_documents = ranks.shape
+        lists = np.arange(n_lists)
+        n_positions = min(self.n_positions, n_documents)
+        shown = np.full((n_lists, n_positions), -1)
+        teams = np.zeros((n_lists, n_positions, n))
+        weight = ranks**-self.exponent
+        # Exponential variables over weights, sorted, are draws without replacement.
+        left = self._rng.standard_exponential(ranks.shape) * ranks**self.exponent
+        total = weight.sum(axis=2)
+        for turn in range(n_positions):
+            best, can = _best_left(left)
+            prefer = self._rng.random((n_lists, n))
+            ranking = np.where(can, prefer, -np.inf).argmax(axis=1)
+            document = best[lists, ranking]
+            shown[:, turn] = np.where(can[lists, ranking], document, -1)
+            own = weight[lists, :, document]
+            # What is left of the total may be less than a part of it, by rounding.
+            share = own / np.maximum(np.maximum(total, own), TINY)
+            teams[:, turn] = share / np.maximum(share.sum(axis=1, keepdims=True), TINY)
+            total -= own
+            left[lists, :, document] = np.inf
+        return shown, teams, np.full((n_lists, n_positions), -1)
 
     def _merge(self, ranks):
         """Balanced lists: each document where it first occurs when both are read in turns."""
+        # The ranking that begins is drawn by chance.
         second = self._rng.integers(2, size=(len(ranks), 1)) == np.arange(2)
         turn = (2 * ranks + second[..., None]).min(axis=1)
         shown = turn.argsort(axis=1)[:, : self.n_positions]
         turn = np.take_along_axis(turn, shown, axis=1)
         teams = np.take_along_axis(ranks.swapaxes(1, 2), shown[..., None], axis=1)
         arms = np.full(shown.shape, -1)
-        pair = np.nonzero(
-            np.isfinite(turn[:, 1:]) & (np.floor(turn[:, 1:] / 2) == np.floor(turn[:, :-1] / 2))
-        )
-        arms[pair] = arms[pair[0], pair[1] + 1] = pair[1]
+        # Two neighbours that both rankings have at one rank are an arm.
+        pair_of_turns = np.floor(turn / 2)
+        is_arm = np.isfinite(turn[:, 1:]) & (pair_of_turns[:, 1:] == pair_of_turns[:, :-1])
+        session, column = np.nonzero(is_arm)
+        arms[session, column] = column
+        arms[session, column + 1] = column
         return np.where(np.isinf(turn), -1, shown), teams, arms
 
     def _texts(self, teams, names):
@@ -279,8 +315,9 @@ class Interleaver:
 
     def _names(self, rankings):
         names = [rankings] if isinstance(rankings, str) else list(rankings)
-        fit = len({*names}) == 2 or (len({*names}) > 2 and self.method != "balanced")
-        if not fit or not all(isinstance(n, str) and n and not {*n} & {*"#= "} for n in names):
+        n_names = len({*names})
+        is_number_fine = n_names == 2 or (n_names > 2 and self.method != "balanced")
+        if not is_number_fine or not all(map(_is_name, names)):
             raise ValueError(
                 f"Got the rankings {names}; expected two (or more, unless balanced) with "
                 "different names, which hold no space, '#' or '='."
@@ -288,10 +325,30 @@ class Interleaver:
         return names
 
 
+def _best_left(left):
+    """The document that each ranking would take next, and whether it has one."""
+    best = left.argmin(axis=2)
+    least = np.take_along_axis(left, best[..., None], axis=2)
+    return best, np.isfinite(least[..., 0])
+
+
+def _is_ordered(documents):
+    """Whether documents stand in an order: no text, set or iterator."""
+    is_sequence = hasattr(documents, "__len__") and hasattr(documents, "__getitem__")
+    return is_sequence and not isinstance(documents, str)
+
+
+def _is_name(name):
+    """Whether a text of teams can hold a name."""
+    return isinstance(name, str) and bool(name) and not {*name} & {*"#= "}
+
+
 def _read_documents(X):
     """``qid`` and ``doc`` of the candidates."""
-    qid, doc = (read_role(X, role) for role in ("qid", "doc"))
-    if qid is None or doc is None or not len(qid) or pd.isna(qid).any() or pd.isna(doc).any():
+    qid = read_role(X, "qid")
+    doc = read_role(X, "doc")
+    is_lacking = any(ids is None or not len(ids) or pd.isna(ids).any() for ids in (qid, doc))
+    if is_lacking:
         raise ValueError("Expected rows of X with an id in each of the columns 'qid' and 'doc'.")
     twice = pd.DataFrame({"qid": qid, "doc": doc}).duplicated().to_numpy()
     if twice.any():
@@ -439,33 +496,47 @@ def interleaving_outcome(
     X, y, _ = take_clicks(X, y, "interleaving_outcome")
     session, group = _read(X, y, cluster)
     names, values, are_ranks = _read_teams(read_role(X, "team"))
-    row = np.flatnonzero(y)
-    row = row[np.lexsort((read_role(X, "position")[row], session[row]))]
-    active, first, clicked = np.unique(session[row], return_index=True, return_inverse=True)
-    credit = values[row]
-    if are_ranks:  # what both are credited with counts for none
-        best = np.append(credit[first[1:] - 1], credit[-1:], axis=0).min(axis=1)
-        credit = (credit <= best[clicked, None]) * 1.0
-        credit -= credit.min(axis=1, keepdims=True)
+    active, clicked, credit = _credits(X, y, session, values, are_ranks)
     n_sessions = np.bincount(group)
     level = 1 - confidence_level
-    pairs = []
     couples = [*combinations(range(len(names)), 2)]
+    pairs = []
     for a, b in couples:
         won_a, won_b = _winners(clicked, credit[:, a], credit[:, b], len(active))
         clicks = np.bincount(clicked, credit[:, b] - credit[:, a], len(active))
-        sums = (won_b - won_a, won_b + won_a, clicks)
-        sums = [np.bincount(group[active], values, len(n_sessions)) for values in sums]
-        found = _compare(*sums, n_sessions, level, sequential)
-        found["sessions_needed"] = _needed(
-            *sums[:2], n_sessions, level / len(couples), effect, power, sequential
+        # Sums over each cluster.
+        lead, winners, clicks = (
+            np.bincount(group[active], values, len(n_sessions))
+            for values in (won_b - won_a, won_b + won_a, clicks)
         )
-        pairs.append({"a": names[a], "b": names[b]} | found)
+        row = {"a": names[a], "b": names[b]}
+        row |= _compare(lead, winners, clicks, n_sessions, level, sequential)
+        level_of_pair = level / len(couples)
+        row["sessions_needed"] = _needed(
+            lead, winners, n_sessions, level_of_pair, effect, power, sequential
+        )
+        pairs.append(row)
     pairs = pd.DataFrame(pairs)
     pairs["p_value"] = holm_adjusted(pairs["p_value"].to_numpy())
     pairs.loc[pairs["p_value"] <= level, "sessions_needed"] = 0.0
     pairs["verdict"] = [_verdict(row, level, effect) for row in pairs.itertuples()]
     return InterleavingOutcome(pairs, "\n".join(pairs["verdict"]))
+
+
+def _credits(X, y, session, values, are_ranks):
+    """Sessions with a click, the number of that session for each click, and what each ranking
+    is credited for the click."""
+    row = np.flatnonzero(y)
+    row = row[np.lexsort((read_role(X, "position")[row], session[row]))]
+    active, first, clicked = np.unique(session[row], return_index=True, return_inverse=True)
+    credit = values[row]
+    if are_ranks:
+        # Balanced: clicks count for who ranks the document as high as the lowest click was.
+        # What both are credited with counts for none.
+        lowest = np.append(credit[first[1:] - 1], credit[-1:], axis=0).min(axis=1)
+        credit = (credit <= lowest[clicked, None]).astype(float)
+        credit -= credit.min(axis=1, keepdims=True)
+    return active, clicked, credit
 
 
 def _read(X, y, cluster):
@@ -478,8 +549,8 @@ def _read(X, y, cluster):
                 "Interleaver returned, with the team of each as it was served."
             )
     impressions = read_role(X, "impressions")
-    several = impressions is not None and (impressions != 1).any()
-    if several or not len(y) or not np.isin(y, (0, 1)).all():
+    is_counted = impressions is not None and (impressions != 1).any()
+    if is_counted or not len(y) or not np.isin(y, (0, 1)).all():
         raise ValueError(
             "Expected a click of 0 or 1 and one impression in each row; an aggregated log does "
             "not say which clicks were of one session."
@@ -489,7 +560,8 @@ def _read(X, y, cluster):
         with naming_ids(f"The role {role!r}", served[role]):
             served[role] = pd.factorize(served[role])[0]
     session = served.groupby(["qid", "session"], sort=False).ngroup().to_numpy()
-    if pd.DataFrame({"session": session, "position": roles["position"]}).duplicated().any():
+    places = pd.DataFrame({"session": session, "position": roles["position"]})
+    if places.duplicated().any():
         raise ValueError(
             "A session and query have two rows at one position; expected one list each. Logs of "
             "several calls of interleave all count sessions from 0: make their ids differ."
@@ -501,6 +573,7 @@ def _winners(session, credit_a, credit_b, n):
     """P(a wins) and P(b wins) of each session: who placed what is independent by document."""
     place = np.arange(len(session)) - np.searchsorted(session, session)
     most = int(place.max(initial=-1)) + 1
+    # Clicks of each session one after the other: each moves the lead by at most one.
     lead = np.zeros((n, 2 * most + 1))  # in column most + d: P(b leads by d clicks)
     lead[:, most] = 1
     for turn in range(most):
@@ -519,9 +592,12 @@ def _compare(lead, winners, clicks, n_sessions, level, sequential):
     """The row of a pair, from sums over each cluster: sessions that b won more, and all won."""
     total = winners.sum()
     n = n_sessions.sum()
-    z, z_clicks = (quantile_of_lead(share, level, sequential) for share in (lead, clicks))
+    z = quantile_of_lead(lead, level, sequential)
     low, high = np.clip(ratio_interval(lead, winners, z, np.inf), -1, 1)
-    ends = ratio_interval(clicks, n_sessions * (total > 0), z_clicks, np.nan)
+    z_clicks = quantile_of_lead(clicks, level, sequential)
+    # Without a winner nothing is known of clicks, either.
+    known_sessions = n_sessions if total > 0 else np.zeros_like(n_sessions)
+    clicks_low, clicks_high = ratio_interval(clicks, known_sessions, z_clicks, np.nan)
     enough = total**2 > least_squared_size(winners, z)
     return {
         "wins_a": (total - lead.sum()) / 2,
@@ -532,8 +608,8 @@ def _compare(lead, winners, clicks, n_sessions, level, sequential):
         "upper": (1 + high) / 2,
         "p_value": p_value_of_lead(lead, sequential) if enough else 1.0,
         "clicks": clicks.sum() / n,
-        "clicks_lower": ends[0],
-        "clicks_upper": ends[1],
+        "clicks_lower": clicks_low,
+        "clicks_upper": clicks_high,
     }
 
 
@@ -541,13 +617,16 @@ def _needed(lead, winners, n_sessions, level, effect, power, sequential):
     """Sessions in addition, for a winner and for enough clusters."""
     total = winners.sum()
     n = n_sessions.sum()
+    # The lead that must be seen: the smallest that matters, or the one seen so far.
     aim = 2 * effect * total if effect else abs(lead.sum())
     if aim == 0:
         return np.inf
     z = quantile_of_lead(lead, level, sequential)
     errors = (z + norm.ppf(power)) * np.sqrt((lead**2).sum())
+    for_winner = np.ceil(n * (errors / aim) ** 2 - n)
     clusters = least_squared_size(winners, z) / total**2
-    return max(0.0, np.ceil(n * (errors / aim) ** 2 - n), np.floor(n * clusters - n) + 1)
+    for_clusters = np.floor(n * clusters - n) + 1
+    return max(0.0, for_winner, for_clusters)
 
 
 def _verdict(row, level, effect):
@@ -581,29 +660,46 @@ def _team_texts(values, names, sign):
         code, distinct = pd.factorize(column)
         which = pd.factorize(which * len(distinct) + code)[0]
     rows = values[np.unique(which, return_index=True)[1]].tolist()
-    texts = [
-        " ".join(f"{n}{sign}{v:g}" for n, v in zip(names, row, strict=True) if 0 < v < np.inf)
-        for row in rows
-    ]
+    texts = []
+    for row in rows:
+        values = dict(zip(names, row, strict=True))
+        texts.append(" ".join(f"{n}{sign}{v:g}" for n, v in values.items() if 0 < v < np.inf))
     return texts, which
 
 
 def _read_teams(team):
     """Names of the rankings; their ranks, or shares that sum to 1, in each row; which of these."""
     code, texts = pd.factorize(team)
-    found = [[_PART.fullmatch(part) for part in f"{text}".split(" ")] for text in texts]
-    parts = [[part.groups() for part in text if part] for text in found]
-    names = sorted({name for text in parts for name, *_ in text})
-    kinds = {kind for text in parts for _, kind, _ in text}
-    are_ranks = kinds == {"#"}
-    table = np.full((len(texts), len(names)), np.inf if are_ranks else 0.0)
-    for row, text in zip(table, parts, strict=True):
-        row[[names.index(name) for name, *_ in text]] = [float(value or 1) for *_, value in text]
+    parts = [_parts_of(f"{text}") for text in texts]
+    named = [part for parts_of_text in parts for part in parts_of_text]
+    names = sorted({name for name, _, _ in named})
+    signs = {sign for _, sign, _ in named}
+    are_ranks = signs == {"#"}
+    table = _team_table(parts, names, missing=np.inf if are_ranks else 0.0)
     total = table.sum(axis=1, keepdims=True)
-    fit = len(names) == 2 if are_ranks else len(names) > 1 and (np.abs(total - 1) < 0.01).all()
-    if not fit or len(kinds) != 1 or not all(map(all, found)):
+    if are_ranks:
+        is_fine = len(names) == 2
+    else:
+        is_fine = len(names) > 1 and (np.abs(total - 1) < _ROUNDED).all()
+        table = table / total
+    if not is_fine or len(signs) != 1 or not all(parts):
         raise ValueError(
             f"team holds {list(texts[:3])}, ...; expected texts of one Interleaver, which name "
             "two or more rankings."
         )
-    return names, (table if are_ranks else table / total)[code], are_ranks  # as rounded
+    return names, table[code], are_ranks
+
+
+def _parts_of(text):
+    """Name, sign and number of each ranking in the text of a team; none if it is no such text."""
+    matches = [_PART.fullmatch(part) for part in text.split(" ")]
+    return [match.groups() for match in matches] if all(matches) else []
+
+
+def _team_table(parts, names, missing):
+    """Numbers of the parts of each text (rows) by ranking; 1 where a name stands alone."""
+    table = np.full((len(parts), len(names)), missing)
+    for row, parts_of_text in zip(table, parts, strict=True):
+        for name, _, number in parts_of_text:
+            row[names.index(name)] = float(number or 1)
+    return table

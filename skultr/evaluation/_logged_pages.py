@@ -19,15 +19,13 @@ from .._log._units import tell_units
 from ..exceptions import python_value
 from ..metrics._scorers import predict_within
 from ..propensity._source import RowsOfLog
+from ._thresholds import MOST_CONTEXTS, SAME_SCORE
 
 #: What a log may pass as keywords.
 ROLES = ("qid", "session", "doc", "position", "impressions", "doc_scope")
 
-#: Scores of one document may differ by this part, as those of float32 in batches do.
-_SAME = 1e-5
-
-#: Values of a column that may be a context, at most; and rows that are looked at first.
-_MOST_CONTEXTS, _HEAD = 10, 1_000
+#: Rows of which a column must be one per page, before all rows are looked at.
+_HEAD = 1_000
 
 
 class LoggedPages(RowsOfLog):
@@ -70,6 +68,7 @@ class LoggedPages(RowsOfLog):
         self.rows = rows = read(
             X, y, sample_weight, self.roles, reads=reads, need=need, caller=caller
         )
+        # Documents, of all rows: a ranking may choose those that nobody saw.
         document = rows.documents().code
         self.pair, self.pair_query, _ = pairs_of_codes(
             rows.query, document, int(document.max()) + 1
@@ -81,10 +80,10 @@ class LoggedPages(RowsOfLog):
         order = np.argsort(~rows.shown, kind="stable")  # candidates may be of any cluster
         first = order[first_rows(self.page[order], int(self.page.max()) + 1)]
         self.page_query = rows.query[first]
-        group = (rows.query, "query", ", or method='dr'")
-        cluster = self._codes(
-            cluster, "cluster", *((self.page, "result page") if several else group)
-        )
+        if several:
+            cluster = self._codes(cluster, "cluster", self.page, "result page")
+        else:
+            cluster = self._codes(cluster, "cluster", rows.query, "query", ", or method='dr'")
         self.cluster = None if cluster is None else cluster[first]
 
     def _codes(self, values, name, group, group_name, otherwise=""):
@@ -117,6 +116,7 @@ class LoggedPages(RowsOfLog):
         self.weight = rows.weight[row]
         self.rate = rows.rate[row]
         position, positions = encode(rows.position[row])
+        # Slots: positions of a query that some page of it had.
         self.slot, self.slot_query, place = pairs_of_codes(
             rows.query[row], position, len(positions)
         )
@@ -159,15 +159,19 @@ class LoggedPages(RowsOfLog):
         row, and the values."""
         page = self.rows.choice[self.row]
         first = first_rows(page, int(page.max()) + 1)
-        for name in column_names(self.X) if self.has_pages and is_frame(self.X) else []:
+        if not self.has_pages or not is_frame(self.X):
+            return
+        for name in column_names(self.X):
             if is_role(name):
                 continue
             values = read_column(self.X, name)[self.row]
-            # Most features differ within one of the first pages.
-            if all((values[:n] == values[first[page[:n]]]).all() for n in (_HEAD, None)):
-                codes, few = encode(values)
-                if 2 <= len(few) <= _MOST_CONTEXTS:
-                    yield name, codes, few
+            is_as_first = values[:_HEAD] == values[first[page[:_HEAD]]]
+            # Most features differ within one of the first pages: the others need no look.
+            if not is_as_first.all() or not (values == values[first[page]]).all():
+                continue
+            codes, few = encode(values)
+            if 2 <= len(few) <= MOST_CONTEXTS.value:
+                yield name, codes, few
 
     def key(self, pair: Ints, slot: Ints) -> Ints:
         """One number per pair at a slot."""
@@ -176,9 +180,8 @@ class LoggedPages(RowsOfLog):
     def mean_by_position(self, values: Floats) -> Floats:
         """Mean of values of shown rows over the impressions at the position of each slot."""
         place, _ = encode(self.slot_position)
-        total, weight = (
-            np.bincount(place[self.slot], self.weight * factor) for factor in (values, 1.0)
-        )
+        total = np.bincount(place[self.slot], self.weight * values)
+        weight = np.bincount(place[self.slot], self.weight)
         return (total / weight)[place]
 
     def per_page(self, by_query: Floats) -> float:
@@ -221,31 +224,38 @@ class LoggedPages(RowsOfLog):
             return (sums**2 / np.maximum(1 - 2 * share + share @ share, TINY)).sum()
 
         # The same page several times, told once, is not one of as many clicks.
-        alike = self.has_pages and np.isin(self.rate, (0, 1)).all()
-        pages = (by_page**2 / (np.maximum(self.page_weight, 1) if alike else 1)).sum()
+        is_told_once = self.has_pages and np.isin(self.rate, (0, 1)).all()
+        times = np.maximum(self.page_weight, 1) if is_told_once else 1
+        pages = (by_page**2 / times).sum()
         # Within whole queries chance cancels, as documents are fitted to their clicks; what the
         # formula gets wrong does not.
         queries = variance_of(self.page_query)
         if self.cluster is None:
             variance += queries if new else max(queries, pages)
-        else:
+            return float(np.sqrt(variance) / total)
+        clusters = variance_of(self.cluster)
+        if new:
+            # Queries and clusters, less what they share: queries within clusters.
             both = pair_codes(self.page_query, self.cluster, int(self.cluster.max()) + 1)
-            clusters = variance_of(self.cluster)
-            alone = queries - variance_of(encode(both)[0])
-            variance += clusters + max(alone, 0.0) if new else max(clusters, queries, pages)
+            shared = variance_of(encode(both)[0])
+            variance += clusters + max(queries - shared, 0.0)
+        else:
+            variance += max(clusters, queries, pages)
         return float(np.sqrt(variance) / total)
 
     def n_equal(self, weight: Floats) -> float:
         """Number of queries, or of clusters if fewer, of equal weight that are worth as much
         (Kish)."""
-        sums = [weight]
+        n_equal = _equal(weight)
         if self.cluster is not None:
-            sums.append(np.bincount(self.cluster, self.over_pages(weight)))
-        return float(min(each.sum() ** 2 / max((each**2).sum(), TINY) for each in sums))
+            by_cluster = np.bincount(self.cluster, self.over_pages(weight))
+            n_equal = min(n_equal, _equal(by_cluster))
+        return float(n_equal)
 
     def moved(self) -> float:
         """Share of impressions at which a document was not at its usual position."""
         keys, cell = self.shown_cells
+        # The usual position has the most impressions.
         shown = np.bincount(cell, self.weight)
         usual = largest_by_code(keys // len(self.slot_query), shown, len(self.pair_query))
         return float(1 - usual.sum() / shown.sum())
@@ -277,7 +287,7 @@ class LoggedPages(RowsOfLog):
         order = np.argsort(~self.inside, kind="stable")
         score = scores[order[first_rows(self.pair[order], len(self.pair_query))]]
         first = score[self.pair]
-        differs = self.inside & ~np.isclose(scores, first, rtol=_SAME, atol=0)
+        differs = self.inside & ~np.isclose(scores, first, rtol=SAME_SCORE.value, atol=0)
         if differs.any():
             row = int(np.argmax(differs))
             raise ValueError(
@@ -290,7 +300,9 @@ class LoggedPages(RowsOfLog):
             )
         # Equal scores: an order that depends on the document only, not on where the log put it.
         chance = mix(np.arange(len(score), dtype=np.uint64))
+        # Ranks of documents within queries, and the slots of these ranks, as far as pages go.
         pair = np.lexsort((chance, -score, self.pair_query))
+        # A ranking fills the slots of the query from the top.
         query = self.pair_query[pair]
         rank = np.arange(len(pair)) - np.searchsorted(query, query)
         slot = np.searchsorted(self.slot_query, query) + rank
@@ -337,6 +349,11 @@ class Pages:
         keys, _ = self.log.shown_cells
         place = np.minimum(np.searchsorted(keys, self.key), len(keys) - 1)
         return place, keys[place] == self.key
+
+
+def _equal(weight):
+    """Number of equal weights that are worth as much, (Σ w)² / Σ w²."""
+    return weight.sum() ** 2 / max((weight**2).sum(), TINY)
 
 
 def sums_above(values: Floats, page: Ints) -> Floats:

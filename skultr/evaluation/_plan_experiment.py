@@ -29,9 +29,9 @@ from ..propensity._source import PROPENSITY_CONSTRAINT, propensities
 from ..simulation import DeterministicPolicy, MixturePolicy, Policy
 from ..simulation._policies import SHUFFLE, Layout, LayoutPolicy
 from ._logged_pages import LoggedPages, Pages
-from ._policy_value import LEAST_QUERIES
+from ._thresholds import LEAST_QUERIES, MOST_UNSEEN
 
-#: Layouts with a smaller share of the pages are left out.
+#: Layouts with a smaller share of the pages are left out: linear programs leave such crumbs.
 _LEAST_SHARE = 1e-6
 _UNIFORM = "uniform swaps with the first position"
 #: Longest experiments that are tried, in sessions of the uniform one.
@@ -103,7 +103,8 @@ class ExperimentPlan:
             f"{self.sessions:,.0f} sessions, which {change} {abs(self.clicks_lost):,.0f} clicks "
             f"({abs(self.clicks_lost_share):.2%}). {self.verdict} {self.assumption}"
         )
-        return "\n\n".join([words, *map(_text, (self.actions, self.precision, self.alternatives))])
+        tables = [_text(table) for table in (self.actions, self.precision, self.alternatives)]
+        return "\n\n".join([words, *tables])
 
     def policy(self, qid: Column, production: Policy | None = None) -> Policy:
         """The experiment as a policy of :func:`~skultr.simulation.simulate_clicks`.
@@ -262,30 +263,30 @@ def plan_experiment(
     >>> bool(plan.sessions < 0.55 * uniform["sessions"])
     True
     """
-    given = [scores_a is not None, scores_b is not None]
-    expected = target == "difference"
-    if given != [expected] * 2:
+    n_expected = 2 if target == "difference" else 0
+    n_given = sum(scores is not None for scores in (scores_a, scores_b))
+    if n_given != n_expected:
         raise ValueError(
-            f"With target={target!r} expected {'both' if expected else 'none'} of scores_a and "
-            f"scores_b; got {sum(given)} of them."
+            f"With target={target!r} expected {'both' if n_expected else 'none'} of scores_a and "
+            f"scores_b; got {n_given} of them."
         )
     log = LoggedPages(X, y, sample_weight, roles, "plan_experiment")
     model = read_model(log, k, propensity)
     if target == "examination":
         return _plan_swaps(log, model, half_width, sessions)
-    a, b = (log.rank_by(s, k, n) for s, n in ((scores_a, "scores_a"), (scores_b, "scores_b")))
+    a = log.rank_by(scores_a, k, "scores_a")
+    b = log.rank_by(scores_b, k, "scores_b")
     return _plan_rankings(log, model, a, b, half_width, sessions)
 
 
 def _plan_swaps(log, model, half_width, sessions):
-    K = len(model.examination)
-    unmoved = np.eye(K)
-    layout = layouts(K)
+    n_positions = len(model.examination)
+    unmoved = np.eye(n_positions)
 
     def numbers(reached):
         return pd.DataFrame(
             {"estimate": model.examination, **reached._asdict()},
-            index=pd.RangeIndex(1, K + 1, name="position"),
+            index=pd.RangeIndex(1, n_positions + 1, name="position"),
         )
 
     known = model.precision(unmoved, 0)
@@ -294,42 +295,52 @@ def _plan_swaps(log, model, half_width, sessions):
         return _no_plan(log, model, [], numbers(known), [])
 
     def needed_and_lost(shares, served):
-        moves = moves_of(shares, served, K)
+        moves = moves_of(shares, served, n_positions)
         return sessions_for(model, moves, half_width), whole - model.clicks(moves)
 
-    others = {
-        _UNIFORM: [[(0, j)] for j in range(1, K)],
-        "uniform swaps of neighbours": [[(j - 1, j)] for j in range(1, K)],
-        f"shuffle of {K} positions": [SHUFFLE],
-    }
-    designs = {
-        name: needed_and_lost(np.full(len(layouts), 1 / len(layouts)), layouts)
-        for name, layouts in others.items()
-    }
-    even, _ = designs[_UNIFORM]
-    for limit in [sessions] if sessions else [part * even for part in _LIMITS]:
+    # The usual designs, each layout of which gets as many pages.
+    designs = {}
+    for name, served in _usual_layouts(n_positions).items():
+        even_shares = np.full(len(served), 1 / len(served))
+        designs[name] = needed_and_lost(even_shares, served)
+    # The cheapest shares within the shortest experiment that suffices.
+    layout = layouts(n_positions)
+    needed_evenly, _ = designs[_UNIFORM]
+    limits = [sessions] if sessions else [part * needed_evenly for part in _LIMITS]
+    for limit in limits:
         shares = cheapest_shares(model, layout, half_width, limit)
         if shares is not None:
             break
     else:
         needed, design = min((needed, name) for name, (needed, _) in designs.items())
         _refuse(half_width, limit, design, needed)
-    needed, _ = designs["this plan"] = needed_and_lost(shares, layout)
+    needed, lost = needed_and_lost(shares, layout)
+    designs["this plan"] = needed, lost
     kept = np.flatnonzero(shares > _LEAST_SHARE)
     served = [layout[number] for number in kept]
-    alone = np.array([model.clicks(moves_of([1.0], [each], K)) for each in served])
+    clicks_of_layout = [model.clicks(moves_of([1.0], [each], n_positions)) for each in served]
     return _plan(
         log,
         model,
         designs,
         whole,
-        names=[_name(each, K) for each in served],
+        names=[_name(each, n_positions) for each in served],
         pages=needed * shares[kept] * (model.pages / model.sessions)[:, None],
-        lost=needed * shares[kept] * (whole - alone),
+        lost=needed * shares[kept] * (whole - np.array(clicks_of_layout)),
         usual=_UNIFORM,
-        precision=numbers(model.precision(moves_of(shares, layout, K), needed)),
+        precision=numbers(model.precision(moves_of(shares, layout, n_positions), needed)),
         _layouts=served,
     )
+
+
+def _usual_layouts(n_positions):
+    """Layouts of designs that the plan is compared with."""
+    below_first = range(1, n_positions)
+    return {
+        _UNIFORM: [[(0, place)] for place in below_first],
+        "uniform swaps of neighbours": [[(place - 1, place)] for place in below_first],
+        f"shuffle of {n_positions} positions": [SHUFFLE],
+    }
 
 
 def _plan_rankings(log, model, a, b, half_width, sessions):
@@ -343,16 +354,19 @@ def _plan_rankings(log, model, a, b, half_width, sessions):
     def reaches(pages, sessions):
         return test.half_widths(pages, sessions)[1] <= half_width
 
-    each = test.share[:, None] / [2, 2]
-    if reaches(0 * each, 0):
-        return _no_plan(log, model, names, numbers(0 * each, 0), None)
-    if not reaches(ENDLESS * each, ENDLESS):
+    evenly = test.share[:, None] / [2, 2]
+    nothing = np.zeros_like(evenly)
+    if reaches(nothing, 0):
+        return _no_plan(log, model, names, numbers(nothing, 0), None)
+    endless = ENDLESS * evenly
+    if not reaches(endless, ENDLESS):
+        left, _ = test.half_widths(endless, ENDLESS)
         raise ValueError(
             f"No experiment reaches half_width={half_width:g}, because queries differ too much: "
-            f"about {test.half_widths(ENDLESS * each, ENDLESS)[0]:.3g} is left however long it "
-            "is. Pass a larger half_width, or a log with more queries."
+            f"about {left:.3g} is left however long it is. Pass a larger half_width, or a log "
+            "with more queries."
         )
-    even = least(lambda n: reaches(n * each, n), 1, ENDLESS)
+    even = least(lambda n: reaches(n * evenly, n), 1, ENDLESS)
     shortest = least(lambda n: reaches(test.designs(n)(_HIGH), n), even / 10, even)
     limit = sessions or min(even, max(even / 2, _SLACK * shortest))
     if limit < shortest:
@@ -398,11 +412,9 @@ def _no_plan(log, model, names, precision, layouts):
         precision=precision,
         _layouts=layouts,
     )
-    return replace(
-        plan,
-        verdict="No experiment is needed: the log alone gives the half-width "
-        f"{precision['expected'].max():.3g}.",
-    )
+    half_width = precision["expected"].max()
+    verdict = f"No experiment is needed: the log alone gives the half-width {half_width:.3g}."
+    return replace(plan, verdict=verdict)
 
 
 def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **rest):
@@ -412,6 +424,7 @@ def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **r
     table["clicks_lost"] *= table["sessions"]
     plan = table.loc["this plan"]
     sessions = pages.sum(axis=0)
+    length = max(plan["sessions"], 1)  # 0 of 0 sessions are a share of 0
     other = table.loc[usual]
     verdict = (
         f"The same half-width by {usual}: {other['sessions']:,.0f} sessions, "
@@ -422,13 +435,14 @@ def _plan(log, model, designs, whole, *, names, pages, lost, usual, note="", **r
         {
             "queries": (pages > 0).sum(axis=0),
             "sessions": sessions,
-            "share": sessions / max(plan["sessions"], 1),
+            "share": sessions / length,
             "clicks_lost": lost,
         },
         index=pd.Index(names, name="action"),
     )
+    share_of_pages = np.divide(pages, by_query, out=np.zeros_like(pages), where=by_query > 0)
     shares = pd.DataFrame(
-        np.divide(pages, by_query, out=np.zeros_like(pages), where=by_query > 0),
+        share_of_pages,
         index=pd.Index(log.rows.query_ids, name="qid"),
         columns=actions.index,
     )
@@ -456,8 +470,6 @@ def _refuse(half_width, sessions, design, needed):
     )
 
 
-#: Expected share of clicks of pages that are not seen; policy_difference cannot tell above 0.1.
-_MOST_UNSEEN = 0.08
 #: Parts of the pages of a query that get ranking a, and b.
 _PARTS = np.array([0, 1, 2, 4, 8, 12, 16, 20, 24, 28, 32]) / 32
 _SPLITS = np.array([(a, b) for a in _PARTS for b in _PARTS if a + b <= 1])
@@ -500,12 +512,14 @@ class RankingTest:
         _, row_cell = log.shown_cells
         rate = np.bincount(row_cell, log.weight * log.rate) / np.bincount(row_cell, log.weight)
         self._beyond = (rate[cell] - self._due) * there
-        self.share, changes = model.pages / model.sessions, self._by_query(changed)
+        #: Of each query in the traffic.
+        self.share = model.pages / model.sessions
+        changes = self._by_query(changed)
         n_queries = (self.share @ changes) ** 2 / ((self.share * changes) ** 2).sum()
-        if n_queries < LEAST_QUERIES:
+        if n_queries < LEAST_QUERIES.value:
             raise ValueError(
                 f"The queries whose rankings differ are worth {n_queries:.1f} of equal weight, "
-                f"and policy_difference needs {LEAST_QUERIES}. Pass a log with more queries."
+                f"and policy_difference needs {LEAST_QUERIES.value}. Pass a log with more queries."
             )
         logged = model.relevance * (model.shown @ model.examination)
         logged = np.bincount(model.query, logged, minlength=self._n)
@@ -533,17 +547,21 @@ class RankingTest:
         ``pages`` are those with each ranking; in the rest of so many ``sessions`` the pages are as
         in the log.
         """
+        # Impressions of each row with the experiment, and the share of new ones.
         added = self._added(pages, sessions)
         total = np.maximum(self._shown + added, 1)
         new = added / total
         due = self.share[self._key // 2] * self._usual
+        # What is expected of each query: new clicks are as the model says, old ones as logged.
         mean = self._by_query(self._sign * (self._due + (1 - new) * self._beyond))
         model = self._model
+        # Its variance: chance of new clicks, and relevance that the log does not know.
         variance = self._by_query(self._noise * new / total)
         doubt = np.bincount(self._pair, self._moved * new, minlength=len(model.doubt)) ** 2
         variance += np.bincount(model.query, doubt * model.doubt, minlength=self._n)
+        # Places that no page may show.
         unseen = due * np.exp(-self._shown - added)
-        is_seen = (self._sums(unseen - _MOST_UNSEEN * due).sum(axis=0) <= 0).all()
+        is_seen = (self._sums(unseen - MOST_UNSEEN.value * due).sum(axis=0) <= 0).all()
         # Moments of what is reported, a weighted sum of squares of normal deviations from the
         # mean of queries. Shares of queries in the traffic vary, too.
         apart = (mean - mean @ self.share) ** 2
@@ -551,9 +569,13 @@ class RankingTest:
         squares = self.share**2 + self.share * sessions / (sessions + model.sessions) ** 2
         expected = squares @ (apart + variance)
         spread = squares**2 @ (2 * variance**2 + 4 * apart * variance) / max(expected**2, TINY)
-        high = (1 - spread / 9 + _HIGHEST * np.sqrt(spread) / 3) ** 1.5  # by Wilson and Hilferty
         half = self._quantile * np.sqrt(expected * self._n / (self._n - 1))
-        return half * (1 - spread / 8), half * high if is_seen else np.inf
+        mean_half = half * (1 - spread / 8)  # of the root of a variable of this spread
+        if not is_seen:
+            return mean_half, np.inf
+        # Quantile of a sum of squares by Wilson and Hilferty: its cube root is nearly normal.
+        high = (1 - spread / 9 + _HIGHEST * np.sqrt(spread) / 3) ** 1.5
+        return mean_half, half * high
 
     def alone(self, half_width: float) -> float:
         """Sessions of an A/B test whose mean clicks per page are compared."""
@@ -565,11 +587,12 @@ class RankingTest:
     def designs(self, sessions: float) -> Callable[[float], Floats]:
         """Pages with each ranking that lose the fewest clicks, by the price of variance."""
         splits = sessions * self.share[:, None] * _SPLITS[:, None]
-        chance = [
-            self._by_query(self._noise / np.maximum(self._shown + self._added(pages, sessions), 1))
-            for pages in splits
-        ]
-        variance = self.share**2 * chance
+        noise = []
+        for pages in splits:
+            shown = np.maximum(self._shown + self._added(pages, sessions), 1)
+            noise.append(self._by_query(self._noise / shown))
+        variance = self.share**2 * noise
+        # Lagrange: each query takes the split that is cheapest at the price of variance.
         cost = ((self.lost + _LEAST_COST * self.clicks) * splits).sum(axis=2)
         variance *= sessions * self.clicks / variance.mean(axis=0).sum()
         return lambda price: splits[(cost + price * variance).argmin(axis=0), range(self._n)]
@@ -588,10 +611,9 @@ def read_model(log, k, propensity):
     place = log.slot_position[log.slot].astype(int) - 1
     inside = place < n
     cell = pair_codes(log.pair[log.row], place, n)[inside]
-    shown, clicks = (
-        np.bincount(cell, count[inside], minlength=len(log.pair_query) * n).reshape(-1, n)
-        for count in (log.weight, log.weight * log.rate)
-    )
+    n_cells = len(log.pair_query) * n
+    shown = np.bincount(cell, log.weight[inside], n_cells).reshape(-1, n)
+    clicks = np.bincount(cell, (log.weight * log.rate)[inside], n_cells).reshape(-1, n)
     rate = clicks.sum(axis=0) / shown.sum(axis=0)
     if not rate.all():
         raise ValueError(
@@ -600,10 +622,11 @@ def read_model(log, k, propensity):
         )
     given = None
     if propensity is not None or read_role(log.X, "propensity", None) is not None:
-        given, _ = propensities(propensity, log)
+        by_row, _ = propensities(propensity, log)
         # Means over impressions, relative to the first position.
-        given = log.mean_by_position(np.asarray(given, dtype=float)[log.row])
-        given = given[np.unique(log.slot_position, return_index=True)[1]][:n]
+        by_slot = log.mean_by_position(np.asarray(by_row, dtype=float)[log.row])
+        _, first_slot = np.unique(log.slot_position, return_index=True)
+        given = by_slot[first_slot][:n]
         if not (given > 0).all():
             raise ValueError("A propensity is 0 or missing; expected numbers above 0.")
         given /= given[0]

@@ -203,6 +203,7 @@ def run_comparison(
         simulate_params=_simulated(simulate_params),
     )
     file = ComparisonFile(path)
+    # Cells of an earlier call, and of this one as they come.
     done = file.open(design.settings())
     with working("run_comparison"):
         left = list(design.left(done))
@@ -275,9 +276,9 @@ class _Design:
 
     def parts(self, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Documents of the log and of the test, indexed by their row in what was given."""
-        given = (
-            _read_documents(self.documents(seed)) if callable(self.documents) else self.documents
-        )
+        given = self.documents
+        if callable(given):
+            given = _read_documents(given(seed))
         if isinstance(given, tuple):
             train, test = given
             return train, test.set_index(test.index + len(train))
@@ -378,6 +379,7 @@ class _World:
             random_state=log.seed,
             **design.simulate_params,
         )
+        # Counts by document and position in place of pages.
         if design.aggregate:
             X, clicks = aggregate_clicks(X.assign(click=clicks), train)
         self.X = X
@@ -426,7 +428,7 @@ def _production(given, train, test, log):
     """Scores of the ranker that serves, for the training documents and those of the test."""
     both = pd.concat([train, test])
     if callable(given):
-        scores = given(*(part.reset_index(drop=True) for part in (train, both)), log.seed)
+        scores = given(train.reset_index(drop=True), both.reset_index(drop=True), log.seed)
     elif given is not None:
         scores = np.asarray(given)
         if len(scores) == len(both):
@@ -436,21 +438,22 @@ def _production(given, train, test, log):
     else:
         scores = production_scores(train, candidates=both, random_state=log.seed)
     scores = np.asarray(scores, dtype=float)
-    if len(scores) != len(both) or not np.isfinite(scores).all():
+    n_wrong = (~np.isfinite(scores)).sum()
+    if len(scores) != len(both) or n_wrong:
         raise ValueError(
-            f"production[{log.production!r}] has the shape {scores.shape} with "
-            f"{(~np.isfinite(scores)).sum()} missing or infinite values; expected one finite "
-            f"score for each of the {len(both)} rows of documents, or a function (train, "
-            "candidates, seed) that returns one for each candidate."
+            f"production[{log.production!r}] has the shape {scores.shape} with {n_wrong} missing "
+            f"or infinite values; expected one finite score for each of the {len(both)} rows of "
+            "documents, or a function (train, candidates, seed) that returns one for each "
+            "candidate."
         )
     return scores
 
 
 def _first(candidates, n_positions):
     """Whether production has a candidate among its first so many of the query."""
-    ordered = candidates.reset_index(drop=True).sort_values(
-        PRODUCTION, ascending=False, kind="stable"
-    )
+    ordered = candidates.reset_index(drop=True)
+    ordered = ordered.sort_values(PRODUCTION, ascending=False, kind="stable")
+    # Place of each candidate in the order of production.
     place = ordered.groupby("qid", sort=False).cumcount()
     return (place.sort_index() < n_positions).to_numpy()
 
@@ -464,9 +467,13 @@ def _not_read(ranker, log):
     last = ranker[-1] if isinstance(ranker, Pipeline) else ranker
     named = set()
     for name, value in ranker.get_params().items():
-        if name.rpartition("__")[2] == "bias":  # of other libraries, it may be True
-            named |= {value} if isinstance(value, str) else set()
-            named |= {*value} if isinstance(value, list | tuple) else set()
+        if name.rpartition("__")[2] != "bias":
+            continue
+        # Of other libraries, it may be True.
+        if isinstance(value, str):
+            named.add(value)
+        elif isinstance(value, list | tuple):
+            named.update(value)
     unread = [name for name in _NO_FEATURES if name in log and name not in named]
     if getattr(last, "_corrects", False):
         unread.append(PRODUCTION)

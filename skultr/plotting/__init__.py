@@ -8,17 +8,12 @@ when a display is drawn.
 from ._axes import method_colors
 from ._examination import ExaminationDisplay
 from ._identifiability import IdentifiabilityDisplay
-from ._relevance import (
-    DebiasednessDisplay,
-    EmbeddingDisplay,
-    RelevanceDisplay,
-)
+from ._relevance import DebiasednessDisplay, EmbeddingDisplay
 
 __all__ = [
     "DebiasednessDisplay",
     "EmbeddingDisplay",
     "ExaminationDisplay",
     "IdentifiabilityDisplay",
-    "RelevanceDisplay",
     "method_colors",
 ]

@@ -103,6 +103,10 @@ def method_colors(names: Iterable[str]) -> dict[str, str]:
     return {name: _OF_METHODS.get(method) or next(others) for name, method in methods.items()}
 
 
+#: Largest logarithm of an interval's end that is drawn: its exponential is finite.
+LARGEST_LOG = 50.0
+
+
 class Display:
     """What displays share: a figure, and passages of their docstrings."""
 
@@ -139,8 +143,9 @@ def write_cells(ax: Axes, im: AxesImage, text_of: Callable[[Any], str], **style:
     values = np.ma.asarray(im.get_array())
     texts = np.full(values.shape, None, dtype=object)
     for (row, column), value in np.ma.ndenumerate(values):  # passes over masked values
-        dark = np.mean(im.cmap(im.norm(value))[:3]) < 0.6
-        style |= {"ha": "center", "va": "center", "color": "white" if dark else "black"}
+        red_green_blue = im.cmap(im.norm(value))[:3]
+        color = "white" if np.mean(red_green_blue) < 0.6 else "black"
+        style |= {"ha": "center", "va": "center", "color": color}
         texts[row, column] = ax.text(column, row, text_of(value), **style)
     return texts
 

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from .._base._typing import ArrayLike
 from .._log._estimator import steps_of
 from ..identifiability._bias_features import factor_labels
-from ._axes import TRUTH, Display, factor_text, fitted_value, method_colors, shades
+from ._axes import LARGEST_LOG, TRUTH, Display, factor_text, fitted_value, method_colors, shades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -233,6 +233,7 @@ class ExaminationDisplay(Display):
     def _plot_curves(self, curves, quantile):
         """Curves of models, relative to the first factor that all of them have."""
         truth = [] if self.truth is None else [self.truth]
+        # Curves are known up to a factor: relative to one that all of them have.
         every = [*curves.values(), *truth]
         reference = _common_factors(every)[0]
         place = _places(pd.concat(every).index.unique().sort_values())
@@ -258,7 +259,7 @@ class ExaminationDisplay(Display):
         if not there.any():
             return
         # Intervals of logarithms are skewed and never reach 0.
-        spread = np.exp(np.minimum(quantile * error, 50.0))
+        spread = np.exp(np.minimum(quantile * error, LARGEST_LOG))
         low = y / spread
         high = y * spread
         style = {"color": color, "alpha": 0.18, "linewidth": 0, "zorder": 1}
@@ -274,23 +275,31 @@ class ExaminationDisplay(Display):
             labels = [line.get_label() for line in self.ax_.lines]
             style = {"linestyle": "", "marker": "o", "color": color, "markerfacecolor": "white"}
             label = "not determined by the log"
-            style["label"] = "_" * (label in labels) + label
+            # Once in the legend: matplotlib leaves out labels that begin with "_".
+            style["label"] = f"_{label}" if label in labels else label
             self.ax_.plot(place[unknown.index], unknown, zorder=4, **style)
 
     def _label_factors(self, place, reference):
         """Names and ticks of the factors, and the height of the axes."""
-        positions = pd.api.types.is_integer_dtype(place.index) and place.index.min() == 1
-        reference = f"position {reference}" if positions else factor_text(reference)
+        are_positions = pd.api.types.is_integer_dtype(place.index) and place.index.min() == 1
+        if are_positions:
+            xlabel = "position"
+            reference = f"position {reference}"
+        else:
+            xlabel = "bias factor"
+            reference = factor_text(reference)
+        # One huge interval must not flatten the curves.
+        highest = np.clip(self.ax_.dataLim.ymax, 1.0, 3.0)
         self.ax_.set(
-            xlabel="position" if positions else "bias factor",
+            xlabel=xlabel,
             ylabel=f"examination relative to {reference}",
-            # One huge interval must not flatten the curves.
-            ylim=(0, 1.06 * np.clip(self.ax_.dataLim.ymax, 1.0, 3.0)),
+            ylim=(0, 1.06 * highest),
         )
-        if len(place) <= 15 or not pd.api.types.is_numeric_dtype(place.index):
+        if len(place) <= _MAX_TICKS or not pd.api.types.is_numeric_dtype(place.index):
             labels = [factor_text(factor) for factor in place.index]
-            crowded = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
-            style = crowded if sum(map(len, labels)) > 70 else {}
+            style = {}
+            if sum(map(len, labels)) > _MAX_LETTERS:
+                style = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
             self.ax_.set_xticks(place.to_numpy(), labels, **style)
 
     # Users ----------------------------------------------------------------------------
@@ -304,23 +313,48 @@ class ExaminationDisplay(Display):
         # `UserClusters` sorts its clusters by this mean, which is 0 where nothing is examined.
         depth = (curves * curves.columns.to_numpy()).sum(axis=1) / curves.sum(axis=1)
         depth = depth.fillna(0.0).sort_values(kind="stable")
-        few = len(depth) <= _MAX_NAMED
-        # The bright end of the colour map is hard to see on white.
-        colors = shades("viridis", len(depth), 0.82) if few else _colors_by_depth(self.ax_, depth)
-        style = {"marker": "o", "markersize": 3} if few else {"linewidth": 0.8, "alpha": 0.5}
+        if len(depth) <= _MAX_NAMED:
+            self._plot_named_users(table, curves, depth, quantile)
+        else:
+            self._plot_many_users(table, curves, depth)
+        # The table has one scale for all users, so that the curve of a user need not start at 1.
+        self._label_factors(_places(curves.columns), curves.columns.min())
+
+    def _plot_named_users(self, table, curves, depth, quantile):
+        """Curves with intervals, and with the names of users in the legend."""
         place = _places(curves.columns)
+        # The bright end of the colour map is hard to see on white.
+        colors = shades("viridis", len(depth), 0.82)
+        style = {"marker": "o", "markersize": 3, "bars": False}
         for user, color in zip(depth.index, colors, strict=True):
             curve = curves.loc[user]
-            error = _errors(table.loc[user] if few else curve.to_frame(), curve.index)
-            style |= {"color": color, "bars": False, "label": str(user) if few else f"_{user}"}
-            self._draw_curve(user, place, curve, error, quantile, **style)
+            error = _errors(table.loc[user], curve.index)
+            self._draw_curve(
+                user, place, curve, error, quantile, color=color, label=str(user), **style
+            )
         if self.truth is not None:
             truth = _scaled_to(table, self.truth.reindex(curves.index))
-            self.truth_line_ = _draw_truth(self.ax_, truth, few)
-        # The table has one scale for all users, so that the curve of a user need not start at 1.
-        self._label_factors(place, curves.columns.min())
-        if few or self.truth is not None:
-            self.ax_.legend(frameon=False, title=curves.index.name if few else None)
+            self.truth_line_ = _draw_truth(self.ax_, truth, linewidths=1.0, alpha=0.75)
+        self.ax_.legend(frameon=False, title=curves.index.name)
+
+    def _plot_many_users(self, table, curves, depth):
+        """Thin curves without names; the colour tells how deep a user reads."""
+        place = _places(curves.columns)
+        x = place.to_numpy()
+        colors = _colors_by_depth(self.ax_, depth)
+        for user, color in zip(depth.index, colors, strict=True):
+            (self.lines_[user],) = self.ax_.plot(
+                x,
+                curves.loc[user].to_numpy(),
+                color=color,
+                linewidth=0.8,
+                alpha=0.5,
+                label=f"_{user}",
+            )
+        if self.truth is not None:
+            truth = _scaled_to(table, self.truth.reindex(curves.index))
+            self.truth_line_ = _draw_truth(self.ax_, truth, linewidths=0.4, alpha=0.4)
+            self.ax_.legend(frameon=False)
 
     # Many bias factors ----------------------------------------------------------------
     def _plot_sorted(self, curves):
@@ -406,7 +440,9 @@ def _common_factors(curves):
 
 def _falling(curve):
     """Ranks, and the curve in decreasing order, relative to its largest value."""
-    return np.arange(1, len(curve) + 1), np.sort(curve.to_numpy(dtype=float))[::-1] / curve.max()
+    rank = np.arange(1, len(curve) + 1)
+    falling = np.sort(curve.to_numpy(dtype=float))[::-1]
+    return rank, falling / curve.max()
 
 
 def _places(factors):
@@ -417,10 +453,15 @@ def _places(factors):
 
 def _errors(table, factors):
     """Standard errors of the log of examination; NaN where they are not known."""
+    # Tables of a truth, or without errors, have none.
     known = table.get("standard_error", pd.Series(dtype=float))
     return known.reindex(factors).to_numpy(dtype=float)
 
 
+#: Up to this number of factors that are numbers, each has a tick.
+_MAX_TICKS = 15
+#: Letters of all ticks above which they are turned.
+_MAX_LETTERS = 70
 #: Up to this number of users, curves have names and intervals.
 _MAX_NAMED = 20
 
@@ -441,7 +482,9 @@ def _read_truth_of_users(truth, tables):
     users = table.index.unique(0)
     numbered = pd.api.types.is_integer_dtype(users) and users.min() >= 0
     if truth.ndim != 2 or not numbered or users.max() >= len(truth):
-        listed = ", ".join(map(str, users[:5])) + (", ..." if len(users) > 5 else "")
+        listed = ", ".join(map(str, users[:5]))
+        if len(users) > 5:
+            listed += ", ..."
         raise ValueError(
             f"truth has the shape {truth.shape}, but the table has curves of the users {listed}; "
             "expected an array of shape (n_users, n_positions) whose row u belongs to user u, or "
@@ -465,6 +508,7 @@ def _scaled_to(table, truth):
     Equal on average over users, weighted by clicks, because tables are relative to the mean user.
     """
     curves = table["examination"].unstack()
+    # Ratios of logs, at the first factor that some user shares.
     ratio = np.log(curves / truth.reindex_like(curves))
     ratio = ratio.where(np.isfinite(ratio)).dropna(axis=1, how="all")
     if ratio.empty:
@@ -475,15 +519,16 @@ def _scaled_to(table, truth):
         )
     ratio = ratio[ratio.columns.min()].dropna()
     clicks = table.get("clicks", pd.Series(1.0, table.index)).unstack()
-    return truth * np.exp(np.average(ratio, weights=clicks.loc[ratio.index, ratio.name] + 1e-9))
+    # Users without clicks weigh next to nothing, but weights do not sum to 0.
+    weights = clicks.loc[ratio.index, ratio.name] + 1e-9
+    return truth * np.exp(np.average(ratio, weights=weights))
 
 
-def _draw_truth(ax, truth, few):
+def _draw_truth(ax, truth, **style):
     from matplotlib.collections import LineCollection
 
     x = truth.columns.to_numpy()
     paths = [np.column_stack([x, y]) for y in truth.dropna().to_numpy()]
-    style = {"linewidths": 1.0 if few else 0.4, "alpha": 0.75 if few else 0.4}
     return ax.add_collection(
         LineCollection(
             paths, colors=TRUTH, linestyles=(0, (3, 2)), zorder=3, label="truth", **style

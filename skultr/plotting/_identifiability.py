@@ -145,12 +145,11 @@ class IdentifiabilityDisplay(Display):
         """
         n_factors = len(self.labels)
         n_components = len(self.components)
-        factors = f"{n_factors:,} bias factor{'s' * (n_factors != 1)}"
-        verdict = (
-            f"Identifiable: {factors} in one component"
-            if n_components == 1
-            else f"NOT identifiable: {factors} in {n_components:,} components"
-        )
+        factors = f"{n_factors:,} bias factor" if n_factors == 1 else f"{n_factors:,} bias factors"
+        if n_components == 1:
+            verdict = f"Identifiable: {factors} in one component"
+        else:
+            verdict = f"NOT identifiable: {factors} in {n_components:,} components"
         if n_factors > _MAX_NODES:
             self._plot_bars(ax)
         else:
@@ -183,11 +182,7 @@ class IdentifiabilityDisplay(Display):
         self.ax_.set_xlabel("\n".join(notes), fontsize=8, color="0.35")
         self.points_ = self.ax_.scatter(*places.T, s=90, c=colors, edgecolors="white", zorder=3)
         for name, angle, place in zip(self.names, angles, 1.11 * places, strict=True):
-            left = place[0] < -1e-9
-            style = {"ha": "right" if left else "left", "rotation_mode": "anchor"}
-            style["rotation"] = np.degrees(angle) + 180 * left
-            if max(lengths) <= 3:
-                style = {"ha": "center"}
+            style = {"ha": "center"} if max(lengths) <= 3 else _outwards(angle)
             self.ax_.text(*place, _short(name), va="center", fontsize=8, zorder=4, **style)
         if len(self.components) > 1:
             for i, share in enumerate(self.components["impressions_share"][:_MAX_OWN]):
@@ -201,7 +196,9 @@ class IdentifiabilityDisplay(Display):
 
         if self.links is None or not len(self.links):
             return []
-        a, b = (self.links[name].to_numpy() for name in ("factor_a", "factor_b"))
+        a = self.links["factor_a"].to_numpy()
+        b = self.links["factor_b"].to_numpy()
+        # The more documents two factors share, the wider the line.
         strength = np.sqrt(self.links["n_documents"].to_numpy(dtype=float))
         # Pale if many lines cross, so that their density remains visible.
         style = {"alpha": float(np.clip(4 / np.sqrt(len(a)), 0.12, 0.5)), "zorder": 1}
@@ -213,9 +210,11 @@ class IdentifiabilityDisplay(Display):
         """Dashed lines with the uncertainty of the ratio; returns what they mean, if any."""
         if self.weak_links is None:
             return []
-        a, b = (self.weak_links[name].to_numpy(dtype=int) for name in ("factor_a", "factor_b"))
+        a = self.weak_links["factor_a"].to_numpy(dtype=int)
+        b = self.weak_links["factor_b"].to_numpy(dtype=int)
         error = self.weak_links["standard_error"].to_numpy(dtype=float)
-        spread = np.exp(np.minimum(1.96 * error, 50.0))
+        # Factor to either side that the 95 % interval of the ratio reaches.
+        spread = np.exp(np.minimum(1.96 * error, LARGEST_LOG))
         weak = np.flatnonzero((labels[a] == labels[b]) & (spread >= _WEAK))
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
         for link in weak:
@@ -249,6 +248,7 @@ class IdentifiabilityDisplay(Display):
 def _shared_documents(pairs):
     """Pairs of factors that share documents, with their number of shared documents."""
     shown = pairs.matrix()
+    # Each pair once.
     shared = np.triu((shown.T @ shown).toarray(), k=1)
     a, b = np.nonzero(shared)
     return pd.DataFrame({"factor_a": a, "factor_b": b, "n_documents": shared[a, b].astype(int)})
@@ -260,9 +260,22 @@ def _bar_rows(components):
     table["factors_share"] = table["n_factors"] / table["n_factors"].sum()
     own = table[:_MAX_OWN]
     rest = table[_MAX_OWN:]
-    names = [f"component {i}:\n{n:,} factor{'s' * (n != 1)}" for i, n in own["n_factors"].items()]
+    names = []
+    for number, n_factors in own["n_factors"].items():
+        noun = "factor" if n_factors == 1 else "factors"
+        names.append(f"component {number}:\n{n_factors:,} {noun}")
     others = rest.sum().to_frame().T.assign(name=f"{len(rest):,} others")
     return pd.concat([own.assign(name=names), others[: len(rest)]], ignore_index=True)
+
+
+def _outwards(angle):
+    """Style of a text that points away from the middle of the circle, and is not upside down."""
+    is_left = np.cos(angle) < -1e-9
+    return {
+        "ha": "right" if is_left else "left",
+        "rotation_mode": "anchor",
+        "rotation": np.degrees(angle) + (180 if is_left else 0),
+    }
 
 
 def _short(name):

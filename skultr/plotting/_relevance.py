@@ -1,22 +1,18 @@
-"""What models say of documents: their relevance, embeddings, and differences between models."""
+"""What models say of documents: their embeddings, and whether scores copy the old ranking."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import confusion_matrix
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from .._base._typing import (
     ArrayLike,
     Column,
-    Floats,
     Frame,
-    Ints,
     Predictor,
     RandomState,
     Table,
@@ -29,9 +25,7 @@ from ._axes import (
     TRUTH,
     Display,
     factor_text,
-    fitted_value,
     shades,
-    write_cells,
 )
 
 if TYPE_CHECKING:
@@ -40,237 +34,14 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.lines import Line2D
 
-#: Largest number of levels of relevance that a matrix is drawn for.
-_MAX_LEVELS = 20
-
-
-@dataclass(eq=False, repr=False)
-class RelevanceDisplay(Display):
-    """Confusion matrix of relevance estimated from clicks, against true relevance.
-
-    True relevance has few levels, those of the grades. Each estimate is rounded to the nearest
-    level. A row of the matrix shows the estimated levels of the documents of one true level: on
-    the diagonal the estimate is right, and left of the diagonal it is too low. Create it with
-    :meth:`from_estimator` or :meth:`from_predictions`.
-
-    Parameters
-    ----------
-    confusion_matrix : ndarray of shape (n_levels, n_levels)
-        Number of documents by true (row) and estimated (column) level.
-    levels : ndarray of shape (n_levels,)
-        Relevance of each level, in increasing order.
-
-    {attributes}
-    im_ : matplotlib.image.AxesImage
-    text_ : ndarray of shape (n_levels, n_levels) of matplotlib.text.Text
-        The shares in the cells.
-
-    See Also
-    --------
-    ExaminationDisplay : Estimated examination.
-
-    Notes
-    -----
-    Estimates from clicks are off by the same factor as the propensities. If no position is
-    examined by every user, scale the estimates before you draw them.
-
-    References
-    ----------
-    Niu, Mei, Yang, Zhao, Yan, Mao & Wen (2025). Addressing personalized bias for unbiased learning
-    to rank. Figure 3.
-
-    Examples
-    --------
-    >>> from skultr.plotting import RelevanceDisplay
-    >>> truth, estimate = [0.1, 0.1, 0.5, 1.0], [0.12, 0.4, 0.45, 1.3]
-    >>> RelevanceDisplay.from_predictions(truth, estimate).confusion_matrix
-    array([[1, 1, 0],
-           [0, 1, 0],
-           [0, 0, 1]])
-    """
-
-    confusion_matrix: Ints
-    _: KW_ONLY
-    levels: Floats
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: object,
-        truth: pd.Series | Mapping[Any, float],
-        *,
-        levels: ArrayLike | None = None,
-        ax: Axes | None = None,
-        **plot_params: Any,
-    ) -> Self:
-        """Draw the labels that a fitted ranker estimated for the documents of its log.
-
-        Parameters
-        ----------
-        estimator : fitted ranker with ``labels_``, or DataFrame
-            An :class:`~skultr.rankers.IPSRanker` or :class:`~skultr.UserAwareIPSRanker`, a
-            pipeline that ends in one, a search over one; or a table such as
-            :func:`~skultr.propensity.relevance_labels` returns, with the columns ``doc`` and
-            ``label``.
-        truth : Series or mapping
-            P(relevant) by ``doc``. Documents without true relevance are left out.
-        levels : array-like of shape (n_levels,), default=None
-            As in :meth:`from_predictions`.
-        {ax}
-        {plot_params}
-
-        {display}
-
-        Raises
-        ------
-        TypeError
-            If the estimator has no labels, or ``truth`` is not indexed by document.
-        ValueError
-            If no document has both an estimate and a true relevance.
-        """
-        labels = _labels_of(estimator)
-        if not isinstance(truth, Mapping | pd.Series):
-            raise TypeError(
-                f"truth must be a Series or mapping of doc to P(relevant), got "
-                f"{type(truth).__name__}. If estimates and truth are in one order, use "
-                "RelevanceDisplay.from_predictions(truth, labels['label'])."
-            )
-        known = labels["doc"].map(dict(truth.items())).astype(float)
-        there = known.notna()
-        if not there.any():
-            raise ValueError(
-                f"truth has none of the {len(labels)} documents of the labels, such as "
-                f"{labels['doc'].iloc[0]!r}; expected P(relevant) by the ids of the column 'doc'."
-            )
-        estimate = labels.loc[there, "label"]
-        return cls.from_predictions(known[there], estimate, levels=levels, ax=ax, **plot_params)
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: Column,
-        y_pred: Column,
-        *,
-        levels: ArrayLike | None = None,
-        ax: Axes | None = None,
-        **plot_params: Any,
-    ) -> Self:
-        """Draw estimated against true relevance.
-
-        Parameters
-        ----------
-        y_true : array-like of shape (n_documents,)
-            True relevance.
-        y_pred : array-like of shape (n_documents,)
-            Estimated relevance on the same scale; it may exceed the range of ``y_true``.
-        levels : array-like of shape (n_levels,), default=None
-            Values to which true and estimated relevance are rounded. By default the distinct
-            values of ``y_true``, at most 20.
-        {ax}
-        {plot_params}
-
-        {display}
-
-        Raises
-        ------
-        ValueError
-            If values are missing, or ``y_true`` has more than 20 values and ``levels`` is None.
-        """
-        y_true = _read_relevance("y_true", y_true)
-        y_pred = _read_relevance("y_pred", y_pred)
-        levels = _read_levels(levels, y_true)
-        middle = (levels[1:] + levels[:-1]) / 2
-        true, estimated = (np.searchsorted(middle, values) for values in (y_true, y_pred))
-        matrix = confusion_matrix(true, estimated, labels=range(len(levels)))
-        return cls(matrix, levels=levels).plot(ax, **plot_params)
-
-    def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        display_labels: Sequence[str] | None = None,
-        cmap: str | Colormap = "Blues",
-    ) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        {ax}
-        display_labels : array-like of shape (n_levels,), default=None
-            Names of the levels, such as grades; by default the relevance of each level.
-        cmap : str or matplotlib colormap, default="Blues"
-
-        {display}
-        """
-        self._open(ax, (4.8, 4.4), hidden=())
-        total = self.confusion_matrix.sum(axis=1, keepdims=True)
-        share = self.confusion_matrix / np.maximum(total, 1)
-        self.im_ = self.ax_.imshow(share, cmap=cmap, vmin=0, vmax=1)
-        size = 9 if len(share) <= 8 else 6
-        self.text_ = write_cells(self.ax_, self.im_, _percent, fontsize=size)
-        if display_labels is None:
-            display_labels = [f"{level:.3g}" for level in self.levels]
-        self.ax_.set(
-            xlabel="estimated relevance",
-            xticks=range(len(share)),
-            xticklabels=display_labels,
-            ylabel="true relevance",
-            yticks=range(len(share)),
-            yticklabels=display_labels,
-        )
-        return self
-
-
-def _percent(share):
-    return "0" if share == 0 else f"{100 * share:.0f} %" if share >= 0.005 else "< 1 %"
-
-
-def _labels_of(estimator):
-    """The table of relevance labels of a fitted ranker."""
-    labels = (
-        estimator if isinstance(estimator, pd.DataFrame) else fitted_value(estimator, "labels_")
-    )
-    if not isinstance(labels, pd.DataFrame) or not {"doc", "label"} <= set(labels.columns):
-        raise TypeError(
-            f"{type(estimator).__name__} has no labels of documents; expected a fitted IPSRanker "
-            "or UserAwareIPSRanker, or a DataFrame with the columns 'doc' and 'label', as "
-            "relevance_labels returns it."
-        )
-    return labels
-
-
-def _read_relevance(name, values):
-    values = column_or_1d(values, dtype=float)
-    n_bad = len(values) - int(np.isfinite(values).sum())
-    if n_bad or not len(values):
-        found = f"{n_bad} of {len(values)} values missing or infinite" if n_bad else "none"
-        raise ValueError(f"{name} must hold the relevance of each document as a number; {found}.")
-    return values
-
-
-def _read_levels(levels, y_true):
-    if levels is None:
-        # Probabilities that differ by rounding only are one level.
-        levels = np.unique(y_true.round(9))
-        if len(levels) > _MAX_LEVELS:
-            raise ValueError(
-                f"y_true has {len(levels)} distinct values; expected at most {_MAX_LEVELS}. Pass "
-                "levels=, at most 20 values to round to, such as numpy.linspace(0, 1, 6)."
-            )
-    levels = column_or_1d(levels, dtype=float)
-    if not len(levels) or len(levels) > _MAX_LEVELS or not (np.diff(levels) > 0).all():
-        raise ValueError(
-            f"levels must be 1 to {_MAX_LEVELS} increasing numbers, got {levels.tolist()[:25]}."
-        )
-    return levels
-
-
 #: Up to this number of values of relevance, each has a colour of its own.
 _MAX_GRADES = 10
 #: Up to this number of bias factors, their names are written.
 _MAX_NAMED = 20
 #: Directions with a singular value below this share of the largest are noise.
 _NEGLIGIBLE = 1e-5
+#: Height of the documents of one dimension, in the distances of lines of bias factors.
+_STEPS = 16
 #: Length of the longest arrow, as a share of the half width of the plot.
 _REACH = 0.9
 _ARROWS = "#b23a48"
@@ -396,10 +167,9 @@ class EmbeddingDisplay(Display):
         qid = read_role(X, "qid", qid)
         model, X = _embedding_model(estimator, X)
         observation = model.observation_embedding_
+        base = model.base_vectors(X, qid=qid)
         documents, factors, bases = _canonical(
-            model.relevance_embedding(X),
-            observation.to_numpy(),
-            base := model.base_vectors(X, qid=qid),
+            model.relevance_embedding(X), observation.to_numpy(), base
         )
         return cls(
             relevance_embedding=documents,
@@ -423,22 +193,28 @@ class EmbeddingDisplay(Display):
 
         {display}
         """
-        parts = (self.relevance_embedding, self.observation_embedding, self.base_vectors)
-        documents, tips, bases = (np.asarray(part, dtype=float)[:, :2] for part in parts)
+        documents = _first_axes(self.relevance_embedding)
+        tips = _first_axes(self.observation_embedding)
+        bases = _first_axes(self.base_vectors)
         relevance = np.asarray(self.relevance, dtype=float)
         # The longest arrow reaches near the outermost documents.
         reach = np.quantile(np.linalg.norm(documents, axis=1), 0.98)
         longest = np.linalg.norm(tips, axis=1).max()
         scale = float(_REACH * reach / longest) if reach and longest else 1.0
-        tips, bases, tails = scale * tips, scale * bases, np.zeros_like(tips)
-        if is_line := documents.shape[1] == 1:
+        tips = scale * tips
+        bases = scale * bases
+        tails = np.zeros_like(tips)
+        is_line = documents.shape[1] == 1
+        if is_line:
             # Documents by relevance, and one line per bias factor below them.
-            step = (np.ptp(relevance) or 1.0) / 16
+            step = (np.ptp(relevance) or 1.0) / _STEPS
             jitter = np.random.default_rng(0).uniform(-step, step, len(relevance))
             rows = relevance.min() - step * np.arange(3, 3 + len(tips))
             documents = np.column_stack([documents, relevance + jitter])
-            tails, tips = (np.column_stack([ends, rows]) for ends in (tails, tips))
+            tails = np.column_stack([tails, rows])
+            tips = np.column_stack([tips, rows])
             bases = np.column_stack([bases, np.full(len(bases), rows[-1] - step)])
+        # From the back to the front: documents, arrows, base vectors.
         self._open(ax, (6.8, 5.2))
         self.arrow_scale_ = scale
         self._draw_documents(documents, relevance, cmap)
@@ -514,12 +290,18 @@ class EmbeddingDisplay(Display):
         self.ax_.legend(frameon=False, fontsize=9, loc="best")
 
 
+def _first_axes(vectors):
+    """The axes that are drawn."""
+    return np.asarray(vectors, dtype=float)[:, :2]
+
+
 def _colors(grades, cmap):
     """Colour map, norm and ticks; few grades have one colour each."""
     from matplotlib.colors import Normalize, from_levels_and_colors
 
     if not 1 < len(grades) <= _MAX_GRADES:
         return cmap, Normalize(grades[0], grades[-1]), None
+    # Bounds half-way between grades.
     middle = (grades[1:] + grades[:-1]) / 2
     bounds = [2 * grades[0] - middle[0], *middle, 2 * grades[-1] - middle[-1]]
     return (*from_levels_and_colors(bounds, shades(cmap, len(grades), 1.0)), grades)
@@ -529,6 +311,7 @@ def _canonical(documents, factors, bases):
     """The embeddings in the coordinates of the class's Notes, with the same products."""
     documents = np.asarray(documents, dtype=float)
     bases = np.asarray(bases, dtype=float)
+    # Only products matter: factors get equal lengths along all axes.
     left, size, right = np.linalg.svd(factors, full_matrices=False)
     kept = size > _NEGLIGIBLE * size[0]
     size = size[kept] / np.sqrt(len(factors))
@@ -536,6 +319,7 @@ def _canonical(documents, factors, bases):
     factors = left[:, kept] * np.sqrt(len(factors))
     documents = (documents - documents.mean(axis=0)) @ right.T * size
     bases = bases @ right.T / size
+    # Then the first axis along the mean base vector.
     turn = _rotation(documents, bases.mean(axis=0))
     factors = factors @ turn
     bases = bases @ turn
@@ -551,8 +335,9 @@ def _rotation(documents, first):
     # The SVD of one row: its direction, up to the sign, and a basis of the complement.
     sign, _, basis = np.linalg.svd(first[None])
     across = basis[1:]
-    principal = np.linalg.eigh(across @ documents.T @ documents @ across.T)[1][:, ::-1]
-    return np.column_stack([sign[0] * basis[0], across.T @ principal])
+    _, principal = np.linalg.eigh(across @ documents.T @ documents @ across.T)
+    longest_first = principal[:, ::-1]
+    return np.column_stack([sign[0] * basis[0], across.T @ longest_first])
 
 
 def _read_grades(X, relevance):
@@ -584,8 +369,10 @@ def _embedding_model(estimator, X):
 
 
 # Debiasedness -------------------------------------------------------------------------
-#: A line has at most so many points, and each is the mean of at least so many documents.
-_N_POINTS, _FEWEST = 8, 10
+#: Points of a line, at most.
+_MOST_POINTS = 8
+#: Documents whose mean is a point, at least.
+_FEWEST = 10
 
 
 @dataclass(eq=False, repr=False)
@@ -773,12 +560,15 @@ class DebiasednessDisplay(Display):
             x, y = rows.to_numpy().T
             self.points_[grade] = self.ax_.scatter(x, y, s, [color], alpha=alpha, linewidths=0)
             if len(x) >= 2 * _FEWEST:
+                # Means over documents of similar position.
                 order = np.argsort(x, kind="stable")
-                n_points = min(_N_POINTS, len(x) // _FEWEST)
+                n_points = min(_MOST_POINTS, len(x) // _FEWEST)
                 groups = np.array_split(order, n_points)
-                means = [[values[group].mean() for group in groups] for values in (x, y)]
-                style = {"color": color, "lw": 2.2, "label": f"grade {grade:g}"}
-                (self.lines_[grade],) = self.ax_.plot(*means, **style)
+                mean_x = [x[group].mean() for group in groups]
+                mean_y = [y[group].mean() for group in groups]
+                (self.lines_[grade],) = self.ax_.plot(
+                    mean_x, mean_y, color=color, lw=2.2, label=f"grade {grade:g}"
+                )
         title = f"CMIP = {self.cmip:.2f}"
         self.ax_.set(
             title=f"{name}: {title}" if name else title,

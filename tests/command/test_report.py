@@ -10,6 +10,7 @@ import pytest
 
 from skultr import describe_log
 from skultr.__main__ import main
+from skultr.command._thresholds import MOST_ROWS
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +284,8 @@ def test_check_of_no_log(tmp_path, capsys):
 
 
 def test_long_logs_are_read_by_whole_queries(shop, monkeypatch):
-    monkeypatch.setattr("skultr.command._report._ROWS", 1_000)
+    fewer = MOST_ROWS._replace(value=1_000)
+    monkeypatch.setattr("skultr.command._report.MOST_ROWS", fewer)
     log = pl.from_pandas(shop[0]).lazy()
     report = describe_log(log)
     given = describe_log(log.rename({"queryText": "suche"}), rename={"suche": "qid"})

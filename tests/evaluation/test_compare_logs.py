@@ -5,9 +5,10 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
 from pandas.testing import assert_frame_equal
+from sklearn.exceptions import ConvergenceWarning
 
 from skultr import ClickDataset
-from skultr.evaluation import compare_logs
+from skultr.evaluation import _compare_logs, compare_logs
 
 # The small logs of these tests have the same rate in all rows of a position.
 pytestmark = pytest.mark.filterwarnings("ignore:The position determines y")
@@ -137,6 +138,21 @@ def test_summary_names_alarms_and_what_it_cannot_tell(logs):
 
 
 # Examination ----------------------------------------------------------------------------
+def test_weights_of_documents_converge_or_warn(logs, monkeypatch, recwarn):
+    compare_logs(*logs)
+    assert not any(each.category is ConvergenceWarning for each in recwarn)
+    monkeypatch.setattr(_compare_logs, "_MOST_ROUNDS", 2)
+    with pytest.warns(ConvergenceWarning, match="still move after 2 rounds"):
+        compare_logs(*logs)
+
+
+def test_weights_of_documents_are_a_fixed_point(logs, monkeypatch):
+    found = compare_logs(*logs).table
+    monkeypatch.setattr(_compare_logs, "_TOLERANCE", 1e-9)
+    exact = compare_logs(*logs).table
+    assert_allclose(found["difference"], exact["difference"], atol=1e-4)
+
+
 def test_examination_is_the_ratio_of_click_rates_of_the_same_cells():
     found = compare_logs(counts((0.4, 0.2, 0.1)), counts((0.5, 0.2, 0.15)))
     row = rows_of(found, "examination")

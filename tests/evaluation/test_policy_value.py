@@ -18,7 +18,8 @@ from skultr.click_models import PBMModel
 from skultr.datasets import make_ltr
 from skultr.evaluation import (
     _click_table,
-    _policy_value,
+    _policy_methods,
+    _policy_verdict,
     plan_experiment,
     policy_difference,
     policy_value,
@@ -92,8 +93,8 @@ def options(method, relevance, factor=1.0):
 @pytest.fixture
 def untested(monkeypatch):
     """Estimates also where the log contradicts the method."""
-    for name in ("doubt_of_method", "doubt_of_formula"):
-        monkeypatch.setattr(_policy_value, name, lambda *_: "")
+    monkeypatch.setattr(_policy_methods, "doubt_of_method", lambda *_: "")
+    monkeypatch.setattr(_policy_verdict, "doubt_of_formula", lambda *_: "")
 
 
 # Right where the assumption holds ---------------------------------------------------------------
@@ -432,7 +433,7 @@ def test_clicks_that_the_position_decides_refute_nothing():
 
 
 def test_a_fit_that_does_not_converge_cannot_tell(monkeypatch):
-    monkeypatch.setattr(_click_table, "_ROUNDS", 1)
+    monkeypatch.setattr(_click_table, "_MOST_ROUNDS", 1)
     cannot_tell(policy_difference(*swaps_of_neighbours(0)[:4]), "did not converge")
 
 

@@ -33,7 +33,6 @@ from skultr.plotting import (
     DebiasednessDisplay,
     ExaminationDisplay,
     IdentifiabilityDisplay,
-    RelevanceDisplay,
 )
 from skultr.preprocessing import OnFeatures
 from skultr.propensity import (
@@ -172,4 +171,3 @@ def pictures() -> None:
     ExaminationDisplay.from_estimators({"DLA": ranker}, truth=[1, 0.5]).ax_.set_title("DLA")
     IdentifiabilityDisplay.from_log(log).figure_.savefig("graph.png")
     DebiasednessDisplay.from_estimator(ranker, log).plot(s=4).ax_.set_ylim(0, 1)
-    RelevanceDisplay.from_predictions([0.1, 0.5], [0.2, 0.4], cmap="viridis")

@@ -1,0 +1,517 @@
+"""The columns of a click log: their roles by names and values, and what is to be said of them."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+
+from .._log._click_units import divided, impressions_of_counts
+from .._log._counted import value_bits
+from .._log._faults import IDS, faults_in, torn_lists
+from .._log._lookalikes import FeatureSample, orders_lists, outcomes_of, rows_to_look_at
+from .._log._roles import OUTCOME, as_numbers, is_role, numbers
+from .._log._segments import encode, offsets_from_sorted, pair_codes
+from .._log._units import units_in
+from ..identifiability import IdentifiabilityGraph
+from ._thresholds import DEEPEST_POSITION, FEW_PER_PAGE, HIGHEST_GRADE
+
+#: What code needs before it can train, in words.
+NEEDED = {
+    "qid": "the query",
+    "doc": "the document",
+    "position": "its rank on the page",
+    "click": "whether it was clicked",
+}
+#: Words for 1 and for 0.
+_WORDS = {"yes": "no", "true": "false", "y": "n", "t": "f", "ja": "nein", "oui": "non"}
+#: Kinds of columns of text.
+TEXT = nw.String | nw.Categorical | nw.Enum
+#: Names that columns of a role often have, those that say most first.
+NAMES = {
+    "qid": "qid query_text query search_term search_query user_query keywords keyword search_text "
+    "term phrase query_string query_id queryid search_phrase q",
+    "session": "session session_id page_view_id pageview_id search_id serp_id request_id "
+    "impression_id list_id page_id query_id view_id pageview page_view search_session_id "
+    "event_group",
+    "doc": "doc doc_id docid document document_id sku product_id product item_id item asin url "
+    "object_id listing_id article_id result_id hit_id hotel_id video_id doc_url product_sku page "
+    "page_url landing_page",
+    "position": "position pos rank slot item_position display_position ordinal serp_rank "
+    "display_rank result_rank position_shown ranking place index",
+    "click": "click clicked is_click is_clicked was_clicked clicks n_clicks click_count "
+    "click_bool has_click ctr click_rate clicked_flag click_flag",
+    "user": "user user_id userid customer customer_id visitor visitor_id client_id member_id "
+    "account_id uid user_hash shopper_id",
+    "impressions": "impressions n_impressions impression_count views n_views shows",
+    "production": "production production_score ltr_score model_score ranker_score ranking_score "
+    "served_score logged_score old_score",
+    "propensity": "propensity examination exam_probability",
+    "relevance": "relevance grade judgment relevance_label human_label annotation",
+}
+_OUTCOME = re.compile(
+    "cart|purchas|order|bought|conver|dwell|book|revenue|checkout|sale|basket|wishlist|favou?rite"
+)
+
+
+# Roles ------------------------------------------------------------------------------------
+def _plain(name):
+    """A name in lower case, with underscores between words."""
+    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name)).lower())
+
+
+def first_named(names: list[str], role: str, fits: Callable[[str], bool]) -> str | None:
+    """The column that probably has a role: by its name, and by its values."""
+    plain = {_plain(name): name for name in reversed(names)}
+    # The names that say most come first.
+    usual = NAMES[role].split()
+    found = (plain[each] for each in usual if each in plain)
+    return next((name for name in found if fits(name)), None)
+
+
+def _proposed(frame, numbers, rename):
+    """The roles of columns that do not have their names yet; those of ``rename`` are given."""
+    names = frame.columns
+    roles = {name: name for name in names if is_role(name)}
+    if "click" in roles and "click" in rename.values():
+        roles["click"] = "outcome_click"
+    checks = _checks(frame, numbers, {*roles.values(), *rename.values()})
+    roles |= rename
+    for role in NAMES:
+        if role in roles.values():
+            continue
+        free = [name for name in names if name not in roles]
+        name = first_named(free, role, checks[role])
+        if name is not None:
+            roles[name] = role
+    return roles
+
+
+def _checks(frame, numbers, known_roles):
+    """Whether the values of a column may be those of a role, by role."""
+
+    def is_no_float(name):
+        return not frame[name].dtype.is_float()
+
+    def is_count(name):
+        return _within(numbers[name], 0, np.inf, whole=True)
+
+    is_counted = "impressions" in known_roles
+    is_counted = is_counted or first_named(frame.columns, "impressions", is_count) is not None
+    # Beside impressions, clicks may be counted.
+    most_clicks = np.inf if is_counted else 1
+    checks = dict.fromkeys(NAMES, is_no_float)
+    return checks | {
+        "doc": lambda name: _names_documents(name, frame[name].dtype),
+        "position": lambda name: _within(numbers[name], 0, DEEPEST_POSITION.value, whole=True),
+        "click": lambda name: _within(numbers[name], 0, most_clicks),
+        "impressions": is_count,
+        "propensity": lambda name: _within(numbers[name], 0, 1),
+        "production": lambda name: numbers[name] is not None,
+        "relevance": lambda name: _within(numbers[name], 0, HIGHEST_GRADE.value),
+    }
+
+
+def _names_documents(name, dtype):
+    """Whether a column may hold ids of documents; a page that is a number is one of results."""
+    return not dtype.is_float() and (_plain(name) != "page" or isinstance(dtype, TEXT))
+
+
+def _within(values, low, high, *, whole=False):
+    """Whether a column holds numbers, all between two, and whole ones if that is asked for."""
+    if values is None:
+        return False
+    known = values[~np.isnan(values)]
+    if not len(known) or known.min() < low or known.max() > high:
+        return False
+    return not whole or not (known % 1).any()
+
+
+def _yes(column):
+    """The word for 1 in a column of two words such as "yes" and "no", None in any other."""
+    if not isinstance(column.dtype, TEXT):
+        return None
+    values = column.unique().to_list()
+    if len(values) != 2:
+        return None
+    words = {str(value).strip().lower(): value for value in values}
+    return next((words[yes] for yes, no in _WORDS.items() if {*words} == {yes, no}), None)
+
+
+def _counts_up(values):
+    """Whether sorted pages, of more than two rows (else clicks count, too), count from 0 or 1."""
+    starts = values == values.min()
+    has_several = 2 < 2 * starts.sum() < len(values)
+    if not has_several or not starts[0] or values[0] not in (0, 1):
+        return False
+    return bool((starts[1:] | (np.diff(values) == 1)).all())
+
+
+# The log under its roles ------------------------------------------------------------------
+class LogTable:
+    """A log in memory under its proposed roles."""
+
+    def __init__(self, frame: nw.DataFrame[Any], rename: dict[str, str]) -> None:
+        self.frame = frame
+        self.numbers = {name: _as_floats(frame[name]) for name in frame.columns}
+        self.roles = _proposed(frame, self.numbers, rename)
+        # Queries, documents and pages as codes; without a role all rows are one.
+        query = self._name_of("qid")
+        self.query = self._codes(query)
+        self.doc = self._codes(query, self._name_of("doc"))
+        self.page = self._codes(query, self._name_of("session"))
+        self.page_starts = np.unique(self.page, return_index=True)[1]
+        self.clicks = self._numbers_of("click")
+        self.impressions = self._numbers_of("impressions")
+        self._find_position()
+        self.missing = [role for role in NEEDED if self._name_of(role) is None]
+        # A score that does not order the pages is none of the ranker that served.
+        production = self._name_of("production")
+        if production is not None and not self._orders_pages(production):
+            del self.roles[production]
+        self.outcomes = self._outcomes()
+        for name in self.outcomes:
+            self.roles.setdefault(name, f"{OUTCOME}{_plain(name)}")
+        self.rename = {name: role for name, role in self.roles.items() if name != role}
+        self.words = self._words()
+        self._group_features()
+
+    def _name_of(self, role):
+        """Name of the column of a role; None if it has none, the last if it has several."""
+        names = [name for name, has in self.roles.items() if has == role]
+        return names[-1] if names else None
+
+    def _numbers_of(self, role):
+        return self.numbers.get(self._name_of(role))
+
+    def _find_position(self):
+        """Set the positions from 1; without a name, by a column that counts the rows of pages."""
+        self.places = []
+        if self._name_of("position") is None:
+            self.places = self._free(self._counts)
+            if len(self.places) == 1:
+                self.roles[self.places[0]] = "position"
+        self.position = self._numbers_of("position")
+        self.starts_at_0 = self.position is not None and bool(np.nanmin(self.position) == 0)
+        if self.starts_at_0:
+            self.position = self.position + 1
+
+    def _words(self):
+        """The word for 1, by role, of columns of two words."""
+        words = {}
+        for name, role in self.roles.items():
+            yes = None if role in IDS else _yes(self.frame[name])
+            if yes is not None:
+                words[role] = yes
+        return words
+
+    def _group_features(self):
+        """Set the columns without a role: of pages, of times, and features."""
+        free = [name for name in self.frame.columns if name not in self.roles]
+        self.page_columns = [name for name in free if self._is_of_page(name)]
+        self.times = [name for name in free if self.frame[name].dtype.is_temporal()]
+        others = {*self.page_columns, *self.times}
+        self.features = [name for name in free if name not in others]
+
+    def _codes(self, *names):
+        """Codes of the distinct values of columns; None stands for one value."""
+        code = np.zeros(len(self.frame), dtype=np.int64)
+        for name in names:
+            if name is None:
+                continue
+            own, ids = encode(value_bits(self.frame[name]))
+            code = encode(pair_codes(code, own, len(ids)))[0]
+        return code
+
+    def _free(self, fits):
+        """Columns of numbers that have no role, and whose values fit."""
+        free = []
+        for name, values in self.numbers.items():
+            if name in self.roles or values is None or np.isnan(values).all():
+                continue
+            if fits(values):
+                free.append(name)
+        return free
+
+    def _counts(self, values):
+        """Whether a column counts the rows of pages: in the order of the log, or in any."""
+        return _counts_up(values) or _counts_up(values[np.lexsort((values, self.page))])
+
+    def _orders_pages(self, name):
+        """Whether pages stand in the order of a score, as of the ranker that served them."""
+        scores = self.numbers[name]
+        if self.position is None or scores is None or np.isnan(scores).any():
+            return False
+        shown = ~np.isnan(self.position)
+        return orders_lists(scores[shown], self.page[shown], self.position[shown])
+
+    def _outcomes(self):
+        """Names of columns that the click decides, or that are named so and nearly are."""
+        if self.clicks is None:
+            return []
+        return [
+            name
+            for name in self._free(lambda values: np.nanmin(values) >= 0)
+            if self._is_outcome(name, self.numbers[name])
+        ]
+
+    def _is_outcome(self, name, values):
+        """Whether a column is the click rate, is named as an outcome and 0 without a click, or
+        follows the click within documents."""
+        if self._is_click_rate(values):
+            return True
+        clicked = self.clicks > 0
+        if _OUTCOME.search(_plain(name)) and not values[~clicked].any():
+            return True
+        group = self.doc if self.doc.any() else self.query
+        return bool(outcomes_of(clicked, group, values[:, None]))
+
+    def _is_click_rate(self, values):
+        """Whether values are clicks over impressions, which the clicks decide."""
+        if self.impressions is None or not self.clicks.any():
+            return False
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = self.clicks / self.impressions
+        # To four digits, as reports write rates.
+        known = np.isfinite(rate) & np.isfinite(values)
+        return bool(values[known].any() and np.allclose(values[known], rate[known], atol=1e-4))
+
+    def _is_of_page(self, name):
+        """Whether a column has one value per result page, on pages of several rows."""
+        values = value_bits(self.frame[name])
+        varies = len(self.page_starts) < len(values) and (values != values[0]).any()
+        return bool(varies and (values == values[self.page_starts][self.page]).all())
+
+    def counts(self) -> dict[str, int]:
+        """Rows, queries, pages and documents, by attribute of the report."""
+        return {
+            "n_rows": len(self.frame),
+            "n_queries": self._count_of(self.query, "qid"),
+            "n_pages": self._count_of(self.page, "qid"),
+            "n_documents": self._count_of(self.doc, "qid", "doc"),
+        }
+
+    def _count_of(self, code, *needs):
+        """Number of codes; 0 where a role that they need is missing."""
+        if {*needs} & {*self.missing}:
+            return 0
+        return int(code.max()) + 1
+
+    def faults(self, errors: list[Any]) -> list[str]:
+        """What must be mended before a fit: roles that are missing, errors, wrong units."""
+        found = [self._missing_role(role) for role in self.missing]
+        found += dict.fromkeys(map(str, errors))
+        found += [message for unit, message in self.units if unit.is_error]
+        if self.starts_at_0:
+            found.append("Positions count from 0: add 1, as the code below does.")
+        return found
+
+    def _missing_role(self, role):
+        """The sentence about a role that no column looks like."""
+        maybe = []
+        if role == "position":
+            maybe = self.places
+        elif role == "click":
+            maybe = self._free(lambda values: np.isin(values, (0, 1)).all() and np.ptp(values) > 0)
+        guesses = "".join(f"It may be {name!r}. " for name in maybe)
+        return (
+            f"No column looks like the role {role!r}, {NEEDED[role]}. {guesses}"
+            f"Give it: rename={{COLUMN: {role!r}}}, or --rename COLUMN={role}."
+        )
+
+    def renamed(self) -> Any:
+        """The log with the names of roles, positions from 1 and clicks as numbers."""
+        frame = self.frame.rename(self.rename).with_columns(
+            **{role: nw.col(role) == yes for role, yes in self.words.items()}
+        )
+        if self.starts_at_0:
+            frame = frame.with_columns(nw.col("position") + 1)
+        if self.clicks is not None:
+            frame = frame.with_columns(nw.col("click").cast(nw.Float64))
+        return frame.to_native()
+
+    def remarks(self, log: Any) -> list[str]:
+        """What is no fault, and should be known."""
+        remarks = [
+            f"{name!r} is decided by the click: an outcome, never a feature (renamed)."
+            for name in self.outcomes
+        ]
+        remarks += [
+            f"{name!r} counts the rows of each page: the position, by its values."
+            for name in self.places
+            if name in self.roles
+        ]
+        remarks += self._faults_of_outcomes()
+        remarks += [message for unit, message in self.units if not unit.is_error]
+        remarks += self._added_up(log)
+        remarks += self._torn()
+        return remarks + self._remarks_on_pages()
+
+    def _faults_of_outcomes(self):
+        """What is wrong with outcomes, which no fit reads."""
+        found = []
+        for name, role in self.roles.items():
+            values = self.numbers[name]
+            if role.startswith(OUTCOME) and values is not None:
+                faults = faults_in({"outcome": values}, called={"outcome": repr(name)})
+                found += [message for _, message in faults]
+        return found
+
+    def _remarks_on_pages(self):
+        """What columns with one value per page are for."""
+        per_page = [name for name in self.page_columns if name not in self.times]
+        remarks = []
+        if per_page:
+            listed = ", ".join(map(repr, per_page))
+            remarks.append(f"Columns with one value per page ({listed}) are no features.")
+        few = [name for name in per_page if self._has_few_values(name)]
+        if few:
+            remarks.append(
+                "Columns of the page with few values may be bias factors: "
+                f"IdentifiabilityRepair(bias={['position', *few]})."
+            )
+        return remarks
+
+    def _has_few_values(self, name):
+        return len(np.unique(value_bits(self.frame[name]))) <= FEW_PER_PAGE.value
+
+    def _rate(self, log):
+        """Clicks per impression of each row, and whether y counts clicks; None with a fault."""
+        if self.clicks is None:
+            return None, False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                impressions = impressions_of_counts(log, self.clicks, {}, "'click'")
+            except ValueError:
+                return None, True
+        return divided(self.clicks, impressions), impressions is not None
+
+    def _added_up(self, log):
+        """What is to be said of rows of several impressions."""
+        if self.impressions is not None and (self.impressions > 1).any():
+            unit = "numbers of clicks" if self._rate(log)[1] else "click rates"
+            yield (
+                f"The rows are already added up: they stand for {self.impressions.sum():,.0f} "
+                f"impressions, and the clicks are read as {unit}."
+            )
+
+    @cached_property
+    def units(self):
+        """What the table of units says of the features."""
+        found = [*units_in("sample", self.sample)]
+        values = [self.numbers[name] for name in self.features]
+        # Text tells documents apart, whatever the numbers are.
+        if values and all(each is not None for each in values):
+            found += units_in("features", values)
+            found += units_in("documents", values, self.features)
+        return found
+
+    @cached_property
+    def sample(self):
+        """Some rows of the features, and of the ids that are numbers."""
+        rows = rows_to_look_at(len(self.frame))
+        numbers = {n: v[rows] for n, v in self.numbers.items() if v is not None}
+        return FeatureSample(
+            {name: values for name, values in numbers.items() if name in self.features},
+            {self.roles[n]: v for n, v in numbers.items() if self.roles.get(n) in IDS},
+            in_order=True,
+        )
+
+    def _torn(self):
+        """What is to be said of pages with gaps."""
+        if self.position is None or "session" not in self.roles.values():
+            return
+        shown = ~np.isnan(self.position)
+        page, _ = encode(self.page[shown])
+        position, _ = encode(self.position[shown])
+        n_pages, n_torn, share, n_lost, _ = torn_lists(page, position)
+        if n_torn:
+            yield (
+                f"{n_torn:,} of {n_pages:,} pages of several rows ({n_torn / n_pages:.1%}) have "
+                f"gaps: at least {n_lost:,} rows ({share:.1%}) were lost, or were no results. "
+                "Log the pages whole: a document that was seen and not logged has no clicks to "
+                "learn from."
+            )
+
+    def verdict(self, log: Any) -> str:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return IdentifiabilityGraph.from_log(log, click="click").summary()
+        except (TypeError, ValueError) as error:
+            return f"Unknown: {error}"
+
+    def by_position(self, log: Any) -> pd.DataFrame:
+        rate, _ = self._rate(log)
+        if self.position is None or rate is None or (self.position % 1 > 0).any():
+            return pd.DataFrame()
+        # Impressions and clicks of each position, of which the first 20 are shown.
+        weight = np.ones(len(rate)) if self.impressions is None else self.impressions
+        table = pd.DataFrame(
+            {"position": self.position, "impressions": weight, "clicks": rate * weight}
+        )
+        table = table[np.isfinite(table).all(axis=1)]
+        table = table.groupby(table["position"].astype(int))[["impressions", "clicks"]].sum()
+        table = table.round().astype(int)
+        return table.assign(**{"click rate": table["clicks"] / table["impressions"]})[:20]
+
+    # Columns ----------------------------------------------------------------------------
+    def columns(self) -> pd.DataFrame:
+        """What each column is; of features, how they vary within documents."""
+        roles = dict.fromkeys(self.features, "feature") | dict.fromkeys(self.times, "time")
+        roles |= dict.fromkeys(self.page_columns, "of the page") | self.roles
+        by_document = np.argsort(self.doc, kind="stable")
+        rows = {}
+        for name in self.frame.columns:
+            column = self.frame[name]
+            values = self.numbers[name]
+            missing = column.is_null() if values is None else np.isnan(values)
+            varies = change = np.nan
+            if name in self.features and not self.missing:
+                varies, change = self._change(name, by_document)
+            kind = str(column.dtype).split("(")[0]
+            rows[name] = (roles[name], kind, float(missing.mean()), varies, change)
+        return pd.DataFrame.from_dict(
+            rows, orient="index", columns=["role", "type", "missing", "varies", "change"]
+        )
+
+    def _change(self, name, order):
+        """Share of documents in which a column changes, and the median relative change there."""
+        values = self.numbers[name]
+        numeric = values is not None
+        values = values[order] if numeric else value_bits(self.frame[name])[order]
+        # Range of the values of each document.
+        starts = offsets_from_sorted(self.doc[order])
+        least = np.fmin.reduceat(values, starts[:-1])
+        most = np.fmax.reduceat(values, starts[:-1])
+        changes = most > least
+        if not changes.any():
+            return 0.0, np.nan
+        # Documents of one row cannot change.
+        share = float(changes[np.diff(starts) > 1].mean())
+        if not numeric:
+            return share, np.nan
+        size = np.maximum(np.abs(least), np.abs(most))[changes]
+        return share, float(np.median((most - least)[changes] / size))
+
+
+def _as_floats(column):
+    """A column as floats, None if it holds neither numbers nor two words for 1 and 0."""
+    yes = _yes(column)
+    if yes is not None:
+        column = column == yes
+    if column.dtype == nw.Object:  # such as whole numbers or decimals of Python
+        try:
+            return numbers("A column", column.to_numpy())
+        except ValueError:
+            return None
+    if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
+        return None
+    return as_numbers(column.to_numpy())

@@ -1,0 +1,134 @@
+"""The lines of code that read a log, mend it, train a ranker and rank candidates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .._log._estimator import DROP, RENAME
+from .._log._faults import ADD_ONE
+from .._log._lookalikes import features_that_name
+from ._log_columns import NEEDED, TEXT, LogTable
+from ._thresholds import FEW_TEXTS
+
+# Pairs of lines are for pandas and for Polars.
+_READS_JSON = (
+    "log = pd.read_json({0!r}, lines=True)",
+    "log = pl.read_ndjson({0!r}, infer_schema_length=None)",
+)
+#: What reads a file, by its suffix.
+READS_FILE = {
+    ".parquet": ("log = pd.read_parquet({0!r})", "log = pl.read_parquet({0!r})"),
+    ".csv": ("log = pd.read_csv({0!r})", "log = pl.read_csv({0!r}, infer_schema_length=None)"),
+    ".ndjson": _READS_JSON,
+    ".jsonl": _READS_JSON,
+}
+#: Words become clicks or outcomes.
+_COMPARES_WORD = (
+    "log[{0!r}] = log[{0!r}] == {1!r}",
+    "log = log.with_columns(pl.col({0!r}) == {1!r})",
+)
+_ASKS_FOR_ROLES = "# Complete this line. The other columns are {0}."
+_RANKS = (
+    """\
+candidates = log.drop_duplicates(["qid", "doc"])  # or others: their qid and features
+candidates = candidates.assign(score=ranker.predict(candidates))
+scores = candidates.groupby("qid")["score"]
+candidates = candidates.assign(rank=scores.rank(ascending=False, method="first"))""",
+    """\
+candidates = log.unique(["qid", "doc"])  # or others: their qid and features
+candidates = candidates.with_columns(score=ranker.predict(candidates))
+rank = pl.col("score").rank("ordinal", descending=True).over("qid")
+candidates = candidates.with_columns(rank=rank)""",
+)
+
+
+def training_code(table: LogTable, mends: list[tuple[str, str]], source: str) -> str:
+    """The lines that read and train; while a role is not known, those that rename, to complete."""
+    is_polars = table.frame.implementation.is_polars()
+    lines = _reading(table, source, is_polars)
+    if table.missing:
+        lines += _mending(table, mends, is_polars)
+        return "\n".join(lines)
+    text = [name for name in table.features if isinstance(table.frame[name].dtype, TEXT)]
+    encoded = [name for name in text if table.frame[name].n_unique() <= FEW_TEXTS.value]
+    dropped = _no_features(table, text, encoded)
+    lines += _mending(table, mends, is_polars)
+    if dropped:
+        lines.append(DROP[is_polars].format(dropped))
+    if {*table.features} <= {*dropped}:
+        imports, more = _labels()
+    else:
+        imports, more = _training(encoded, is_polars)
+    lines += more
+    # Only what the lines use is imported.
+    text_of_lines = "".join(lines)
+    if "pd." in text_of_lines:
+        imports.append("import pandas as pd")
+    if "pl." in text_of_lines:
+        imports.append("import polars as pl")
+    return "\n".join([*sorted(imports), "", *lines])
+
+
+def _no_features(table, text, encoded):
+    """Columns that a ranker must not read: of pages, times, text, and names of documents."""
+    named = {found["name"] for found in features_that_name(table.sample)}
+    no_features = {*table.page_columns, *table.times, *text, *named} - {*encoded}
+    return [name for name in table.frame.columns if name in no_features]
+
+
+def _reading(table, source, is_polars):
+    """Lines that read the file, if there is one, and rename its columns."""
+    lines = []
+    suffix = Path(source).suffix.lower()
+    if suffix in READS_FILE:
+        lines.append(READS_FILE[suffix][is_polars].format(source))
+    asked = {f"<{NEEDED[role]}>": role for role in table.missing}
+    rename = table.rename | asked
+    if rename:
+        lines.append(RENAME[is_polars].format(rename))
+    others = [name for name in table.frame.columns if name not in table.roles]
+    if table.missing and others:
+        lines.append(_ASKS_FOR_ROLES.format(others))
+    return lines
+
+
+def _mending(table, mends, is_polars):
+    """Lines that make words into numbers, positions count from 1, and faults go away."""
+    lines = [_COMPARES_WORD[is_polars].format(*word) for word in table.words.items()]
+    if table.starts_at_0:
+        lines.append(ADD_ONE[is_polars].format())
+    return lines + [mend[is_polars].format() for mend in mends]
+
+
+def _labels():
+    """Imports and lines where no feature is left: labels of documents."""
+    imports = [
+        "from skultr.click_models import UBMModel",
+        "from skultr.propensity import relevance_labels",
+    ]
+    return imports, [
+        'labels = relevance_labels(log, "click", propensity=UBMModel(), interval=True)'
+    ]
+
+
+def _training(encoded, is_polars):
+    """Imports and lines that train a ranker, with these columns of text encoded, and rank."""
+    imports = ["from skultr.rankers import EnsembleRanker"]
+    lines = []
+    ranker = "EnsembleRanker()"
+    if encoded:
+        imports += [
+            "from sklearn.compose import make_column_transformer",
+            "from sklearn.pipeline import make_pipeline",
+            "from sklearn.preprocessing import OneHotEncoder",
+            "from skultr.preprocessing import OnFeatures",
+        ]
+        lines += [
+            "encoder = OneHotEncoder(max_categories=30, sparse_output=False, "
+            'handle_unknown="infrequent_if_exist")',
+            f'features = make_column_transformer((encoder, {encoded!r}), remainder="passthrough", '
+            "verbose_feature_names_out=False)",
+        ]
+        ranker = "make_pipeline(OnFeatures(features), EnsembleRanker())"
+    lines += [f"ranker = {ranker}", 'ranker.fit(log, "click")', _RANKS[is_polars]]
+    return imports, lines
