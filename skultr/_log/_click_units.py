@@ -20,6 +20,7 @@ from .._base._typing import Bools, Floats, Ints
 from ._faults import COUNTS_OR_RATES, NEITHER_COUNT_NOR_RATE, RATES_OR_COUNTS, Columns, check
 from ._roles import read_role
 from ._segments import encode, pair_codes, rank_in_segment
+from ._thresholds import TIMES_THE_CLICKS
 
 #: Roles that tell rows of a counted table apart, beside ``session``.
 _KEYS = ("qid", "doc", "position", "bias", "user")
@@ -51,9 +52,6 @@ _CONDITIONS: Mapping[str, Callable[[Any], Any]] = {
     "above": lambda c: (c.impressions > 0) & (c.click > c.impressions),
     "unclear": lambda c: (c.click == 1) & (c.impressions > 1),
 }
-#: So many times the clicks, read as rates, in rows of several impressions: less is as close as
-#: the clicks of half the impressions.
-_MUCH = 2
 
 
 class ClickFacts(NamedTuple):
@@ -115,7 +113,7 @@ def are_counts(facts: ClickFacts, in_all: Callable[[], bool], called: str | None
     if facts.fractions or facts.above or facts.split or not facts.unclear:
         return False
     is_rate = in_all()
-    if not is_rate or facts.in_unclear > _MUCH * facts.unclear:
+    if not is_rate or facts.in_unclear > TIMES_THE_CLICKS.value * facts.unclear:
         unclear = RATES_OR_COUNTS if is_rate else COUNTS_OR_RATES
         unclear.report(int(facts.unclear), float(facts.impressions), None, called)
     return not is_rate

@@ -61,16 +61,12 @@ from ._segments import (
     rows_where,
     whole_if_close,
 )
+from ._thresholds import MANY, TORN
 from ._units import tell_units
 
 #: Roles that may have stayed among the features of an array; others, such as a score of the ranker
 #: that served, may well be features, too.
 _NEVER_FEATURES = ("qid", "session", "doc", "position")
-#: Fewer rows may be equal by chance.
-_MANY = 100
-#: Lists in which positions of other lists are missing, and lists at all, below which nothing is
-#: said of it.
-_TORN, _LEAST_LISTS = 0.5, 100
 
 
 def read(
@@ -444,7 +440,7 @@ class Rows:
             place = self.bias[0][rows]
         n_lists, n_torn, share, _, one_length = torn_lists(list_, place)
         # A split leaves lists of many lengths.
-        if n_lists >= _LEAST_LISTS and n_torn > _TORN * n_lists and not one_length:
+        if n_lists >= MANY.value and n_torn > TORN.value * n_lists and not one_length:
             warn_user(
                 f"{n_torn:,} of {n_lists:,} lists of several rows have gaps: they lack "
                 f"{share:.1%} of the positions down to their last row, "
@@ -623,8 +619,8 @@ class Rows:
 
     def _refuse_roles_among(self, features, names):
         """Refuse features that are equal to a role that came as a keyword."""
-        if self.n_rows < _MANY:
-            return
+        if self.n_rows < MANY.value:
+            return  # few rows may be equal by chance
         for role in {*_NEVER_FEATURES} & {*self._values} - self.from_columns:
             values = np.asarray(self._values[role])
             for column in equal_columns(features, values) if values.dtype.kind in "iuf" else ():
