@@ -116,6 +116,7 @@ def are_counts(facts: ClickFacts, in_all: Callable[[], bool], called: str | None
     # would be fractions, too.
     if facts.fractions or facts.above or facts.split or not facts.unclear:
         return False
+    # y is 0 and 1 alone: either it is known from the pages, or a warning says how it is read.
     is_rate = in_all()
     if not is_rate or facts.in_unclear > TIMES_THE_CLICKS.value * facts.unclear:
         unclear = RATES_OR_COUNTS if is_rate else COUNTS_OR_RATES
@@ -242,6 +243,7 @@ def _told_apart(X, y, roles, called):
     impressions = read_role(X, "impressions", roles.get("impressions"))
     if impressions is None or not _are_numbers(y, impressions):
         return False, None
+    # Grades of people are no clicks, whatever the impressions are.
     grades = y if called == "'relevance'" else read_role(X, "relevance")
     if grades is not None and np.array_equal(grades, y):
         return False, None

@@ -132,6 +132,7 @@ class EngineLog:
         called = repr(click) if called is None else called
         columns = {name: _column(name, schema[name]) for name in reads}
         columns.setdefault("impressions", nw.lit(1.0))
+        # Which rows count, and as what.
         _add_shown(columns, sample_weight)
         if click is not None:
             columns["click"] = _number(click)
@@ -288,7 +289,7 @@ def _in_plain_types(frame, counted, ids):
 
     Arrow has no remainder, and no arithmetic of half precision; objects may be no numbers.
     """
-    plain = {}
+    plain = {}  # values by column, where they change
     for name in counted:
         if not _is_plain_number(frame[name]):
             values = as_array(frame[name].to_numpy())
@@ -396,6 +397,7 @@ def _message_of(fault, n_rows, wrong_rows, columns, schema, called):
     """The sentence of a fault, with the ids of one of its rows: rows of engines have no number."""
     name = fault.reads[0]
     ids = [role for role in ("qid", "doc") if role in schema]
+    # A row in the order of the engine, which may be another one each time.
     row = collect(wrong_rows.select(*ids, columns[name].alias("_value")).head(1))
     *example, value = map(python_value, row.row(0))
     where = ", ".join(f"{role} {each!r}" for role, each in zip(ids, example, strict=True))
@@ -628,7 +630,7 @@ def in_engine_of(frame: Any, small: nw.DataFrame[Any]) -> Any:
         return small
     if kind.is_duckdb():
         return nw.from_native(_in_duckdb(frame.to_native(), native))
-    if kind.is_dask():
+    if kind.is_dask():  # an optional package
         import dask.dataframe as dd
 
         return nw.from_native(dd.from_pandas(native, npartitions=1))
@@ -668,7 +670,8 @@ def encode_ids(series: nw.Series[Any]) -> tuple[Ints, Any]:
         codes, ids = pd.factorize(values)
     is_text = isinstance(ids.dtype, pd.StringDtype | pd.ArrowDtype)
     order = ids.argsort() if is_text else sorting_order(np.asarray(ids))
-    new_code = np.full(len(order) + 1, -1)  # that of a missing id is the last element
+    # Codes in the order of the ids; that of a missing id, -1, is the last element.
+    new_code = np.full(len(order) + 1, -1)
     new_code[order] = np.arange(len(order))
     return new_code[codes], ids.take(order)
 

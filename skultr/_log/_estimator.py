@@ -127,6 +127,7 @@ def _told(fit, self, args, kwargs):
     given = _arguments(fit, self, args, kwargs)
     X = given["X"]
     with few_threads(), working(type(self).__name__), saying_once() as outermost:
+        # Only the outermost fit speaks: members of an ensemble get what it has read.
         in_memory = not isinstance(X, LogOnDisk) and not is_in_engine(X)
         reads_log = outermost and in_memory and hasattr(self, "_tell_faults")
         if reads_log:
@@ -250,11 +251,13 @@ class ReadsLogs:
             warnings.simplefilter("ignore")
             errors, mends = errors_of(X, y, given, self._roles_read)
             if hasattr(self, "_read_features"):
+                # Features are read by a copy, because reading sets attributes.
                 other = copy.copy(self)
                 documents = given.get("documents")
                 other._click_column = y if isinstance(y, str) else None
                 log = X if documents is None else documents
                 attempt(errors, lambda: other._read_features(log, reset=True))
+        # An error that reading does not find stays as it is.
         found = list(dict.fromkeys(map(str, errors)))
         if len(found) > 1 and str(error) in found:
             raise ValueError(all_at_once(found, mending_code(X, y, mends))) from error
@@ -417,12 +420,16 @@ def mending_code(X: Any, y: Any, mends: Iterable[tuple[str, str]]) -> str:
         instead = "or make_pipeline(OnFeatures(TableVectorizer()), ranker), from skrub"
         lines.append(f"{DROP[kind].format(text)}  # {instead}")
     for mend in mends:
-        if y is not None and click is None:  # clicks that are no column lose the same rows
-            for role in IDS:
-                if DROP_ROWS[0].format(role) == mend[0]:
-                    lines.append(DROP_CLICKS[kind].format(role))
+        if y is not None and click is None:
+            lines += _drop_clicks(mend, kind)
         lines.append(mend[kind])
     return "\n".join(lines)
+
+
+def _drop_clicks(mend, kind):
+    """The line that drops clicks, which are no column, with the rows that ``mend`` drops."""
+    dropped = [role for role in IDS if DROP_ROWS[0].format(role) == mend[0]]
+    return [DROP_CLICKS[kind].format(role) for role in dropped]
 
 
 def _roles_to_rename(names, columns):

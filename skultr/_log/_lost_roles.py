@@ -37,29 +37,37 @@ def refuse_roles_as_features(ranker: Any, X: Any, given: Mapping[str, Any]) -> N
     is_named = is_frame(X)
     columns = column_names(X) if is_named else []
     roles = [name for name in columns if is_role(name)]
-    renamed = [name for name in columns if not is_role(name) and _is_renamed(name)]
-    lost = [name for name in _OF_LISTS if name not in roles and given.get(name) is None]
+    renamed = [name for name in columns if _is_renamed(name)]
+    passed = [name for name in _OF_LISTS if given.get(name) is not None]
+    lost = {*_OF_LISTS} - {*roles, *passed}
     around = _estimators_around(ranker)
+    # A transformer that took roles for features and lost them, or passed them on renamed.
     takers = _takers_among(around)
-    if takers and (renamed or any(_loses(each, lost, is_named) for each in takers)):
+    is_lost = any(_loses(each, lost, is_named) for each in takers)
+    if takers and (renamed or is_lost):
         raise ValueError(_message(ranker, takers, around))
-    # A selection of features in the frame of a fit is given the roles as features.
+    # A selection of features that fits a ranker on a part of the columns: roles compete for it.
     choosers = [model for model in around if hasattr(model, "get_support")]
     if roles and choosers:
         raise ValueError(_message(ranker, choosers, around, roles))
     if renamed and "qid" in lost:
-        raise ValueError(
-            f"X has no column 'qid', and its features {renamed[:3]} are roles that a transformer "
-            f"renamed: {type(ranker).__name__} would take all rows for one query, and learn from "
-            "ids, positions or labels. Transform the features alone, before or in a pipeline: "
-            "OnFeatures(transformer), from skultr.preprocessing. If they are features, give them "
-            "names without '__'."
-        )
+        raise ValueError(_renamed_roles(ranker, renamed))
+
+
+def _renamed_roles(ranker, renamed):
+    """The message about features that are roles with the prefix of a transformer."""
+    return (
+        f"X has no column 'qid', and its features {renamed[:3]} are roles that a transformer "
+        f"renamed: {type(ranker).__name__} would take all rows for one query, and learn from "
+        "ids, positions or labels. Transform the features alone, before or in a pipeline: "
+        "OnFeatures(transformer), from skultr.preprocessing. If they are features, give them "
+        "names without '__'."
+    )
 
 
 def _loses(taker, lost, is_named):
     """Whether a taker had the roles that are lost, or passes roles on as features."""
-    if any(name in lost for name in _roles_taken(taker)):
+    if lost & {*_roles_taken(taker)}:
         return True
     return _carries_roles(taker, is_named)
 
@@ -197,6 +205,11 @@ def _carries_roles(step: Any, is_named: bool) -> bool:
     taken = _roles_taken(step)
     if not taken:
         return False
+    return _gives_roles(step, taken, is_named)
+
+
+def _gives_roles(step, taken, is_named):
+    """Whether what one step gives may be the roles that it has taken."""
     if hasattr(step, "transform") and not hasattr(step, "get_feature_names_out"):
         return False  # a function may choose the features itself
     is_known = type(step).__module__.startswith("sklearn.")
@@ -214,7 +227,7 @@ def _carries_roles(step: Any, is_named: bool) -> bool:
 def _is_renamed(name: Any) -> bool:
     """True for a name such as ``standardscaler__qid``."""
     prefix, _, rest = str(name).rpartition("__")
-    return bool(prefix) and is_role(rest)
+    return bool(prefix) and is_role(rest) and not is_role(name)
 
 
 def _is_own(model: Any) -> bool:

@@ -122,6 +122,7 @@ def _read_frame(X, bias, click, sample_weight, called):
         rates=is_array,
         called=called if is_array else None,
     )
+    # The engine counts; of the rows themselves nothing is collected.
     pairs = _count_pairs(log, schema, columns)
     if doc_row is None:
         return pairs
@@ -157,7 +158,7 @@ def pairs_from_arrays(
     _check_arrays(doc, bias, weight)
     if clicks is not None:
         clicks = _number_of_clicks(doc, clicks, weight)
-    rows = weight > 0
+    rows = weight > 0  # what was shown
     if not rows.any():
         NO_ROW_SHOWN.report()
     factors = {name: encode(values[rows]) for name, values in bias.items()}

@@ -92,13 +92,7 @@ def read(
     scope = "query"
     if "doc" in reads:
         scope = attempt(found, read_scope, X, given.get("doc_scope")) or scope
-    values = {}
-    for role in reads:
-        if role == "doc_scope":
-            continue
-        value = attempt(found, read_role, X, role, given.get(role))
-        if value is not None:
-            values[role] = value
+    values = _values_of_roles(X, reads, given, found)
     if not found:
         attempt(found, _refuse_without, need or {}, values, caller)
     rows = Rows(X, n_rows, values, scope)
@@ -112,6 +106,18 @@ def read(
     if errors is None and found:
         raise found[0]
     return rows
+
+
+def _values_of_roles(X, reads, given, errors):
+    """The values of those roles that the log has."""
+    values = {}
+    for role in reads:
+        if role == "doc_scope":  # no values by row
+            continue
+        value = attempt(errors, read_role, X, role, given.get(role))
+        if value is not None:
+            values[role] = value
+    return values
 
 
 def attempt(errors: list[Exception], step: Callable[..., Any], *arguments: Any) -> Any:
@@ -412,10 +418,7 @@ class Rows:
             _faults.NO_ROW_SHOWN.report()
         for fault, message in suspicious:
             tell(fault.severity, message)
-        if "qid" in reads and "qid" not in self._values:
-            self._check_one_query("session" in reads)
-        if "position" in reads and not self.has_places:
-            _faults.NO_POSITIONS.report()
+        self._check_roles_of_lists(reads)
         if reads_pages:
             self.check_one_row_per_position()
         if self.click is not None:
@@ -427,6 +430,13 @@ class Rows:
         # Only what learns from the clicks reads propensities; others compare what was logged.
         if "propensity" in reads and (self.click is not None or self.has_places):
             tell_units("rows", self)
+
+    def _check_roles_of_lists(self, reads):
+        """Report that the log has no queries, or no positions, where they are read."""
+        if "qid" in reads and "qid" not in self._values:
+            self._check_one_query("session" in reads)
+        if "position" in reads and not self.has_places:
+            _faults.NO_POSITIONS.report()
 
     def _columns(self):
         columns = dict(self._values)
@@ -615,6 +625,7 @@ class Rows:
         values = self._values.get("bias", self.position)[rows]
         if values.dtype.kind == "f":
             values = values.astype(np.int64)
+        # Rows that were not shown keep -1, so that no code is of them.
         shown_codes, factors = encode(values)
         codes = np.full(self.n_rows, -1, dtype=np.int32)
         codes[rows] = shown_codes
@@ -698,14 +709,15 @@ def narrow_codes(codes: NDArray[Any]) -> Ints:
 
 def pairs_of_codes(query: Ints, doc: Ints, n_ids: int) -> tuple[Ints, Ints, Ints]:
     """Code of the pair (query, id) of each row, in sorted order, and query and id of each code."""
-    first_query = np.zeros(n_ids, dtype=query.dtype)
-    first_query[doc] = query
-    if (first_query[doc] == query).all():
+    # The query of the last row of each id: where it is that of all rows, ids need no query.
+    query_of_id = np.zeros(n_ids, dtype=query.dtype)
+    query_of_id[doc] = query
+    if (query_of_id[doc] == query).all():
         # Each id has one query: much faster than hashing pairs.
-        order = np.argsort(first_query, kind="stable")
+        order = np.argsort(query_of_id, kind="stable")
         number = np.empty(n_ids, dtype=doc.dtype)
         number[order] = np.arange(n_ids)
-        return number[doc], first_query[order], order
+        return number[doc], query_of_id[order], order
     code, pairs = encode(pair_codes(query, doc, n_ids))
     return code, *np.divmod(pairs, n_ids)
 
@@ -735,6 +747,7 @@ def _as_index(ids):
 def first_rows(code: Ints, n_codes: int) -> Ints:
     """The first row of each code."""
     first = np.empty(n_codes, dtype=np.intp)
+    # From the last row to the first: of several rows of a code the first is written last.
     first[code[::-1]] = np.arange(len(code))[::-1]
     return first
 

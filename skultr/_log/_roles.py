@@ -470,6 +470,7 @@ def _as_floats(values, name):
         with np.errstate(over="ignore"):
             return values.astype(np.float32)
     try:
+        # Beyond the range of float32 values become infinite, which is refused with their row.
         with np.errstate(over="ignore"):
             return to_float64(values).astype(np.float32)
     except (TypeError, ValueError, OverflowError) as error:
@@ -590,8 +591,8 @@ class FeaturePlan(NamedTuple):
     names: list[str]
     places: slice | list[int]  # a slice copies nothing
     others: list[str]
-    is_plain: bool
-    is_floating: bool
+    is_plain: bool  # all features are numbers
+    is_floating: bool  # and of one type of floats
 
 
 def feature_plan(X: Any, left_out: Collection[Any]) -> FeaturePlan | None:
@@ -751,18 +752,21 @@ def _plan(columns, types, left_out):
     if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
         return None
     # With roles go the outcomes, whose names are many.
-    left_out = {n for n in columns if n in left_out or (left_out and n.startswith(OUTCOME))}
+    if left_out:
+        left_out = {name for name in columns if name in left_out or name.startswith(OUTCOME)}
     places = [place for place, name in enumerate(columns) if name not in left_out]
-    kinds = [types[place] for place in places]
-    is_plain = all(map(_is_plain, kinds))
-    distinct = {str(kind).lower() for kind in kinds} if is_plain else ()
     return FeaturePlan(
         names=[columns[place] for place in places],
         places=_as_slice(places),
         others=[name for name in columns if name in left_out],
-        is_plain=is_plain,
-        is_floating=len(distinct) == 1 and next(iter(distinct)).startswith("float"),
+        is_plain=all(_is_plain(types[place]) for place in places),
+        is_floating=_are_of_one_float([types[place] for place in places]),
     )
+
+
+def _are_of_one_float(kinds):
+    """Whether all columns are of one type of floats."""
+    return len({*map(str, kinds)}) == 1 and str(kinds[0]).lower().startswith("float")
 
 
 def _as_slice(places):
@@ -856,6 +860,7 @@ def is_far(low, high):
     """Whether values between these are much larger than their range, by column."""
     low = np.float64(low)
     high = np.float64(high)
+    # A range with 0 in it is never small beside its values.
     is_one_sign = (low != 0) & (low * high > 0)
     return is_one_sign & (np.abs(low) > _RATIO * (high - low))
 

@@ -426,17 +426,7 @@ _WEIGHT = re.compile(r"\*\d+(\.\d+)?$")
 def _from_ranklib(text):
     lines = [line.strip() for line in text.splitlines()]
     queries = _queries_of_headers(lines)
-    rows = []
-    comments = Comments()
-    for number, line in enumerate(lines, start=1):
-        if not line or line.startswith("#"):
-            continue
-        match = _JUDGED.match(line)
-        if match is None:
-            raise ValueError(f"line {number} is {line!r}")
-        grade, qid, _, comment = match.groups()
-        rows.append((queries.get(qid, qid), grade))
-        comments.add(qid, comment[1:])
+    rows, comments = _judged_rows(lines, queries)
     if not rows:
         return []
     ids, doubt = ids_of([comments], "The text")
@@ -452,6 +442,22 @@ def _from_ranklib(text):
             ClickDataWarning,
         )
     return [(query, doc, grade) for (query, grade), doc in zip(rows, ids[0], strict=True)]
+
+
+def _judged_rows(lines, queries):
+    """Query and grade of each judged line, and the comments, which may hold the documents."""
+    rows = []
+    comments = Comments()
+    for number, line in enumerate(lines, start=1):
+        if not line or line.startswith("#"):
+            continue
+        match = _JUDGED.match(line)
+        if match is None:
+            raise ValueError(f"line {number} is {line!r}")
+        grade, qid, _, comment = match.groups()
+        rows.append((queries.get(qid, qid), grade))
+        comments.add(qid, comment[1:])  # without the number sign
+    return rows, comments
 
 
 def _queries_of_headers(lines):

@@ -397,8 +397,8 @@ def _scale_features(graph, scaling, values):
     above = graph.add("Add", size, 1.0)
     # log(1 + x) loses the digits of a small x: the second term adds what 1 + x rounds off.
     lost = graph.add("Sub", graph.add("Sub", above, 1.0), size)
-    correction = graph.add("Div", lost, above)
-    log = graph.add("Sub", graph.add("Log", above), correction)
+    log = graph.add("Log", above)
+    log = graph.add("Sub", log, graph.add("Div", lost, above))
     # Rounded as in training: of a narrow feature far from 0 few digits are left.
     log = graph.rounded(graph.add("Mul", log, graph.add("Sign", values)))
     gap = graph.rounded(graph.add("Sub", log, scaling.center))

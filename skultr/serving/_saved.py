@@ -101,7 +101,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((loaded.predict(documents) == ranker.predict(documents)).all())
     True
     """
-    fitted_steps(model)
+    fitted_steps(model)  # an error if it is no fitted ranker
     path = Path(path)
     encoder = Encoder()
     head = {
@@ -122,6 +122,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
                 # Without the time of day, so that equal models are equal files.
                 file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
         _read(new)  # what cannot be loaded is found here
+        # Once more: writing takes a while, in which another program may have come.
         refuse_to_replace(path, _is_saved, "a model")
         new.replace(path)
     if encoder.dropped:
@@ -411,6 +412,7 @@ class Encoder:
 
     def _param(self, estimator, name, value):
         """A parameter, or its default if it cannot be saved."""
+        # Parameters need not be fitted: of an estimator its clone is saved.
         before = self._fitted
         self._fitted = self._fitted and isinstance(estimator, Pipeline)
         try:

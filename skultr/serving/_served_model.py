@@ -172,6 +172,12 @@ def _engine_names(first, given):
             f"feature_names has {len(names)} names, but the ranker was fitted to {n_features} "
             "features. Pass one name per column, in their order, or a dict for some of them."
         )
+    _check_places(names, fitted, is_list)
+    return names
+
+
+def _check_places(names, fitted, is_list):
+    """Refuse a name that is there twice, and fitted names in another order than that of a fit."""
     for place, name in enumerate(names):
         if name in names[:place]:
             raise ValueError(f"feature_names has {name!r} twice; expected different names.")
@@ -181,7 +187,6 @@ def _engine_names(first, given):
                 f"{fitted[place]!r}. Pass a list in the order {fitted}, or a dict if a column "
                 "shall have the name of another."
             )
-    return names
 
 
 def _renamed(fitted, new_names, n_features):
