@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ._thresholds import IDS_AGAIN, IDS_LOST
+
 #: ``docid = ...`` anywhere in a comment; shorter names only at its start, since titles have them.
 _NAMED = re.compile(
     r"(?:(?<![a-z])docid|^\s*(?:doc|id|doc[ _-]?id|doc[ _-]?no))\s*[=:]\s*(\S+)", re.IGNORECASE
@@ -14,11 +16,7 @@ _NAMED = re.compile(
 _DIGIT = re.compile(r"\d")
 #: What stands between an id and a title, besides blanks.
 _BETWEEN = ",;:|"
-#: Up to this share of rows may have an id again that their query has: a document judged twice.
-_FEW = 0.1
-#: From this share of rows with something like an id on, the others seem to have lost theirs.
-_MOST = 0.5
-
+#: What makes ids certain.
 _HOW = "Write '#docid = ID' or '# ID title' in every row"
 
 
@@ -61,16 +59,8 @@ def ids_of(parts: Sequence[Comments], name: str) -> tuple[list[list[str]] | None
     ValueError
         If only some rows have an id that is called so.
     """
-    n_rows, n_named, n_words, n_alone, n_digits, n_again = (
-        sum(numbers)
-        for numbers in zip(
-            *(
-                (p.n_rows, len(p.named), len(p.words), p.n_alone, p.n_digits, p.n_again)
-                for p in parts
-            ),
-            strict=True,
-        )
-    )
+    n_rows = sum(part.n_rows for part in parts)
+    n_named = sum(len(part.named) for part in parts)
     if 0 < n_named < n_rows:
         raise ValueError(
             f"{name} has a comment '#docid = ...' in {n_named} of {n_rows} rows; expected one in "
@@ -78,24 +68,36 @@ def ids_of(parts: Sequence[Comments], name: str) -> tuple[list[list[str]] | None
         )
     if n_named:
         return [part.named for part in parts], ""
+    n_words = sum(len(part.words) for part in parts)
+    n_digits = sum(part.n_digits for part in parts)
     if n_words < n_rows or not n_rows:
-        alike = n_words and n_digits == n_words and n_words >= _MOST * n_rows
-        return None, (
-            f"{name} has a comment that begins like an id in {n_words} of {n_rows} rows, and none "
-            f"in the others: the ids were not read. {_HOW}."
-            if alike
-            else ""
-        )
-    example = f"the first word of its comment, such as {next(p.words[0] for p in parts)!r}"
-    if max(n_digits, n_alone) == n_rows and n_again <= _FEW * n_rows:
-        return [part.words for part in parts], ""
+        return None, _doubt_about_some(n_words, n_digits, n_rows, name)
+    words = [part.words for part in parts]
+    n_alone = sum(part.n_alone for part in parts)
+    n_again = sum(part.n_again for part in parts)
+    # Words of titles have digits, or stand alone, in some rows only.
+    if max(n_digits, n_alone) == n_rows and n_again <= IDS_AGAIN.value * n_rows:
+        return words, ""
+    first = next(each[0] for each in words)
+    example = f"the first word of its comment, such as {first!r}"
     if n_again:
         return None, (
             f"{name} has a comment in every row, but {example}, comes again in its query in "
             f"{n_again} of {n_rows} rows and is no id: no ids were read. {_HOW}, or remove the "
             "comments."
         )
-    return [part.words for part in parts], (
+    return words, (
         f"The id of each row of {name} is {example}, though some look like words of a title. If "
         f"they are no ids, remove the comments. {_HOW} otherwise."
+    )
+
+
+def _doubt_about_some(n_words, n_digits, n_rows, name):
+    """What is doubtful where only some rows have a comment: whether these are ids."""
+    looks_like_ids = n_words > 0 and n_digits == n_words
+    if not looks_like_ids or n_words < IDS_LOST.value * n_rows:
+        return ""
+    return (
+        f"{name} has a comment that begins like an id in {n_words} of {n_rows} rows, and none "
+        f"in the others: the ids were not read. {_HOW}."
     )

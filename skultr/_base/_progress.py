@@ -105,13 +105,17 @@ class Steps:
             return self.what
         if self.total:
             return f"{self.what} {self.n:,}/{self.total:,}"
-        return f"{self.what} {self.n:,}" + (f" of at most {self.most:,}" if self.most else "")
+        if self.most:
+            return f"{self.what} {self.n:,} of at most {self.most:,}"
+        return f"{self.what} {self.n:,}"
 
     def left(self) -> float:
         """Seconds left, if it has a known number of steps, of which one is done."""
         assert self.total
-        left = (self.counted - self.start) / self.n * (self.total - self.n)
-        return max(left - (time.monotonic() - self.counted), 0.0)
+        seconds_per_step = (self.counted - self.start) / self.n
+        left = seconds_per_step * (self.total - self.n)
+        since_counted = time.monotonic() - self.counted
+        return max(left - since_counted, 0.0)
 
 
 #: The work that this thread is doing, from the outside to the inside.
@@ -177,12 +181,12 @@ def _report(stack):
     if now - _Clock.last < _EVERY:
         return
     _Clock.last = now
+    # The outermost work whose end is known says how long it will take.
     counted = next((work for work in stack if work.total and work.n), None)
-    when = (
-        f"{_text_of(counted.left())} left"
-        if counted
-        else f"{_text_of(now - stack[0].start)} so far"
-    )
+    if counted:
+        when = f"{_text_of(counted.left())} left"
+    else:
+        when = f"{_text_of(now - stack[0].start)} so far"
     _logger.info("%s, %s", ": ".join(map(str, stack)), when)
 
 

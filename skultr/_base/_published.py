@@ -13,6 +13,7 @@ from ._sklearn import StrOptions
 
 #: What ``_published`` may set that is no parameter, in words.
 _HIDDEN = {"_averages_weights": "the weights of the last step (or of the best epoch)"}
+#: Characters in a line of a docstring, which is indented.
 _WIDTH = 92
 
 
@@ -63,11 +64,11 @@ def published_settings(estimator: Any) -> dict[str, Any]:
     if getattr(estimator, "variant", None) != "published":
         return {}
     cls = type(estimator)
-    return {
-        name: value
-        for name, value in getattr(estimator, "_published", {}).items()
-        if _is_default(getattr(estimator, name), getattr(cls, name))
-    }
+    settings = {}
+    for name, value in getattr(estimator, "_published", {}).items():
+        if _is_default(getattr(estimator, name), getattr(cls, name)):
+            settings[name] = value
+    return settings
 
 
 def _is_default(value, default):
@@ -76,11 +77,8 @@ def _is_default(value, default):
 
 def _in_words(settings):
     """The settings as a sentence of a docstring."""
-    shown = [
-        f"``{name}={_code(value)}``"
-        for name, value in settings.items()
-        if not name.startswith("_")
-    ]
+    public = {name: value for name, value in settings.items() if not name.startswith("_")}
+    shown = [f"``{name}={_code(value)}``" for name, value in public.items()]
     shown += [words for name, words in _HIDDEN.items() if name in settings]
     if not shown:
         return "No other default changes."

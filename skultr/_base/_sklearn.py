@@ -54,17 +54,24 @@ def seeded_clone(estimator: Any, random_state: RandomState) -> Any:
     estimator = clone(estimator)
     params = estimator.get_params()
     parts = {"": estimator, **{f"{name}__": part for name, part in params.items()}}
-    drawn = [
-        prefix
-        for prefix, part in parts.items()
-        if isinstance(part, BaseComposition) and hasattr(part, "random_state")
-    ]
-    seeds = {
-        name: random_state
-        for name, value in params.items()
-        if value is None
-        and name.rpartition("__")[2] == "random_state"
-        and not any(name.startswith(each) and "__" in name[len(each) :] for each in drawn)
-    }
+    drawing = [prefix for prefix, part in parts.items() if _draws_seeds(part)]
+    seeds = {}
+    for name, value in params.items():
+        is_seed = name.rpartition("__")[2] == "random_state"
+        if is_seed and value is None and not _is_inside(name, drawing):
+            seeds[name] = random_state
     estimator.set_params(**seeds)  # FrozenEstimator.set_params returns None
     return estimator
+
+
+def _draws_seeds(part: Any) -> bool:
+    """Whether it draws the seeds of its members."""
+    return isinstance(part, BaseComposition) and hasattr(part, "random_state")
+
+
+def _is_inside(name: str, prefixes: list[str]) -> bool:
+    """Whether a parameter is of a member of one of the parts with these prefixes."""
+    for prefix in prefixes:
+        if name.startswith(prefix) and "__" in name.removeprefix(prefix):
+            return True
+    return False

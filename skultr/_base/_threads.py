@@ -60,7 +60,10 @@ def threads_of(n_jobs: int | None) -> int:
     """
     found = effective_n_jobs(n_jobs)
     share = share_of_worker()
-    return found if share is None or (n_jobs or 1) > 0 else min(found, share)
+    is_number = n_jobs is None or n_jobs >= 0  # a negative one counts from all cores
+    if share is None or is_number:
+        return found
+    return min(found, share)
 
 
 def share_of_worker() -> int | None:

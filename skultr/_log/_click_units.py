@@ -20,6 +20,7 @@ from .._base._typing import Bools, Floats, Ints
 from ._faults import COUNTS_OR_RATES, NEITHER_COUNT_NOR_RATE, RATES_OR_COUNTS, Columns, check
 from ._roles import read_role
 from ._segments import encode, pair_codes, rank_in_segment
+from ._thresholds import TIMES_THE_CLICKS
 
 #: Roles that tell rows of a counted table apart, beside ``session``.
 _KEYS = ("qid", "doc", "position", "bias", "user")
@@ -42,18 +43,16 @@ def as_known_rates(values: NDArray[Any]) -> ClickRates:
 
 
 # What the values are --------------------------------------------------------------------
+#: Relative error up to which a rate times its impressions is a whole number.
+_ROUNDING = 1e-6
 #: What rows tell of the unit of ``click``, by conditions on arrays or on expressions.
 _CONDITIONS: Mapping[str, Callable[[Any], Any]] = {
     "fractions": lambda c: c.click % 1 != 0,
-    # A rate times its impressions is whole up to rounding.
-    "broken": lambda c: (c.click - c.click.round()) ** 2 > (1e-6 * c.click) ** 2,
+    "broken": lambda c: (c.click - c.click.round()) ** 2 > (_ROUNDING * c.click) ** 2,
     "split": lambda c: c.impressions % 1 != 0,
     "above": lambda c: (c.impressions > 0) & (c.click > c.impressions),
     "unclear": lambda c: (c.click == 1) & (c.impressions > 1),
 }
-#: So many times the clicks, read as rates, in rows of several impressions: less is as close as
-#: the clicks of half the impressions.
-_MUCH = 2
 
 
 class ClickFacts(NamedTuple):
@@ -72,32 +71,35 @@ class ClickFacts(NamedTuple):
     def of(cls, click: Floats, impressions: Floats) -> Self:
         """The facts of arrays without missing values."""
         columns = Columns({"click": click, "impressions": impressions})
-        counts = (np.count_nonzero(condition(columns)) for condition in _CONDITIONS.values())
-        in_unclear = impressions[_CONDITIONS["unclear"](columns)].sum()
-        return cls(click.max(initial=0.0), impressions.max(initial=0.0), *counts, in_unclear)
+        rows = {name: condition(columns) for name, condition in _CONDITIONS.items()}
+        return cls(
+            largest=click.max(initial=0.0),
+            impressions=impressions.max(initial=0.0),
+            **{name: np.count_nonzero(each) for name, each in rows.items()},
+            in_unclear=impressions[rows["unclear"]].sum(),
+        )
 
     @staticmethod
     def expressions(columns: Columns) -> list[nw.Expr]:
         """The facts as expressions of one row, which an engine computes."""
-        conditions = {name: condition(columns) for name, condition in _CONDITIONS.items()}
+        rows = {
+            name: condition(columns).fill_null(False) for name, condition in _CONDITIONS.items()
+        }
+        counts = [each.cast(nw.Int64).sum().alias(name) for name, each in rows.items()]
+        impressions = columns.impressions.cast(nw.Float64)
+        in_unclear = nw.when(rows["unclear"]).then(impressions).otherwise(nw.lit(0.0))
         return [
             columns.click.max().alias("largest"),
             columns.impressions.max().alias("impressions"),
-            *(
-                each.fill_null(False).cast(nw.Int64).sum().alias(name)
-                for name, each in conditions.items()
-            ),
-            nw.when(conditions["unclear"].fill_null(False))
-            .then(columns.impressions.cast(nw.Float64))
-            .otherwise(nw.lit(0.0))
-            .sum()
-            .alias("in_unclear"),
+            *counts,
+            in_unclear.sum().alias("in_unclear"),
         ]
 
     def joined(self, other: Self) -> Self:
         """The facts of two parts of a log."""
         most = map(max, self[:2], other[:2])
-        return type(self)(*most, *map(sum, zip(self[2:], other[2:], strict=True)))
+        sums = map(sum, zip(self[2:], other[2:], strict=True))
+        return type(self)(*most, *sums)
 
 
 def are_counts(facts: ClickFacts, in_all: Callable[[], bool], called: str | None = None) -> bool:
@@ -114,8 +116,9 @@ def are_counts(facts: ClickFacts, in_all: Callable[[], bool], called: str | None
     # would be fractions, too.
     if facts.fractions or facts.above or facts.split or not facts.unclear:
         return False
+    # y is 0 and 1 alone: either it is known from the pages, or a warning says how it is read.
     is_rate = in_all()
-    if not is_rate or facts.in_unclear > _MUCH * facts.unclear:
+    if not is_rate or facts.in_unclear > TIMES_THE_CLICKS.value * facts.unclear:
         unclear = RATES_OR_COUNTS if is_rate else COUNTS_OR_RATES
         unclear.report(int(facts.unclear), float(facts.impressions), None, called)
     return not is_rate
@@ -140,8 +143,9 @@ class PageFacts(NamedTuple):
         frame = frame.filter(nw.col("impressions") > 0)
         page = [name for name in ("qid", "session") if name in names]
         row = [name for name in _KEYS if name in names]
-        pages = cls._of_pages(frame, page) if "session" in names else cls()
-        return pages.joined(cls._of_rows(frame, row) if "doc" in names else cls())
+        page_facts = cls._of_pages(frame, page) if "session" in names else cls()
+        row_facts = cls._of_rows(frame, row) if "doc" in names else cls()
+        return page_facts.joined(row_facts)
 
     @classmethod
     def _of_pages(cls, frame, page):
@@ -239,14 +243,18 @@ def _told_apart(X, y, roles, called):
     impressions = read_role(X, "impressions", roles.get("impressions"))
     if impressions is None or not _are_numbers(y, impressions):
         return False, None
+    # Grades of people are no clicks, whatever the impressions are.
     grades = y if called == "'relevance'" else read_role(X, "relevance")
     if grades is not None and np.array_equal(grades, y):
         return False, None
 
     def in_all():
-        known = {role: read_role(X, role, roles.get(role)) for role in ("session", *_KEYS)}
-        known = {role: values for role, values in known.items() if values is not None}
-        frame = pd.DataFrame({**known, "click": y, "impressions": impressions})
+        columns = {}
+        for role in ("session", *_KEYS):
+            values = read_role(X, role, roles.get(role))
+            if values is not None:
+                columns[role] = values
+        frame = pd.DataFrame({**columns, "click": y, "impressions": impressions})
         facts = PageFacts.of(nw.from_native(frame, eager_only=True))
         return facts.in_all()
 
@@ -258,7 +266,8 @@ def _told_apart(X, y, roles, called):
 
 def _are_numbers(y, impressions):
     """Whether all values are numbers of at least 0; others are faults, which the reader tells."""
-    return all(np.isfinite(each).all() and (each >= 0).all() for each in (y, impressions))
+    values = np.concatenate([y, impressions])
+    return bool((values >= 0).all() and np.isfinite(values).all())
 
 
 # Lists of counted rows --------------------------------------------------------------------
@@ -278,18 +287,22 @@ def lists_of_counted(
     that were not shown are in the first list of their group.
     """
     rows = np.flatnonzero(shown)
-    place, _ = encode(position[rows])
+    group_of_row = group[rows]
+    # Groups whose rows have several numbers of impressions, or two rows at one position.
     n_groups = int(group.max(initial=-1)) + 1
-    key = pd.Series(pair_codes(group[rows], place, int(place.max(initial=0)) + 1))
-    low = np.full(n_groups, np.inf)
-    top = np.zeros(n_groups)
-    np.minimum.at(low, group[rows], impressions[rows])
-    np.maximum.at(top, group[rows], impressions[rows])
-    is_split = low < top
-    is_split[group[rows[key.duplicated().to_numpy()]]] = True
-    number = np.zeros(len(group), dtype=np.int64)
-    own = rows[is_split[group[rows]]]
+    fewest = np.full(n_groups, np.inf)
+    most = np.zeros(n_groups)
+    np.minimum.at(fewest, group_of_row, impressions[rows])
+    np.maximum.at(most, group_of_row, impressions[rows])
+    is_split = fewest < most
+    place, _ = encode(position[rows])
+    key = pair_codes(group_of_row, place, int(place.max(initial=0)) + 1)
+    is_again = pd.Series(key).duplicated().to_numpy()
+    is_split[group_of_row[is_again]] = True
+    # The rows of these are numbered: each is a list of its own.
+    own = rows[is_split[group_of_row]]
     own = own[np.lexsort([*(each[own] for each in also), position[own], group[own]])]
+    number = np.zeros(len(group), dtype=np.int64)
     number[own] = rank_in_segment(group[own], np.zeros(len(own))) - 1
     code, _ = encode(pair_codes(group, number, int(number.max(initial=0)) + 1))
     return code

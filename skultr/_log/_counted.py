@@ -8,7 +8,7 @@ codes in place of ids.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -50,6 +50,8 @@ from ._segments import (
 CHECKED = ("qid", "session", "doc", "user", "position", "bias", "impressions")
 #: Roles that hold whole numbers, whatever type a column with missing values has.
 CODES = ("position", "bias")
+#: Roles that must hold numbers.
+_NUMERIC = (*CODES, "impressions", "propensity", "production")
 #: Bits of the hash of a row: sums over half a million rows fit into 64 bits in every engine.
 _HASH_BITS = 44
 
@@ -75,8 +77,8 @@ def check_given(X: Any, y: Any, sample_weight: Any, roles: Mapping[str, Any], ca
             f"X is a lazy frame ({kind}), in which clicks are counted, and y={y!r} is another "
             "outcome. Collect X, or pass the column of clicks."
         )
-    given = {"sample_weight": sample_weight, **roles}
-    given = [k for k, value in given.items() if not isinstance(value, str | None)]
+    arguments = {"sample_weight": sample_weight, **roles}
+    given = [name for name, value in arguments.items() if not isinstance(value, str | None)]
     if given:
         raise TypeError(
             f"X is a lazy frame ({kind}), whose rows have no order, and {caller} got an array of "
@@ -124,50 +126,24 @@ class EngineLog:
         Beside ``impressions``, numbers of clicks and click rates are told apart, unless the clicks
         are known to be ``rates``.
         """
-        frame = open_frame(X)
-        schema = frame.collect_schema()
+        needs = [*needs]
         named = [name for name in (click, sample_weight) if name is not None]
-        reads = [*dict.fromkeys([*needs, *reads])]
-        refuse_index(X, [name for name in (*reads, *named) if name not in schema])
-        require_columns(schema, [*needs, *named])
-        reads = [name for name in reads if name in schema]
-        counted = (*CODES, "impressions", "propensity", "production")
-        counted = [*(name for name in counted if name in reads), *named]
-        check_numbers(schema, counted)
-        if isinstance(frame, nw.DataFrame):
-            frame = _in_plain_types(frame, counted, [name for name in reads if name in IDS])
-            schema = frame.schema
-        if frame.implementation.is_polars():
-            frame = frame.lazy()
+        frame, schema, reads = _opened(X, [*dict.fromkeys([*needs, *reads])], needs, named)
         called = repr(click) if called is None else called
-        clicks, weight = (
-            None if name is None else nw.col(name).cast(nw.Float64).fill_nan(None)
-            for name in (click, sample_weight)
-        )
         columns = {name: _column(name, schema[name]) for name in reads}
         columns.setdefault("impressions", nw.lit(1.0))
-        shown = (columns["impressions"] > 0).fill_null(False)
-        place = next((name for name in CODES if name in columns), None)
-        if place is not None:
-            shown = shown & ~columns[place].is_null()
-        columns |= {"shown": shown, "served": shown}
-        if weight is not None:  # a sample weight of 0 excludes a row on purpose
-            columns |= {"sample_weight": weight, "shown": shown & (weight > 0)}
-        if clicks is not None:
-            columns["click"] = clicks
+        # Which rows count, and as what.
+        _add_shown(columns, sample_weight)
+        if click is not None:
+            columns["click"] = _number(click)
             rates = rates or not _are_counts(frame, columns, schema, called)
-            columns |= {} if rates else {"n_clicks": clicks}
+            if not rates:
+                columns["n_clicks"] = columns["click"]
+        # Of columns without a role, such as bias factors, no value may be missing.
         own = [name for name in reads if name not in ROLES and name not in optional]
         scale = _check_rows(frame, columns, schema, called, map(missing_value, own))
-        if weight is not None:
-            weight = weight / _mean_weight(frame, columns, weight)
-        if "impressions" in schema:
-            known = columns["impressions"].cast(nw.Float64)
-            weight = known if weight is None else known * weight
-        if clicks is not None:
-            clicks = clicks if scale == 1 else clicks / scale
-            times = weight if rates else columns.get("sample_weight")
-            clicks = clicks if times is None else _whole_if_close(clicks * times)
+        weight = _weight_of(frame, columns, schema)
+        clicks = _clicks_of(columns, scale, weight if rates else columns.get("sample_weight"))
         return cls(frame, schema, columns, clicks, weight)
 
     @cached_property
@@ -185,18 +161,85 @@ class EngineLog:
 
     def rows(self, values: Mapping[str, nw.Expr], *, shown: bool = True) -> Any:
         """Some values of the rows that were shown (or of all), with ``_click`` and ``_weight``."""
-        places = {"sample_weight"} & {*self.columns} | {*CODES, "impressions"} & {*self.schema}
-        frame = self.frame.filter(self.columns["shown"]) if shown and places else self.frame
-        sums = {"_click": self.clicks, "_weight": self.weight}
-        values = {name: each for name, each in sums.items() if each is not None} | dict(values)
-        return frame.select(*(each.alias(name) for name, each in values.items()))
+        frame = self.frame
+        tells_shown = {*CODES, "impressions"} & {*self.schema}
+        if shown and (tells_shown or "sample_weight" in self.columns):
+            frame = frame.filter(self.columns["shown"])
+        selected = {}
+        if self.clicks is not None:
+            selected["_click"] = self.clicks
+        if self.weight is not None:
+            selected["_weight"] = self.weight
+        selected.update(values)  # which may have another weight
+        return frame.select(*(each.alias(name) for name, each in selected.items()))
 
-    def count(self, keys: Iterable[str]) -> Count:
+    def count(self, keys: Collection[str]) -> Count:
         """The shown rows by some of the columns that were read."""
-        rows, ids = code_ids(self.rows({name: self.key(name) for name in keys}), keys)
+        rows = self.rows({name: self.key(name) for name in keys})
+        rows, ids = code_ids(rows, keys)
         count = count_by(rows, keys, ids=ids)
         check_counts(count.weight, count.clicks)
         return count
+
+
+def _opened(X, reads, needs, named):
+    """The frame and its schema, with numbers in plain types; and those columns that it has."""
+    frame = open_frame(X)
+    schema = frame.collect_schema()
+    refuse_index(X, [name for name in (*reads, *named) if name not in schema])
+    require_columns(schema, [*needs, *named])
+    reads = [name for name in reads if name in schema]
+    numeric = [name for name in _NUMERIC if name in reads]
+    numeric = [*numeric, *named]
+    check_numbers(schema, numeric)
+    if isinstance(frame, nw.DataFrame):
+        ids = [name for name in reads if name in IDS]
+        frame = _in_plain_types(frame, numeric, ids)
+        schema = frame.schema
+    if frame.implementation.is_polars():  # one query plan over all columns is faster
+        frame = frame.lazy()
+    return frame, schema, reads
+
+
+def _number(name):
+    """A column of numbers; NaN counts as missing."""
+    return nw.col(name).cast(nw.Float64).fill_nan(None)
+
+
+def _add_shown(columns, sample_weight):
+    """Add the columns ``served`` and ``shown``, which a sample weight tells apart."""
+    served = (columns["impressions"] > 0).fill_null(False)
+    place = next((name for name in CODES if name in columns), None)
+    if place is not None:
+        served = served & ~columns[place].is_null()
+    columns["shown"] = served
+    columns["served"] = served
+    if sample_weight is not None:
+        weight = _number(sample_weight)
+        columns["sample_weight"] = weight
+        columns["shown"] = served & (weight > 0)  # a weight of 0 excludes a row on purpose
+
+
+def _weight_of(frame, columns, schema):
+    """Impressions of each row times its sample weight, relative to their mean; None for 1."""
+    weight = None
+    if "sample_weight" in columns:
+        weight = columns["sample_weight"]
+        weight = weight / _mean_weight(frame, columns, weight)
+    if "impressions" not in schema:
+        return weight
+    impressions = columns["impressions"].cast(nw.Float64)
+    return impressions if weight is None else impressions * weight
+
+
+def _clicks_of(columns, scale, times):
+    """Clicks of each row: rates, divided by ``scale``, times what they are rates of."""
+    clicks = columns.get("click")
+    if clicks is None:
+        return None
+    if scale != 1:
+        clicks = clicks / scale
+    return clicks if times is None else _whole_if_close(clicks * times)
 
 
 def unit_of_several(X: Any, click: str) -> str | None:
@@ -246,7 +289,7 @@ def _in_plain_types(frame, counted, ids):
 
     Arrow has no remainder, and no arithmetic of half precision; objects may be no numbers.
     """
-    plain = {}
+    plain = {}  # values by column, where they change
     for name in counted:
         if not _is_plain_number(frame[name]):
             values = as_array(frame[name].to_numpy())
@@ -272,11 +315,14 @@ def _is_plain_number(column):
 def _raise(errors):
     """Raise all errors at once, if there are any."""
     errors = list(errors)
+    if len(errors) == 1:
+        raise ValueError(errors[0])
     if errors:
-        raise ValueError(all_at_once(errors) if len(errors) > 1 else errors[0])
+        raise ValueError(all_at_once(errors))
 
 
 def _column(name, dtype):
+    """A column of which NaN counts as missing; positions and the like are numbers."""
     column = nw.col(name)
     if name in (*CODES, "impressions") and not dtype.is_integer():
         return column.cast(nw.Float64).fill_nan(None)
@@ -295,11 +341,12 @@ def _facts_of(frame, columns):
     """What clicks and impressions are like, in one pass; None without rows, or with wrong ones."""
     known = Columns(columns, nw.Expr.is_null)
     facts = ClickFacts.expressions(known)
-    valid = (known.click >= 0) & (known.impressions >= 0)
-    valid = valid & (known.click < np.inf) & (known.impressions < np.inf)
-    wrong = (~valid.fill_null(False)).cast(nw.Int64).sum().alias("wrong")
-    wrong, *facts = collect(frame.select(wrong, *facts)).row(0)
-    if wrong is None or wrong:  # faults of the rows are told of them
+    is_number = (known.click >= 0) & (known.click < np.inf)
+    is_weight = (known.impressions >= 0) & (known.impressions < np.inf)
+    is_wrong = ~(is_number & is_weight).fill_null(False)
+    n_wrong = is_wrong.cast(nw.Int64).sum().alias("n_wrong")
+    n_wrong, *facts = collect(frame.select(n_wrong, *facts)).row(0)
+    if n_wrong is None or n_wrong:  # no rows, or faults, which are told of them
         return None
     return ClickFacts(*facts)
 
@@ -323,32 +370,40 @@ def _check_rows(frame, columns, schema, called, more):
     faults = [*find_faults(kinds, known={"impressions"} - set(schema)), *more]
     expressions = Columns(columns, nw.Expr.is_null)
     wrong = [fault.wrong(expressions).fill_null(False) for fault in faults]
+    # All faults are counted in one pass over the log.
     counts = [each.cast(nw.Int64).sum().alias(str(i)) for i, each in enumerate(wrong)]
-    rates = "click" in columns and "n_clicks" not in columns
-    largest = columns["click"].max() if rates else nw.len()
+    is_rate = "click" in columns and "n_clicks" not in columns
+    largest = columns["click"].max() if is_rate else nw.len()
     counts = frame.select(nw.len().alias("n"), largest.alias("largest"), *counts)
     n_rows, largest, *counts = collect(counts).row(0)
     if not n_rows:
         NO_ROWS.report()
-    ids = [name for name in ("qid", "doc") if name in schema]
     found = []
     for fault, rows, count in zip(faults, wrong, counts, strict=True):
-        if not count:
-            continue
-        name = fault.reads[0]
-        row = collect(frame.filter(rows).select(*ids, columns[name].alias("_value")).head(1))
-        *example, value = map(python_value, row.row(0))
-        where = ", ".join(f"{name} {each!r}" for name, each in zip(ids, example, strict=True))
-        where = f"such as in {where}" if ids else ""
-        name = called if name in ("click", "n_clicks") else None
-        found.append((fault, fault.message(int(count), value, where, name)))
+        if count:
+            example = frame.filter(rows)
+            message = _message_of(fault, int(count), example, columns, schema, called)
+            found.append((fault, message))
     _raise(message for fault, message in found if fault.is_error)
     for fault, message in found:
         tell(fault.severity, message)
-    if not rates or largest <= 1:
+    if not is_rate or largest <= 1:
         return 1.0
     GRADES.report(0, float(largest), None, called)
     return float(largest)
+
+
+def _message_of(fault, n_rows, wrong_rows, columns, schema, called):
+    """The sentence of a fault, with the ids of one of its rows: rows of engines have no number."""
+    name = fault.reads[0]
+    ids = [role for role in ("qid", "doc") if role in schema]
+    # A row in the order of the engine, which may be another one each time.
+    row = collect(wrong_rows.select(*ids, columns[name].alias("_value")).head(1))
+    *example, value = map(python_value, row.row(0))
+    where = ", ".join(f"{role} {each!r}" for role, each in zip(ids, example, strict=True))
+    if ids:
+        where = f"such as in {where}"
+    return fault.message(n_rows, value, where, called if name in ("click", "n_clicks") else None)
 
 
 def _kind(dtype):
@@ -362,9 +417,10 @@ def _mean_weight(frame, columns, weight):
     """Mean sample weight of the shown impressions: weights count relative to it."""
     impressions = columns["impressions"].cast(nw.Float64)
     rows = frame.filter(columns["shown"])
-    sums = rows.select((impressions * weight).sum().alias("w"), impressions.sum().alias("n"))
-    total = collect(sums)
-    return float(total["w"][0] or 1.0) / float(total["n"][0] or 1.0)
+    weighted = (impressions * weight).sum().alias("weighted")
+    sums = collect(rows.select(weighted, impressions.sum().alias("impressions")))
+    # Without rows that were shown, which is an error that others raise, sums are null or 0.
+    return float(sums["weighted"][0] or 1.0) / float(sums["impressions"][0] or 1.0)
 
 
 def _whole_if_close(clicks):
@@ -401,17 +457,20 @@ class Count:
         return encode_ids(self.table[name])
 
 
-def code_ids(rows: Any, names: Iterable[str]) -> tuple[Any, dict[str, Any]]:
+def code_ids(rows: Any, names: Collection[str]) -> tuple[Any, dict[str, Any]]:
     """Rows in memory with codes in place of ids that are no integers, and these ids."""
     if isinstance(rows, nw.LazyFrame):
         return rows, {}
-    texts = [n for n in names if not (rows[n].dtype.is_integer() or rows[n].dtype == nw.Boolean)]
-    coded = {name: encode_ids(rows[name]) for name in texts}
-    columns = {
-        name: coded[name][0] if name in coded else rows[name].to_numpy() for name in rows.columns
-    }
-    rows = nw.from_dict(columns, backend=rows.implementation)
-    return rows, {name: ids for name, (_, ids) in coded.items()}
+    columns = {}
+    ids = {}
+    for name in rows.columns:
+        column = rows[name]
+        is_number = column.dtype.is_integer() or column.dtype == nw.Boolean
+        if is_number or name not in names:
+            columns[name] = column.to_numpy()
+        else:
+            columns[name], ids[name] = encode_ids(column)
+    return nw.from_dict(columns, backend=rows.implementation), ids
 
 
 def count_by(
@@ -420,7 +479,9 @@ def count_by(
     """Number of rows of each distinct key, and sums of their ``_click`` and ``_weight``."""
     names = rows.collect_schema().names()
     sums = [nw.col(name).sum() for name in ("_click", "_weight") if name in names]
-    return Count(collect(rows.group_by(*keys).agg(nw.len().alias("_n"), *sums, *more)), ids or {})
+    n_rows = nw.len().alias("_n")
+    table = rows.group_by(*keys).agg(n_rows, *sums, *more)
+    return Count(collect(table), ids or {})
 
 
 def check_counts(weight: NDArray[Any], clicks: NDArray[Any] | None) -> None:
@@ -470,15 +531,17 @@ class CellCount:
         mean = [each for each in mean if each in schema]
         optional = [*optional]
         features = [*features]
-        ids = [name for name in ("qid", "doc")[: 1 + documents] if name in schema]
-        needs = [*by, *["doc"] * documents]
+        documents_by = ("qid", "doc") if documents else ("qid",)
+        needs = [*by, "doc"] if documents else by
         # That two rows of a result page have one position is not looked at: it needs the pages.
         log = EngineLog.of(X, click, [*CHECKED, *mean], needs=needs, optional=optional)
         require_columns(schema, features)
+        ids = [name for name in documents_by if name in schema]
         keys = list(dict.fromkeys([*ids, *by]))
         values = {name: log.key(name) for name in keys}
         values |= {f"_{name}": log.columns[name].cast(nw.Float64) for name in mean}
-        rows = log.rows(values | {name: nw.col(name) for name in features})
+        values |= {name: nw.col(name) for name in features}
+        rows = log.rows(values)
         for name in optional:
             rows = rows.filter(~nw.col(name).is_null())
         return cls(rows, keys, features, mean, log.scope)
@@ -490,31 +553,42 @@ class CellCount:
 
     def cells(self, shard: tuple[int, int] | None = None, *, in_order: bool = False) -> Any:
         """A log of one row per cell (of one shard of several), and click rates."""
-        rows = self.rows
-        keys = list(self.keys)
-        if self.features:
-            rows = with_versions(rows, self.features)
-            keys = [*keys, "_version"]
-        if shard is not None:  # by query, or by id where ids are global
-            whole = self.scope != "global" and "qid" in keys
-            rows = with_hashes(rows, ["qid" if whole else "doc"])
-            rows = rows.filter(nw.col("_hash0") % shard[1] == shard[0])
-        sums = (nw.col(f"_{name}").sum() for name in self.mean)
-        count = count_by(rows, keys, *sums, *(one_value(rows, name) for name in self.features))
-        table = count.table.sort(*self.keys) if in_order else count.table
+        table = self._table(shard)
+        if in_order:
+            table = table.sort(*self.keys)
         count = Count(table, {})
         weight = count.weight
-        clicks = count.clicks
-        if shard is None and not len(weight):
+        n_cells = len(weight)
+        if shard is None and not n_cells:
             NO_ROW_SHOWN.report()
-        new = {"impressions": weight, "session": np.arange(len(weight))}
+        columns = {name: table[name] for name in [*self.keys, *self.features]}
+        columns["impressions"] = weight
+        columns["session"] = np.arange(n_cells)
         if self.scope is not None:
-            new["doc_scope"] = np.full(len(weight), self.scope, dtype=object)
-        new |= {name: _mean_of_documents(count, name) for name in self.mean}
-        X = frame_of({name: table[name] for name in [*self.keys, *self.features]} | new)
-        clicks = np.zeros(len(weight)) if clicks is None else clicks
+            columns["doc_scope"] = np.full(n_cells, self.scope, dtype=object)
+        for name in self.mean:
+            columns[name] = _mean_of_documents(count, name)
+        clicks = np.zeros(n_cells) if count.clicks is None else count.clicks
         # Sums of rates may be a rounding error above the impressions.
-        return X.to_native(), as_known_rates(np.minimum(clicks / weight, 1.0))
+        rate = np.minimum(clicks / weight, 1.0)
+        return frame_of(columns).to_native(), as_known_rates(rate)
+
+    def _table(self, shard):
+        """The counted rows of the log, or of one shard."""
+        rows = self.rows
+        keys = list(self.keys)
+        if self.features:  # an equal document with other features is another cell
+            rows = with_versions(rows, self.features)
+            keys.append("_version")
+        if shard is not None:
+            number, n_shards = shard
+            # By query, or by id where ids are global: a document must not be in two shards.
+            by_query = self.scope != "global" and "qid" in keys
+            rows = with_hashes(rows, ["qid" if by_query else "doc"])
+            rows = rows.filter(nw.col("_hash0") % n_shards == number)
+        sums = [nw.col(f"_{name}").sum() for name in self.mean]
+        values = [one_value(rows, name) for name in self.features]
+        return count_by(rows, keys, *sums, *values).table
 
 
 def frame_of(columns: Mapping[str, Any]) -> nw.DataFrame[Any]:
@@ -533,8 +607,9 @@ def _mean_of_documents(count, name):
     doc, ids = count.codes("doc")
     if "qid" in count.table.columns:
         doc, *_ = pairs_of_codes(count.codes("qid")[0], doc, len(ids))
-    total, n = (np.bincount(doc, count.table[each].to_numpy()) for each in (f"_{name}", "_n"))
-    return (total / n)[doc]
+    total = np.bincount(doc, count.table[f"_{name}"].to_numpy())
+    n_rows = np.bincount(doc, count.table["_n"].to_numpy())
+    return (total / n_rows)[doc]
 
 
 # Frames of engines ----------------------------------------------------------------------
@@ -542,9 +617,9 @@ def collect(frame: Any) -> nw.DataFrame[Any]:
     """The frame in memory; Polars streams, which needs less memory and no more time."""
     if not isinstance(frame, nw.LazyFrame):
         return frame
-    return (
-        frame.collect(engine="streaming") if frame.implementation.is_polars() else frame.collect()
-    )
+    if frame.implementation.is_polars():
+        return frame.collect(engine="streaming")
+    return frame.collect()
 
 
 def in_engine_of(frame: Any, small: nw.DataFrame[Any]) -> Any:
@@ -555,7 +630,7 @@ def in_engine_of(frame: Any, small: nw.DataFrame[Any]) -> Any:
         return small
     if kind.is_duckdb():
         return nw.from_native(_in_duckdb(frame.to_native(), native))
-    if kind.is_dask():
+    if kind.is_dask():  # an optional package
         import dask.dataframe as dd
 
         return nw.from_native(dd.from_pandas(native, npartitions=1))
@@ -586,15 +661,17 @@ def encode_ids(series: nw.Series[Any]) -> tuple[Ints, Any]:
     if kind.is_pandas():
         values = series.to_native()
     elif find_spec("pyarrow"):  # there is no Python object per text
-        is_text = isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
-        values = (series.cast(nw.String) if is_text else series).to_pandas()
+        if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
+            series = series.cast(nw.String)
+        values = series.to_pandas()
     else:
         values = series.to_numpy()
     with naming_ids(f"The column {series.name!r}", values):
         codes, ids = pd.factorize(values)
     is_text = isinstance(ids.dtype, pd.StringDtype | pd.ArrowDtype)
     order = ids.argsort() if is_text else sorting_order(np.asarray(ids))
-    new_code = np.full(len(order) + 1, -1)  # that of a missing id is the last element
+    # Codes in the order of the ids; that of a missing id, -1, is the last element.
+    new_code = np.full(len(order) + 1, -1)
     new_code[order] = np.arange(len(order))
     return new_code[codes], ids.take(order)
 
@@ -631,7 +708,7 @@ def with_hashes(frame: Any, names: list[str]) -> Any:
             "PySpark. Collect it first."
         )
     hashes = _shifted([value_bits(frame[name]) for name in names])
-    new = (nw.new_series(name, values, backend=kind) for name, values in hashes.items())
+    new = [nw.new_series(name, values, backend=kind) for name, values in hashes.items()]
     return nw.maybe_reset_index(frame).with_columns(*new)
 
 
@@ -652,26 +729,30 @@ def value_bits(series: nw.Series[Any]) -> Ints:
 def _shifted(columns):
     """Two hashes of rows of integers, by name."""
     shift = np.uint64(64 - _HASH_BITS)
-    salt = np.ones(len(columns[0]), dtype=np.int64)
-    return {
-        f"_hash{i}": (hash_columns([i * salt, *columns]) >> shift).view(np.int64) for i in range(2)
-    }
+    hashes = {}
+    for number in range(2):
+        salt = np.full(len(columns[0]), number, dtype=np.int64)
+        hashed = hash_columns([salt, *columns]) >> shift
+        hashes[f"_hash{number}"] = hashed.view(np.int64)
+    return hashes
 
 
 def _hashes_polars(names):
     import polars as pl
 
-    # Hashed twice, because Polars combines the columns of a struct by shifts and exclusive or.
-    hashes = (pl.struct(names).hash(salt).hash(salt) for salt in range(2))
-    return [
-        (h // 2 ** (64 - _HASH_BITS)).cast(pl.Int64).alias(f"_hash{i}")
-        for i, h in enumerate(hashes)
-    ]
+    hashes = []
+    for salt in range(2):
+        # Twice, because Polars combines the columns of a struct by shifts and exclusive or.
+        hashed = pl.struct(names).hash(salt).hash(salt)
+        shifted = hashed // 2 ** (64 - _HASH_BITS)
+        hashes.append(shifted.cast(pl.Int64).alias(f"_hash{salt}"))
+    return hashes
 
 
 def _hashes_sql(names):
     names = ['"' + name.replace('"', '""') + '"' for name in names]
-    orders = ", ".join(names), ", ".join(["1", *names[::-1]])
+    # The second hash is one of the columns in another order, with a constant before them.
+    orders = (", ".join(names), ", ".join(["1", *names[::-1]]))
     return [
         f"CAST(hash(hash({columns})) >> {64 - _HASH_BITS} AS BIGINT) AS _hash{i}"
         for i, columns in enumerate(orders)

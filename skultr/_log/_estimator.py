@@ -125,11 +125,13 @@ _HABITS = {
 def _told(fit, self, args, kwargs):
     """The result of a fit that says what the columns were read as, or all faults of the log."""
     given = _arguments(fit, self, args, kwargs)
+    X = given["X"]
     with few_threads(), working(type(self).__name__), saying_once() as outermost:
-        in_memory = not isinstance(given["X"], LogOnDisk) and not is_in_engine(given["X"])
+        # Only the outermost fit speaks: members of an ensemble get what it has read.
+        in_memory = not isinstance(X, LogOnDisk) and not is_in_engine(X)
         reads_log = outermost and in_memory and hasattr(self, "_tell_faults")
         if reads_log:
-            refuse_roles_as_features(self, given["X"], given)
+            refuse_roles_as_features(self, X, given)
         try:
             with as_published(self):
                 result = fit(self, *args, **kwargs)
@@ -145,24 +147,32 @@ def _told(fit, self, args, kwargs):
 
 def _arguments(fit, self, args, kwargs):
     """The arguments of a fit by name; an error with the remedy if it has no such argument."""
+    fit_signature = signature(fit)
     try:
-        return dict([*signature(fit).bind(self, *args, **kwargs).arguments.items()][1:])
+        bound = fit_signature.bind(self, *args, **kwargs)
     except TypeError as error:
-        known = [*signature(fit).parameters][1:]
-        cls = type(self).__name__
+        known = [*fit_signature.parameters][1:]
         unknown = [name for name in kwargs if name not in known]
         if not unknown:
-            raise TypeError(f"{cls}.{fit.__name__}: {error}.") from error
-        meant, remedy = _HABITS.get(unknown[0], (LOOKS_LIKE.get(unknown[0].lower()), "pass {0}="))
-        if not getattr(self, "_validates", False):
-            known = [name for name in known if name != "validation"]
-        if meant == "validation" and meant not in known:
-            remedy = "it takes no log for early stopping with these parameters: leave it out"
-        elif meant not in known:
-            remedy = f"its arguments are {', '.join(known)}; settings are parameters of {cls}(...)"
-        raise TypeError(
-            f"{cls}.{fit.__name__} takes no argument {unknown[0]!r}: {remedy.format(meant)}."
-        ) from error
+            raise TypeError(f"{type(self).__name__}.{fit.__name__}: {error}.") from error
+        raise TypeError(_unknown_argument(fit, self, unknown[0], known)) from error
+    (_, *named) = bound.arguments.items()  # without self
+    return dict(named)
+
+
+def _unknown_argument(fit, self, name, known):
+    """The message about an argument that a fit does not take, with what to pass instead."""
+    cls = type(self).__name__
+    meant, remedy = _HABITS.get(name, (LOOKS_LIKE.get(name.lower()), "pass {0}="))
+    if not getattr(self, "_validates", False):
+        known = [each for each in known if each != "validation"]
+    if meant in known:
+        remedy = remedy.format(meant)
+    elif meant == "validation":
+        remedy = "it takes no log for early stopping with these parameters: leave it out"
+    else:
+        remedy = f"its arguments are {', '.join(known)}; settings are parameters of {cls}(...)"
+    return f"{cls}.{fit.__name__} takes no argument {name!r}: {remedy}."
 
 
 def forget(estimator: Any, keep: Collection[str] = ()) -> None:
@@ -192,9 +202,11 @@ class ReadsLogs:
     @property
     def _roles_read(self) -> tuple[str, ...]:
         """The roles that ``fit`` reads."""
-        production = ("production",) * bool(getattr(self, "_reads_production", False))
-        users = getattr(self, "_tells_users_apart", getattr(self, "_reads_users", True))
-        return tuple(role for role in FIT_ROLES if role != "user" or users) + production
+        reads_users = getattr(self, "_tells_users_apart", getattr(self, "_reads_users", True))
+        roles = [role for role in FIT_ROLES if role != "user" or reads_users]
+        if getattr(self, "_reads_production", False):
+            roles.append("production")
+        return tuple(roles)
 
     def _read(self, X, y, sample_weight, roles, *, reset):
         """What is read of a log of any kind; ``reset`` if it is the first that is read."""
@@ -210,23 +222,26 @@ class ReadsLogs:
 
     def _tell_roles(self, X: Any, y: Any = None, **given: Any) -> None:
         """Set ``roles_``, and warn of unread columns that were probably meant as features."""
-        self.roles_ = _roles_of(names_of(X), y, given, self._roles_read)
+        in_memory = _is_in_memory(X)
+        names = column_names(X) if in_memory else names_of(X)
+        roles = _roles_of(names, y, given, self._roles_read)
         documents = given.get("documents")
         if is_frame(documents) and getattr(self, "_needs_features", False):
-            self.roles_ = {
-                name: "not read" if role == "feature" else role
-                for name, role in self.roles_.items()
-            }
-            self.roles_ |= dict.fromkeys(feature_columns(documents), "feature")
-        if "click" in self.roles_ and _names_outcome(y):
-            self.roles_["click"] = "click"
-        clicks = "click" if self.roles_.get("click") == "click" else y
+            # The features of the log are not read where documents have theirs.
+            for name, role in roles.items():
+                if role == "feature":
+                    roles[name] = "not read"
+            roles |= dict.fromkeys(feature_columns(documents), "feature")
+        if "click" in roles and _names_outcome(y):
+            roles["click"] = "click"
+        self.roles_ = roles
+        clicks = "click" if roles.get("click") == "click" else y
         unit = None if clicks is None else _unit_of_several(X, clicks, given)
         if unit is not None:
             name = clicks if isinstance(clicks, str) else "y"
-            self.roles_[name] = f"{self.roles_.get(name, 'y')} ({unit} of several impressions)"
-        if _is_in_memory(X):
-            _warn_of_unread(X, y, self.roles_, given)
+            roles[name] = f"{roles.get(name, 'y')} ({unit} of several impressions)"
+        if in_memory:
+            _warn_of_unread(X, y, roles, given)
 
     def _tell_faults(self, error: ValueError, X: Any, y: Any = None, **given: Any) -> None:
         """Raise all faults of a log in memory if it has more than the one of the error."""
@@ -236,11 +251,13 @@ class ReadsLogs:
             warnings.simplefilter("ignore")
             errors, mends = errors_of(X, y, given, self._roles_read)
             if hasattr(self, "_read_features"):
+                # Features are read by a copy, because reading sets attributes.
                 other = copy.copy(self)
                 documents = given.get("documents")
                 other._click_column = y if isinstance(y, str) else None
                 log = X if documents is None else documents
                 attempt(errors, lambda: other._read_features(log, reset=True))
+        # An error that reading does not find stays as it is.
         found = list(dict.fromkeys(map(str, errors)))
         if len(found) > 1 and str(error) in found:
             raise ValueError(all_at_once(found, mending_code(X, y, mends))) from error
@@ -277,14 +294,25 @@ def names_of(X: Any) -> list[Any]:
 
 def _roles_of(names, y, given, reads):
     """What each column is read as: a role, "feature", "ignored role", or "y"."""
-    clicks = {y} if isinstance(y, str) else {*y} if isinstance(y, Mapping) else set()
     keywords = [name for name in _given_roles(given) if given[name] is not None]
-    found = {
-        name: name if name in reads and name not in keywords else "ignored role" for name in names
-    }
-    found |= {name: "feature" for name in names if not is_role(name)}
-    found |= {name: "y" for name in names if name in clicks}
+    found = {}
+    for name in names:
+        if _is_named_by(y, name):
+            found[name] = "y"
+        elif not is_role(name):
+            found[name] = "feature"
+        elif name in reads and name not in keywords:
+            found[name] = name
+        else:
+            found[name] = "ignored role"
     return found | {name: name for name in keywords}
+
+
+def _is_named_by(y, name):
+    """Whether y is the name of a column, or weighs it."""
+    if isinstance(y, Mapping):
+        return name in y
+    return isinstance(y, str) and y == name
 
 
 def _given_roles(given):
@@ -294,8 +322,9 @@ def _given_roles(given):
 
 def _names_outcome(y):
     """Whether ``y`` names or weighs other outcomes than the click, which is read beside them."""
-    names = y if isinstance(y, Mapping) else [y] if isinstance(y, str) else []
-    return any(str(name).startswith(OUTCOME) for name in names)
+    if isinstance(y, str):
+        return y.startswith(OUTCOME)
+    return isinstance(y, Mapping) and any(str(name).startswith(OUTCOME) for name in y)
 
 
 def _unit_of_several(X, y, given):
@@ -310,20 +339,26 @@ def _unit_of_several(X, y, given):
         impressions = read_role(X, "impressions", given.get("impressions"))
         if not is_counted(impressions):
             return None
-        named = isinstance(y, str)
-        clicks = as_clicks(X, read_column(X, y) if named else y)
-        if impressions_of_counts(X, clicks, given, repr(y) if named else None) is not None:
+        clicks, called = _named_clicks(X, y)
+        if impressions_of_counts(X, clicks, given, called) is not None:
             return "clicks"
         return "click rates" if clicks.max(initial=0.0) <= 1 else None  # or grades
 
 
 def _clicks(X, y, given):
     """Clicks per impression, or grades, of a frame in memory."""
-    named = isinstance(y, str)
-    clicks = as_clicks(X, read_column(X, y) if named else y)
-    return as_rates(X, clicks, given, repr(y) if named else None)
+    clicks, called = _named_clicks(X, y)
+    return as_rates(X, clicks, given, called)
 
 
+def _named_clicks(X, y):
+    """The values of y, or of the column that it names, and what messages call them."""
+    if isinstance(y, str):
+        return as_clicks(X, read_column(X, y)), repr(y)
+    return as_clicks(X, y), None
+
+
+#: Roles that tell where a row was shown.
 _PLACES = ("qid", "session", "doc", "position", "bias", "impressions", "doc_scope")
 
 
@@ -355,10 +390,13 @@ def errors_of(
 ) -> tuple[list[Exception], list[tuple[str, str]]]:
     """All errors of a frame, and the lines of code that mend some of them."""
     errors = []
-    if y is not None:
-        y = None if isinstance(y, Mapping) else attempt(errors, _clicks, X, y, given)
-    rows = read(X, y, None, given, reads=reads, errors=errors)
-    return errors, [fault.mend for fault, _ in rows.faults() if fault.mend] if errors else []
+    clicks = None
+    if y is not None and not isinstance(y, Mapping):
+        clicks = attempt(errors, _clicks, X, y, given)
+    rows = read(X, clicks, None, given, reads=reads, errors=errors)
+    if not errors:
+        return [], []
+    return errors, [fault.mend for fault, _ in rows.faults() if fault.mend]
 
 
 #: Lines of code on a frame that is called ``log``, for pandas and for Polars.
@@ -369,26 +407,46 @@ DROP = ("log = log.drop(columns={0!r})", "log = log.drop({0!r})")
 def mending_code(X: Any, y: Any, mends: Iterable[tuple[str, str]]) -> str:
     """Lines of code, for pandas or Polars, that mend what code can mend."""
     frame = nw.from_native(X, eager_only=True)
-    polars = frame.implementation.is_polars()
-    lines = []
-    names = frame.columns
+    kind = int(frame.implementation.is_polars())  # the place of its line in each pair
     click = y if isinstance(y, str) else None
-    found = {name: LOOKS_LIKE.get(str(name).lower(), "y") for name in names if name != click}
-    rename = {name: role for name, role in found.items() if role not in ("y", *names)}
-    others = [name for name in names if not is_role(name) and name not in (click, *rename)]
-    kinds = {name: kind_of(frame[:, names.index(name)]) for name in others}
-    text = [name for name, kind in kinds.items() if kind not in ("number", "list")]
-    if rename:
-        lines.append(RENAME[polars].format(rename))
+    names = [name for name in frame.columns if name != click]
+    renamed = _roles_to_rename(names, frame.columns)
+    others = [name for name in names if not is_role(name) and name not in renamed]
+    text = [name for name in others if not _holds_numbers(frame, name)]
+    lines = []
+    if renamed:
+        lines.append(RENAME[kind].format(renamed))
     if text:
         instead = "or make_pipeline(OnFeatures(TableVectorizer()), ranker), from skrub"
-        lines.append(f"{DROP[polars].format(text)}  # {instead}")
+        lines.append(f"{DROP[kind].format(text)}  # {instead}")
     for mend in mends:
-        role = next((role for role in IDS if DROP_ROWS[0].format(role) == mend[0]), None)
-        if role is not None and y is not None and click is None:
-            lines.append(DROP_CLICKS[polars].format(role))
-        lines.append(mend[polars])
+        if y is not None and click is None:
+            lines += _drop_clicks(mend, kind)
+        lines.append(mend[kind])
     return "\n".join(lines)
+
+
+def _drop_clicks(mend, kind):
+    """The line that drops clicks, which are no column, with the rows that ``mend`` drops."""
+    dropped = [role for role in IDS if DROP_ROWS[0].format(role) == mend[0]]
+    return [DROP_CLICKS[kind].format(role) for role in dropped]
+
+
+def _roles_to_rename(names, columns):
+    """Columns that are called almost like a role that the frame lacks, and these roles."""
+    found = {}
+    for name in names:
+        role = LOOKS_LIKE.get(str(name).lower(), "y")
+        if role != "y" and role not in columns:
+            found[name] = role
+    return found
+
+
+def _holds_numbers(frame, name):
+    """Whether a column holds numbers, or lists of them."""
+    # By number, because names of pandas columns need not be strings.
+    column = frame[:, frame.columns.index(name)]
+    return kind_of(column) in ("number", "list")
 
 
 # Frames that transformers return --------------------------------------------------------
@@ -529,15 +587,15 @@ class SlimPickles:
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        left_out = {
-            name
-            for name in state
-            if isinstance(attribute := getattr(type(self), name, None), NotPickled)
-            and attribute.leaves_out(state[name])
-        }
-        state = {name: value for name, value in state.items() if name not in left_out}
-        left_out.update(state.pop(LEFT_OUT, ()))
-        return {**state, LEFT_OUT: sorted(left_out)} if left_out else state
+        left_out = {*state.pop(LEFT_OUT, ())}  # by an earlier pickle
+        for name in [*state]:
+            attribute = getattr(type(self), name, None)
+            if isinstance(attribute, NotPickled) and attribute.leaves_out(state[name]):
+                del state[name]
+                left_out.add(name)
+        if left_out:
+            state[LEFT_OUT] = sorted(left_out)
+        return state
 
     def __copy__(self) -> Self:
         copied = type(self).__new__(type(self))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, MissingRoleWarning, python_value, warn_user
+from ._thresholds import MANY, NEARLY_ALL, ROWS_OF_A_PAGE
 
 #: Roles that hold ids.
 IDS = ("qid", "session", "doc", "user")
@@ -26,9 +27,8 @@ _LARGEST_CODE = 2.0**53
 _LARGEST_WEIGHT = 1e30
 #: Scores up to this, which also stands for a missing one, are numbers in single precision.
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
-#: Rows of one list without query ids above which these were lost: retrieval stops at 1,000
-#: candidates per query (TREC's depth), and this is twice as many.
-LONGEST_PAGE = 2_000
+#: Rows of one list without query ids above which these were lost.
+LONGEST_PAGE = int(ROWS_OF_A_PAGE.value)
 #: Kinds of floats: the characters of NumPy, from half to extended precision.
 FLOATS = "efdg"
 #: Kinds of numbers; those of whole ones are NumPy's, of any length.
@@ -47,8 +47,6 @@ DROP_CLICKS = (
     "y = np.asarray(y)[log[{0!r}].notna()]",
     "y = np.asarray(y)[log.fill_nan(None)[{0!r}].is_not_null()]",
 )
-#: So many clicked impressions and no other may be chance.
-_HANDFUL = 100
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,7 @@ class Fault:
     ) -> str:
         """The sentence for ``n_rows`` rows that have the fault."""
         value = python_value(value)
+        # A code is shown as the user wrote it, not as the float that a missing one made of it.
         if isinstance(value, float) and abs(value) < _LARGEST_CODE and value % 1 == 0:
             value = int(value)
         return self.sentence.format(
@@ -123,17 +122,42 @@ def missing_value(name: str) -> Fault:
     )
 
 
+# Faults of ids ---------------------------------------------------------------------------
+def _missing_id(role: str) -> Fault:
+    """The fault that a row has no id of this role."""
+    if role == "user":
+        advice = "Drop the column, which is optional, or fill it; do not drop rows for it."
+        mend = ("log = log.drop(columns=['user'])", "log = log.drop(['user'])")
+    else:
+        advice = "Fill it, or drop these rows."
+        mend = (DROP_ROWS[0].format(role), DROP_ROWS[1].format(role))
+    return Fault(
+        (role,),
+        ValueError,
+        "The role '{column}' is missing in {rows}, {where}; expected an id in every row. "
+        + advice,
+        lambda c: c.missing(role),
+        mend=mend,
+    )
+
+
 def lost_digits(role: str, kinds: str, largest: float) -> Fault:
     """The fault that ids are floats of these kinds, and too large for them."""
     whole = {role: "Int64"}
-    read = (
+    in_pandas = (
         "pd.read_parquet(FILE, dtype_backend='numpy_nullable') or "
-        f"pd.read_csv(FILE, dtype={whole})",
-        f"pl.read_csv(FILE, schema_overrides={{{role!r}: pl.Int64}})",
+        f"pd.read_csv(FILE, dtype={whole})"
     )
+    in_polars = f"pl.read_csv(FILE, schema_overrides={{{role!r}: pl.Int64}})"
     advice = (
-        f"{read[0]}; in Polars {read[1]}; before a join that leaves gaps, log.astype({whole})."
+        f"{in_pandas}; in Polars {in_polars}; before a join that leaves gaps, log.astype({whole})."
     )
+    comment = f"# Read {role!r} as whole numbers first: "
+
+    def is_rounded(c):
+        is_large = (c[role] >= largest) | (c[role] <= -largest)
+        return ~c.missing(role) & is_large & (c[role] % 1 == 0)
+
     return Fault(
         (role,),
         ValueError,
@@ -141,66 +165,108 @@ def lost_digits(role: str, kinds: str, largest: float) -> Fault:
         f"from {largest:,.0f} on, such floats cannot hold every whole number, so that different "
         "ids have become one. pandas makes floats of whole numbers where one is missing. Expected "
         "text or whole numbers. The digits are lost here: read the column as whole numbers, with "
+        # The sentence is a template: the braces of the code must stay.
         + advice.replace("{", "{{").replace("}", "}}"),
-        lambda c: (
-            ~c.missing(role) & ((c[role] >= largest) | (c[role] <= -largest)) & (c[role] % 1 == 0)
-        ),
+        is_rounded,
         kinds=kinds,
-        mend=tuple(f"# Read {role!r} as whole numbers first: {line}" for line in read),
+        mend=(comment + in_pandas, comment + in_polars),
     )
 
 
+def _fractional_id(role: str) -> Fault:
+    """The fault that an id is a fraction, as features are and what scalers make."""
+    return Fault(
+        (role,),
+        ValueError,
+        "The role '{column}' holds {value} in {rows}, {where}; expected ids, which are text "
+        "or whole numbers. If the column is a feature, give it another name: "
+        "rename(columns={{'{column}': '{column}_feature'}}). If a scaler of a pipeline made "
+        "it, use skultr.preprocessing.OnFeatures(scaler).",
+        lambda c: ~c.missing(role) & (c[role] % 1 != 0),
+        kinds=FLOATS,
+    )
+
+
+def _padding(role: str) -> Fault:
+    """The suspicion that rows of the id -1 fill up the lists."""
+    return Fault(
+        (role,),
+        ClickDataWarning,
+        "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is "
+        "read as an id like any other. Drop rows that pad the lists.",
+        lambda c: c[role] == -1,
+        kinds=ANY_NUMBER,
+    )
+
+
+# Faults of positions and weights -----------------------------------------------------------
+def _wrong_position(wrong: Callable[..., Any], mend: tuple[str, str] | None = None) -> Fault:
+    """The fault that a position is no whole number from 1."""
+    return Fault(
+        ("position",),
+        ValueError,
+        "position must be a whole number from 1, or missing where a row was not shown: found "
+        "{value} in {rows}, {where}. If your log counts from 0, add 1.",
+        wrong,
+        mend=mend,
+    )
+
+
+def _is_no_position(c):
+    """Positions that are there, other than 0, and no whole numbers from 1."""
+    is_whole = (c.position >= 1) & (c.position < _LARGEST_CODE) & (c.position % 1 == 0)
+    return ~c.missing("position") & (c.position != 0) & ~is_whole
+
+
+def _wrong_weight(name: str) -> Fault:
+    """The fault that impressions or sample weights are negative, missing or too large."""
+
+    def is_wrong(c):
+        is_right = (c[name] >= 0) & (c[name] <= _LARGEST_WEIGHT)
+        return c.missing(name) | ~is_right
+
+    return Fault(
+        (name,),
+        ValueError,
+        "{column} must be finite and at least 0, and at most 1e30: found {value} in {rows}, "
+        "{where}.",
+        is_wrong,
+    )
+
+
+def _is_no_code(c):
+    """Bias factors of rows that were shown that are no codes."""
+    is_whole = (c.bias % 1 == 0) & (c.bias < _LARGEST_CODE) & (c.bias > -_LARGEST_CODE)
+    return c.shown & ~c.missing("bias") & ~is_whole
+
+
+def _is_no_probability(c):
+    """Propensities of rows that were shown outside of [0, 1].
+
+    What divides by propensities, or by their means, checks that these are positive.
+    """
+    is_right = (c.propensity >= 0) & (c.propensity <= 1)
+    return c.shown & (c.missing("propensity") | ~is_right)
+
+
+def _is_no_score(c):
+    """Scores of production that single precision does not hold."""
+    is_large = (c.production > _LARGEST_SCORE) | (c.production < -_LARGEST_SCORE)
+    return c.missing("production") | is_large
+
+
+def _is_no_count(c):
+    """Numbers of clicks that are not between 0 and the impressions of their row."""
+    is_right = (c.n_clicks >= 0) & (c.n_clicks <= c.impressions) & (c.n_clicks < np.inf)
+    return c.missing("n_clicks") | ~is_right
+
+
+#: Faults of rows, in the order in which they are reported.
 FAULTS = (
     *(lost_digits(role, *each) for role in IDS for each in _WHOLE_UP_TO.items()),
-    *(
-        Fault(
-            (role,),
-            ValueError,
-            "The role '{column}' is missing in {rows}, {where}; expected an id in every row. "
-            + advice,
-            lambda c, role=role: c.missing(role),
-            mend=mend,
-        )
-        for role, advice, mend in (
-            *(
-                (
-                    role,
-                    "Fill it, or drop these rows.",
-                    tuple(line.format(role) for line in DROP_ROWS),
-                )
-                for role in ("qid", "session", "doc")
-            ),
-            (
-                "user",
-                "Drop the column, which is optional, or fill it; do not drop rows for it.",
-                ("log = log.drop(columns=['user'])", "log = log.drop(['user'])"),
-            ),
-        )
-    ),
-    *(
-        Fault(
-            (role,),
-            ValueError,
-            "The role '{column}' holds {value} in {rows}, {where}; expected ids, which are text "
-            "or whole numbers. If the column is a feature, give it another name: "
-            "rename(columns={{'{column}': '{column}_feature'}}). If a scaler of a pipeline made "
-            "it, use skultr.preprocessing.OnFeatures(scaler).",
-            lambda c, role=role: ~c.missing(role) & (c[role] % 1 != 0),
-            kinds=FLOATS,
-        )
-        for role in ("qid", "doc", "user")
-    ),
-    *(
-        Fault(
-            (role,),
-            ClickDataWarning,
-            "The role '{column}' is -1 in {rows}, {where}: this looks like padding, and it is "
-            "read as an id like any other. Drop rows that pad the lists.",
-            lambda c, role=role: c[role] == -1,
-            kinds=ANY_NUMBER,
-        )
-        for role in IDS
-    ),
+    *map(_missing_id, ("qid", "session", "doc", "user")),
+    *map(_fractional_id, ("qid", "doc", "user")),
+    *map(_padding, IDS),
     Fault(
         ("click",),
         ValueError,
@@ -216,39 +282,9 @@ FAULTS = (
         "1), click rates in [0, 1] or graded relevance (0, 1, 2, ...).",
         lambda c: c.click < 0,
     ),
-    *(
-        Fault(
-            ("position",),
-            ValueError,
-            "position must be a whole number from 1, or missing where a row was not shown: found "
-            "{value} in {rows}, {where}. If your log counts from 0, add 1.",
-            wrong,
-            mend=mend,
-        )
-        for wrong, mend in (
-            (lambda c: c.position == 0, ADD_ONE),
-            (
-                lambda c: (
-                    ~c.missing("position")
-                    & (c.position != 0)
-                    & ~((c.position >= 1) & (c.position < _LARGEST_CODE) & (c.position % 1 == 0))
-                ),
-                None,
-            ),
-        )
-    ),
-    *(
-        Fault(
-            (weight,),
-            ValueError,
-            "{column} must be finite and at least 0, and at most 1e30: found {value} in {rows}, "
-            "{where}.",
-            lambda c, weight=weight: (
-                c.missing(weight) | ~((c[weight] >= 0) & (c[weight] <= _LARGEST_WEIGHT))
-            ),
-        )
-        for weight in ("impressions", "sample_weight")
-    ),
+    _wrong_position(lambda c: c.position == 0, ADD_ONE),
+    _wrong_position(_is_no_position),
+    *map(_wrong_weight, ("impressions", "sample_weight")),
     Fault(
         ("n_clicks", "impressions"),
         ValueError,
@@ -256,10 +292,7 @@ FAULTS = (
         "{where}. Expected the number of clicks of the row's impressions, which are no fewer than "
         "its clicks. Count the impressions again; where only impressions without a click were "
         "counted, add the clicks to them. If the values are grades, drop 'impressions'.",
-        lambda c: (
-            c.missing("n_clicks")
-            | ~((c.n_clicks >= 0) & (c.n_clicks <= c.impressions) & (c.n_clicks < np.inf))
-        ),
+        _is_no_count,
     ),
     Fault(
         ("relevance",),
@@ -288,21 +321,14 @@ FAULTS = (
         ValueError,
         "bias must hold whole numbers below 2**53, the codes of bias factors: found {value} in "
         "{rows}, {where}. Number the factors, for example with pandas.factorize.",
-        lambda c: (
-            c.shown
-            & ~c.missing("bias")
-            & ~((c.bias % 1 == 0) & (c.bias < _LARGEST_CODE) & (c.bias > -_LARGEST_CODE))
-        ),
+        _is_no_code,
     ),
     Fault(
         ("propensity", "shown"),
         ValueError,
         "propensity must lie in [0, 1] where a row was shown: found {value} in {rows}, {where}. A "
         "row that could not be examined should have no position.",
-        # What divides by propensities, or by their means, checks that these are positive.
-        lambda c: (
-            c.shown & (c.missing("propensity") | ~((c.propensity >= 0) & (c.propensity <= 1)))
-        ),
+        _is_no_probability,
     ),
     Fault(
         ("propensity", "click", "served"),
@@ -318,11 +344,7 @@ FAULTS = (
         "production must be a finite score, higher is better, in single precision (up to 3.4e38): "
         "found {value} in {rows}, {where}. Give the score of the ranker that served the list in "
         "every row, drop the column, or rename it if it is a feature.",
-        lambda c: (
-            c.missing("production")
-            | (c.production > _LARGEST_SCORE)
-            | (c.production < -_LARGEST_SCORE)
-        ),
+        _is_no_score,
     ),
     Fault(
         ("click", "served"),
@@ -456,13 +478,13 @@ def find_faults(kinds: Mapping[str, str], known: Iterable[str] = ()) -> list[Fau
     """Faults that columns of these kinds can have, save those that read ``known`` columns only."""
     names = set(kinds)
     known = set(known)
-    return [
-        fault
-        for fault in FAULTS
-        if names.issuperset(fault.reads)
-        and not known.issuperset(fault.reads)
-        and (not fault.kinds or kinds[fault.reads[0]] in fault.kinds)
-    ]
+    found = []
+    for fault in FAULTS:
+        reads = {*fault.reads}
+        is_possible = not fault.kinds or kinds.get(fault.reads[0], "") in fault.kinds
+        if reads <= names and not reads <= known and is_possible:
+            found.append(fault)
+    return found
 
 
 def kind_of_values(dtype: np.dtype) -> str:
@@ -491,12 +513,15 @@ def faults_in(
     for fault in find_faults(kinds, known):
         with np.errstate(invalid="ignore"):
             wrong = fault.wrong(arrays)
-        values = columns[fault.reads[0]]
+        if not wrong.any():
+            continue
+        name = fault.reads[0]
+        values = columns[name]
         # Ids that are hashes may be -1 as they may be any other number.
-        if not wrong.any() or (fault.kinds == ANY_NUMBER and values.min() < -1):
+        if fault.kinds == ANY_NUMBER and values.min() < -1:
             continue
         row = int(np.argmax(wrong))
-        column = (called or {}).get(fault.reads[0])
+        column = (called or {}).get(name)
         n_rows = int(np.count_nonzero(wrong))
         yield fault, fault.message(n_rows, values[row], f"first in row {row}", column)
 
@@ -505,7 +530,7 @@ def check_clicked(weight: NDArray[Any], clicks: NDArray[Any]) -> None:
     """Report a log without clicks, and one of clicked rows only; both arrays are of shown rows."""
     if not clicks.any():
         NO_CLICKS.report()
-    elif (clicks >= weight).all() and weight.sum() > _HANDFUL:
+    elif (clicks >= weight).all() and weight.sum() > MANY.value:
         ONLY_CLICKED.report(len(weight))
 
 
@@ -537,24 +562,36 @@ LOOKS_LIKE = {
     "ctr": "y",
     "click_rate": "y",
 }
-#: Share of lists of one length above which that length was chosen.
-_ONE_LENGTH = 0.9
 
 
 # Torn pages -----------------------------------------------------------------------------
 def torn_lists(list_: Ints, place: Ints) -> tuple[int, int, float, int, bool]:
-    """Lists of several rows; those with gaps, and the share and number of rows that these lack, of
-    ``place`` from 0.
+    """How many lists have gaps, of the lists and ``place`` (from 0) of rows.
 
-    And whether nearly all of them have one number of rows, because they were made so.
+    Returns
+    -------
+    n_lists : int
+        Lists of several rows.
+    n_torn : int
+        Those with gaps.
+    share : float
+        Share of the places of all lists of several rows that these lack.
+    n_lost : int
+        Number of these places.
+    one_length : bool
+        Whether nearly all lists have one number of rows, because they were made so.
     """
     n_rows = np.bincount(list_)
     last = n_rows - 1
-    if place.sum() > (n_rows * last // 2).sum():  # no list has less than 0, 1, ...
+    # No list has less than the places 0, 1, ...: with the same sum none has a gap.
+    if place.sum() > (n_rows * last // 2).sum():
         np.maximum.at(last, list_, place)
     several = n_rows > 1  # a row alone may be all that was shown
-    lost = (last + 1 - n_rows)[several]
     n_lists = np.count_nonzero(several)
-    one_length = np.bincount(n_rows[several]).max(initial=0) > _ONE_LENGTH * n_lists
-    share = lost.sum() / max((last + 1)[several].sum(), 1)
-    return int(n_lists), np.count_nonzero(lost), share, int(lost.sum()), bool(one_length)
+    n_places = (last + 1)[several]
+    lost = n_places - n_rows[several]
+    n_lost = int(lost.sum())
+    most_of_one_length = np.bincount(n_rows[several]).max(initial=0)
+    one_length = most_of_one_length > NEARLY_ALL.value * n_lists
+    share = n_lost / max(n_places.sum(), 1)
+    return int(n_lists), np.count_nonzero(lost), share, n_lost, bool(one_length)

@@ -20,45 +20,56 @@ from ..exceptions import python_value
 from ._faults import IDS
 from ._roles import count_rows, is_frame, numbers_of
 from ._segments import encode, equal_columns, pair_codes, repeated, rows_where
+from ._thresholds import (
+    BLANK,
+    BLANK_TOGETHER,
+    CHANCE,
+    CLICKED_OF_DIFFERING,
+    COLUMNS_OF_ZEROS,
+    DENIED_CLICKS,
+    DIFFER_IN_GROUP,
+    DIFFER_WITH_CLICK,
+    DIFFER_WITHOUT_CLICK,
+    DOCUMENTS_THAT_DIFFER,
+    EXPLAINED,
+    EXPLAINED_BY_POSITION,
+    FEW,
+    ID_BEYOND,
+    IMPRESSIONS_OF_A_ROW,
+    IN_ORDER,
+    LARGEST_GRADE,
+    LEAST_EXAMINATION,
+    LEAST_TIME,
+    LISTS_IN_ERROR,
+    LISTS_WITH_ORDER,
+    MANY,
+    NEARLY_ALL,
+    ORDERED_BY_DOCUMENTS,
+    ROWS_OF_A_POSITION,
+    ROWS_THAT_DIFFER,
+    ROWS_WITH_PLACES,
+    SPREAD_OF_IDS,
+    UNRELATED,
+)
 
-#: Fewer rows with, or without, a click say nothing of outcomes.
-_LEAST = 20
-#: Fewer rows, or lists, say nothing of roles.
-_MANY = 100
 #: Rows that are looked at of those with, and of those without a click.
 _SAMPLE = 20_000
-#: Largest probability, by chance, of the clicks on the rows where a column differs.
-_CHANCE = 1e-5
-#: Impressions of one row of which clicks at all or none are suspicious.
-_SEVERAL = 5
-#: What a join that finds no features leaves in all columns, and the fewest columns of which so
-#: many are not blank by chance: three public sets (36,853 documents) have no row of zeros.
-_BLANKS = (("missing", np.isnan, 2), ("0", np.logical_not, 10))
-#: Smallest share of blank rows that matters.
-_LEAST_BLANK = 0.01
-#: Multiple of the odds of independent columns that matters: two columns that lack nothing else
-#: have 1 + 1 / share times these.
-_TOGETHER = 1.5
-#: Share of the variance of positions below which a column has nothing to do with them.
-_EXPLAINED = 0.3
-#: Share of the variance of positions that documents explain where most lists are ordered.
-_ORDERED = 0.05
-#: Highest grades, or gains, by which annotation may have been divided.
-_HIGHEST = (*range(1, 11), 15, 31)
-#: The examination of the best position is hardly ever smaller; action probabilities often are.
-_LEAST_EXAMINATION = 0.2
-#: Rank correlation of propensity and position below which they count as unrelated.
-_UNRELATED = 0.1
-#: Share of lists, or documents, of which a rule holds that the others break by an error.
-_NEARLY_ALL = 0.9
-#: Probabilities that were written with three digits sum to 1 up to this.
-_SUM_ERROR = 5e-3
-#: Lists of fewer rows have places by chance: one click on two rows is one.
-_LEAST_LIST = 3
-#: Rows per position from which on it is no chance that each position has one value.
-_ROWS_PER_POSITION = 10
 #: Rows that are looked at of features, in their own precision.
 _ROWS_OF_FEATURES = 5_000
+#: Probabilities that were written with three digits sum to 1 up to this.
+_SUM_ERROR = 5e-3
+#: Means of grades that were written with two digits are whole numbers of judges up to this.
+_MEAN_ERROR = 0.006
+#: Scores that differ by less, relatively, differ by rounding.
+_ROUNDING = 1e-12
+#: What a join that finds no features leaves in all columns, and the fewest columns that it takes:
+#: a missing value may be common in one column, and zeros are in many.
+_BLANKS = (
+    ("missing", np.isnan, 2),
+    ("0", np.logical_not, COLUMNS_OF_ZEROS.value),
+)
+#: Highest grades, or gains, by which annotation may have been divided.
+_HIGHEST_GRADES = (*range(1, 11), 15, 31)
 #: Names of columns of ids, in any style of writing.
 _NAME_OF_ID = re.compile(
     r"(?i:(^|[\W_])(ids?|uuid|guid|hash|sku|ean|gtin|asin|isbn)$)|[a-z]I[dD]$"
@@ -74,19 +85,6 @@ _SECONDS = (0.93e9, 2.5e9)
 _PER_SECOND = (1, 1e3, 1e6, 1e9)
 #: Dates as whole numbers, 19700101 to 20991231.
 _DATES = (19_700_101, 20_991_231)
-#: What is named as a time and lies below is an age or an hour.
-_LEAST_TIME = 1_000
-#: Ids beyond 32 bits are large throughout; counts and amounts have a few large values.
-_BITS_32 = 2.0**31
-#: The 95 % quantile is at most this multiple of the median in ids (1.9 in hashes).
-_SPREAD_OF_IDS = 2.5
-#: Documents that differ, of many, below which a column is as good as constant: LightGBM puts at
-#: least 3 in a bin.
-_LEAST_DIFFERING = 3
-#: Scores that differ by less, relatively, differ by rounding.
-_ROUNDING = 1e-12
-#: Queries below which ties say nothing of a ranking.
-_LEAST_QUERIES = 10
 
 
 # Outcomes -------------------------------------------------------------------------------
@@ -112,60 +110,85 @@ def features_that_are_outcomes(
 
 def outcomes_of(clicked: Bools, group: Ints, features: NDArray[Any]) -> list[int]:
     """Numbers of the columns that the click decides; documents, say, are groups of rows."""
-    no, yes = (_spread(np.flatnonzero(rows)) for rows in (~clicked, clicked))
-    if len(no) < _LEAST or len(yes) < _LEAST:
+    without_click = _spread(np.flatnonzero(~clicked))
+    with_click = _spread(np.flatnonzero(clicked))
+    if min(len(without_click), len(with_click)) < FEW.value:
         return []
-    columns = range(features.shape[1])
-    return [i for i in columns if _is_outcome(features[:, i], no, yes, clicked, group)]
+    return [
+        column
+        for column in range(features.shape[1])
+        if _is_outcome(features[:, column], without_click, with_click, clicked, group)
+    ]
 
 
-def _is_outcome(values, no, yes, clicked, group):
+def _is_outcome(values, without_click, with_click, clicked, group):
     """Whether a column has one value (0, say) on nearly all rows that were not clicked, only."""
-    usual = _usual(values[no])
-    off = _differs(values[no], usual)
-    on = _differs(values[yes], usual)
-    if on.sum() < 5 or off.mean() > 0.02 or on.mean() < 10 * off.mean():
+    usual = _usual(values[without_click])
+    differs_without = _differs(values[without_click], usual)
+    differs_with = _differs(values[with_click], usual)
+    # First on a sample of the rows, which is enough to drop most features.
+    share_without = differs_without.mean()
+    if (
+        differs_with.sum() < ROWS_THAT_DIFFER.value
+        or share_without > DIFFER_WITHOUT_CLICK.value
+        or differs_with.mean() < DIFFER_WITH_CLICK.value * share_without
+    ):
         return False
+    # Then on all rows: those that differ are clicked, and not by chance.
     rows = np.flatnonzero(_differs(values, usual))
     n_clicked = np.count_nonzero(clicked[rows])
-    few = n_clicked < 0.8 * len(rows)
-    if few or binom.sf(n_clicked - 1, len(rows), clicked.mean()) > _CHANCE:
+    if n_clicked < CLICKED_OF_DIFFERING.value * len(rows):
         return False
-    has = np.bincount(group[rows], minlength=group.max() + 1) > 0
-    others = np.flatnonzero(has[group] & ~clicked)
-    if len(others) < _LEAST:  # where groups have one row each, good features look alike
-        return has.sum() >= 5 and np.bincount(group)[has].max() > 1
-    return bool(_differs(values[others], usual).mean() < 0.5)
+    if binom.sf(n_clicked - 1, len(rows), clicked.mean()) > CHANCE.value:
+        return False
+    # What belongs to a document is there in its rows without a click, too.
+    differs_in_group = np.bincount(group[rows], minlength=group.max() + 1) > 0
+    others = np.flatnonzero(differs_in_group[group] & ~clicked)
+    if len(others) < FEW.value:
+        # Where groups have one row each, good features look alike.
+        n_rows = np.bincount(group)[differs_in_group]
+        return len(n_rows) >= ROWS_THAT_DIFFER.value and n_rows.max() > 1
+    return bool(_differs(values[others], usual).mean() < DIFFER_IN_GROUP.value)
 
 
 def _spread(rows):
+    """Some of the rows, evenly spaced."""
     return rows[:: max(1, len(rows) // _SAMPLE)]
 
 
 def _usual(values):
     """The value of at least half of the rows, if there is one; NaN counts as a value."""
     missing = np.isnan(values)
-    return np.nan if 2 * missing.sum() > len(values) else np.median(values[~missing])
+    if 2 * missing.sum() > len(values):
+        return np.nan
+    return np.median(values[~missing])
 
 
 def _differs(values, usual):
-    return ~np.isnan(values) if np.isnan(usual) else (values != usual) & ~np.isnan(values)
+    """Whether each value is another than the usual one; a missing value is none."""
+    is_known = ~np.isnan(values)
+    if np.isnan(usual):
+        return is_known
+    return is_known & (values != usual)
 
 
 def blank_rows(columns: Sequence[NDArray[Any]]) -> Iterator[dict[str, Any]]:
     """Rows whose features, one column each, are all missing, or all 0."""
     n_rows = max(map(len, columns), default=0)
     n_features = len(columns)
-    for what, is_blank, least in _BLANKS:
-        rows = np.flatnonzero(is_blank(columns[0])) if n_features >= least else np.arange(0)
+    for what, is_blank, least_features in _BLANKS:
+        if n_features < least_features:
+            continue
+        rows = np.flatnonzero(is_blank(columns[0]))
         for column in columns[1:]:
             rows = rows[is_blank(column[rows])]
         share = len(rows) / max(n_rows, 1)
+        if share <= BLANK.value:
+            continue
+        # The share that columns would have that know nothing of each other.
+        by_chance = np.prod([is_blank(column).mean() for column in columns])
         # Odds: blank rows raise chance, too; where all are blank it is 1.
-        if share > _LEAST_BLANK and (
-            share * (1 - (chance := np.prod([is_blank(column).mean() for column in columns])))
-            >= _TOGETHER * chance * (1 - share)
-        ):
+        if share * (1 - by_chance) >= BLANK_TOGETHER.value * by_chance * (1 - share):
             yield {
                 "n": len(rows),
                 "n_rows": n_rows,
@@ -180,36 +203,51 @@ def blank_rows(columns: Sequence[NDArray[Any]]) -> Iterator[dict[str, Any]]:
 def is_no_grade(values: Floats, read: Callable[[], Any]) -> bool:
     """True if a column of relevance that is not read looks like a feature."""
     known = values[~np.isnan(values)]
-    if known.min() < 0 or known.max() > 100:
+    if known.min() < 0 or known.max() > LARGEST_GRADE.value:
         return True
     distinct = np.unique(_spread(known))
-    scales = (1,) if known.max() > 1 else _HIGHEST
-    if any(_are_means_of_grades(distinct * highest) for highest in scales):
+    is_fraction = known.max() <= 1
+    highest_grades = _HIGHEST_GRADES if is_fraction else (1,)
+    if any(_are_means_of_grades(distinct * highest) for highest in highest_grades):
         return False
     # Fractions within [0, 1] may be probabilities of relevance, which clicks follow.
-    return bool(known.max() > 1 or not _clicks_follow(values, read()))
+    return bool(not is_fraction or not _clicks_follow(values, read()))
 
 
 def _are_means_of_grades(values):
     """True if nearly all values are means of the grades of up to five judges, with two digits."""
-    near = [np.abs(n * values - np.rint(n * values)) <= 0.006 * n for n in range(1, 6)]
-    return np.any(near, axis=0).mean() > 0.9
+    is_mean = np.zeros(len(values), dtype=bool)
+    for n_judges in range(1, 6):
+        total = n_judges * values
+        is_mean |= np.abs(total - np.rint(total)) <= _MEAN_ERROR * n_judges
+    return is_mean.mean() > NEARLY_ALL.value
 
 
 def _clicks_follow(values, rows):
-    """False if click rates at equal positions are not in proportion to the values."""
+    """False if click rates at equal positions are not in proportion to the values.
+
+    With examination o of a position and relevance r of a row, P(click) = o r: within a position
+    the covariance of rates and values is then o times the variance of the values.
+    """
     if rows.click is None:
         return True
     known = rows.shown & ~np.isnan(values)
     value = values[known]
     rate = rows.rate[known]
-    place = rows.position[known]
-    n = np.maximum(np.bincount(place), 1)
-    mean, mean_rate = (np.bincount(place, each) / n for each in (value, rate))
-    apart = value - mean[place]
-    error = np.sqrt(np.sum(apart**2 * (mean_rate * (1 - mean_rate))[place]))
-    expected = np.sum(apart**2 * (mean_rate / np.maximum(mean, 1e-9))[place])
-    return bool(expected <= 6 * error or 3 * np.sum(apart * (rate - mean_rate[place])) > expected)
+    position = rows.position[known]
+    n_rows = np.maximum(np.bincount(position), 1)
+    mean = np.bincount(position, value) / n_rows
+    mean_rate = np.bincount(position, rate) / n_rows
+    deviation = value - mean[position]
+    squares = deviation**2
+    variance_of_rate = mean_rate * (1 - mean_rate)
+    standard_error = np.sqrt(np.sum(squares * variance_of_rate[position]))
+    examination = mean_rate / np.maximum(mean, 1e-9)  # of positions where all values are 0
+    expected = np.sum(squares * examination[position])
+    if expected <= 6 * standard_error:  # then chance could hide a third of it
+        return True
+    found = np.sum(deviation * (rate - mean_rate[position]))
+    return bool(3 * found > expected)
 
 
 def is_no_click(values: Floats, read: Callable[[], Any]) -> bool:
@@ -219,10 +257,12 @@ def is_no_click(values: Floats, read: Callable[[], Any]) -> bool:
         return False
     if not ((values >= 0) & (values <= 1)).all():
         return True
-    follows = y > 0
-    denied = (values == 0) & follows
-    single = np.isin(y, (0, 1)).all() and not np.isin(values, (0, 1)).all()
-    return bool(denied.sum() > 0.05 * max(follows.sum(), 1) or single)
+    # Fractions beside single clicks are something else.
+    if np.isin(y, (0, 1)).all() and not np.isin(values, (0, 1)).all():
+        return True
+    clicked = y > 0
+    denied = clicked & (values == 0)
+    return bool(denied.sum() > DENIED_CLICKS.value * max(clicked.sum(), 1))
 
 
 def is_no_score(scores: Floats, read: Callable[[], Any]) -> bool:
@@ -234,20 +274,30 @@ def is_no_score(scores: Floats, read: Callable[[], Any]) -> bool:
     doc = rows.documents(rows=shown).code
     explained = _explained(position, doc)
     n_rows = len(position)
-    if explained < 2 * np.sqrt(2 * (doc.max() + 1)) / n_rows:  # two standard errors
+    n_docs = doc.max() + 1
+    standard_error = np.sqrt(2 * n_docs) / n_rows  # of what documents explain by chance
+    if explained < 2 * standard_error:
         return False  # shuffled pages stand in the order of no score
-    least = 0.55 if explained > _ORDERED else 0.5 + 1.5 / np.sqrt(n_rows)
+    if explained > ORDERED_BY_DOCUMENTS.value:
+        return not orders_lists(scores[shown], list_, position)
+    # An order that is hardly there: three standard errors of a share of one half.
+    least = 0.5 + 1.5 / np.sqrt(n_rows)
     return not orders_lists(scores[shown], list_, position, least)
 
 
-def orders_lists(scores: Floats, list_: Ints, position: NDArray[Any], least: float = 0.55) -> bool:
+def orders_lists(
+    scores: Floats, list_: Ints, position: NDArray[Any], least: float = IN_ORDER.value
+) -> bool:
     """True if lists stand mostly in the order of the scores, as those that a ranker served."""
     order = np.lexsort((position, list_))
-    steps = np.diff(scores[order])[np.diff(list_[order]) == 0]
-    moves = steps[steps != 0]
+    is_same_list = np.diff(list_[order]) == 0
+    steps = np.diff(scores[order])[is_same_list]
     if not len(steps):  # pages of one row have no order
         return True
-    return bool(2 * len(moves) > len(steps) and np.mean(moves < 0) > least)
+    moves = steps[steps != 0]
+    if 2 * len(moves) <= len(steps):  # scores that are mostly ties order nothing
+        return False
+    return bool(np.mean(moves < 0) > least)
 
 
 def impressions_of_clicks(rows: Any) -> Iterator[dict[str, Any]]:
@@ -263,7 +313,7 @@ def impressions_too_many(rows: Any) -> Iterator[dict[str, Any]]:
     if impressions is None or (impressions % 1 != 0).any():
         return
     several = (impressions > 1) & (rows.click > 0)
-    if several.sum() >= _MANY and impressions.max() >= _SEVERAL:
+    if several.sum() >= MANY.value and impressions.max() >= IMPRESSIONS_OF_A_ROW.value:
         yield {"most": impressions.max()}
 
 
@@ -289,37 +339,39 @@ def users_within_pages(rows: Any) -> Iterator[dict[str, Any]]:
 
 def factors_unrelated(rows: Any) -> Iterator[dict[str, Any]]:
     """Bias factors, a column of the log, that have nothing to do with the position."""
-    if "bias" in rows.from_columns and rows["position"] is not None and _has_many(rows):
-        shown = rows.shown
-        bias, _ = encode(rows["bias"][shown])
-        if _explained(rows.position[shown], bias) < _EXPLAINED and _varies_in_lists(
-            bias, rows.list_[shown]
-        ):
-            yield {}
+    if "bias" not in rows.from_columns or rows["position"] is None or not _has_many(rows):
+        return
+    shown = rows.shown
+    bias, _ = encode(rows["bias"][shown])
+    if _explained(rows.position[shown], bias) >= EXPLAINED.value:
+        return
+    if _varies_in_lists(bias, rows.list_[shown]):
+        yield {}
 
 
 def propensities_unrelated(rows: Any) -> Iterator[dict[str, Any]]:
     """Propensities, a column of the log, that have nothing to do with the position."""
-    if (
-        "propensity" not in rows.from_columns
-        or rows["position"] is None
-        or not _has_many(rows)
-        or any(propensities_of_actions(rows))
-    ):
+    if "propensity" not in rows.from_columns or rows["position"] is None or not _has_many(rows):
+        return
+    if any(propensities_of_actions(rows)):  # which says more
         return
     shown = rows.shown
-    propensity, (position, _) = rows["propensity"][shown], encode(rows.position[shown])
-    many = propensity.max() > _LEAST_EXAMINATION and len(np.unique(propensity)) > 10
-    if (
-        many
-        and _explained(propensity, position) < _EXPLAINED / 10
-        and _varies_in_lists(propensity, rows.list_[shown])
-    ):
+    propensity = rows["propensity"][shown]
+    position, _ = encode(rows.position[shown])
+    if propensity.max() <= LEAST_EXAMINATION.value:
+        return
+    # Few different propensities may be those of users, or of kinds of pages.
+    if len(np.unique(propensity)) <= 10:
+        return
+    if _explained(propensity, position) >= EXPLAINED_BY_POSITION.value:
+        return
+    if _varies_in_lists(propensity, rows.list_[shown]):
         yield {}
 
 
 def _has_many(rows):
-    return np.count_nonzero(rows.shown) >= _MANY
+    """Whether the log has so many rows that were shown that chance explains nothing."""
+    return np.count_nonzero(rows.shown) >= MANY.value
 
 
 def propensities_of_actions(rows: Any) -> Iterator[dict[str, Any]]:
@@ -330,27 +382,38 @@ def propensities_of_actions(rows: Any) -> Iterator[dict[str, Any]]:
     propensity = rows["propensity"][shown]
     position = rows.position[shown]
     largest = float(propensity.max(initial=0.0))
-    if position.min(initial=1) == position.max(initial=1) or largest == 0:
+    if largest == 0 or position.min(initial=1) == position.max(initial=1):
         return
-    # Constant, or as good as that.
-    if largest < _LEAST_EXAMINATION and (
-        propensity.min() == largest or abs(spearmanr(propensity, position).statistic) < _UNRELATED
-    ):
+    if _is_small_everywhere(propensity, position):
         yield {"why": f"is at most {largest!r} and does not depend on the position"}
-    elif propensity.min() < largest:
-        list_ = rows.list_[shown]
-        if _sums_to_one(propensity, list_) and not _is_of(position, propensity):
-            yield {"why": "sums to 1 on the result pages, and differs at one position"}
-        elif rows["doc"] is not None and _varies_in_lists(propensity, list_):
-            doc = rows.documents(rows=shown).code
-            if _stays_with_documents(propensity, doc, position):
-                yield {"why": "is the same wherever a document was shown"}
+        return
+    if propensity.min() == largest:
+        return
+    list_ = rows.list_[shown]
+    if _sums_to_one(propensity, list_) and not _is_of(position, propensity):
+        yield {"why": "sums to 1 on the result pages, and differs at one position"}
+    elif rows["doc"] is not None and _varies_in_lists(propensity, list_):
+        doc = rows.documents(rows=shown).code
+        if _stays_with_documents(propensity, doc, position):
+            yield {"why": "is the same wherever a document was shown"}
+
+
+def _is_small_everywhere(propensity, position):
+    """Whether propensities are small, and constant or as good as that."""
+    if propensity.max() >= LEAST_EXAMINATION.value:
+        return False
+    if propensity.min() == propensity.max():
+        return True
+    return abs(spearmanr(propensity, position).statistic) < UNRELATED.value
 
 
 def _sums_to_one(probability, list_):
     """Whether the probabilities of nearly all lists of several rows sum to 1."""
-    total = np.bincount(list_, probability)[np.bincount(list_) > 1]
-    return len(total) >= _LEAST and np.mean(np.abs(total - 1) < _SUM_ERROR) > _NEARLY_ALL
+    is_several = np.bincount(list_) > 1
+    total = np.bincount(list_, probability)[is_several]
+    if len(total) < FEW.value:
+        return False
+    return np.mean(np.abs(total - 1) < _SUM_ERROR) > NEARLY_ALL.value
 
 
 def _is_of(code, values):
@@ -363,29 +426,32 @@ def _is_of(code, values):
 
 def _stays_with_documents(values, doc, position):
     """Whether nearly all documents that moved kept one value."""
-    least, most = (_by_code(function, doc, position) for function in (np.minimum, np.maximum))
-    moved = least < most
-    if moved.sum() < _LEAST:
+    lowest_place, highest_place = _range_by_code(doc, position)
+    moved = lowest_place < highest_place
+    if moved.sum() < FEW.value:
         return False
-    low, high = (_by_code(function, doc, values) for function in (np.minimum, np.maximum))
-    return bool(np.mean((low == high)[moved]) > _NEARLY_ALL)
+    low, high = _range_by_code(doc, values)
+    return bool(np.mean((low == high)[moved]) > NEARLY_ALL.value)
 
 
-def _by_code(function, code, values):
-    """The smallest, or largest, value of each code."""
-    start = np.inf if function is np.minimum else -np.inf
-    found = np.full(code.max(initial=0) + 1, start)
-    function.at(found, code, values)
-    return found
+def _range_by_code(code, values):
+    """The smallest, and the largest, value of each code."""
+    n_codes = code.max(initial=0) + 1
+    low = np.full(n_codes, np.inf)
+    high = np.full(n_codes, -np.inf)
+    np.minimum.at(low, code, values)
+    np.maximum.at(high, code, values)
+    return low, high
 
 
 def _varies_in_lists(values, list_):
     """True if more lists of several rows than an error would explain have several values."""
     first = np.zeros(list_.max() + 1, dtype=values.dtype)
     first[list_] = values
-    several = np.bincount(list_) > 1
-    varies = np.bincount(list_, values != first[list_]) > 0
-    return several.sum() >= _MANY and varies.sum() > max(10, 0.01 * several.sum())
+    n_varying = np.count_nonzero(np.bincount(list_, values != first[list_]))
+    n_several = np.count_nonzero(np.bincount(list_) > 1)
+    n_in_error = max(LISTS_WITH_ORDER.value, LISTS_IN_ERROR.value * n_several)
+    return n_several >= MANY.value and n_varying > n_in_error
 
 
 def _explained(values, codes):
@@ -394,17 +460,19 @@ def _explained(values, codes):
     n_codes = codes.max() + 1
     count = np.bincount(codes, minlength=n_codes)
     mean = np.bincount(codes, values, n_codes) / np.maximum(count, 1)
-    total = values.var()
-    if total == 0:
+    variance = values.var()
+    if variance == 0:
         return 1.0
-    return 1.0 - (np.mean((values - mean[codes]) ** 2) * n / max(n - n_codes, 1)) / total
+    # As of a regression on the codes: a mean of each takes one degree of freedom.
+    residual = np.mean((values - mean[codes]) ** 2) * n / max(n - n_codes, 1)
+    return 1.0 - residual / variance
 
 
 # y that is no click ------------------------------------------------------------------------
 def y_grows(rows: Any) -> Iterator[dict[str, Any]]:
     """y that grows from each row of a list to the next: the place, of which 1 is the best."""
     steps = _steps_of_y(rows)
-    if len(steps) >= _LEAST and (steps > 0).all():
+    if len(steps) >= FEW.value and (steps > 0).all():
         yield _examples(rows)
 
 
@@ -415,15 +483,15 @@ def y_follows_position(rows: Any) -> Iterator[dict[str, Any]]:
     if _position_determines_y(rows):
         yield {"how": "The position determines y", **_examples(rows)}
         return
+    if rows.impressions.max(initial=0) > 1:  # examination alone orders precise rates so
+        return
     steps = _steps_of_y(rows)
-    is_raw = rows.impressions.max(initial=0) <= 1  # examination alone orders precise rates so
-    if is_raw and len(steps) >= _MANY and (steps < 0).all():
-        n_lists = len(np.unique(rows.list_[rows.shown]))
-        if n_lists >= _LEAST:
-            how = (
-                f"y is the order of the rows in all {n_lists:,} lists: it falls with the position"
-            )
-            yield {"how": how, **_examples(rows)}
+    if len(steps) < MANY.value or (steps >= 0).any():
+        return
+    n_lists = len(np.unique(rows.list_[rows.shown]))
+    if n_lists >= FEW.value:
+        how = f"y is the order of the rows in all {n_lists:,} lists: it falls with the position"
+        yield {"how": how, **_examples(rows)}
 
 
 def _steps_of_y(rows):
@@ -446,9 +514,11 @@ def _position_determines_y(rows):
     shown = rows_where(rows.shown)
     y = rows.click[shown]
     position = rows.position[shown]
-    least = max(_MANY, _ROWS_PER_POSITION * len(np.unique(_spread(position))))
+    n_positions = len(np.unique(_spread(position)))
+    least = max(MANY.value, ROWS_OF_A_POSITION.value * n_positions)
     if len(y) < least or y.min() == y.max():
         return False
+    # A sample first: it finds at once that clicks are no function of the position.
     some = _spread(np.arange(len(y)))
     return _is_of(position[some], y[some]) and _is_of(position, y)
 
@@ -467,25 +537,25 @@ def y_of_places(rows: Any) -> Iterator[dict[str, Any]]:
     if y is None or rows["impressions"] is not None or (y % 1 != 0).any() or any(y_grows(rows)):
         return
     n_rows = np.bincount(rows.list_)
-    long = n_rows >= _LEAST_LIST
-    if long.sum() < _LEAST_QUERIES or y.max() < _LEAST_LIST - 1:
+    is_long = n_rows >= ROWS_WITH_PLACES.value
+    n_lists = int(is_long.sum())
+    if n_lists < LISTS_WITH_ORDER.value or y.max() < ROWS_WITH_PLACES.value - 1:
         return
-    inside = long[rows.list_]
+    inside = is_long[rows.list_]
     list_ = rows.list_[inside]
     y = y[inside]
-    low, high = (_by_code(each, list_, y)[long] for each in (np.minimum, np.maximum))
+    low, high = _range_by_code(list_, y)
+    low = low[is_long]
+    high = high[is_long]
     first = np.median(low)
-    if first not in (0, 1) or np.mean(low == first) < _NEARLY_ALL:
+    if first not in (0, 1) or np.mean(low == first) < NEARLY_ALL.value:
         return
-    if (high - low >= 2 * n_rows[long]).any():  # places may have gaps, where rows were left out
+    if (high - low >= 2 * n_rows[is_long]).any():  # gaps are of rows that were left out
         return
-    key = np.sort(pair_codes(list_, y.astype(np.int64), int(y.max()) + 1))
-    if (key[1:] != key[:-1]).all():
-        yield {
-            "n": int(long.sum()),
-            "first": int(first),
-            "remedy": "1 / y" if first == 1 else "1 / (1 + y)",
-        }
+    if repeated(pair_codes(list_, y.astype(np.int64), int(y.max()) + 1)).any():
+        return  # one place twice in a list
+    remedy = "1 / y" if first == 1 else "1 / (1 + y)"
+    yield {"n": n_lists, "first": int(first), "remedy": remedy}
 
 
 # Result pages -----------------------------------------------------------------------------
@@ -556,65 +626,85 @@ def features_that_name(sample: FeatureSample) -> Iterator[dict[str, Any]]:
     """Features that say when, or which row or document, and not what it is like."""
     for name, values in sample.columns.items():
         known = values[~np.isnan(values)]
-        if len(np.unique(known)) >= _LEAST and (what := _named_by(str(name), known, sample)):
+        n_values = len(np.unique(known))
+        if n_values < FEW.value:
+            continue
+        what = _named_by(str(name), known, n_values, sample)
+        if what is not None:
             yield {"name": name, "what": what}
 
 
-def _named_by(name, known, sample):
+def _named_by(name, known, n_values, sample):
     """What known values of a feature are instead of one, or None."""
     if _is_time(name, known):
         return "a time stamp"
     if (known % 1 != 0).any():
         return None
-    n_values = len(np.unique(known))
-    if _NAME_OF_ID.search(name) and n_values >= _MANY:
+    is_many = n_values >= MANY.value
+    if is_many and _NAME_OF_ID.search(name):
         return "an id"
-    same = [role for role, ids in sample.ids.items() if np.array_equal(known, ids)]
-    if same:
-        return f"an id, because it equals the role {same[0]!r}"
-    middle, high = np.quantile(np.abs(known), (0.5, 0.95))
-    if n_values >= _MANY and middle > _BITS_32 and high < _SPREAD_OF_IDS * middle:
+    for role, ids in sample.ids.items():
+        if np.array_equal(known, ids):
+            return f"an id, because it equals the role {role!r}"
+    if is_many and _are_large_throughout(known):
         return "an id"
-    if sample.in_order and n_values >= _MANY and (np.diff(known) >= 0).all():
+    if is_many and sample.in_order and (np.diff(known) >= 0).all():
         return "the number of the row or of its result page, because it grows from row to row"
     return None
 
 
+def _are_large_throughout(known):
+    """Whether nearly all values are of one size beyond 32 bits, as hashes are."""
+    median, high = np.quantile(np.abs(known), (0.5, 0.95))
+    return median > ID_BEYOND.value and high < SPREAD_OF_IDS.value * median
+
+
 def _is_time(name, known):
+    """Whether values are seconds (or parts of them) since 1970, dates, or named as times."""
     known = known[known != 0]  # 0 may stand for no time
     if not len(known):
         return False
     low = known.min()
     high = known.max()
-    if any(_SECONDS[0] * unit <= low and high <= _SECONDS[1] * unit for unit in _PER_SECOND):
-        return True
+    for unit in _PER_SECOND:
+        if _SECONDS[0] * unit <= low and high <= _SECONDS[1] * unit:
+            return True
     if _DATES[0] <= low and high <= _DATES[1] and (known % 1 == 0).all():
-        month = known // 100 % 100
-        day = known % 100
-        return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
-    return bool(_NAME_OF_TIME.search(name) and low >= _LEAST_TIME)
+        return _are_dates(known)
+    return bool(_NAME_OF_TIME.search(name) and low >= LEAST_TIME.value)
+
+
+def _are_dates(numbers):
+    """Whether whole numbers are dates such as 20240131."""
+    month = numbers // 100 % 100
+    day = numbers % 100
+    is_month = (month >= 1) & (month <= 12)
+    is_day = (day >= 1) & (day <= 31)
+    return bool((is_month & is_day).all())
 
 
 def features_that_are_constant(
     columns: Sequence[NDArray[Any]], names: Sequence[Any]
 ) -> Iterator[dict[str, Any]]:
     """All features, one column each with a value per document, if none of them varies."""
-    if len(columns):
-        usual = []
-        most = 0
-        for column in columns:
-            value, n_differing = _usual_and_others(column)
-            if n_differing >= (_LEAST_DIFFERING if len(column) >= _MANY else 1):
-                return
-            usual.append("missing" if np.isnan(value) else f"{value:g}")
-            most = max(most, n_differing)
-        pairs = zip(names[:5], usual, strict=False)
-        listed = ", ".join(f"{name!r} is {value}" for name, value in pairs)
-        yield {
-            "n": len(usual),
-            "listed": listed + ", ..." * (len(usual) > 5),
-            "but": f", but for {most} of {len(columns[0]):,} documents" if most else "",
-        }
+    if not len(columns):
+        return
+    usual = []
+    most_differing = 0
+    for column in columns:
+        value, n_differing = _usual_and_others(column)
+        least = DOCUMENTS_THAT_DIFFER.value if len(column) >= MANY.value else 1
+        if n_differing >= least:
+            return
+        usual.append("missing" if np.isnan(value) else f"{value:g}")
+        most_differing = max(most_differing, n_differing)
+    pairs = zip(names[:5], usual, strict=False)
+    listed = ", ".join(f"{name!r} is {value}" for name, value in pairs)
+    if len(usual) > 5:
+        listed += ", ..."
+    n_docs = len(columns[0])
+    but = f", but for {most_differing} of {n_docs:,} documents" if most_differing else ""
+    yield {"n": len(usual), "listed": listed, "but": but}
 
 
 def _usual_and_others(column):
@@ -635,15 +725,17 @@ def queries_without_order(
     if not len(scores):
         return
     code, _ = encode(query)
-    low, high = (_by_code(each, code, scores) for each in (np.minimum, np.maximum))
+    low, high = _range_by_code(code, scores)
     size = np.maximum(np.abs(low), np.abs(high))
     with np.errstate(invalid="ignore"):  # infinite scores
-        flat = (low == high) | (high - low <= _ROUNDING * size)
-    others = ~flat[code]
+        is_flat = (low == high) | (high - low <= _ROUNDING * size)
+    others = ~is_flat[code]
     if not ties_elsewhere and others.any():
-        pairs = np.unique(np.stack([code[others], scores[others]]), axis=1)
-        if pairs.shape[1] < _NEARLY_ALL * np.count_nonzero(others):
+        distinct = np.unique(np.stack([code[others], scores[others]]), axis=1)
+        if distinct.shape[1] < NEARLY_ALL.value * np.count_nonzero(others):
             return
-    flat = flat[np.bincount(code) > 1]
-    if len(flat) >= _LEAST_QUERIES and np.mean(flat) >= least:
-        yield {"called": called, "n": int(flat.sum()), "n_queries": len(flat)}
+    # A query of one document has no order to lose.
+    is_flat = is_flat[np.bincount(code) > 1]
+    n_queries = len(is_flat)
+    if n_queries >= LISTS_WITH_ORDER.value and np.mean(is_flat) >= least:
+        yield {"called": called, "n": int(is_flat.sum()), "n_queries": n_queries}

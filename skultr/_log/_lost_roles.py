@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from ._roles import feature_columns, is_frame, is_role, role_columns
+from ._roles import column_names, is_frame, is_role
 
 #: Roles that tell which rows are one list.
 _OF_LISTS = ("qid", "session")
@@ -35,34 +35,47 @@ def refuse_roles_as_features(ranker: Any, X: Any, given: Mapping[str, Any]) -> N
     X is an array or a frame in memory, ``given`` are the other arguments of ``fit``.
     """
     is_named = is_frame(X)
-    roles = role_columns(X) if is_named else []
-    renamed = [name for name in feature_columns(X) if _is_renamed(name)] if is_named else []
-    lost = [name for name in _OF_LISTS if name not in roles and given.get(name) is None]
+    columns = column_names(X) if is_named else []
+    roles = [name for name in columns if is_role(name)]
+    renamed = [name for name in columns if _is_renamed(name)]
+    passed = [name for name in _OF_LISTS if given.get(name) is not None]
+    lost = {*_OF_LISTS} - {*roles, *passed}
     around = _estimators_around(ranker)
-    takers = [taker for model in around for taker in _takers(model)]
-    choosers = [model for model in around if roles and hasattr(model, "get_support")]
-    if takers and (
-        renamed
-        or any(name in lost for each in takers for name in _roles_taken(each))
-        or any(_carries_roles(each, is_named) for each in takers)
-    ):
+    # A transformer that took roles for features and lost them, or passed them on renamed.
+    takers = _takers_among(around)
+    is_lost = any(_loses(each, lost, is_named) for each in takers)
+    if takers and (renamed or is_lost):
         raise ValueError(_message(ranker, takers, around))
-    if choosers:
+    # A selection of features that fits a ranker on a part of the columns: roles compete for it.
+    choosers = [model for model in around if hasattr(model, "get_support")]
+    if roles and choosers:
         raise ValueError(_message(ranker, choosers, around, roles))
     if renamed and "qid" in lost:
-        raise ValueError(
-            f"X has no column 'qid', and its features {renamed[:3]} are roles that a transformer "
-            f"renamed: {type(ranker).__name__} would take all rows for one query, and learn from "
-            "ids, positions or labels. Transform the features alone, before or in a pipeline: "
-            "OnFeatures(transformer), from skultr.preprocessing. If they are features, give them "
-            "names without '__'."
-        )
+        raise ValueError(_renamed_roles(ranker, renamed))
+
+
+def _renamed_roles(ranker, renamed):
+    """The message about features that are roles with the prefix of a transformer."""
+    return (
+        f"X has no column 'qid', and its features {renamed[:3]} are roles that a transformer "
+        f"renamed: {type(ranker).__name__} would take all rows for one query, and learn from "
+        "ids, positions or labels. Transform the features alone, before or in a pipeline: "
+        "OnFeatures(transformer), from skultr.preprocessing. If they are features, give them "
+        "names without '__'."
+    )
+
+
+def _loses(taker, lost, is_named):
+    """Whether a taker had the roles that are lost, or passes roles on as features."""
+    if lost & {*_roles_taken(taker)}:
+        return True
+    return _carries_roles(taker, is_named)
 
 
 def explain_roles_as_features(ranker: Any, error: Exception) -> None:
     """Raise a fault of roles again with its cause, if a transformer changed the roles of X."""
     around = _estimators_around(ranker)
-    takers = [taker for model in around for taker in _takers(model)]
+    takers = _takers_among(around)
     if takers:
         raise ValueError(f"{_message(ranker, takers, around)}\nIt stopped at: {error}") from error
 
@@ -70,12 +83,14 @@ def explain_roles_as_features(ranker: Any, error: Exception) -> None:
 def _estimators_around(ranker: Any) -> list[Any]:
     """Estimators of others that are calling ``fit`` of the ranker, the innermost first."""
     found = []
+    seen = {id(ranker)}
     frame = sys._getframe(1)
     while frame is not None:
         for name in _NAMED_IN_FRAMES:
             model = frame.f_locals.get(name)
             is_other = isinstance(model, BaseEstimator) and not _is_own(model)
-            if is_other and not any(model is each for each in [ranker, *found]):
+            if is_other and id(model) not in seen:
+                seen.add(id(model))
                 found.append(model)
         frame = frame.f_back
     return found
@@ -90,13 +105,16 @@ def refuse_lost_queries(model: Any, qid: NDArray[Any] | None) -> None:
     if qid is None or not len(qid) or not (qid != qid[:1]).any():
         return
     for learner, around in _learners(model):
-        takers = [taker for each in around for taker in _takers(each)]
+        takers = _takers_among(around)
         if not hasattr(learner, "roles_"):
             _refuse_label(learner, takers, around)
-        elif not {*_OF_LISTS} & {*learner.roles_.values()}:
-            raise ValueError(
-                _message(learner, takers, around) if takers else _without(learner, around)
-            )
+            continue
+        knows_lists = {*_OF_LISTS} & {*learner.roles_.values()}
+        if knows_lists:
+            continue
+        if takers:
+            raise ValueError(_message(learner, takers, around))
+        raise ValueError(_without(learner, around))
 
 
 def _refuse_label(learner: Any, takers: Sequence[Any], around: Sequence[Any]) -> None:
@@ -110,6 +128,7 @@ def _refuse_label(learner: Any, takers: Sequence[Any], around: Sequence[Any]) ->
 
 
 def _without(ranker: Any, around: Sequence[Any]) -> str:
+    """The message about a ranker that was fitted without queries."""
     line = _instead([ranker, *around])
     return (
         f"This {type(ranker).__name__} was fitted without queries (neither 'qid' nor 'session'): "
@@ -121,13 +140,15 @@ def _without(ranker: Any, around: Sequence[Any]) -> str:
 
 def _learners(model: Any, around: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Each learner in a fitted model, and what stands around it, the innermost first."""
-    inside = [] if hasattr(model, "roles_") else _fitted_inside(model)
-    found = [pair for each in inside for pair in _learners(each, (model, *around))]
-    # A forest is the learner, not its trees.
-    is_learner = not isinstance(model, Pipeline | FrozenEstimator) and not any(
-        hasattr(learner, "roles_") for learner, _ in found
-    )
-    yield from [(model, around)] if is_learner else found
+    found = []
+    if not hasattr(model, "roles_"):
+        for each in _fitted_inside(model):
+            found += _learners(each, (model, *around))
+    has_rankers = any(hasattr(learner, "roles_") for learner, _ in found)
+    if has_rankers or isinstance(model, Pipeline | FrozenEstimator):
+        yield from found
+    else:  # a forest is the learner, not its trees
+        yield model, around
 
 
 def _fitted_inside(model: Any) -> list[Any]:
@@ -139,11 +160,18 @@ def _fitted_inside(model: Any) -> list[Any]:
     if not isinstance(model, BaseEstimator):
         return []
     fitted = [value for name, value in vars(model).items() if name.endswith("_")]
-    several = [each for value in fitted if isinstance(value, list | tuple) for each in value]
-    return [each for each in [*fitted, *several] if isinstance(each, BaseEstimator)]
+    for value in [*fitted]:
+        if isinstance(value, list | tuple):
+            fitted += value
+    return [each for each in fitted if isinstance(each, BaseEstimator)]
 
 
 # Who took roles for features -------------------------------------------------------------
+def _takers_among(around: Sequence[Any]) -> list[Any]:
+    """What took roles for features in any of the estimators around a learner."""
+    return [taker for model in around for taker in _takers(model)]
+
+
 def _takers(model: Any) -> list[Any]:
     """What took roles for features: transformers before the last step, or a meta-estimator."""
     if isinstance(model, Pipeline):
@@ -174,24 +202,32 @@ def _carries_roles(step: Any, is_named: bool) -> bool:
     inner = [each for part in parts for each in _steps(part)]
     if inner:
         return any(_carries_roles(each, is_named) for each in inner)
-    roles = _roles_taken(step)
-    is_known = type(step).__module__.startswith("sklearn.")
-    if not roles or (hasattr(step, "transform") and not hasattr(step, "get_feature_names_out")):
+    taken = _roles_taken(step)
+    if not taken:
+        return False
+    return _gives_roles(step, taken, is_named)
+
+
+def _gives_roles(step, taken, is_named):
+    """Whether what one step gives may be the roles that it has taken."""
+    if hasattr(step, "transform") and not hasattr(step, "get_feature_names_out"):
         return False  # a function may choose the features itself
+    is_known = type(step).__module__.startswith("sklearn.")
     try:
         names = [*step.get_feature_names_out()]
     except (AttributeError, ValueError):  # a meta-estimator that is being fitted
         return is_known and not is_named
-    new = {*names} - {*step.feature_names_in_}
-    if any(is_known or {*re.split(r"[\W_]+", str(name))} & {*roles} for name in new):
-        return True
+    # New names: of scikit-learn any may be of roles, of others those that have a role in them.
+    for name in {*names} - {*step.feature_names_in_}:
+        if is_known or {*re.split(r"[\W_]+", str(name))} & {*taken}:
+            return True
     return not is_named and any(map(is_role, names))
 
 
 def _is_renamed(name: Any) -> bool:
     """True for a name such as ``standardscaler__qid``."""
     prefix, _, rest = str(name).rpartition("__")
-    return bool(prefix) and is_role(rest)
+    return bool(prefix) and is_role(rest) and not is_role(name)
 
 
 def _is_own(model: Any) -> bool:
@@ -204,18 +240,20 @@ def _message(
     learner: Any, takers: Sequence[Any], around: Sequence[Any], roles: Sequence[str] = ()
 ) -> str:
     names = " and ".join(dict.fromkeys(type(each).__name__ for each in takers))
-    roles = roles or [*dict.fromkeys(role for each in takers for role in _roles_taken(each))]
+    if not roles:
+        roles = [*dict.fromkeys(role for each in takers for role in _roles_taken(each))]
+    columns = ", ".join(map(repr, roles))
     line = _instead(around)
-    searched = " A search then calls a parameter of such a step onfeatures__transformer__NAME."
-    return (
-        f"Roles are lost in {names}, for which the columns {', '.join(map(repr, roles))} are "
+    message = (
+        f"Roles are lost in {names}, for which the columns {columns} are "
         f"features like any other: {type(learner).__name__} knows no queries then, or learns from "
         "ids, positions or labels. On the same log, write\n\n"
         f"    {line}\n\n"
         "with OnFeatures from skultr.preprocessing, and rankers from skultr.rankers."
-        + searched
-        * ("OnFeatures" in line)
     )
+    if "OnFeatures" in line:
+        message += " A search then calls a parameter of such a step onfeatures__transformer__NAME."
+    return message
 
 
 def _instead(around: Sequence[Any]) -> str:
@@ -233,27 +271,32 @@ def _honest_steps(model: Any) -> list[tuple[str | None, str]]:
     inner = getattr(model, "estimator", None)
     if isinstance(model, Pipeline):
         before = [(_own_name(*step), _on_features(step[1])) for step in model.steps[:-1]]
-        *more, (_, last) = _honest_steps(model.steps[-1][1])
-        return [*before, *more, (_own_name(*model.steps[-1]) if not more else None, last)]
+        name, last = model.steps[-1]
+        *more, (_, code) = _honest_steps(last)
+        # The last step became several: none of them is the one that the user named.
+        return [*before, *more, (None if more else _own_name(name, last), code)]
     if isinstance(model, FrozenEstimator):
         return _honest_steps(inner)
     if hasattr(model, "get_support"):  # a selection of features, for a ranker of its own kind
         return [(None, _on_features(model)), *_honest_steps(inner)]
     if _is_own(_steps(inner)[-1]) and hasattr(model, "n_estimators"):
-        seeded = [_in_one_line(_honest_steps(_with_seed(inner, seed))) for seed in (0, 1)]
-        return [(None, f"RankAggRanker([('first', {seeded[0]}), ('second', {seeded[1]})])")]
+        # A bag of rankers is an aggregation of rankers with several seeds.
+        first = _in_one_line(_honest_steps(_with_seed(inner, 0)))
+        second = _in_one_line(_honest_steps(_with_seed(inner, 1)))
+        return [(None, f"RankAggRanker([('first', {first}), ('second', {second})])")]
     if is_regressor(model):
         return [(None, f"NaiveRanker(estimator={_code(model)})")]
     return [(None, _code(model))]
 
 
 def _in_one_line(steps: Sequence[tuple[str | None, str]]) -> str:
+    """Code of a pipeline of steps, or of one step."""
     if len(steps) == 1:
         return steps[0][1]
     if all(name is None for name, _ in steps):
         return f"make_pipeline({', '.join(code for _, code in steps)})"
-    named = [(name or f"step{place}", code) for place, (name, code) in enumerate(steps)]
-    return f"Pipeline([{', '.join(f'({name!r}, {code})' for name, code in named)}])"
+    named = [f"({name or f'step{place}'!r}, {code})" for place, (name, code) in enumerate(steps)]
+    return f"Pipeline([{', '.join(named)}])"
 
 
 def _own_name(name: str, step: Any) -> str | None:
@@ -278,13 +321,14 @@ def _of_features(step: Any) -> Any:
         return step
     seen = step.feature_names_in_
     kept = []
-    for (name, transformer, _), (_, _, columns) in zip(
-        step.transformers, step.transformers_, strict=False
-    ):
+    # As they were given, and with the columns that the fit found.
+    pairs = zip(step.transformers, step.transformers_, strict=False)
+    for (name, transformer, _), (_, _, columns) in pairs:
         is_text = isinstance(columns, str) or all(isinstance(each, str) for each in columns)
         names = np.atleast_1d(columns if is_text else seen[columns]).tolist()
         features = [each for each in names if not is_role(each)]
-        kept += [(name, transformer, features)] * bool(features)
+        if features:
+            kept.append((name, transformer, features))
     return clone(step).set_params(transformers=kept)
 
 
@@ -299,5 +343,6 @@ def _code(model: Any) -> str:
     if not isinstance(model, BaseEstimator):
         return repr(model)
     code = " ".join(model.__repr__(N_CHAR_MAX=sys.maxsize).split())
+    # Functions by their names, which their repr hides among addresses.
     code = re.sub(r"<(?:built-in )?function (?:\w+\.)*(\w+)(?: at \w+)?>", r"\1", code)
     return re.sub(r"<ufunc '(\w+)'>", r"np.\1", code)

@@ -79,30 +79,40 @@ def read_pairs(
         refuse_arguments({"click": None if by_default else click, "sample_weight": sample_weight})
         return _pairs_on_disk(X, bias)
     if not is_in_engine(X) and not is_frame(X):
-        if hasattr(X, "X") and hasattr(X, "clicks"):
-            return read_pairs(X.X, bias=bias, click=X.clicks if by_default else click)
-        raise TypeError(
-            f"X is a {type(X).__name__}; expected a frame (pandas, Polars, PyArrow, DuckDB, Dask, "
-            "PySpark, ...) or a simulated log. From arrays: IdentifiabilityGraph(doc, bias)."
-        )
+        if not (hasattr(X, "X") and hasattr(X, "clicks")):  # a simulated log
+            raise TypeError(
+                f"X is a {type(X).__name__}; expected a frame (pandas, Polars, PyArrow, DuckDB, "
+                "Dask, PySpark, ...) or a simulated log. From arrays: IdentifiabilityGraph(doc, "
+                "bias)."
+            )
+        return read_pairs(X.X, bias=bias, click=X.clicks if by_default else click)
+    return _read_frame(X, bias, click, sample_weight, called)
+
+
+def _read_frame(X, bias, click, sample_weight, called):
+    """The pairs of a frame, in memory or of an engine."""
     frame = open_frame(X)
     schema = frame.collect_schema()
     refuse_index(X, [name for name in ("qid", "doc", "position", "bias") if name not in schema])
     columns = bias_columns(schema, bias)
-    if by_default and click not in schema:
-        click = None
-    is_array = not isinstance(click, str | None)
+    if isinstance(click, str) and click == "click" and click not in schema:
+        click = None  # the default, of a log without clicks
     in_engine = isinstance(frame, nw.LazyFrame)
-    if in_engine and is_array:
+    if in_engine and not isinstance(click, str | None):
         raise ValueError(
             f"click is an array and X is a lazy frame ({type(X).__module__}.{type(X).__name__}), "
             "whose rows have no order; expected the name of a column of X."
         )
-    named = [click] if isinstance(click, str) else []
-    require_columns(schema, [*columns, *["doc"] * in_engine, *named])
+    needed = [*columns]
+    if in_engine:  # in memory, documents without ids are equal rows of features
+        needed.append("doc")
+    if isinstance(click, str):
+        needed.append(click)
+    require_columns(schema, needed)
     doc_row = None
     if not in_engine:
         frame, doc_row = _with_arrays(frame, columns, click, sample_weight)
+    is_array = not isinstance(click, str | None)
     log = EngineLog.of(
         frame,
         _RATE if is_array else click,
@@ -112,20 +122,27 @@ def read_pairs(
         rates=is_array,
         called=called if is_array else None,
     )
-    documents = ["doc"]
-    if "doc" in schema and log.scope != "global":
-        if "qid" in schema:
-            documents = ["qid", "doc"]
-        else:
-            NO_QUERIES.report(where="")
-    count = log.count(dict.fromkeys([*documents, *columns]))
-    query = count.codes("qid") if "qid" in documents else None
-    doc, doc_ids = name_documents(count.codes("doc"), query)
-    factors = {name: count.codes(name) for name in columns}
-    pairs = _combine(doc, factors, count.weight, count.clicks, doc_ids)
+    # The engine counts; of the rows themselves nothing is collected.
+    pairs = _count_pairs(log, schema, columns)
     if doc_row is None:
         return pairs
-    return replace(pairs, doc_ids=None, doc_row=doc_row[doc_ids.to_numpy()])
+    # Documents without ids are named by a row that has their features.
+    return replace(pairs, doc_ids=None, doc_row=doc_row[pairs.doc_ids.to_numpy()])
+
+
+def _count_pairs(log, schema, columns):
+    """The pairs of a checked log; ids name documents of a query unless they are global."""
+    by_query = False
+    if "doc" in schema and log.scope != "global":
+        by_query = "qid" in schema
+        if not by_query:
+            NO_QUERIES.report(where="")
+    documents = ["qid", "doc"] if by_query else ["doc"]
+    count = log.count(dict.fromkeys([*documents, *columns]))
+    query = count.codes("qid") if by_query else None
+    doc, doc_ids = name_documents(count.codes("doc"), query)
+    factors = {name: count.codes(name) for name in columns}
+    return _combine(doc, factors, count.weight, count.clicks, doc_ids)
 
 
 def pairs_from_arrays(
@@ -134,20 +151,29 @@ def pairs_from_arrays(
     """Distinct pairs with their counts, from the arrays of :class:`IdentifiabilityGraph`."""
     doc = as_array(doc)
     bias = _bias_arrays(bias)
-    weight = _floats("impressions", 1.0 if impressions is None else impressions, len(doc))
-    clicks = None if clicks is None else _floats("clicks", clicks, len(doc))
+    n_rows = len(doc)
+    weight = _floats("impressions", 1.0 if impressions is None else impressions, n_rows)
+    if clicks is not None:
+        clicks = _floats("clicks", clicks, n_rows)
     _check_arrays(doc, bias, weight)
     if clicks is not None:
-        frame = pd.DataFrame({"doc": doc, "impressions": weight})
-        rate = as_rates(frame, clicks, {}, "clicks")
-        clicks = whole_if_close(rate * weight) if isinstance(rate, ClickRates) else clicks
-        check({"n_clicks": clicks, "impressions": weight}, called={"n_clicks": "clicks"})
-    rows = weight > 0
+        clicks = _number_of_clicks(doc, clicks, weight)
+    rows = weight > 0  # what was shown
     if not rows.any():
         NO_ROW_SHOWN.report()
-    bias = {name: encode(values[rows]) for name, values in bias.items()}
-    doc, ids = name_documents(encode(doc[rows]), None)
-    return _combine(doc, bias, weight[rows], None if clicks is None else clicks[rows], ids)
+    factors = {name: encode(values[rows]) for name, values in bias.items()}
+    code, ids = name_documents(encode(doc[rows]), None)
+    return _combine(code, factors, weight[rows], None if clicks is None else clicks[rows], ids)
+
+
+def _number_of_clicks(doc, clicks, weight):
+    """Clicks of rows that may be given as rates."""
+    frame = pd.DataFrame({"doc": doc, "impressions": weight})
+    rate = as_rates(frame, clicks, {}, "clicks")
+    if isinstance(rate, ClickRates):
+        clicks = whole_if_close(rate * weight)
+    check({"n_clicks": clicks, "impressions": weight}, called={"n_clicks": "clicks"})
+    return clicks
 
 
 def _pairs_on_disk(dataset, bias):
@@ -163,7 +189,9 @@ def _pairs_on_disk(dataset, bias):
         )
     X, click_rate = dataset.to_cells(columns)
     pairs = read_pairs(X, bias=columns, click=click_rate)
-    return replace(pairs, doc_ids=None) if dataset.doc_ids is None else pairs
+    if dataset.doc_ids is None:
+        return replace(pairs, doc_ids=None)
+    return pairs
 
 
 # Rows given as arrays -----------------------------------------------------------------
@@ -186,6 +214,7 @@ def _bias_arrays(bias):
 
 
 def _check_arrays(doc, bias, weight):
+    """Refuse arrays of several shapes, and values that no role can hold."""
     if doc.ndim != 1:
         raise ValueError(f"doc has shape {doc.shape}; expected (n_rows,).")
     for name, values in bias.items():
@@ -194,10 +223,10 @@ def _check_arrays(doc, bias, weight):
                 f"bias has {len(values)} rows and doc has {len(doc)}; expected one bias factor "
                 "for each document shown."
             )
-        missing = pd.isna(values)
-        if missing.any():
-            where = f"first in row {int(missing.argmax())}"
-            missing_value(name).report(int(missing.sum()), None, where)
+        is_missing = pd.isna(values)
+        if is_missing.any():
+            where = f"first in row {int(is_missing.argmax())}"
+            missing_value(name).report(int(is_missing.sum()), None, where)
     columns = {"doc": doc, "impressions": weight}
     if "position" in bias:
         columns["position"] = _floats("position", bias["position"], len(doc))
@@ -205,6 +234,7 @@ def _check_arrays(doc, bias, weight):
 
 
 def _floats(name, values, n_rows):
+    """One number for each row, as floats."""
     values = np.asarray(values, dtype=float)
     if not values.ndim:
         return np.full(n_rows, values)
@@ -221,8 +251,8 @@ def bias_columns(schema: Any, bias: Any) -> list[str]:
     if bias is None:
         return ["bias"] if "bias" in schema else ["position"]
     columns = list(bias) if isinstance(bias, list | tuple) else [bias]
-    named = all(isinstance(name, str) for name in columns)
-    if not columns or not named or len(set(columns)) < len(columns):
+    are_names = all(isinstance(name, str) for name in columns)
+    if not columns or not are_names or len(set(columns)) < len(columns):
         raise ValueError(
             f"bias is {bias!r}; expected the name of a column, or a list of different names."
         )
@@ -241,14 +271,18 @@ def _with_arrays(frame, columns, click, sample_weight):
     new = {}
     doc_rows = None
     if "doc" not in frame.columns:
-        named = [*columns, click] if isinstance(click, str) else columns
-        new["doc"], doc_rows = read_documents(frame, named)
+        no_features = [*columns, click] if isinstance(click, str) else columns
+        new["doc"], doc_rows = read_documents(frame, no_features)
     if not isinstance(click, str | None):
-        new[_RATE] = as_rates(frame.to_native(), as_clicks(frame, click), {})
+        clicks = as_clicks(frame, click)
+        new[_RATE] = as_rates(frame.to_native(), clicks, {})
     if sample_weight is not None:
         new[_SAMPLE_WEIGHT] = sample_weight
-    new = [nw.new_series(k, values, backend=table.implementation) for k, values in new.items()]
-    return table.with_columns(*new) if new else table, doc_rows
+    kind = table.implementation
+    added = [nw.new_series(name, values, backend=kind) for name, values in new.items()]
+    if added:
+        table = table.with_columns(*added)
+    return table, doc_rows
 
 
 def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]:
@@ -259,26 +293,40 @@ def read_documents(frame: Any, not_features: Iterable[str]) -> tuple[Ints, Ints]
             f"X has neither a column 'doc' nor feature columns; found {list(frame.columns)}. "
             "Rename the column of ids of documents to 'doc'."
         )
-    return equal_rows(read_features(features.to_native(), "anything").to_numpy())
+    values = read_features(features.to_native(), "anything").to_numpy()
+    return equal_rows(values)
 
 
 # Codes --------------------------------------------------------------------------------
 def _combine(doc, bias, weight, clicks, doc_ids):
     """The distinct pairs of coded rows, sorted by document, then factor."""
     factor, factors = code_factors(bias)
-    size = len(doc_ids), len(factors)
-    found = weight if clicks is None else clicks
-    pairs = Pairs.from_rows(doc, factor, found, weight, *size, factors=factors, doc_ids=doc_ids)
-    return replace(pairs, clicks=None) if clicks is None else pairs
+    pairs = Pairs.from_rows(
+        doc,
+        factor,
+        weight if clicks is None else clicks,
+        weight,
+        len(doc_ids),
+        len(factors),
+        factors=factors,
+        doc_ids=doc_ids,
+    )
+    if clicks is None:  # what was added up in their place says nothing
+        return replace(pairs, clicks=None)
+    return pairs
 
 
 def code_factors(bias: Mapping[str, tuple[Ints, Any]]) -> tuple[Ints, pd.DataFrame]:
     """Code of the bias factor of each row, and the table of factors, sorted."""
     code = None
     for own, ids in bias.values():
-        # Compressed after each column, so that the number of combinations cannot overflow.
-        code = own if code is None else encode(pair_codes(code, own, len(ids)))[0]
-    first = first_rows(code, int(code.max(initial=-1)) + 1)
+        if code is None:
+            code = own
+        else:
+            # Compressed after each column, so that the number of combinations cannot overflow.
+            code, _ = encode(pair_codes(code, own, len(ids)))
+    n_factors = int(code.max(initial=-1)) + 1
+    first = first_rows(code, n_factors)
     factors = {name: values_of(own[first], ids) for name, (own, ids) in bias.items()}
     return code, pd.DataFrame(factors)
 
@@ -286,6 +334,10 @@ def code_factors(bias: Mapping[str, tuple[Ints, Any]]) -> tuple[Ints, pd.DataFra
 def values_of(codes: Ints, ids: Any) -> pd.Series:
     """What codes stand for; whole floats as integers, which engines turn into floats."""
     ids = ids if isinstance(ids, np.ndarray) else ids.to_numpy()
-    whole = ids.dtype.kind == "f" and (np.abs(ids) < 2**53) & (np.floor(ids) == ids)
-    values = ids[codes].astype(np.int64) if np.all(whole) else ids[codes]
+    values = ids[codes]
+    if ids.dtype.kind == "f":
+        # Up to 2**53, floats hold every whole number.
+        is_whole = (np.abs(ids) < 2**53) & (np.floor(ids) == ids)
+        if is_whole.all():
+            values = values.astype(np.int64)
     return pd.Series(values, dtype=values.dtype).infer_objects()

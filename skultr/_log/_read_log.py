@@ -37,11 +37,11 @@ class ReadLog(FramesOfLog):
     @property
     def roles(self) -> list[str]:
         """Roles that the log has."""
-        return [
-            *("qid", "session", "doc", "position", "bias", "impressions"),
-            *["user"] * (len(self._log.user_ids) > 1),
-            *(name for name in MAY_BE_NONE if getattr(self._log, name) is not None),
-        ]
+        found = ["qid", "session", "doc", "position", "bias", "impressions"]
+        if len(self._log.user_ids) > 1:
+            found.append("user")
+        found += [name for name in MAY_BE_NONE if getattr(self._log, name) is not None]
+        return found
 
     def log(self, *, detailed: bool = True) -> ClickLog:
         """The log."""
@@ -106,7 +106,8 @@ def features_to_transform(X: Any, y: Any = None) -> tuple[Any, Callable[[Any], A
     if not isinstance(X, LogOnDisk):
         return X, lambda transformed: transformed
     refuse_arguments({"y": y})
-    frame = pd.DataFrame(np.asarray(X.log().features), columns=list(X.feature_names), copy=False)
+    features = np.asarray(X.log().features)
+    frame = pd.DataFrame(features, columns=list(X.feature_names), copy=False)
 
     def back(transformed):
         found = read_values(transformed)

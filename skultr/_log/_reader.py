@@ -37,7 +37,6 @@ from ._roles import (
     FIT_ROLES,
     OUTCOME,
     LogOnDisk,
-    check_container,
     count_rows,
     is_frame,
     numbers,
@@ -61,16 +60,12 @@ from ._segments import (
     rows_where,
     whole_if_close,
 )
+from ._thresholds import MANY, TORN
 from ._units import tell_units
 
 #: Roles that may have stayed among the features of an array; others, such as a score of the ranker
 #: that served, may well be features, too.
 _NEVER_FEATURES = ("qid", "session", "doc", "position")
-#: Fewer rows may be equal by chance.
-_MANY = 100
-#: Lists in which positions of other lists are missing, and lists at all, below which nothing is
-#: said of it.
-_TORN, _LEAST_LISTS = 0.5, 100
 
 
 def read(
@@ -97,12 +92,7 @@ def read(
     scope = "query"
     if "doc" in reads:
         scope = attempt(found, read_scope, X, given.get("doc_scope")) or scope
-    values = {
-        role: attempt(found, read_role, X, role, given.get(role))
-        for role in reads
-        if role != "doc_scope"
-    }
-    values = {role: value for role, value in values.items() if value is not None}
+    values = _values_of_roles(X, reads, given, found)
     if not found:
         attempt(found, _refuse_without, need or {}, values, caller)
     rows = Rows(X, n_rows, values, scope)
@@ -110,13 +100,24 @@ def read(
     if y is not None:
         rows.click = attempt(found, as_clicks, X, y)
     if sample_weight is not None:
-        rows.sample_weight = attempt(
-            found, check_sample_weight, sample_weight, np.empty((n_rows, 0))
-        )
+        shaped = np.empty((n_rows, 0))  # scikit-learn asks for an X with as many rows
+        rows.sample_weight = attempt(found, check_sample_weight, sample_weight, shaped)
     rows.check(reads, found)
     if errors is None and found:
         raise found[0]
     return rows
+
+
+def _values_of_roles(X, reads, given, errors):
+    """The values of those roles that the log has."""
+    values = {}
+    for role in reads:
+        if role == "doc_scope":  # no values by row
+            continue
+        value = attempt(errors, read_role, X, role, given.get(role))
+        if value is not None:
+            values[role] = value
+    return values
 
 
 def attempt(errors: list[Exception], step: Callable[..., Any], *arguments: Any) -> Any:
@@ -181,7 +182,7 @@ def _take_column(X, y, caller):
         refuse_arguments({"y": y})
         X, rate = X.to_frame()
         return X, as_known_rates(rate), None
-    _check_rows(X)
+    n_rows = _check_rows(X)
     if y is None:
         raise ValueError(
             f"{caller} requires y to be passed, but the target y is None: pass the clicks (0 or "
@@ -193,8 +194,8 @@ def _take_column(X, y, caller):
         )
     if isinstance(y, str):
         clicks = read_column(X, y)  # first: it says what X lacks
-        return without_column(X, y), as_clicks(X, clicks), y
-    return X, as_clicks(X, y), None
+        return without_column(X, y), as_clicks(X, clicks, n_rows), y
+    return X, as_clicks(X, y, n_rows), None
 
 
 # Another outcome than the click ---------------------------------------------------------
@@ -227,19 +228,18 @@ def take_target(
     Where the clicks are counted over impressions, so are outcomes.
     """
     roles = roles or {}
+    column = None
     if isinstance(y, Mapping):
-        column = None
         values = _weighted_sum(X, y)
         if [name for name, weight in y.items() if weight] == ["click"]:
             return take_target(X, "click", caller, roles)
     elif isinstance(y, str) and y.startswith(OUTCOME):
-        column = None
         values = _values_of(X, y)
     else:
         rest, values, column = _take_column(X, y, caller)
-        X = rest if column is None else X  # a dataset became its rows
-        is_clicks = column == "click" or not is_frame(X) or read_role(X, "click") is None
-        if is_clicks or any(_is_role(X, role, values) for role in ("click", "relevance")):
+        if column is None:  # a dataset became its rows
+            X = rest
+        if _are_clicks(X, values, column):
             return Target(rest, as_rates(X, values, roles, _called(column)), column, None, 1.0)
         X = rest
     clicks = read_role(X, "click")
@@ -249,6 +249,18 @@ def take_target(
             f"{caller} learns examination. Add the clicks as the column 'click'; to take the "
             "outcome itself for the clicks, pass its values: y=X[name]."
         )
+    return _target_of_outcome(X, values, clicks, column, roles)
+
+
+def _are_clicks(X, values, column):
+    """Whether values that ``y`` names or holds are the clicks, or grades of people."""
+    if column == "click" or read_role(X, "click") is None:
+        return True
+    return any(_is_role(X, role, values) for role in ("click", "relevance"))
+
+
+def _target_of_outcome(X, values, clicks, column, roles):
+    """The target of an outcome beside clicks: both per impression, and at most 1."""
     impressions = impressions_of_counts(X, clicks, roles, "'click'")
     clicks = divided(clicks, impressions)
     values = divided(values, impressions)
@@ -256,13 +268,14 @@ def take_target(
         return Target(X, clicks, column, None, 1.0)
     _faults.check({"outcome": values}, called={"outcome": "y"})
     scale = float(values.max(initial=0.0))
-    if not scale > 0:
-        warn_user(
-            "The outcome is 0 in all rows: there is nothing to learn from it. Check the columns "
-            "that y names.",
-            ClickDataWarning,
-        )
-    return Target(X, values / (scale if scale > 0 else 1.0), column, clicks, scale)
+    if scale > 0:
+        return Target(X, values / scale, column, clicks, scale)
+    warn_user(
+        "The outcome is 0 in all rows: there is nothing to learn from it. Check the columns "
+        "that y names.",
+        ClickDataWarning,
+    )
+    return Target(X, np.zeros(len(values)), column, clicks, scale)
 
 
 def clicks_of(
@@ -270,10 +283,12 @@ def clicks_of(
 ) -> tuple[Any, Floats, str | None]:
     """As :func:`take_clicks`; the column ``click`` where ``y`` is another outcome."""
     target = take_target(X, y, caller, roles)
-    return target.X, target.y if target.clicks is None else target.clicks, target.column
+    clicks = target.y if target.clicks is None else target.clicks
+    return target.X, clicks, target.column
 
 
 def _is_role(X, role, values):
+    """Whether values are those of a role of X."""
     known = read_role(X, role)
     return known is not None and _are_equal(known, values)
 
@@ -284,12 +299,9 @@ def _are_equal(some, others):
 
 
 def _weighted_sum(X, weights):
-    wrong = {
-        name: weight
-        for name, weight in weights.items()
-        if not (isinstance(weight, Real) and np.isfinite(weight) and weight >= 0)
-    }
-    if wrong or not any(weights.values()):
+    """The sum of outcomes, each times its weight."""
+    is_wrong = any(not _is_weight(weight) for weight in weights.values())
+    if is_wrong or not any(weights.values()):
         raise ValueError(
             f"y weighs outcomes by {dict(weights)!r}; expected numbers of at least 0, and one "
             "above 0, by column, such as {'click': 1.0, 'outcome_purchase': 20.0}."
@@ -304,6 +316,11 @@ def _weighted_sum(X, weights):
     return sum(weight * _values_of(X, name) for name, weight in weights.items())
 
 
+def _is_weight(weight):
+    """Whether it is a finite number of at least 0."""
+    return isinstance(weight, Real) and np.isfinite(weight) and weight >= 0
+
+
 def _values_of(X, name):
     """An outcome as numbers of at least 0, (n_rows,)."""
     values = as_clicks(X, read_column(X, name))
@@ -315,13 +332,19 @@ def warn_about_names(X: Any, names: Iterable[Any], roles: Mapping[str, Any]) -> 
     """Warn (before the log is read) of features called like the clicks, or a role X lacks."""
     for name in names:
         role = LOOKS_LIKE.get(str(name).lower())
-        if role is None or (role != "y" and read_role(X, role, roles.get(role)) is not None):
+        if role is None:
             continue
-        what = "the clicks" if role == "y" else f"the role {role!r}"
-        do = f"pass it as y, or fit(X, {name!r})" if role == "y" else f"rename it to {role!r}"
+        if role == "y":
+            what = "the clicks"
+            remedy = f"pass it as y, or fit(X, {name!r})"
+        elif read_role(X, role, roles.get(role)) is None:
+            what = f"the role {role!r}"
+            remedy = f"rename it to {role!r}"
+        else:  # the log has the role: the column is something else
+            continue
         warn_user(
             f"The column {name!r} is read as a feature, but its name looks like {what}. If it is, "
-            f"{do}; otherwise give it another name.",
+            f"{remedy}; otherwise give it another name.",
             MissingRoleWarning,
         )
 
@@ -390,30 +413,38 @@ class Rows:
 
     def _check_sound(self, reads, suspicious):
         """Report what can be found where the columns have no error."""
+        reads_pages = "session" in reads and self.has_places
         if self.click is not None and not self.shown.any():
             _faults.NO_ROW_SHOWN.report()
         for fault, message in suspicious:
             tell(fault.severity, message)
-        if "qid" in reads and "qid" not in self._values:
-            self._check_one_query("session" in reads)
-        if "position" in reads and not self.has_places:
-            _faults.NO_POSITIONS.report()
-        if "session" in reads and self.has_places:
+        self._check_roles_of_lists(reads)
+        if reads_pages:
             self.check_one_row_per_position()
         if self.click is not None:
             rate = self.rate[rows_where(self.shown)]  # warns where it has to be scaled
             _faults.check_clicked(np.broadcast_to(1.0, len(rate)), rate)
-        if "position" in self._values and "session" in reads:
+        if reads_pages and "position" in self._values:
             self._warn_about_torn_pages()
-        self.has_pages = "session" in reads and self.has_places
+        self.has_pages = reads_pages
         # Only what learns from the clicks reads propensities; others compare what was logged.
         if "propensity" in reads and (self.click is not None or self.has_places):
             tell_units("rows", self)
 
+    def _check_roles_of_lists(self, reads):
+        """Report that the log has no queries, or no positions, where they are read."""
+        if "qid" in reads and "qid" not in self._values:
+            self._check_one_query("session" in reads)
+        if "position" in reads and not self.has_places:
+            _faults.NO_POSITIONS.report()
+
     def _columns(self):
-        given = {"click": self.click, "sample_weight": self.sample_weight}
-        given = {name: values for name, values in given.items() if values is not None}
-        return {**self._values, **given, "shown": self.shown, "served": self.served}
+        columns = dict(self._values)
+        if self.click is not None:
+            columns["click"] = self.click
+        if self.sample_weight is not None:
+            columns["sample_weight"] = self.sample_weight
+        return {**columns, "shown": self.shown, "served": self.served}
 
     def _check_one_query(self, reads_lists):
         """Warn of a log without queries; refuse a page so long that its queries were lost."""
@@ -428,11 +459,13 @@ class Rows:
     def check_one_row_per_position(self, numbered: bool = True) -> None:
         """Refuse two rows of a list at one position; ``numbered`` if rows have their numbers."""
         same = repeated(self.place()[rows_where(self.shown)])
-        if same.any():
-            row = np.flatnonzero(self.shown)[np.argmax(same)]
-            where = f"query {python_value(self.query_ids[self.query[row]])!r}"
-            where += f", row {row}" if numbered else ""
-            _faults.ONE_ROW_PER_POSITION.report(int(same.sum()), int(self.position[row]), where)
+        if not same.any():
+            return
+        row = np.flatnonzero(self.shown)[np.argmax(same)]
+        where = f"query {python_value(self.query_ids[self.query[row]])!r}"
+        if numbered:
+            where += f", row {row}"
+        _faults.ONE_ROW_PER_POSITION.report(int(same.sum()), int(self.position[row]), where)
 
     def _warn_about_torn_pages(self):
         """Warn if most lists lack positions that other lists have, as after a split of rows."""
@@ -444,7 +477,7 @@ class Rows:
             place = self.bias[0][rows]
         n_lists, n_torn, share, _, one_length = torn_lists(list_, place)
         # A split leaves lists of many lengths.
-        if n_lists >= _LEAST_LISTS and n_torn > _TORN * n_lists and not one_length:
+        if n_lists >= MANY.value and n_torn > TORN.value * n_lists and not one_length:
             warn_user(
                 f"{n_torn:,} of {n_lists:,} lists of several rows have gaps: they lack "
                 f"{share:.1%} of the positions down to their last row, "
@@ -467,7 +500,8 @@ class Rows:
             return found
         shown = np.ones(self.n_rows, dtype=bool) if bias is None else ~np.isnan(bias)
         # Rows that were not shown come last.
-        return np.where(shown, rank_in_segment(self.list_, shown.astype(float)), 0)
+        rank = rank_in_segment(self.list_, shown.astype(float))
+        return np.where(shown, rank, 0)
 
     @property
     def has_places(self) -> bool:
@@ -483,11 +517,11 @@ class Rows:
     def weight(self) -> Floats:
         if self.sample_weight is None:
             return self.impressions
-        counted = self.shown
-        total = (self.impressions * self.sample_weight)[counted].sum()
+        weighted = self.impressions * self.sample_weight
+        total = weighted[self.shown].sum()
         if not 0 < total < np.inf:  # no row is shown, or the table of faults has said so
-            return self.impressions * self.sample_weight
-        mean = total / self.impressions[counted].sum()
+            return weighted
+        mean = total / self.impressions[self.shown].sum()
         # In single precision, so that the rounding of a common factor is no change either.
         relative = (self.sample_weight / mean).astype(np.float32)
         return whole_if_close(self.impressions * relative.astype(np.float64))
@@ -501,8 +535,10 @@ class Rows:
     @cached_property
     def served(self) -> Bools:
         place = self._values.get("position", self._values.get("bias"))
-        some = self.impressions > 0
-        return some if place is None else some & ~np.isnan(place)
+        has_impressions = self.impressions > 0
+        if place is None:
+            return has_impressions
+        return has_impressions & ~np.isnan(place)
 
     @cached_property
     def rate(self) -> Floats:
@@ -539,8 +575,9 @@ class Rows:
         """Code of the (query, session) of each row, in the order of the queries."""
         if "session" not in self._values:
             return self._lists_without_sessions()
-        code, ids = _encode("session", self._values["session"])
-        return narrow_codes(pairs_of_codes(self.query, code, len(ids))[0])
+        session, ids = _encode("session", self._values["session"])
+        code, _, _ = pairs_of_codes(self.query, session, len(ids))
+        return narrow_codes(code)
 
     def _lists_without_sessions(self):
         """Each query is one list, unless its rows were counted over several pages."""
@@ -554,8 +591,8 @@ class Rows:
         # Rows of one impression were counted, too, if none of them recurs.
         if not is_counted(impressions) and self._has_rows_twice(group):
             return self.query
-        rows = group, self.position, self.impressions, self.served
-        return narrow_codes(lists_of_counted(*rows))
+        code = lists_of_counted(group, self.position, self.impressions, self.served)
+        return narrow_codes(code)
 
     def _has_rows_twice(self, group):
         """Whether a document was shown twice at one place to one group, as in a log of pages."""
@@ -577,8 +614,9 @@ class Rows:
         """Key of each row that sorts by list, then position."""
         position = self.position
         if position.max(initial=0) >= 2**20:  # or the number could overflow
-            position = encode(position)[0]
-        return pair_codes(self.list_, position, int(position.max(initial=0)) + 1)
+            position, _ = encode(position)
+        n_positions = int(position.max(initial=0)) + 1
+        return pair_codes(self.list_, position, n_positions)
 
     @cached_property
     def bias(self) -> tuple[Ints, NDArray[Any]]:
@@ -587,6 +625,7 @@ class Rows:
         values = self._values.get("bias", self.position)[rows]
         if values.dtype.kind == "f":
             values = values.astype(np.int64)
+        # Rows that were not shown keep -1, so that no code is of them.
         shown_codes, factors = encode(values)
         codes = np.full(self.n_rows, -1, dtype=np.int32)
         codes[rows] = shown_codes
@@ -623,14 +662,17 @@ class Rows:
 
     def _refuse_roles_among(self, features, names):
         """Refuse features that are equal to a role that came as a keyword."""
-        if self.n_rows < _MANY:
-            return
+        if self.n_rows < MANY.value:
+            return  # few rows may be equal by chance
         for role in {*_NEVER_FEATURES} & {*self._values} - self.from_columns:
             values = np.asarray(self._values[role])
-            for column in equal_columns(features, values) if values.dtype.kind in "iuf" else ():
+            if values.dtype.kind not in "iuf":
+                continue
+            equal = [*equal_columns(features, values)]
+            if equal:
                 raise ValueError(
-                    f"The feature {names[column]!r} equals the role {role!r} in every row, and a "
-                    "role is never a feature. Leave the columns of roles and labels out of X, "
+                    f"The feature {names[equal[0]]!r} equals the role {role!r} in every row, and "
+                    "a role is never a feature. Leave the columns of roles and labels out of X, "
                     "where roles are passed as keywords."
                 )
 
@@ -647,7 +689,6 @@ class Documents(NamedTuple):
 
 def _check_rows(X):
     """Number of rows of X; an error if there are none."""
-    check_container(X)
     n_rows = count_rows(X)
     if not n_rows:
         _faults.NO_ROWS.report()
@@ -668,13 +709,15 @@ def narrow_codes(codes: NDArray[Any]) -> Ints:
 
 def pairs_of_codes(query: Ints, doc: Ints, n_ids: int) -> tuple[Ints, Ints, Ints]:
     """Code of the pair (query, id) of each row, in sorted order, and query and id of each code."""
-    first_query = np.zeros(n_ids, dtype=query.dtype)
-    first_query[doc] = query
-    if (first_query[doc] == query).all():  # each id has one query: much faster than hashing pairs
-        order = np.argsort(first_query, kind="stable")
+    # The query of the last row of each id: where it is that of all rows, ids need no query.
+    query_of_id = np.zeros(n_ids, dtype=query.dtype)
+    query_of_id[doc] = query
+    if (query_of_id[doc] == query).all():
+        # Each id has one query: much faster than hashing pairs.
+        order = np.argsort(query_of_id, kind="stable")
         number = np.empty(n_ids, dtype=doc.dtype)
         number[order] = np.arange(n_ids)
-        return number[doc], first_query[order], order
+        return number[doc], query_of_id[order], order
     code, pairs = encode(pair_codes(query, doc, n_ids))
     return code, *np.divmod(pairs, n_ids)
 
@@ -704,6 +747,7 @@ def _as_index(ids):
 def first_rows(code: Ints, n_codes: int) -> Ints:
     """The first row of each code."""
     first = np.empty(n_codes, dtype=np.intp)
+    # From the last row to the first: of several rows of a code the first is written last.
     first[code[::-1]] = np.arange(len(code))[::-1]
     return first
 
@@ -716,19 +760,13 @@ def features_of(X: Any) -> NDArray[np.float32]:
     return np.asarray(features, dtype=np.float32)
 
 
-def as_clicks(X: Any, y: Column) -> Floats:
-    """The clicks as numbers, one per row of X."""
+def as_clicks(X: Any, y: Column, n_rows: int | None = None) -> Floats:
+    """The clicks as numbers, one per row of X, of which ``n_rows`` are counted unless given."""
     if isinstance(y, ClickRates):
         return y
-    n_rows = count_rows(X)
-    is_labelled = (
-        isinstance(X, pd.DataFrame)
-        and isinstance(y, pd.Series)
-        and len(y) == n_rows
-        and X.index.nlevels == y.index.nlevels
-    )
-    is_unique = is_labelled and X.index.is_unique and y.index.is_unique
-    if is_unique and not X.index.equals(y.index) and X.index.isin(y.index).all():
+    n_rows = count_rows(X) if n_rows is None else n_rows
+    are_labelled = isinstance(X, pd.DataFrame) and isinstance(y, pd.Series)
+    if are_labelled and _are_in_another_order(X.index, y.index):
         warn_user(
             "y has the row labels of X in another order, and is read by position. If rows of one "
             "label belong together, pass y.loc[X.index]; otherwise y.to_numpy().",
@@ -740,6 +778,15 @@ def as_clicks(X: Any, y: Column) -> Floats:
             f"X has {count_of(n_rows, 'row')} and y has {len(y)}; expected one click per row."
         )
     return y
+
+
+def _are_in_another_order(labels, others):
+    """Whether two indexes of pandas hold the same distinct labels, shuffled."""
+    if len(labels) != len(others) or labels.nlevels != others.nlevels:
+        return False
+    if not (labels.is_unique and others.is_unique):
+        return False
+    return not labels.equals(others) and labels.isin(others).all()
 
 
 def _refuse_without(need, values, caller):
@@ -768,7 +815,8 @@ def read_lists(X: Table, roles: Mapping[str, Any]) -> ServedLists:
     """The result pages of rows to predict, from the columns of X and keywords."""
     found = read(X, roles=roles, reads=("qid", "session", "position", "bias", "impressions"))
     rows = np.flatnonzero(found.position > 0)
-    rows = rows[np.lexsort((found.position[rows], found.list_[rows]))]
+    order = np.lexsort((found.position[rows], found.list_[rows]))
+    rows = rows[order]
     bias = found.position if found["bias"] is None else found["bias"]
     offsets = offsets_from_sorted(found.list_[rows])
     return ServedLists(rows, found.position[rows], bias[rows], offsets)

@@ -59,11 +59,9 @@ def read_column(X: Any, name: str) -> NDArray[Any]:
     columns = list(_frame_of(X).columns) if is_frame(X) else []
     if name not in columns:
         refuse_index(X, [name])
-        found = (
-            f"its columns are {columns}"
-            if columns
-            else f"X is an array and has no columns{DROPPED}"
-        )
+        found = f"X is an array and has no columns{DROPPED}"
+        if columns:
+            found = f"its columns are {columns}"
         raise ValueError(
             f"X has no column {name!r}: {found}. Add the column, or name another one."
         )
@@ -74,9 +72,10 @@ def read_column(X: Any, name: str) -> NDArray[Any]:
 def as_pandas(X: Any, names: Iterable[str]) -> pd.DataFrame:
     """Some columns of a frame as a frame of pandas, with rows numbered from 0."""
     columns = {name: as_index_values(read_column(X, name)) for name in names}
-    return pd.DataFrame(
-        {name: [*values] if values.ndim > 1 else values for name, values in columns.items()}
-    )
+    for name, values in columns.items():
+        if values.ndim > 1:  # one list per row
+            columns[name] = [*values]
+    return pd.DataFrame(columns)
 
 
 ROLES = (
@@ -185,20 +184,17 @@ def feature_names(names: Iterable[str], not_features: Iterable[Any] = ()) -> lis
 def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
     """Values of a role (numbers as float64): the keyword ``value``, else a column, else None."""
     if value is None:
-        # To list the names of a request, and to wrap it, takes longer than to score it.
-        is_plain = (
-            X.columns.is_unique
-            if isinstance(X, pd.DataFrame)
-            else nw.dependencies.is_polars_dataframe(X)
-        )
         if not is_frame(X):
             return None
+        # To list the names of a request, and to wrap it, takes longer than to score it.
+        if isinstance(X, pd.DataFrame):
+            is_plain = X.columns.is_unique
+        else:
+            is_plain = nw.dependencies.is_polars_dataframe(X)
         if role not in (X.columns if is_plain else column_names(X)):
             refuse_index(X, [role])
             return None
-        column = X[role] if is_plain else _frame_of(X)[role]
-        is_extension = isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype)
-        value = _values_of(_frame_of(X)[role] if is_extension else column, role)
+        value = _values_of(X[role] if is_plain else _frame_of(X)[role], X, role)
     elif type(value) is not np.ndarray and nw.dependencies.is_into_series(value):
         value = nw.from_native(value, series_only=True).to_numpy()
     value = as_array(value)
@@ -211,8 +207,11 @@ def read_role(X: Any, role: str, value: Any = None) -> NDArray[Any] | None:
     return numbers(f"The role {role!r}", value) if role in _NUMERIC_ROLES else value
 
 
-def _values_of(column, role):
-    """A column as an array; ids that are whole numbers stay so where one is missing."""
+def _values_of(column, X, role):
+    """A column of X as an array; ids that are whole numbers stay so where one is missing."""
+    # Narwhals knows the missing values of extension types.
+    if isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype):
+        column = _frame_of(X)[role]
     if role in IDS and not isinstance(column, pd.Series):
         ids = nw.from_native(column, series_only=True)
         if ids.dtype.is_integer() and ids.is_null().any():  # to_numpy() would make floats of them
@@ -260,10 +259,12 @@ def check_container(X: Any) -> None:
             "first, for example with pandas.read_parquet; skultr.ClickDataset.from_parquet reads "
             "files that do not fit into memory."
         )
-    if isinstance(X, dict) or (isinstance(X, list) and X and isinstance(X[0], dict)):
+    is_list_of_dicts = isinstance(X, list) and len(X) > 0 and isinstance(X[0], dict)
+    if isinstance(X, dict) or is_list_of_dicts:
+        kind = "list of dicts" if is_list_of_dicts else type(X).__name__
         raise TypeError(
-            f"X is a {type(X).__name__}{'' if isinstance(X, dict) else ' of dicts'}; expected a "
-            "frame or an array. Make a frame of it first: pandas.DataFrame(X)."
+            f"X is a {kind}; expected a frame or an array. Make a frame of it first: "
+            "pandas.DataFrame(X)."
         )
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
@@ -305,12 +306,13 @@ def read_values(
 ) -> FeatureValues:
     """The features of a frame; ``known`` are the categories that a fit has found."""
     plan = feature_plan(X, _ROLES)
-    if "team" in (column_names(X) if plan is None else plan.others):
+    others = column_names(X) if plan is None else plan.others
+    if "team" in others:
         check_team(_frame_of(X)["team"].dtype)
+    kinds = None  # all are numbers
     if plan is not None and plan.is_plain and plan.names:
         chosen = only_features(X, plan)
         names = plan.names
-        kinds = None
     else:
         chosen = without_roles(_frame_of(X))
         names = chosen.columns
@@ -321,8 +323,10 @@ def read_values(
                 "log first."
             )
         kinds = [kind_of(chosen[:, place]) for place in range(len(names))]
-    coded = [name for name in known or () if name in names]
-    if coded or (kinds is not None and set(kinds) != {"number"}):
+        if set(kinds) == {"number"}:
+            kinds = None
+    is_coded = any(name in names for name in known or ())
+    if is_coded or kinds is not None:
         found = _read_columns(_frame_of(X), names, kinds, takes, known)
     else:
         found = FeatureValues(_read_numbers(chosen, names), names, {})
@@ -332,6 +336,7 @@ def read_values(
 
 
 def _read_numbers(chosen, names):
+    """Features of a frame of numbers, a part of the rows at a time."""
     values = np.empty((chosen.shape[0], len(names)), dtype=np.float32)
     for start in range(0, len(values), CHUNK):
         part = chosen
@@ -363,16 +368,17 @@ def check_team(dtype: nw.dtypes.DType) -> None:
 
 def with_column(X: Any, name: str, values: NDArray[Any]) -> Any:
     """A frame with a column added or replaced; ``bias`` as integers."""
-    missing = np.isnan(values)
-    whole = name == "bias"
-    if whole and not missing.any():
+    is_whole = name == "bias"
+    has_missing = np.isnan(values).any()
+    if is_whole and not has_missing:
         values = values.astype(np.int64)
     if isinstance(X, pd.DataFrame):
         return X.assign(**{name: values})  # Narwhals would align by the index
     frame = nw.from_native(X, eager_only=True)
     column = nw.new_series(name, values, backend=frame.implementation)
-    if whole and missing.any():
-        column = column.to_frame().select(nw.col(name).fill_nan(None).cast(nw.Int64))[name]
+    if is_whole and has_missing:
+        codes = nw.col(name).fill_nan(None).cast(nw.Int64)
+        column = column.to_frame().select(codes)[name]
     return frame.with_columns(column).to_native()
 
 
@@ -408,44 +414,46 @@ def refuse_missing(values: NDArray[np.float32], names: Sequence[Any], why: str) 
     missing = np.isnan(values)
     if not missing.any():
         return
-    columns = np.flatnonzero(missing.any(axis=0))
-    share = ", ".join(
-        f"{names[place]!r} ({missing[:, place].mean():.2%} of the rows)" for place in columns[:10]
-    )
-    more = f" and {len(columns) - 10} more" if len(columns) > 10 else ""
+    places = np.flatnonzero(missing.any(axis=0))
+    shown = [
+        f"{names[place]!r} ({missing[:, place].mean():.2%} of the rows)" for place in places[:10]
+    ]
+    columns = ", ".join(shown)
+    if len(places) > 10:
+        columns += f" and {len(places) - 10} more"
+    first = int(missing.any(axis=1).argmax())
     raise ValueError(
-        f"Input X contains NaN in the feature columns {share}{more}, first in row "
-        f"{int(missing.any(axis=1).argmax())}, and {why}. Fill them, in a pipeline with "
-        "OnFeatures(SimpleImputer(add_indicator=True))."
+        f"Input X contains NaN in the feature columns {columns}, first in row {first}, and {why}. "
+        "Fill them, in a pipeline with OnFeatures(SimpleImputer(add_indicator=True))."
     )
 
 
 def _read_columns(frame, names, kinds, takes, known):
     """Features of columns of which some hold lists, or values that are coded."""
-    columns = [frame[:, frame.columns.index(name)] for name in names]
     kinds = kinds or ["number"] * len(names)
-    faults = [
-        fault
-        for column, kind in zip(columns, kinds, strict=True)
-        if (fault := fault_of_column(column, kind, takes, known))
-    ]
+    columns = [frame[:, frame.columns.index(name)] for name in names]
+    faults = []
+    for column, kind in zip(columns, kinds, strict=True):
+        fault = fault_of_column(column, kind, takes, known)
+        if fault:
+            faults.append(fault)
     if faults:
         raise ValueError(text_of_faults(faults))
     parts = []
-    expanded = []
+    expanded = []  # one name per feature: those of a list are numbered
     categories = {}
     for name, column, kind in zip(names, columns, kinds, strict=True):
         if kind == "list":
             part = list_values(column)
             expanded += [f"{name}[{place}]" for place in range(part.shape[1])]
+            parts.append(part)
+            continue
+        if kind == "number" and name not in (known or ()):
+            part = _as_floats(column.to_numpy(), name)
         else:
-            if kind == "number" and name not in (known or ()):
-                part = _as_floats(column.to_numpy(), name)
-            else:
-                part, categories[name] = encode_categories(column, (known or {}).get(name))
-            part = part[:, None]
-            expanded = [*expanded, name]
-        parts.append(part)
+            part, categories[name] = encode_categories(column, (known or {}).get(name))
+        expanded.append(name)
+        parts.append(part[:, None])
     values = np.concatenate(parts, axis=1)
     refuse_infinity(values, expanded)
     if len(set(expanded)) < len(expanded):
@@ -457,10 +465,12 @@ def _read_columns(frame, names, kinds, takes, known):
 
 
 def _as_floats(values, name):
+    """Values as float32; an error with the name of their column if they are no numbers."""
     if values.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
             return values.astype(np.float32)
     try:
+        # Beyond the range of float32 values become infinite, which is refused with their row.
         with np.errstate(over="ignore"):
             return to_float64(values).astype(np.float32)
     except (TypeError, ValueError, OverflowError) as error:
@@ -523,10 +533,10 @@ def wrapped(X: Any, **kinds: bool) -> Any:
         return nw.from_native(X, **kinds)
     except nw.exceptions.DuplicateError as error:
         names = pd.Index(X.columns)
+        twice = names[names.duplicated()].unique().tolist()
         raise ValueError(
-            f"X has several columns with the same name: "
-            f"{names[names.duplicated()].unique().tolist()}. Expected one column per name; rename "
-            "or drop the others."
+            f"X has several columns with the same name: {twice}. Expected one column per name; "
+            "rename or drop the others."
         ) from error
 
 
@@ -558,7 +568,8 @@ def numbers(what: str, value: NDArray[Any]) -> Floats:
             "else."
         )
     try:
-        return pd.Series(value, dtype=object).astype("Float64").to_numpy(float, na_value=np.nan)
+        nullable = pd.Series(value, dtype=object).astype("Float64")
+        return nullable.to_numpy(float, na_value=np.nan)
     except OverflowError as error:
         raise ValueError(
             f"{what} holds whole numbers beyond the range of float64 (1.8e308), and is read as "
@@ -580,8 +591,8 @@ class FeaturePlan(NamedTuple):
     names: list[str]
     places: slice | list[int]  # a slice copies nothing
     others: list[str]
-    is_plain: bool
-    is_floating: bool
+    is_plain: bool  # all features are numbers
+    is_floating: bool  # and of one type of floats
 
 
 def feature_plan(X: Any, left_out: Collection[Any]) -> FeaturePlan | None:
@@ -592,8 +603,7 @@ def feature_plan(X: Any, left_out: Collection[Any]) -> FeaturePlan | None:
         types = [each if isinstance(each, np.dtype) else None for each in X.dtypes.to_numpy()]
     elif nw.dependencies.is_polars_dataframe(X):
         names = X.columns
-        numbers = (each.is_float() or each.is_integer() for each in X.dtypes)
-        types = [str(t) if plain else None for t, plain in zip(X.dtypes, numbers, strict=True)]
+        types = [str(t) if t.is_float() or t.is_integer() else None for t in X.dtypes]
     else:
         return None
     return _plan(tuple(names), tuple(types), frozenset(left_out))
@@ -603,9 +613,11 @@ def only_features(X: Any, plan: FeaturePlan) -> Any:
     """The features as a frame of the same kind; the same object if X has no other columns."""
     if not plan.others:
         return X
+    if isinstance(X, pd.DataFrame):
+        return X.iloc[:, plan.places if plan.names else slice(0)]
     if plan.names:  # a request would wait for the threads of Polars' drop()
-        return (X.iloc if isinstance(X, pd.DataFrame) else X)[:, plan.places]
-    return X.iloc[:, :0] if isinstance(X, pd.DataFrame) else X.drop(plan.others)
+        return X[:, plan.places]
+    return X.drop(plan.others)
 
 
 def knows_names(estimator: Any, names: list[Any]) -> bool:
@@ -671,21 +683,24 @@ def fault_of_column(
     column: nw.Series[Any], kind: str, takes: Takes, known: Categories | None
 ) -> str | None:
     """What a column holds that is not taken, in some words; None if there is nothing to say."""
-    if known is not None and column.name in known and kind != "list":
-        return None
     described = f"{column.name!r} ({column.dtype})"
     if kind == "list":
         inner = getattr(column.dtype, "inner", None)
-        plain = inner is None or inner.is_numeric()
-        return None if plain else f"{described}, lists of other things than numbers"
-    if known is not None and kind != "number":
+        if inner is None or inner.is_numeric():
+            return None
+        return f"{described}, lists of other things than numbers"
+    if known is not None:  # by a fit
+        if column.name in known or kind == "number":
+            return None
         return f"{described}, in training numbers, or absent"
-    if kind == "number" or takes == "anything" or (takes == "categories" and kind == "category"):
+    if kind == "number" or takes == "anything":
+        return None
+    if kind == "category" and takes == "categories":
         return None
     present = column.drop_nulls()
-    return (
-        f"{described[:-1]}, such as {python_value(present[0])!r})" if len(present) else described
-    )
+    if not len(present):
+        return described
+    return f"{described[:-1]}, such as {python_value(present[0])!r})"
 
 
 def encode_categories(
@@ -696,39 +711,40 @@ def encode_categories(
         native = column.to_native()  # its to_numpy takes a missing category for the last one
         column = nw.from_native(native.cast(native.type.value_type), series_only=True)
     values = column.to_numpy().astype(object)
-    given = known
-    if known is None:
+    present = values[~pd.isna(values)]
+    categories = known
+    if categories is None:
         with naming_ids(f"The column {column.name!r}", values):
-            present = pd.unique(values[~pd.isna(values)])
-        known = [python_value(present[place]) for place in sorting_order(present)]
-    place = {value: number for number, value in enumerate(known)}
-    code = np.array([place.get(value, np.nan) for value in values.tolist()], dtype=np.float32)
-    if given and np.isnan(code).all():
-        present = values[~pd.isna(values)]
-        if len(present) and isinstance(present[0], str) != isinstance(given[0], str):
+            distinct = pd.unique(present)
+        categories = [python_value(distinct[place]) for place in sorting_order(distinct)]
+    code_of = {value: code for code, value in enumerate(categories)}
+    code = np.array([code_of.get(value, np.nan) for value in values.tolist()], dtype=np.float32)
+    if known and len(present) and np.isnan(code).all():
+        is_text = isinstance(present[0], str)
+        if is_text != isinstance(known[0], str):  # no value would ever be a known one
             raise ValueError(
                 f"The feature column {column.name!r} ({column.dtype}) holds values such as "
-                f"{python_value(present[0])!r}, in training categories such as {given[:2]}. "
+                f"{python_value(present[0])!r}, in training categories such as {known[:2]}. "
                 "Convert it."
             )
-    return code, known
+    return code, categories
 
 
 def list_values(column: nw.Series[Any]) -> NDArray[np.float32]:
     """The numbers of cells that hold lists of one length, shape (n_rows, length)."""
     cells = column.to_numpy()
-    if cells.ndim == 1:
-        there = np.array([np.ndim(cell) > 0 for cell in cells], dtype=bool)
-        lengths = sorted({len(cell) for cell in cells[there]})
-        if len(lengths) != 1:
-            raise ValueError(
-                f"The feature column {column.name!r} holds lists of {len(lengths)} different "
-                f"lengths, such as {lengths[:1]} and {lengths[-1:]}; expected one length."
-            )
-        values = np.full((len(cells), lengths[0]), np.nan, dtype=np.float32)
-        values[there] = np.stack(cells[there]).astype(np.float32)
-        return values
-    return cells.astype(np.float32)
+    if cells.ndim > 1:
+        return cells.astype(np.float32)
+    is_there = np.array([np.ndim(cell) > 0 for cell in cells], dtype=bool)
+    lengths = sorted({len(cell) for cell in cells[is_there]})
+    if len(lengths) != 1:
+        raise ValueError(
+            f"The feature column {column.name!r} holds lists of {len(lengths)} different "
+            f"lengths, such as {lengths[:1]} and {lengths[-1:]}; expected one length."
+        )
+    values = np.full((len(cells), lengths[0]), np.nan, dtype=np.float32)
+    values[is_there] = np.stack(cells[is_there]).astype(np.float32)
+    return values
 
 
 @lru_cache(maxsize=_N_PLANS)
@@ -736,20 +752,28 @@ def _plan(columns, types, left_out):
     if len(set(columns)) < len(columns) or not all(type(name) is str for name in columns):
         return None
     # With roles go the outcomes, whose names are many.
-    left_out = {n for n in columns if n in left_out or (left_out and n.startswith("outcome_"))}
-    places = [i for i, name in enumerate(columns) if name not in left_out]
-    is_plain = all(_is_plain(types[i]) for i in places)
+    if left_out:
+        left_out = {name for name in columns if name in left_out or name.startswith(OUTCOME)}
+    places = [place for place, name in enumerate(columns) if name not in left_out]
     return FeaturePlan(
-        [columns[i] for i in places],
-        slice(places[0], places[-1] + 1)
-        if places and len(places) == places[-1] - places[0] + 1
-        else places,
-        [name for name in columns if name in left_out],
-        is_plain,
-        is_plain
-        and len({str(types[i]) for i in places}) == 1
-        and str(types[places[0]]).lower().startswith("float"),
+        names=[columns[place] for place in places],
+        places=_as_slice(places),
+        others=[name for name in columns if name in left_out],
+        is_plain=all(_is_plain(types[place]) for place in places),
+        is_floating=_are_of_one_float([types[place] for place in places]),
     )
+
+
+def _are_of_one_float(kinds):
+    """Whether all columns are of one type of floats."""
+    return len({*map(str, kinds)}) == 1 and str(kinds[0]).lower().startswith("float")
+
+
+def _as_slice(places):
+    """Rising numbers as a slice if none is missing between them."""
+    if not places or len(places) <= places[-1] - places[0]:
+        return places
+    return slice(places[0], places[-1] + 1)
 
 
 def _is_plain(dtype):
@@ -787,12 +811,14 @@ def find_offsets(
     of its column: where the logarithm of a network resolves most, and many features have their
     mode. It does not depend on how often a row occurs.
     """
+    if not features.size:
+        return NO_OFFSETS
     columns = []
     values = []
     distinct = []
-    if not features.size:
-        return NO_OFFSETS
-    for place in np.flatnonzero(is_far(np.fmin.reduce(features), np.fmax.reduce(features))):
+    # First in single precision, for all columns at once; then the few that may have an offset.
+    may_be_far = is_far(np.fmin.reduce(features), np.fmax.reduce(features))
+    for place in np.flatnonzero(may_be_far):
         raw = _feature(X, place, names)
         if raw is None:
             continue
@@ -806,7 +832,8 @@ def find_offsets(
             columns.append(place)
             values.append(np.rint(least / unit) * unit)
             different = np.unique(exact[~np.isnan(exact)])
-            distinct.append((len(different), len(np.unique(different.astype(np.float32)))))
+            different_in_single = np.unique(different.astype(np.float32))
+            distinct.append((len(different), len(different_in_single)))
     if not columns:
         return NO_OFFSETS
     return FeatureOffsets(
@@ -833,7 +860,9 @@ def is_far(low, high):
     """Whether values between these are much larger than their range, by column."""
     low = np.float64(low)
     high = np.float64(high)
-    return (low != 0) & (low * high > 0) & (np.abs(low) > _RATIO * (high - low))
+    # A range with 0 in it is never small beside its values.
+    is_one_sign = (low != 0) & (low * high > 0)
+    return is_one_sign & (np.abs(low) > _RATIO * (high - low))
 
 
 def as_numbers(raw: NDArray[Any]) -> Floats:
@@ -849,10 +878,13 @@ def _feature(X, place, names):
         if name not in frame.columns:
             return None
         return frame[:, frame.columns.index(name)].to_numpy()
-    return X.tocsc()[:, [place]].toarray()[:, 0] if sparse.issparse(X) else np.asarray(X)[:, place]
+    if sparse.issparse(X):
+        return X.tocsc()[:, [place]].toarray()[:, 0]
+    return np.asarray(X)[:, place]
 
 
 def _warn_if_varying(raw, place):
+    """Warn of whole numbers, say, that differ and are equal as floats."""
     raw = raw[~pd.isna(raw)]
     if (raw != raw[0]).any():
         warn_user(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
 
 
 #: Colour of the truth and other given values; estimates have the colours below.
@@ -136,18 +135,6 @@ class Display:
                 "with `pip install matplotlib` or `pip install 'skultr[plot]'`."
             ) from error
         return plt.figure(figsize=figsize, layout="constrained")
-
-
-def write_cells(ax: Axes, im: AxesImage, text_of: Callable[[Any], str], **style: Any) -> Any:
-    """Write a text into each cell of an image that has a value, in black or white."""
-    values = np.ma.asarray(im.get_array())
-    texts = np.full(values.shape, None, dtype=object)
-    for (row, column), value in np.ma.ndenumerate(values):  # passes over masked values
-        red_green_blue = im.cmap(im.norm(value))[:3]
-        color = "white" if np.mean(red_green_blue) < 0.6 else "black"
-        style |= {"ha": "center", "va": "center", "color": color}
-        texts[row, column] = ax.text(column, row, text_of(value), **style)
-    return texts
 
 
 def palette(n: int) -> list[str]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from .._base._typing import ArrayLike, Column, Frame, Simulated
 from ..identifiability._graph import IdentifiabilityGraph
-from ._axes import Display, factor_text, palette
+from ._axes import LARGEST_LOG, Display, factor_text, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

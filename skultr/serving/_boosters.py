@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -22,8 +22,9 @@ _MOST_LEAVES = 131_072
 #: LightGBM writes trees by recursion, some hundred bytes of the stack a level; half a megabyte is
 #: the smallest stack of threads.
 _MOST_DEPTH = 1_000
-#: Bounds of 32 bits.
-_INT, _UINT = 2**31 - 1, 2**32 - 1
+#: Bounds of whole numbers of 32 bits, with a sign and without.
+_INT = 2**31 - 1
+_UINT = 2**32 - 1
 _INTS = re.compile(r"(?:-?[0-9]{1,10}(?: -?[0-9]{1,10})*)?")
 _FLOAT = r"-?(?:[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|inf|nan)"
 _FLOATS = re.compile(f"(?:{_FLOAT}(?: {_FLOAT})*)?")
@@ -36,6 +37,19 @@ _OBJECTIVE = re.compile(
 _INFO = re.compile(rf"none|\[{_FLOAT}:{_FLOAT}\]|-?[0-9]+(?::-?[0-9]+)*")
 #: Lines of the head, beside those that :func:`_check_head` reads.
 _FLAGS = {"tree", "average_output", ""}
+#: Names of the fields of the head.
+_OF_HEAD = {
+    "version",
+    "num_class",
+    "num_tree_per_iteration",
+    "label_index",
+    "objective",
+    "max_feature_idx",
+    "feature_names",
+    "feature_infos",
+    "monotone_constraints",
+    "tree_sizes",
+}
 #: Arrays by node and by leaf; of some, infinity and NaN are numbers, too.
 _BY_NODE = {
     "split_feature": "ints",
@@ -51,12 +65,28 @@ _BY_NODE = {
 _BY_LEAF = {"leaf_value": "floats", "leaf_weight": "any", "leaf_count": "ints"}
 _OF_CATEGORIES = {"cat_boundaries", "cat_threshold"}
 _OF_LINEAR = {"leaf_const", "num_features", "leaf_features", "leaf_coeff"}
+_OF_TREE = {
+    "num_leaves",
+    "num_cat",
+    "is_linear",
+    "shrinkage",
+    *_BY_NODE,
+    *_BY_LEAF,
+    *_OF_CATEGORIES,
+    *_OF_LINEAR,
+}
+#: Largest ``decision_type``. Its bits: a category, missing values to the left, and two for three
+#: kinds of missing values.
+_MOST_DECISION = 11
 #: Settings of how LightGBM predicts (without its check of the number of features, say), of files
-#: and of other machines; and the names of the number of threads, with more than machines have.
+#: and of other machines.
 _REFUSED = re.compile("pred|file|machine")
+#: What separates settings in the text that LightGBM gets.
+_SEPARATOR = re.compile(r"[\s=]")
+#: Names of the number of threads.
 _THREADS = {"num_threads", "num_thread", "nthread", "nthreads", "n_jobs"}
+#: More threads than machines have.
 _MOST_THREADS = 1_024
-_OF_TREE = {"num_leaves", "num_cat", "is_linear", "shrinkage", *_BY_NODE, *_BY_LEAF}
 
 
 def read_booster(text: str, best_iteration: Any) -> Booster:
@@ -84,7 +114,8 @@ def read_booster(text: str, best_iteration: Any) -> Booster:
 
 def check_booster(text: str) -> int:
     """Raise a ValueError unless a text is as LightGBM writes it; the number of trees."""
-    if found := re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text):
+    found = re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
+    if found:
         _refuse("the text", f"the character {found.group()!r}", "none such")
     head, start, rest = text.partition("\nTree=")
     trees, end, after = (start[1:] + rest).partition("end of trees\n")
@@ -93,18 +124,19 @@ def check_booster(text: str) -> int:
     n_features, sizes = _check_head(head.split("\n"))
     _check_after(after.split("\n"))
     # LightGBM goes from tree to tree by these sizes.
-    at = 0
+    start_of_tree = 0
     for number, size in enumerate(sizes):
-        tree = trees[at : at + size]
-        at = at + size
+        end_of_tree = start_of_tree + size
+        tree = trees[start_of_tree:end_of_tree]
         if not tree.startswith(f"Tree={number}\n") or not tree.endswith("\n\n\n"):
             _refuse("tree_sizes", f"{size} for tree {number}", "its number of bytes")
         try:
             _check_tree(tree.split("\n")[1:-3], n_features)
         except ValueError as error:
             raise ValueError(f"tree {number} of the booster: {error}") from None
-    if at != len(trees):
-        _refuse("tree_sizes", f"{at} bytes", f"{len(trees)}")
+        start_of_tree = end_of_tree
+    if start_of_tree != len(trees):
+        _refuse("tree_sizes", f"{start_of_tree} bytes", f"{len(trees)}")
     return len(sizes)
 
 
@@ -121,9 +153,10 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     for name, value in settings.items():
         if re.fullmatch(r"\w+", name) is None or _REFUSED.search(name.lower()):
             _refuse("a learner", f"the setting {name!r:.80}", "settings of its training")
-        if any(map(re.compile(r"[\s=]").search, _texts_in(value))):
+        if any(map(_SEPARATOR.search, _texts_in(value))):
             _refuse(name, f"{value!r:.80}", "text without blanks and =")
-        if name.lower() in _THREADS and not (value is None or _is_few(value)):
+        is_number_of_threads = name.lower() in _THREADS and value is not None
+        if is_number_of_threads and not _is_few(value):
             _refuse(name, f"{value!r:.80}", f"at most {_MOST_THREADS:,}")
 
 
@@ -202,14 +235,7 @@ def _floats(fields, name, length=None, *, finite=True):
 # The parts of a text --------------------------------------------------------------------
 def _check_head(lines):
     """The number of features and the sizes of the trees."""
-    fields = _fields(
-        [line for line in lines if line not in _FLAGS],
-        {
-            *("version", "num_class", "num_tree_per_iteration", "label_index", "objective"),
-            *("max_feature_idx", "feature_names", "feature_infos", "monotone_constraints"),
-            "tree_sizes",
-        },
-    )
+    fields = _fields([line for line in lines if line not in _FLAGS], _OF_HEAD)
     n_features = _int(fields, "max_feature_idx", 0, _INT - 1) + 1
     for name in ("num_class", "num_tree_per_iteration"):
         _int(fields, name, 1, 1)
@@ -218,8 +244,8 @@ def _check_head(lines):
         values = _field(fields, name).split(" ")
         if len(values) != n_features or not all(values):
             _refuse(name, f"{len(values)} values", f"{n_features}")
-        if name == "feature_infos" and not all(map(_INFO.fullmatch, values)):
-            _refuse(name, "a value that is no range", "ranges or categories")
+    if not all(map(_INFO.fullmatch, fields["feature_infos"].split(" "))):
+        _refuse("feature_infos", "a value that is no range", "ranges or categories")
     if "monotone_constraints" in fields:
         _ints(fields, "monotone_constraints", n_features, -1, 1)
     if lines[0] != "tree" or _field(fields, "version") != "v4":
@@ -243,7 +269,7 @@ def _check_after(lines):
 
 def _check_tree(lines, n_features):
     """Raise a ValueError unless the arrays of a tree fit each other."""
-    fields = _fields(lines, _OF_TREE | _OF_CATEGORIES | _OF_LINEAR)
+    fields = _fields(lines, _OF_TREE)
     n_leaves = _int(fields, "num_leaves", 1, _MOST_LEAVES)
     n_nodes = n_leaves - 1
     by_node = {name: _array(fields, name, kind, n_nodes) for name, kind in _BY_NODE.items()}
@@ -252,11 +278,10 @@ def _check_tree(lines, n_features):
         is_left_out = n_leaves == 1 and name != "leaf_value" and not _field(fields, name)
         _array(fields, name, kind, 0 if is_left_out else n_leaves)
     _floats(fields, "shrinkage", 1)
-    if max(by_node["split_feature"], default=0) >= n_features:
-        _refuse("split_feature", f"{max(by_node['split_feature'])}", f"at most {n_features - 1}")
-    # Bits: a category, missing values to the left, and three kinds of missing values.
-    if max(by_node["decision_type"], default=0) > 11:
-        _refuse("decision_type", f"{max(by_node['decision_type'])}", "at most 11")
+    for name, most in (("split_feature", n_features - 1), ("decision_type", _MOST_DECISION)):
+        found = max(by_node[name], default=0)
+        if found > most:
+            _refuse(name, f"{found}", f"at most {most}")
     _check_children(by_node["left_child"], by_node["right_child"])
     kinds = zip(by_node["threshold"], by_node["decision_type"], strict=True)
     _check_categories(fields, [threshold for threshold, kind in kinds if kind & 1])
@@ -320,5 +345,7 @@ def _check_linear(fields, n_leaves, n_features):
 
 
 def _by_leaf(values, counts):
+    """The line of values of all leaves, of which each has as many as are counted."""
     rest = iter(values)
-    return "".join("".join(f"{next(rest)} " for _ in range(count)) + " " for count in counts)
+    leaves = ["".join(f"{value} " for value in islice(rest, count)) for count in counts]
+    return "".join(f"{leaf} " for leaf in leaves)

@@ -17,7 +17,12 @@ from ._trees import TREE_FORMATS, Upload, nonnegative, trees_of
 
 def _of(module, name):
     """A function of a module that imports torch, which trees do not need."""
-    return lambda *given: getattr(import_module(f".{module}", __package__), name)(*given)
+
+    def called(*given):
+        home = import_module(f".{module}", __package__)
+        return getattr(home, name)(*given)
+
+    return called
 
 
 #: What a format can be written from, and the function that writes it.
@@ -189,14 +194,17 @@ def export_model(
     _check_options(upload, format)
     for part, write in _FORMATS[format].items():
         model = _PARTS[part](served)
-        if model is not None:
-            if shift is not None and part != "trees":
-                raise ValueError(
-                    f"shift adds a leaf to trees, and the format {format!r} is written from "
-                    f"{part}. Leave it out."
-                )
-            warn_of_lost_digits(served, model, format, upload)
-            return write(model if shift is None else nonnegative(model), upload)
+        if model is None:
+            continue
+        if shift is not None and part != "trees":
+            raise ValueError(
+                f"shift adds a leaf to trees, and the format {format!r} is written from "
+                f"{part}. Leave it out."
+            )
+        warn_of_lost_digits(served, model, format, upload)
+        if shift is not None:
+            model = nonnegative(model)
+        return write(model, upload)
     raise ValueError(
         f"This {type(served.ranker).__name__} has no {' or '.join(_FORMATS[format])}, from which "
         f"the format {format!r} is written. Its formats: {_formats_of(served)} "
@@ -205,6 +213,7 @@ def export_model(
 
 
 def _check_options(upload, format):
+    """Refuse options that are of another format, or of other features."""
     if not upload.name.strip():
         raise ValueError(f"name is {upload.name!r}; expected a text that is not empty.")
     for option, wanted in (("store", "solr"), ("queries", "elastic")):
@@ -227,7 +236,8 @@ def _formats_of(served):
     forbids = ["none."]
     for part, find in _PARTS.items():
         try:
-            found |= set() if find(served) is None else {part}
+            if find(served) is not None:
+                found.add(part)
         except ValueError as error:
             forbids.append(str(error))
     formats = [format for format, parts in _FORMATS.items() if found & {*parts}]

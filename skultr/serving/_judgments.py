@@ -20,11 +20,14 @@ from .._base._typing import Frame
 from .._log._roles import is_frame
 from ..exceptions import ClickDataWarning, warn_user
 from ..metrics._scorers import id_text
+from ._thresholds import BEST_DOCUMENTS
 
-#: The label of the best documents: this quantile, over queries, of the highest label of a query.
-_BEST = 0.95
 #: Columns that the lower and upper grade of a pair are read from.
-_ENDS = {"lower": ["lower"] * 2, "within": ["lower", "upper"], "ignore": ["label"] * 2}
+_ENDS = {
+    "lower": ["lower", "lower"],
+    "within": ["lower", "upper"],
+    "ignore": ["label", "label"],
+}
 
 
 @validate_params(
@@ -111,8 +114,12 @@ def export_judgments(
         frame = frame.rename({"relevance": "label"})
         interval = "ignore"
     table = _read(frame, ["label", *_ENDS[interval]])
-    graded = _scale(grades, table, format == "opensearch" and interval != "within", is_human)
-    low, high = (graded(table[end]) for end in _ENDS[interval])
+    may_have_decimals = format == "opensearch" and interval != "within"
+    grade_of = _scale(grades, table, may_have_decimals, is_human)
+    lower, upper = _ENDS[interval]
+    low = grade_of(table[lower])
+    high = grade_of(table[upper])
+    # Pairs whose interval lies within one grade.
     sure = table.assign(grade=low, text=_texts(queries, table["qid"]))[low == high]
     if len(sure) < len(table):
         message = (
@@ -192,42 +199,60 @@ def read_judgments(
     1 0 B02 1
     """
     _, read, expected = _FORMATS.get(format, _RANKLIB)
-    # A line that is no JSON may be the name of a file.
-    hint = (
-        f" If {text!r} is a file, pass its text: Path({text!r}).read_text(encoding='utf-8')."
-        if text[:1] not in "{[" and "\n" not in text and len(text) < 256
-        else ""
-    )
+    hint = _hint_of_file(text)
     try:
         table = pd.DataFrame(
             read(text.removeprefix("\ufeff")),  # the mark that spreadsheets write
             columns=["qid", "doc", "relevance"],
         )
         table["relevance"] = pd.to_numeric(table["relevance"])
-        rated = table[table["relevance"] >= 0].drop_duplicates()
-    except (
-        *(AttributeError, KeyError, TypeError, ValueError),
-        *(OverflowError, RecursionError, csv.Error),
-    ) as error:
+        is_rated = table["relevance"] >= 0
+        rated = table[is_rated].drop_duplicates()
+    except _DAMAGED as error:
         raise ValueError(
             f"The text holds no judgments in the format {format!r} ({type(error).__name__}: "
             f"{error}). Expected {expected}.{hint}"
         ) from error
     if rated.empty:
         raise ValueError(f"No pair has a rating from 0. Expected {expected}.{hint}")
-    if n_left_out := len(table) - int((table["relevance"] >= 0).sum()):
+    n_left_out = len(table) - int(is_rated.sum())
+    if n_left_out:
         warn_user(
             f"{n_left_out} of {len(table)} pairs have no rating, or a negative one: they are left "
             "out, as not judged.",
             ClickDataWarning,
         )
     rated = _read(nw.from_native(rated, eager_only=True), ["relevance"])
-    if queries is None:
-        return rated
+    return rated if queries is None else _of_queries(rated, queries)
+
+
+#: What readers of a format raise on a text that is not of it.
+_DAMAGED = (
+    AttributeError,
+    KeyError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    csv.Error,
+)
+
+
+def _hint_of_file(text):
+    """What to do if the text is the name of a file: a short line that is no JSON."""
+    if text[:1] in "{[" or "\n" in text or len(text) >= 256:
+        return ""
+    return f" If {text!r} is a file, pass its text: Path({text!r}).read_text(encoding='utf-8')."
+
+
+def _of_queries(rated, queries):
+    """The judgments by the ids of a log, whose texts are those of the judgments."""
     names = _named(queries)
-    known = pd.DataFrame({"qid": [*names], "text": [normal_text(str(x)) for x in names.values()]})
+    texts = [normal_text(str(text)) for text in names.values()]
+    known = pd.DataFrame({"qid": [*names], "text": texts})
     rated["text"] = rated["qid"].map(normal_text)
-    lost = rated.loc[~rated["text"].isin(known["text"]), "qid"].unique()
+    is_known = rated["text"].isin(known["text"])
+    lost = rated.loc[~is_known, "qid"].unique()
     if len(lost):
         warn_user(
             f"{len(lost)} of {rated['qid'].nunique()} queries of the judgments, such as "
@@ -246,43 +271,52 @@ def _read(frame, numbers):
             f"labels has no {'column ' + missing[0] if missing else 'rows'}; expected the table "
             "of relevance_labels(..., interval=True), or qid, doc and relevance."
         )
-    ids = {role: [id_text(id_, role) for id_ in frame[role].to_list()] for role in ("qid", "doc")}
-    values = {name: frame[name].cast(nw.Float64).to_numpy() for name in numbers}
-    table = pd.DataFrame({**ids, **values})
-    pair = table[["qid", "doc"]]
-    for wrong, what in [
-        (pair.duplicated(), "pairs are there twice"),
-        (~np.isfinite(table[numbers]).all(axis=1), "labels are not finite"),
-    ]:
+    columns = {}
+    for role in ("qid", "doc"):
+        columns[role] = [id_text(each, role) for each in frame[role].to_list()]
+    for name in numbers:
+        columns[name] = frame[name].cast(nw.Float64).to_numpy()
+    table = pd.DataFrame(columns)
+    pairs = table[["qid", "doc"]]
+    faults = {
+        "pairs are there twice": pairs.duplicated(),
+        "labels are not finite": ~np.isfinite(table[numbers]).all(axis=1),
+    }
+    for what, wrong in faults.items():
         if wrong.any():
-            raise ValueError(
-                f"{wrong.sum()} {what}, such as {tuple(pair[wrong].iloc[0])}. Keep one row, or "
-                "none."
-            )
+            example = tuple(pairs[wrong].iloc[0])
+            raise ValueError(f"{wrong.sum()} {what}, such as {example}. Keep one row, or none.")
     return table
 
 
-def _scale(grades, table, not_rounded, is_human):
+def _scale(grades, table, may_have_decimals, is_human):
     """A function from labels to grades."""
     if grades is None and is_human:
         return np.asarray
-    best = table.groupby("qid")["label"].max().quantile(_BEST) or np.inf  # no clicks: grade 0
-    if grades is None and not_rounded:
+    highest = table.groupby("qid")["label"].max()
+    best = highest.quantile(BEST_DOCUMENTS.value) or np.inf  # no clicks: grade 0
+    if grades is None and may_have_decimals:
+        # The grade g whose gain 2^g - 1, at most 7, is proportional to the label.
         return lambda label: np.log2(1 + 7 * np.clip(label / best, 0, 1)).round(3)
     given = (0, 1, 2, 3) if grades is None else grades
     if isinstance(given, Mapping):
-        cuts = np.array(sorted(given), dtype=float)
-        given = [given[cut] for cut in sorted(given)]
-        if not np.isfinite(cuts).all():
-            raise ValueError(f"grades have the limits {cuts.tolist()}; expected numbers.")
+        limits = np.array(sorted(given), dtype=float)
+        given = [given[limit] for limit in sorted(given)]
+        if not np.isfinite(limits).all():
+            raise ValueError(f"grades have the limits {limits.tolist()}; expected numbers.")
     else:
+        # Limits lie in the middle between the gains of two grades.
         gain = 2.0 ** np.arange(len(given)) - 1
-        cuts = np.append(0, best * (gain[1:] + gain[:-1]) / 2 / gain[-1:])
+        limits = np.append(0, best * (gain[1:] + gain[:-1]) / 2 / gain[-1:])
     values = np.array(given, dtype=float)
     if len(values) < 2 or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
         raise ValueError(f"grades are {list(given)}; expected two or more that rise.")
-    # What lies below all limits has the first grade.
-    return lambda label: values[np.maximum(np.searchsorted(cuts, label, side="right") - 1, 0)]
+
+    def grade_of(label):
+        number = np.searchsorted(limits, label, side="right") - 1
+        return values[np.maximum(number, 0)]  # what lies below all limits has the first grade
+
+    return grade_of
 
 
 def _named(queries):
@@ -302,9 +336,12 @@ def _texts(queries, qid):
     if queries is None:
         return qid
     texts = {id_text(query, "qid"): text for query, text in _named(queries).items()}
-    if unknown := [query for query in qid.unique() if query not in texts]:
-        raise ValueError(f"queries has no text for {unknown[0]!r}; expected one for each qid.")
-    return qid.map({query: id_text(texts[query], "queries") for query in qid.unique()})
+    shown = {}
+    for query in qid.unique():
+        if query not in texts:
+            raise ValueError(f"queries has no text for {query!r}; expected one for each qid.")
+        shown[query] = id_text(texts[query], "queries")
+    return qid.map(shown)
 
 
 # Formats ------------------------------------------------------------------------------
@@ -315,9 +352,8 @@ def _opensearch(pairs, name):
         )
     ratings: dict[str, list] = {}
     for (query, doc), grade in pairs.items():
-        ratings.setdefault(query, []).append(
-            {"docId": doc, "rating": np.format_float_positional(grade, min_digits=3)}
-        )
+        rating = np.format_float_positional(grade, min_digits=3)
+        ratings.setdefault(query, []).append({"docId": doc, "rating": rating})
     body = {
         "name": name,
         "description": "Ratings of documents for queries, written by skultr.",
@@ -341,13 +377,16 @@ def _from_opensearch(text):
 
 def _quepid(pairs, name):
     def field(text):  # csv.writer leaves "\r" unquoted where lines end in "\n"
-        return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set(',"\r\n') else text
+        if not set(text) & set(',"\r\n'):
+            return text
+        doubled = text.replace('"', '""')
+        return f'"{doubled}"'
 
-    rows = (
-        f"{field(query)},{field(doc)},{np.format_float_positional(grade, trim='-')}\n"
-        for (query, doc), grade in pairs.items()
-    )
-    return "".join(["query,docid,rating\n", *rows])
+    lines = ["query,docid,rating\n"]
+    for (query, doc), grade in pairs.items():
+        rating = np.format_float_positional(grade, trim="-")
+        lines.append(f"{field(query)},{field(doc)},{rating}\n")
+    return "".join(lines)
 
 
 def _from_quepid(text):
@@ -386,22 +425,12 @@ _WEIGHT = re.compile(r"\*\d+(\.\d+)?$")
 
 def _from_ranklib(text):
     lines = [line.strip() for line in text.splitlines()]
-    headers = [match.groups() for line in lines if (match := _HEADER.match(line))]
-    if headers and all(_WEIGHT.search(query) for _, query in headers):
-        headers = [(qid, _WEIGHT.sub("", query)) for qid, query in headers]
-    queries = dict(headers)
-    rows = []
-    comments = Comments()
-    for number, line in enumerate(lines, start=1):
-        if not line or line.startswith("#"):
-            continue
-        if not (match := _JUDGED.match(line)):
-            raise ValueError(f"line {number} is {line!r}")
-        grade, qid, _, comment = match.groups()
-        rows.append((queries.get(qid, qid), grade))
-        comments.add(qid, comment[1:])
+    queries = _queries_of_headers(lines)
+    rows, comments = _judged_rows(lines, queries)
+    if not rows:
+        return []
     ids, doubt = ids_of([comments], "The text")
-    if rows and not ids:
+    if not ids:
         raise ValueError(doubt or "its lines have no ids of documents")
     if doubt:
         warn_user(doubt, ClickDataWarning)
@@ -412,8 +441,32 @@ def _from_ranklib(text):
             f"{min(nameless)!r}, which is taken for the query.",
             ClickDataWarning,
         )
-    docs = ids[0] if ids else []
-    return [(query, doc, grade) for (query, grade), doc in zip(rows, docs, strict=True)]
+    return [(query, doc, grade) for (query, grade), doc in zip(rows, ids[0], strict=True)]
+
+
+def _judged_rows(lines, queries):
+    """Query and grade of each judged line, and the comments, which may hold the documents."""
+    rows = []
+    comments = Comments()
+    for number, line in enumerate(lines, start=1):
+        if not line or line.startswith("#"):
+            continue
+        match = _JUDGED.match(line)
+        if match is None:
+            raise ValueError(f"line {number} is {line!r}")
+        grade, qid, _, comment = match.groups()
+        rows.append((queries.get(qid, qid), grade))
+        comments.add(qid, comment[1:])  # without the number sign
+    return rows, comments
+
+
+def _queries_of_headers(lines):
+    """The text of each query, by the number that lines ``# qid:1: text`` give it."""
+    matches = [_HEADER.match(line) for line in lines]
+    headers = [match.groups() for match in matches if match]
+    if all(_WEIGHT.search(text) for _, text in headers):
+        headers = [(qid, _WEIGHT.sub("", text)) for qid, text in headers]
+    return dict(headers)
 
 
 #: What is read and not written: how, and what a text of it holds.

@@ -38,15 +38,24 @@ _SCALERS = {
 }
 #: Layers that keep a network linear.
 _LINEAR = {
-    *(nn.Sequential, nn.ModuleList, SideBySide, nn.Identity, nn.Dropout, nn.Linear),
-    *(Dropout, Linear),
+    nn.Sequential,
+    nn.ModuleList,
+    SideBySide,
+    nn.Identity,
+    nn.Dropout,
+    nn.Linear,
+    Dropout,
+    Linear,
 }
-
-
 #: What computes scores by the formula; a click model, or a class of the user, has its own.
 _KNOWN = {
-    *(kind.predict for kind in (BaseRanker, ClickRanker, VectorizationRanker)),
-    *(kind._score for kind in (NeuralEstimator, LearnerRanker, HeckmanRanker, DistilledRanker)),
+    BaseRanker.predict,
+    ClickRanker.predict,
+    VectorizationRanker.predict,
+    NeuralEstimator._score,
+    LearnerRanker._score,
+    HeckmanRanker._score,
+    DistilledRanker._score,
 }
 
 
@@ -63,12 +72,15 @@ class NetworkScores(NamedTuple):
     def columns_scaled(self) -> tuple[Floats, Floats]:
         """What is taken off each feature before the network, and what it is then divided by."""
         served = self.served
-        offsets = np.zeros(len(served.names))
+        n_features = len(served.names)
+        offsets = np.zeros(n_features)
         offsets[served.offsets.columns] = served.offsets.values
         steps = [*map(_scaler, served.transformers), (offsets, 1)]
-        center = np.zeros(len(offsets))
-        spread = np.ones(len(offsets))
-        for own_center, own_spread in [*steps, *map(_scaler, self.transformers)]:
+        steps += map(_scaler, self.transformers)
+        # (x - a) / b, of which the next step takes off c and divides by d: (x - a - b c) / (b d).
+        center = np.zeros(n_features)
+        spread = np.ones(n_features)
+        for own_center, own_spread in steps:
             center = center + spread * own_center
             spread = spread * own_spread
         return center, spread
@@ -80,7 +92,8 @@ def network_of(served: ServedModel) -> NetworkScores | None:
     Of a ranker whose scores depend on the whole query it is that of the student.
     """
     ranker = served.ranker
-    if not {type(ranker).predict, getattr(type(ranker), "_score", None)} <= _KNOWN:
+    methods = {type(ranker).predict, getattr(type(ranker), "_score", None)}
+    if not methods <= _KNOWN:
         return None
     estimator = getattr(ranker, "student_", getattr(ranker, "estimator_", None))
     if estimator is not None:
@@ -97,19 +110,23 @@ def _estimator_scores(served, estimator):
     """The scores of a linear regressor, or of a Pipeline that ends in one; None of others."""
     steps = list(estimator) if isinstance(estimator, Pipeline) else [estimator]
     steps = [step for step in steps if step not in (None, "passthrough")]
-    coef, intercept = (getattr(steps[-1], name, None) for name in ("coef_", "intercept_"))
+    *transformers, regressor = steps
+    coef = getattr(regressor, "coef_", None)
+    intercept = getattr(regressor, "intercept_", None)
     if coef is None or intercept is None:
         return None
     layer = _layer(coef, intercept)
+    # Coefficients may also be those of a logarithm, or of features that were centred.
     rows = np.random.default_rng(0).normal(size=(5, np.size(coef)))
     linear = layer(torch.from_numpy(rows)).detach().numpy()[:, 0]
-    # Coefficients may also be those of a logarithm, or of features that were centred.
-    if not np.allclose(np.ravel(steps[-1].predict(rows)), linear, rtol=1e-4, atol=1e-5):
+    predicted = np.ravel(regressor.predict(rows))
+    if not np.allclose(predicted, linear, rtol=1e-4, atol=1e-5):
         return None
-    return NetworkScores(served, layer, transformers=tuple(steps[:-1]))
+    return NetworkScores(served, layer, transformers=tuple(transformers))
 
 
 def _layer(coef, intercept):
+    """A linear layer in double precision, without the draw of weights that others begin with."""
     layer = nn.utils.skip_init(nn.Linear, np.size(coef), 1, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(np.ravel(coef).astype(float)))
@@ -120,9 +137,10 @@ def _layer(coef, intercept):
 def linear_of(served: ServedModel) -> NetworkScores | None:
     """The same if the network is linear in the features, each taken off a constant and scaled."""
     scores = network_of(served)
-    if scores is None or not {type(part) for part in scores.network.modules()} <= _LINEAR:
+    if scores is None:
         return None
-    return scores
+    layers = {type(part) for part in scores.network.modules()}
+    return scores if layers <= _LINEAR else None
 
 
 def write_linear(scores: NetworkScores, upload: Upload) -> str:
@@ -133,18 +151,22 @@ def write_linear(scores: NetworkScores, upload: Upload) -> str:
         for name, (center, spread) in scaled.items()
     }
     more = {"feature_normalizers": norms} if norms else {}
-    return plugin_body(upload, "linear", json.dumps(weights, ensure_ascii=False), **more)
+    definition = json.dumps(weights, ensure_ascii=False)
+    return plugin_body(upload, "linear", definition, **more)
 
 
 def write_solr_linear(scores: NetworkScores, upload: Upload) -> str:
     """A ``LinearModel`` for Solr's model store."""
     weights, scaled = _columns(scores, upload)
     kind = "org.apache.solr.ltr.norm.StandardNormalizer"
-    norms = {
-        name: {"norm": {"class": kind, "params": {"avg": str(center), "std": str(spread)}}}
-        for name, (center, spread) in scaled.items()
-    }
-    features = [{"name": name, **norms.get(name, {})} for name in upload.names]
+    features = []
+    for name in upload.names:
+        feature = {"name": name}
+        if name in scaled:
+            center, spread = scaled[name]
+            params = {"avg": str(center), "std": str(spread)}
+            feature["norm"] = {"class": kind, "params": params}
+        features.append(feature)
     # Weights are numbers: Solr refuses texts here.
     return solr_body(upload, "LinearModel", features, {"weights": weights})
 
@@ -166,24 +188,32 @@ def _columns(scores, upload):
     engines read float32; these are its shortest decimals.
     """
     center, spread = scores.columns_scaled()  # an error if a step is no scaler
+    n_features = len(center)
     network = copy.deepcopy(scores.network).cpu().double().eval()
     with torch.inference_mode():
-        units = torch.eye(len(center) + 1, len(center), dtype=torch.float64)
+        # One row per feature that is 1 alone, and a last one of zeros: the intercept.
+        units = torch.eye(n_features + 1, n_features, dtype=torch.float64)
         values = network(units).mean(dim=1).numpy()
     weight = scores.scale * (values[:-1] - values[-1])
-    columns = (weight, center, spread)
-    weight, *scaling = ([float(str(np.float32(each))) for each in column] for column in columns)
-    pairs = zip(upload.names, zip(*scaling, strict=True), strict=True)
-    scaled = {name: pair for name, pair in pairs if pair != (0.0, 1.0)}
-    return dict(zip(upload.names, weight, strict=True)), scaled
+    weights = {}
+    scaled = {}
+    for name, *numbers in zip(upload.names, weight, center, spread, strict=True):
+        own_weight, *pair = [float(str(np.float32(each))) for each in numbers]
+        weights[name] = own_weight
+        if pair != [0.0, 1.0]:
+            scaled[name] = tuple(pair)
+    return weights, scaled
 
 
 # ONNX, with the scaling of features inside --------------------------------------------
 #: Old enough for engines in use; LayerNormalization, of opset 17, is written out.
-_OPSET, _IR_VERSION = 14, 7
-#: ONNX's numbers of float32 and float64.
-_FLOAT, _DOUBLE = 1, 11
-
+_OPSET = 14
+#: The version of the file that came with it.
+_IR_VERSION = 7
+#: ONNX's number of float32.
+_FLOAT = 1
+#: ONNX's number of float64.
+_DOUBLE = 11
 
 #: Factors, centers and parts; and factor and center of production.
 ScoreSum = tuple[list[tuple[float, float, Any]], tuple[float, float]]
@@ -192,8 +222,13 @@ ScoreSum = tuple[list[tuple[float, float, Any]], tuple[float, float]]
 def sum_of(served: ServedModel) -> ScoreSum | None:
     """What ONNX is written from; None if a part of the score is neither network nor trees."""
     terms, production = terms_of(served)
-    parts = [(*numbers, network_of(each) or trees_of(each)) for *numbers, each in terms]
-    return (parts, production) if all(part for _, _, part in parts) else None
+    parts = []
+    for factor, center, model in terms:
+        part = network_of(model) or trees_of(model)
+        parts.append((factor, center, part))
+    if not all(part for _, _, part in parts):
+        return None
+    return parts, production
 
 
 def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
@@ -204,20 +239,12 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
     onnx = optional("onnx")
     helper = onnx.helper
     graph = _Graph(helper)
-    parts, production = scores
-    inputs = {"features": len(upload.names)}
-    total = []
-    for factor, center, part in parts:
-        write = _network_scores if isinstance(part, NetworkScores) else _tree_scores
-        total.append(write(graph, part, factor, center))
-    if production[0]:
-        inputs["production"] = 1
-        total.append(graph.scaled(graph.add("Cast", "production", to=_DOUBLE), *production))
-    graph.add("Cast", graph.add("Sum", *total), output="score", to=_FLOAT)
-    *given, gives = (
+    inputs = _write_sum(graph, scores, len(upload.names))
+    given = [
         helper.make_tensor_value_info(name, _FLOAT, ["batch", width])
-        for name, width in {**inputs, "score": 1}.items()
-    )
+        for name, width in inputs.items()
+    ]
+    gives = helper.make_tensor_value_info("score", _FLOAT, ["batch", 1])
     domains = {node.domain: _OPSET if node.domain == "" else 1 for node in graph.nodes}
     model = helper.make_model(
         helper.make_graph(graph.nodes, upload.name, given, [gives], graph.constants),
@@ -226,9 +253,27 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
         producer_name="skultr",
         producer_version=version("skultr"),
     )
-    helper.set_model_props(model, {"feature_names": json.dumps(upload.names, ensure_ascii=False)})
+    names = json.dumps(upload.names, ensure_ascii=False)
+    helper.set_model_props(model, {"feature_names": names})
     onnx.checker.check_model(model)
     return model.SerializeToString()
+
+
+def _write_sum(graph, scores, n_features):
+    """Add the nodes of a sum of scores; the widths of its inputs."""
+    parts, (factor_of_production, center_of_production) = scores
+    inputs = {"features": n_features}
+    total = []
+    for factor, center, part in parts:
+        write = _network_scores if isinstance(part, NetworkScores) else _tree_scores
+        total.append(write(graph, part, factor, center))
+    if factor_of_production:
+        inputs["production"] = 1
+        values = graph.add("Cast", "production", to=_DOUBLE)
+        total.append(graph.scaled(values, factor_of_production, center_of_production))
+    score = graph.add("Sum", *total)
+    graph.add("Cast", score, output="score", to=_FLOAT)
+    return inputs
 
 
 class _Graph:
@@ -250,13 +295,15 @@ class _Graph:
 
     def scaled(self, values, factor, center):
         """The name of ``factor`` times what the values are above ``center``."""
-        return self.add("Mul", self.add("Sub", values, center), factor)
+        centered = self.add("Sub", values, center)
+        return self.add("Mul", centered, factor)
 
     def rounded(self, values):
         """The name of the values in the precision of the network."""
         if not self.is_single:
             return values
-        return self.add("Cast", self.add("Cast", values, to=_FLOAT), to=_DOUBLE)
+        single = self.add("Cast", values, to=_FLOAT)
+        return self.add("Cast", single, to=_DOUBLE)
 
     def module(self, module, values):
         """The name of what a module makes of values."""
@@ -280,22 +327,28 @@ class _Graph:
 
 
 def _network_scores(graph, scores, factor, center_of_scores):
-    graph.is_single = next(scores.network.parameters()).dtype != torch.float64
+    """The nodes of a network's scores: scaling of features, network, shift and scale."""
+    weights = next(scores.network.parameters())
+    graph.is_single = weights.dtype != torch.float64
     values = graph.add("Cast", "features", to=_DOUBLE)
     center, spread = scores.columns_scaled()
     if center.any() or (spread != 1).any():
-        values = graph.rounded(graph.add("Div", graph.add("Sub", values, center), spread))
-    values = graph.add("ReduceMean", graph.module(scores.network, values), axes=[1])
-    values = graph.add("Add", graph.add("Mul", values, scores.scale), scores.shift)
-    values = graph.add("Sigmoid", values) if scores.is_probability else values
+        centered = graph.add("Sub", values, center)
+        values = graph.rounded(graph.add("Div", centered, spread))
+    outputs = graph.module(scores.network, values)
+    values = graph.add("ReduceMean", outputs, axes=[1])
+    values = graph.add("Mul", values, scores.scale)
+    values = graph.add("Add", values, scores.shift)
+    if scores.is_probability:
+        values = graph.add("Sigmoid", values)
     return graph.scaled(values, factor, center_of_scores)
 
 
 def _tree_scores(graph, trees, factor, center):
+    """The nodes of a sum of trees, whose columns stand one tree behind the other."""
     trees, constant = scaled_trees(factor, center, trees)
-    feature, bound, missing_left, _, left, right, value, _ = map(
-        np.concatenate, zip(*trees, strict=True)
-    )
+    columns_of_trees = map(np.concatenate, zip(*trees, strict=True))
+    feature, bound, missing_left, _, left, right, value, _ = columns_of_trees
     leaf = feature < 0
     node = np.concatenate([np.arange(len(tree.feature)) for tree in trees])
     number = np.cumsum(node == 0) - 1
@@ -320,7 +373,8 @@ def _tree_scores(graph, trees, factor, center):
         nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
         **{name: column.tolist() for name, column in columns.items()},
     )
-    return graph.add("Add", graph.add("Cast", sums, to=_DOUBLE), constant)
+    sums = graph.add("Cast", sums, to=_DOUBLE)
+    return graph.add("Add", sums, constant)
 
 
 def _sequential(graph, module, values):
@@ -343,7 +397,8 @@ def _scale_features(graph, scaling, values):
     above = graph.add("Add", size, 1.0)
     # log(1 + x) loses the digits of a small x: the second term adds what 1 + x rounds off.
     lost = graph.add("Sub", graph.add("Sub", above, 1.0), size)
-    log = graph.add("Sub", graph.add("Log", above), graph.add("Div", lost, above))
+    log = graph.add("Log", above)
+    log = graph.add("Sub", log, graph.add("Div", lost, above))
     # Rounded as in training: of a narrow feature far from 0 few digits are left.
     log = graph.rounded(graph.add("Mul", log, graph.add("Sign", values)))
     gap = graph.rounded(graph.add("Sub", log, scaling.center))
@@ -356,12 +411,15 @@ def _scale_features(graph, scaling, values):
     flags = graph.add("Cast", missing, to=_DOUBLE)
     # A product with a matrix of zeros and ones picks the columns.
     chosen = torch.eye(len(scaling.center))[:, scaling.indicated.cpu()]
-    return graph.add("Concat", filled, graph.add("MatMul", flags, chosen), axis=1)
+    indicators = graph.add("MatMul", flags, chosen)
+    return graph.add("Concat", filled, indicators, axis=1)
 
 
 def _elu(graph, layer, values):
+    # max(x, 0) + alpha (exp(min(x, 0)) - 1)
     below = graph.add("Sub", graph.add("Exp", graph.add("Min", values, 0.0)), 1.0)
-    return graph.add("Add", graph.add("Max", values, 0.0), graph.add("Mul", below, layer.alpha))
+    above = graph.add("Max", values, 0.0)
+    return graph.add("Add", above, graph.add("Mul", below, layer.alpha))
 
 
 def _silu(graph, layer, values):
@@ -371,14 +429,17 @@ def _silu(graph, layer, values):
 
 
 def _layer_norm(graph, layer, values):
-    values = graph.add("Sub", values, graph.add("ReduceMean", values, axes=[-1]))
-    square = graph.add("ReduceMean", graph.add("Mul", values, values), axes=[-1])
-    return _normalized(graph, layer, values, graph.add("Add", square, layer.eps))
+    mean = graph.add("ReduceMean", values, axes=[-1])
+    values = graph.add("Sub", values, mean)
+    squares = graph.add("Mul", values, values)
+    variance = graph.add("ReduceMean", squares, axes=[-1])
+    return _normalized(graph, layer, values, graph.add("Add", variance, layer.eps))
 
 
 def _batch_norm(graph, layer, values):
     values = graph.add("Sub", values, layer.running_mean)
-    return _normalized(graph, layer, values, layer.running_var.cpu().double() + layer.eps)
+    variance = layer.running_var.cpu().double() + layer.eps
+    return _normalized(graph, layer, values, variance)
 
 
 def _normalized(graph, layer, values, variance):

@@ -10,14 +10,11 @@ import numpy as np
 from .._base._typing import Ints
 from ..exceptions import ClickDataWarning, warn_user
 from ._served_model import ServedModel
+from ._thresholds import MERGED_THRESHOLDS, VALUES_APART
 from ._trees import Tree, Upload, floor_single
 
 #: Formats whose engines compute in float64, except with features that are scores of queries.
 _IN_DOUBLE = ("lightgbm", "elastic")
-#: Different values that are enough: trees see a feature in so many bins by default.
-_ENOUGH = 256
-#: Share of its thresholds that a feature may lose: two may stand in one gap by chance.
-_MAY_MERGE = 0.1
 #: Range of a feature in units of its spread, about that of a normal distribution.
 _RANGE = 4.0
 
@@ -48,14 +45,20 @@ def _lost(served: ServedModel, model: Any) -> Iterator[tuple[int, str]]:
     # Behind a transformer the ranker has not seen what the engine reads.
     if not served.transformers:
         for feature, (before, after) in zip(offsets.columns, offsets.distinct, strict=True):
-            if after < min(before, _ENOUGH):
+            if after < min(before, VALUES_APART.value):
                 yield int(feature), f"{before} different values of the training log become {after}"
-    parts = model[0] if isinstance(model, tuple) and isinstance(model[0], list) else None
-    for part in [model] if parts is None else [each for *_, each in parts]:
+    for part in _parts_of(model):
         if isinstance(part, list):
             yield from _merged_thresholds(part)
         elif served.transformers:
             yield from _few_steps(part)
+
+
+def _parts_of(model):
+    """The trees and networks of a sum, or the model itself."""
+    if isinstance(model, tuple) and isinstance(model[0], list):
+        return [part for *_, part in model[0]]
+    return [model]
 
 
 def _merged_thresholds(trees: list[Tree]) -> Iterator[tuple[int, str]]:
@@ -65,7 +68,7 @@ def _merged_thresholds(trees: list[Tree]) -> Iterator[tuple[int, str]]:
     for each in np.unique(feature[feature >= 0]):
         exact = np.unique(threshold[feature == each])
         after = len(np.unique(floor_single(exact)))
-        if after < (1 - _MAY_MERGE) * len(exact):
+        if after < (1 - MERGED_THRESHOLDS.value) * len(exact):
             yield int(each), f"{len(exact)} thresholds of the trees become {after}"
 
 
@@ -74,6 +77,6 @@ def _few_steps(scores: Any) -> Iterator[tuple[int, str]]:
     center, spread = scores.columns_scaled()
     gap = np.spacing(np.abs(center).astype(np.float32)).astype(float)
     steps = _RANGE * spread / gap
-    few: Ints = np.flatnonzero((steps < _ENOUGH) & (spread > 0))
+    few: Ints = np.flatnonzero((steps < VALUES_APART.value) & (spread > 0))
     for each in few:
         yield int(each), f"about {max(int(steps[each]), 1)} different values are left"

@@ -27,14 +27,14 @@ from .._log._faults import IDS
 from ..exceptions import warn_user
 from ._boosters import check_settings, read_booster
 from ._served_model import fitted_steps, optional
+from ._thresholds import BYTES_PER_VALUE, JSON_VALUES, UNPACKED_BYTES, UNPACKED_PER_BYTE
 
-_FORMAT, _LAYOUT, _HEAD = "skultr model", 1, "model.json"
+_FORMAT = "skultr model"
+#: Version of how the file is laid out, which is read by versions of the same alone.
+_LAYOUT = 1
+_HEAD = "model.json"
 #: Packages whose versions are compared when a file is read, and how much of them: None is all.
 _PACKAGES = {"skultr": None, "numpy": 1, "scikit-learn": 1, "torch": 1, "lightgbm": 1}
-#: The bytes that all parts may unpack to: so many, and for each byte of the file (forests have 7,
-#: weights 1). And the most values of JSON, each of which may take a hundred bytes and more: so
-#: many, and in parts of scikit-learn one for so many bytes of the file (trees of 64 leaves: 11).
-_MOST, _RATIO, _MOST_VALUES, _BYTES_PER_VALUE = 1 << 26, 20, 1 << 20, 8
 #: NumPy parses the header of an array as Python, and Python 3.11 confuses the depths of parsers
 #: that run in several threads ("AST constructor recursion depth mismatch").
 _ONE_PARSER = Lock()
@@ -101,7 +101,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((loaded.predict(documents) == ranker.predict(documents)).all())
     True
     """
-    fitted_steps(model)
+    fitted_steps(model)  # an error if it is no fitted ranker
     path = Path(path)
     encoder = Encoder()
     head = {
@@ -122,6 +122,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
                 # Without the time of day, so that equal models are equal files.
                 file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
         _read(new)  # what cannot be loaded is found here
+        # Once more: writing takes a while, in which another program may have come.
         refuse_to_replace(path, _is_saved, "a model")
         new.replace(path)
     if encoder.dropped:
@@ -200,10 +201,12 @@ def _is_saved(path):
 def _scores_zeros(model):
     """Whether a row of zeros has a finite score; an error if it has none."""
     # A file may state any number; more than a million do not fit the row, which is an error.
-    row = np.zeros((1, min(model.n_features_in_, 1 << 20)))
+    n_features = min(model.n_features_in_, 1 << 20)
+    row = np.zeros((1, n_features))
     if hasattr(model, "feature_names_in_"):
         row = pd.DataFrame(row, columns=model.feature_names_in_)
-    return bool(np.isfinite(model.predict(row)).sum() == 1)
+    scores = model.predict(row)
+    return bool(np.isfinite(scores).sum() == 1)
 
 
 def _versions():
@@ -228,12 +231,8 @@ def _read(path):
                 f"skultr {other['skultr']} wrote layout {head['layout']}, and skultr "
                 f"{own['skultr']} reads {_LAYOUT}"
             )
-        if changed := [
-            f"{name} {other[name]} (here {own[name]})"
-            for name, n in _PACKAGES.items()
-            if {name} <= {*own} & {*other}
-            and own[name].split(".")[:n] != other[name].split(".")[:n]
-        ]:
+        changed = _changed(own, other)
+        if changed:
             warn_user(
                 f"{path} was written by {', '.join(changed)}: predictions may differ. Compare "
                 "them, and save the model again.",
@@ -248,6 +247,17 @@ def _read(path):
     return model
 
 
+def _changed(own, other):
+    """Packages of which another version wrote the file, in words."""
+    changed = []
+    for name, n_numbers in _PACKAGES.items():
+        if name not in own or name not in other:
+            continue
+        if own[name].split(".")[:n_numbers] != other[name].split(".")[:n_numbers]:
+            changed.append(f"{name} {other[name]} (here {own[name]})")
+    return changed
+
+
 class _Parts:
     """Parts of an archive by name, each to be read once, and none of more than a bound."""
 
@@ -256,11 +266,11 @@ class _Parts:
         self._file = file
         self.n_bytes = n_bytes
         self.sizes = {part.filename: part.file_size for part in members}
-        if len(self.sizes) < len(members) or not (
-            {part.compress_type for part in members} <= {zipfile.ZIP_STORED, packed}
-        ):
+        kinds = {part.compress_type for part in members}
+        if len(self.sizes) < len(members) or not kinds <= {zipfile.ZIP_STORED, packed}:
             raise ValueError("several parts have one name, or one is compressed in another way")
-        _check_size("bytes in all parts", sum(self.sizes.values()), _MOST + _RATIO * n_bytes)
+        most = UNPACKED_BYTES.value + UNPACKED_PER_BYTE.value * n_bytes
+        _check_size("bytes in all parts", sum(self.sizes.values()), most)
 
     def pop(self, name: str) -> bytes:
         """The bytes of a part, which is gone then."""
@@ -277,7 +287,8 @@ def _check_size(what, found, most):
 def _values(text, hook=None, n_more=0):
     """The values of JSON, if they are not too many."""
     what = "values of JSON (a tree of scikit-learn takes some 300, one of LightGBM none)"
-    _check_size(what, sum(map(text.count, (b"[", b"{", b","))), _MOST_VALUES + n_more)
+    n_values = text.count(b"[") + text.count(b"{") + text.count(b",")
+    _check_size(what, n_values, JSON_VALUES.value + n_more)
     return json.loads(text, object_hook=hook)
 
 
@@ -305,23 +316,21 @@ _NOT_SAVED = {
 }
 #: Parameters that may hold values of documents or rows of the log.
 _OF_LOGS = ("relevance", "examination", "propensity")
-#: Types that skops does not trust by itself, and that are built from numbers and text alone.
-_TRUSTED = [
-    f"{home}.{name}"
-    for home, names in {
-        "numpy": "dtype",
-        "sklearn._loss.link": "IdentityLink Interval LogLink",
-        "sklearn._loss.loss": "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError "
-        "HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss",
-        "sklearn.compose._column_transformer": "make_column_selector",
-        "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
-        "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
-        "sklearn.feature_selection._univariate_selection": "f_regression",
-        "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
-        "sklearn.tree._tree": "Tree",
-    }.items()
-    for name in names.split()
-]
+#: Classes of which skops does not trust all by itself, and that are built from numbers and text
+#: alone, by module.
+_FROM_NUMBERS = {
+    "numpy": "dtype",
+    "sklearn._loss.link": "IdentityLink Interval LogLink",
+    "sklearn._loss.loss": "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError "
+    "HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss",
+    "sklearn.compose._column_transformer": "make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
+    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+    "sklearn.feature_selection._univariate_selection": "f_regression",
+    "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+    "sklearn.tree._tree": "Tree",
+}
+_TRUSTED = [f"{home}.{name}" for home, names in _FROM_NUMBERS.items() for name in names.split()]
 
 
 class Encoder:
@@ -342,17 +351,16 @@ class Encoder:
         """What JSON holds of a value or a fitted estimator."""
         if value is None or isinstance(value, str) or type(value) in (bool, int, float):
             return value
-        if isinstance(value, np.ndarray | np.generic):
-            return self._array(np.asarray(value))
         if isinstance(value, list):
             return [self.encode(each) for each in value]
         if type(value) is tuple:
             return {"tuple": self.encode([*value])}
         if isinstance(value, dict):
             return {"dict": self.encode([*value.items()])}
+        if isinstance(value, np.ndarray | np.generic):
+            return self._array(np.asarray(value))
         if isinstance(value, pd.DataFrame):
-            columns = [(name, value[name].to_numpy()) for name in value.columns]
-            return {"frame": self.encode([columns, value.index.name, value.index.to_numpy()])}
+            return self._frame(value)
         if isinstance(value, Booster):
             text = value.model_to_string(num_iteration=-1).encode()
             return {"booster": [self._file("booster", "txt", text), value.best_iteration]}
@@ -360,6 +368,11 @@ class Encoder:
             kind = "parameter" if type(value).__name__ == "Parameter" else "tensor"
             return {kind: self._array(value.detach().cpu().numpy())}
         return self._object(value)
+
+    def _frame(self, frame):
+        columns = [(name, frame[name].to_numpy()) for name in frame.columns]
+        index = frame.index
+        return {"frame": self.encode([columns, index.name, index.to_numpy()])}
 
     def _array(self, array):
         if array.dtype.kind in "biuf":
@@ -372,12 +385,14 @@ class Encoder:
 
     def _object(self, value):
         value = getattr(value, "best_estimator_", value)  # of a search
-        if isinstance(value, BaseEstimator) and not self._fitted:
+        is_estimator = isinstance(value, BaseEstimator)
+        if is_estimator and not self._fitted:
             value = clone(value)
         cls = type(value)
         if cls.__module__.startswith("sklearn.") and cls is not Pipeline:
             return {"sklearn": self._skops(value)}
-        if _class_of(cls.__name__, _FITTED if self._fitted else _PUBLIC) is not cls:
+        homes = _FITTED if self._fitted else _PUBLIC
+        if _class_of(cls.__name__, homes) is not cls:
             raise TypeError(
                 f"{cls.__name__} cannot be saved: a saved model holds no code and no ids, only "
                 "rankers of skultr.rankers, LGBMRanker, LGBMRegressor and parts of scikit-learn. "
@@ -386,15 +401,18 @@ class Encoder:
             )
         if self._fitted:
             _refuse_ids_and_code(value)
-        params = value.get_params(deep=False) if isinstance(value, BaseEstimator) else {}
-        state = {
-            name: self._param(value, name, part) if name in params else self.encode(part)
-            for name, part in _state(value).items()
-        }
+        params = value.get_params(deep=False) if is_estimator else {}
+        state = {}
+        for name, part in _state(value).items():
+            if name in params:
+                state[name] = self._param(value, name, part)
+            else:
+                state[name] = self.encode(part)
         return {"object": [cls.__name__, state]}
 
     def _param(self, estimator, name, value):
         """A parameter, or its default if it cannot be saved."""
+        # Parameters need not be fitted: of an estimator its clone is saved.
         before = self._fitted
         self._fitted = self._fitted and isinstance(estimator, Pipeline)
         try:
@@ -484,22 +502,23 @@ class Decoder:
 
     def _skops(self, file):
         content = self._parts.pop(file)
-        found = []
+        sizes = []  # of arrays, each as often as it is named
         with zipfile.ZipFile(BytesIO(content)) as inside:
             parts = _Parts(inside, len(content), zipfile.ZIP_STORED)
-            # An array may be named often.
-            _values(
-                parts.pop("schema.json"),
-                lambda node: found.append(parts.sizes.get(node.get("file"), 0)),
-                self._parts.n_bytes // _BYTES_PER_VALUE,
-            )
-        _check_size("bytes in arrays", sum(found), _MOST + len(content))
+
+            def add_size(node):
+                sizes.append(parts.sizes.get(node.get("file"), 0))
+
+            n_more = self._parts.n_bytes // BYTES_PER_VALUE.value
+            _values(parts.pop("schema.json"), add_size, n_more)
+        _check_size("bytes in arrays", sum(sizes), UNPACKED_BYTES.value + len(content))
         with _ONE_PARSER:
             return optional("skops.io").loads(content, trusted=_TRUSTED)
 
     def _object(self, found):
         name, state = found
-        if (cls := _class_of(name, _PUBLIC)) is None:
+        cls = _class_of(name, _PUBLIC)
+        if cls is None:
             raise ValueError(f"{name!r} is not among the classes of saved models")
         state = {name: self.decode(part) for name, part in state.items()}
         if issubclass(cls, tuple):
@@ -515,33 +534,46 @@ class Decoder:
 def _settings(cls, state):
     """What LightGBM gets of a learner's state; of others, the number of threads."""
     if not issubclass(cls, LGBMModel):
-        given = state.get("lgbm_params") or {}
-        return {**given, **{name: state[name] for name in ("n_jobs",) if name in state}}
+        settings = {**(state.get("lgbm_params") or {})}
+        if "n_jobs" in state:
+            settings["n_jobs"] = state["n_jobs"]
+        return settings
     params = [*inspect.signature(cls).parameters, "_objective"]
-    return {**{name: state.get(name) for name in params}, **state.get("_other_params", {})}
+    settings = {name: state.get(name) for name in params}
+    return {**settings, **state.get("_other_params", {})}
 
 
 def _class_of(name, homes):
     """A class that may occur, by its name; None for any other name."""
     homes = [home for home in homes if name in import_module(home).__all__]
     homes += [home for home, names in _OTHERS.items() if name in names.split()]
-    found = getattr(import_module(homes[0]), name) if homes else None
-    return found if isinstance(found, type) else None
+    if not homes:
+        return None
+    found = getattr(import_module(homes[0]), name)
+    return found if isinstance(found, type) else None  # functions are public, too
 
 
 def _state(value):
     """Attributes that are saved, parameters among them."""
     if isinstance(value, tuple):
         return value._asdict()
-    if hasattr(value, "named_parameters"):  # a module of torch
-        inside = ("_parameters", "_buffers", "_modules")
-        own = {name: vars(value)[name] for name in vars(value) if name in inside or name[0] != "_"}
-        return {**own, "training": False}
+    if hasattr(value, "named_parameters"):
+        return _state_of_module(value)
     state = SlimPickles.__getstate__(value) if isinstance(value, SlimPickles) else vars(value)
     kept = {name: each for name, each in state.items() if name not in _NOT_SAVED}
     if "propensity_" in state:
         kept["_left_out"] = sorted({*kept.get("_left_out", ()), "propensity_"})
     return kept
+
+
+def _state_of_module(module):
+    """Attributes of a module of torch that are saved, as it is in evaluation."""
+    inside = ("_parameters", "_buffers", "_modules")
+    state = {}
+    for name, value in vars(module).items():
+        if name in inside or not name.startswith("_"):
+            state[name] = value
+    return {**state, "training": False}
 
 
 def _refuse_ids_and_code(value):
@@ -552,7 +584,8 @@ def _refuse_ids_and_code(value):
             f"{name}(relevance='embedding') is a table of ids of documents, and a saved model "
             "holds none. Pickle the model, or save a DistilledRanker with it as teacher."
         )
-    if ids := [column for column in getattr(value, "_columns", ()) if column in IDS]:
+    ids = [column for column in getattr(value, "_columns", ()) if column in IDS]
+    if ids:
         raise ValueError(
             f"The bias factors of {name} are made of the ids in {ids}, and a saved model holds "
             "none. Candidates to be scored need no repair: save the steps after it."

@@ -56,9 +56,11 @@ def served_model(
     """
     steps = fitted_steps(ranker)
     final = steps.pop()
-    terms = final._terms()[0] if hasattr(final, "_terms") else []
-    for each in (final, *(ranker for _, _, ranker in terms)):
-        _refuse_what_is_no_function(each)
+    _refuse_what_is_no_function(final)
+    if hasattr(final, "_terms"):  # an ensemble, of which each member has to be one
+        terms, _ = final._terms()
+        for _, _, member in terms:
+            _refuse_what_is_no_function(member)
     steps = [step for step in steps if not isinstance(step, IdentifiabilityRepair)]
     for step in steps:
         _check_step(step)
@@ -109,6 +111,7 @@ def optional(name: str) -> Any:
 
 
 def _check_step(step):
+    """Refuse a step before the ranker that is no function of the features alone."""
     if not isinstance(step, OnFeatures):
         raise TypeError(
             f"{type(step).__name__} is a step of the pipeline; expected OnFeatures, which "
@@ -126,8 +129,9 @@ def parts_of(transformer: Any) -> list[Any]:
     """A transformer of features taken apart, without steps that leave them as they are."""
     if isinstance(transformer, Pipeline):
         return [part for step in steps_of(transformer) for part in parts_of(step)]
-    identity = isinstance(transformer, FunctionTransformer) and transformer.func is None
-    return [] if identity else [transformer]
+    if isinstance(transformer, FunctionTransformer) and transformer.func is None:
+        return []
+    return [transformer]
 
 
 def _refuse_what_is_no_function(ranker):
@@ -138,12 +142,12 @@ def _refuse_what_is_no_function(ranker):
             f"This {name} scores documents by their ids, and an engine has to score by features. "
             "Export DistilledRanker around it, or fit it with relevance='network'."
         )
-    methods = type(ranker).predict, type(ranker)._score
-    if own := [each for each in methods if not each.__module__.startswith("skultr.")]:
-        raise ValueError(
-            f"{name} computes scores by a method of its own, {own[0].__qualname__}, which cannot "
-            "be written. Export DistilledRanker around it."
-        )
+    for method in (type(ranker).predict, type(ranker)._score):
+        if not method.__module__.startswith("skultr."):
+            raise ValueError(
+                f"{name} computes scores by a method of its own, {method.__qualname__}, which "
+                "cannot be written. Export DistilledRanker around it."
+            )
     if ranker._reads_whole_queries:
         instead = "student='only'" if hasattr(ranker, "student") else "DistilledRanker around it"
         raise ValueError(
@@ -156,19 +160,8 @@ def _engine_names(first, given):
     """The engine's names of the columns that the first step reads."""
     n_features = first.n_features_in_
     fitted = [str(name) for name in getattr(first, "feature_names_in_", ())]
-    by_name = given is None or isinstance(given, Mapping)
-    if by_name and not fitted:
-        raise ValueError(
-            f"The ranker was fitted to {n_features} columns without names. Pass feature_names, "
-            "a list of the engine's names in the order of the columns."
-        )
-    unknown = [name for name in given or () if name not in fitted] if by_name else []
-    if unknown:
-        raise ValueError(
-            f"feature_names has {unknown[0]!r}, which is no fitted feature; expected keys among "
-            f"{fitted}."
-        )
-    names = [(given or {}).get(name, name) for name in fitted] if by_name else given
+    is_list = given is not None and not isinstance(given, Mapping)
+    names = given if is_list else _renamed(fitted, given or {}, n_features)
     if not all(isinstance(name, str) and name.strip() for name in names):
         raise TypeError(
             f"feature_names is {given!r}; expected a list or a dict of texts that are not empty."
@@ -179,13 +172,34 @@ def _engine_names(first, given):
             f"feature_names has {len(names)} names, but the ranker was fitted to {n_features} "
             "features. Pass one name per column, in their order, or a dict for some of them."
         )
+    _check_places(names, fitted, is_list)
+    return names
+
+
+def _check_places(names, fitted, is_list):
+    """Refuse a name that is there twice, and fitted names in another order than that of a fit."""
     for place, name in enumerate(names):
         if name in names[:place]:
             raise ValueError(f"feature_names has {name!r} twice; expected different names.")
-        if not by_name and name in fitted and name != fitted[place]:
+        if is_list and name in fitted and name != fitted[place]:
             raise ValueError(
                 f"feature_names has {name!r} in place {place}, where the fitted feature is "
                 f"{fitted[place]!r}. Pass a list in the order {fitted}, or a dict if a column "
                 "shall have the name of another."
             )
-    return names
+
+
+def _renamed(fitted, new_names, n_features):
+    """The fitted names, with those that a dict gives in place of some."""
+    if not fitted:
+        raise ValueError(
+            f"The ranker was fitted to {n_features} columns without names. Pass feature_names, "
+            "a list of the engine's names in the order of the columns."
+        )
+    for name in new_names:
+        if name not in fitted:
+            raise ValueError(
+                f"feature_names has {name!r}, which is no fitted feature; expected keys among "
+                f"{fitted}."
+            )
+    return [new_names.get(name, name) for name in fitted]

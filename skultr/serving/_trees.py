@@ -28,15 +28,32 @@ from .._log._estimator import steps_of
 from ._served_model import ServedModel, parts_of, terms_of
 
 #: Objectives whose predictions are the sum of the trees.
-_AS_IS = {
-    *("lambdarank", "rank_xendcg", "regression", "regression_l1", "huber", "fair", "quantile"),
-    *("mape", "custom"),
-}
+_AS_IS = (
+    "lambdarank",
+    "rank_xendcg",
+    "regression",
+    "regression_l1",
+    "huber",
+    "fair",
+    "quantile",
+    "mape",
+    "custom",
+)
 #: Transformers whose output columns are each an increasing function of one input column.
 _INCREASING = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, QuantileTransformer)
+#: Functions that increase wherever they are defined.
 _INCREASING_FUNCTIONS = {
-    *(np.log, np.log1p, np.log2, np.log10, np.sqrt, np.cbrt, np.arcsinh),
-    *(np.arctan, np.tanh, np.exp, np.expm1),
+    np.log,
+    np.log1p,
+    np.log2,
+    np.log10,
+    np.sqrt,
+    np.cbrt,
+    np.arcsinh,
+    np.arctan,
+    np.tanh,
+    np.exp,
+    np.expm1,
 }
 #: LightGBM's predict takes numbers up to this size for 0.
 _ZERO = float(np.float32(1e-35))
@@ -73,15 +90,19 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
 
     What engines lack is a ValueError, and a transformer that makes a column of several or falls.
     """
-    terms, production = terms_of(served)
+    terms, (factor_of_production, _) = terms_of(served)
     found = [(*numbers, _trees_of_one(each)) for *numbers, each in terms]
-    if production[0] or not all(trees for _, _, trees in found):
+    if factor_of_production or not all(trees for _, _, trees in found):
         return None
-    if not hasattr(served.ranker, "_terms"):
-        return found[0][2]
+    if not hasattr(served.ranker, "_terms"):  # not of an ensemble
+        ((_, _, trees),) = found
+        return trees
     parts = [scaled_trees(*each) for each in found]
     constant = sum(shift for _, shift in parts)
-    return [_read_tree({"leaf_value": constant}, 1), *(tree for part, _ in parts for tree in part)]
+    trees = [_leaf(constant)]
+    for part, _ in parts:
+        trees += part
+    return trees
 
 
 def scaled_trees(factor: float, center: float, trees: list[Tree]) -> tuple[list[Tree], float]:
@@ -89,15 +110,19 @@ def scaled_trees(factor: float, center: float, trees: list[Tree]) -> tuple[list[
 
     Leaves are near 0, so that engines, which read them in float32, round off little.
     """
-    middles = [tree.value[tree.feature < 0].mean() for tree in trees]
-    scaled = [
-        tree._replace(value=factor * np.where(tree.feature < 0, tree.value - middle, 0.0))
-        for tree, middle in zip(trees, middles, strict=True)
-    ]
+    middles = []
+    scaled = []
+    for tree in trees:
+        is_leaf = tree.feature < 0
+        middle = tree.value[is_leaf].mean()
+        value = factor * np.where(is_leaf, tree.value - middle, 0.0)
+        middles.append(middle)
+        scaled.append(tree._replace(value=value))
     return scaled, factor * (sum(middles) - center)
 
 
 def _trees_of_one(served):
+    """The trees of one ranker; None if it has none."""
     learner, inner = _learner_of(served.ranker)
     if learner is None:
         return None
@@ -105,10 +130,13 @@ def _trees_of_one(served):
     objective = dump.get("objective", "custom")
     if objective.split()[0] not in _AS_IS or "sqrt" in objective:
         _refuse(f"have the objective {objective!r}, a function of the sum", "objective=None")
-    part = len(dump["tree_info"]) if dump["average_output"] else 1
+    # A random forest gives the mean of its trees.
+    n_averaged = len(dump["tree_info"]) if dump["average_output"] else 1
     for place, transformer in enumerate((*served.transformers, *inner)):
         _check_transformer(transformer, place)
-    trees = [_read_tree(tree["tree_structure"], part, served.names) for tree in dump["tree_info"]]
+    trees = [
+        _read_tree(tree["tree_structure"], n_averaged, served.names) for tree in dump["tree_info"]
+    ]
     return _on_raw_features(trees, served, inner)
 
 
@@ -117,8 +145,13 @@ def nonnegative(trees: list[Tree]) -> list[Tree]:
     lowest = [tree.value[tree.feature < 0].min() for tree in trees]
     if sum(lowest) >= 0:
         return trees
-    shift = -sum(lowest) + 1e-5 * np.abs(lowest).sum()  # engines round each sum
-    return [*trees, _read_tree({"leaf_value": shift}, 1)]
+    rounding = 1e-5 * np.abs(lowest).sum()  # engines round each sum
+    return [*trees, _leaf(-sum(lowest) + rounding)]
+
+
+def _leaf(value):
+    """A tree of one leaf."""
+    return _read_tree({"leaf_value": value}, 1)
 
 
 def _learner_of(ranker: Any):
@@ -130,17 +163,20 @@ def _learner_of(ranker: Any):
     if isinstance(learner, Pipeline):
         *steps, learner = steps_of(learner)
         inner = [part for step in steps for part in parts_of(step)]
-    return (learner.booster_ if isinstance(learner, LGBMModel) else None), inner
+    booster = learner.booster_ if isinstance(learner, LGBMModel) else None
+    return booster, inner
 
 
-def _read_tree(root, part, names=()):
+def _read_tree(root, n_averaged, names=()):
+    """The tree of a dump, with its nodes level by level."""
     nodes = [(root, 0)]
     rows = []
     for node, depth in nodes:  # grows
         if "split_feature" not in node:
             if "leaf_coeff" in node:
                 _refuse("have linear models as leaves", "linear_tree=False")
-            rows.append((-1, 0.0, False, False, -1, -1, node["leaf_value"] / part, depth))
+            value = node["leaf_value"] / n_averaged
+            rows.append((-1, 0.0, False, False, -1, -1, value, depth))
             continue
         feature = node["split_feature"]
         left = len(nodes)
@@ -166,6 +202,7 @@ def _refuse(found, instead):
 
 
 def _check_transformer(transformer, place):
+    """Refuse a transformer whose output columns do not each increase with one input column."""
     good = type(transformer) in _INCREASING
     if isinstance(transformer, FunctionTransformer):
         good = transformer.func in _INCREASING_FUNCTIONS and not transformer.kw_args
@@ -173,9 +210,9 @@ def _check_transformer(transformer, place):
         good = transformer.method == "yeo-johnson"
     elif isinstance(transformer, SimpleImputer) and place == 0:  # a logarithm makes NaN, too
         missing = transformer.missing_values
+        fills_missing = isinstance(missing, float) and np.isnan(missing)
         n_out = len(transformer.get_feature_names_out())
-        good = isinstance(missing, float) and np.isnan(missing)
-        good = good and n_out == transformer.n_features_in_
+        good = fills_missing and n_out == transformer.n_features_in_
     if not good:
         raise ValueError(
             f"{transformer!r} cannot be written into the thresholds of trees: a column of its "
@@ -187,43 +224,58 @@ def _check_transformer(transformer, place):
 
 def _on_raw_features(trees, served, inner):
     """The trees with thresholds on raw features, and with the way of missing ones."""
-    feature, threshold = (np.concatenate(column) for column in list(zip(*trees, strict=True))[:2])
+    feature = np.concatenate([tree.feature for tree in trees])
+    threshold = np.concatenate([tree.threshold for tree in trees])
+    missing_left = np.concatenate([tree.missing_left for tree in trees])
+    learned = np.concatenate([tree.learned for tree in trees])
+    # Each pair of a feature and a threshold is looked for once.
     split = feature >= 0
     pairs = np.stack([feature[split], threshold[split]])
-    pairs, place = np.unique(pairs, axis=1, return_inverse=True)
-    column = pairs[0].astype(int)
-    threshold[split] = _largest_left(column, pairs[1], served, inner)[place.ravel()]
+    (columns, bounds), pair = np.unique(pairs, axis=1, return_inverse=True)
+    columns = columns.astype(int)
+    pair = pair.ravel()
+    threshold[split] = _largest_left(columns, bounds, served, inner)[pair]
     # What LightGBM sees where a feature is missing: NaN, unless an imputer puts a number there.
     seen = _seen(served, inner, np.full((1, len(served.names)), np.nan))[0]
+    goes_left = np.nan_to_num(seen)[columns] <= bounds
     as_number = np.zeros(len(split), dtype=bool)
-    as_number[split] = (np.nan_to_num(seen)[column] <= pairs[1])[place.ravel()]
-    filled = np.zeros(len(split), dtype=bool)
-    filled[split] = ~np.isnan(seen)[feature[split].astype(int)]
-    missing_left, learned = (np.concatenate(x) for x in list(zip(*trees, strict=True))[2:4])
-    learned = learned & ~filled
+    as_number[split] = goes_left[pair]
+    is_filled = np.zeros(len(split), dtype=bool)
+    is_filled[split] = ~np.isnan(seen)[feature[split].astype(int)]
+    learned = learned & ~is_filled
     missing_left = np.where(learned, missing_left, as_number)
     ends = np.cumsum([len(tree.feature) for tree in trees])[:-1]
-    columns = (np.split(column, ends) for column in (threshold, missing_left, learned))
+    parts = zip(
+        trees,
+        np.split(threshold, ends),
+        np.split(missing_left, ends),
+        np.split(learned, ends),
+        strict=True,
+    )
     return [
         tree._replace(threshold=bound, missing_left=way, learned=own)
-        for tree, bound, way, own in zip(trees, *columns, strict=True)
+        for tree, bound, way, own in parts
     ]
 
 
 def _largest_left(column, threshold, served, inner):
     """The largest raw value that each split sends left, shape (n_splits,); columns are sorted."""
+    if not len(column):
+        return np.empty(0)
+    # One split per feature in each row of a table that the transformers take.
     row = np.arange(len(column)) - np.searchsorted(column, column)
-    bound = np.full((row.max(initial=-1) + 1, len(served.names)), np.inf)
+    bound = np.full((row.max() + 1, len(served.names)), np.inf)
     bound[row, column] = threshold
     # Floats by their number in order, int64: neighbours have neighbouring numbers.
-    ends = _flipped(np.array([-_LARGEST, _LARGEST]).view(np.int64))
-    low, high = (np.full(bound.shape, end) for end in ends)
-    for _ in range(64 if len(column) else 0):
+    lowest, highest = _flipped(np.array([-_LARGEST, _LARGEST]).view(np.int64))
+    low = np.full(bound.shape, lowest)
+    high = np.full(bound.shape, highest)
+    for _ in range(64):  # bits
         middle = (low & high) + ((low ^ high) >> 1)  # without overflow
-        # NaN is what a logarithm gives below its domain.
-        left = ~(_seen(served, inner, _flipped(middle).view(float)) > bound)
-        low = np.where(left, middle, low)
-        high = np.where(left, high, middle)
+        seen = _seen(served, inner, _flipped(middle).view(float))
+        goes_left = ~(seen > bound)  # NaN is what a logarithm gives below its domain
+        low = np.where(goes_left, middle, low)
+        high = np.where(goes_left, high, middle)
     return _flipped(low).view(float)[row, column]
 
 
@@ -250,6 +302,7 @@ def _flipped(bits):
 # - in Vespa if x < T in float64;
 # - in Elasticsearch's own learning to rank if x <= T in float64.
 _F32 = np.float32
+#: Where the neighbours of a float32 lie.
 _UP = _F32(np.inf)
 _DOWN = _F32(-np.inf)
 #: Rank features and functions of Vespa, which computes a - b and takes # for a comment.
@@ -285,7 +338,10 @@ def _xgboost(trees: list[Tree], upload: Upload) -> str:
             "children": [left, right],  # no further keys: the parser refuses them
         }
 
-    roots = _roots(trees, _above, split, lambda node, value: {"nodeid": node, "leaf": value})
+    def leaf(node, value):
+        return {"nodeid": node, "leaf": value}
+
+    roots = _roots(trees, _above, split, leaf)
     return plugin_body(upload, "xgboost+json", _text(roots))
 
 
@@ -324,9 +380,11 @@ def _ranklib(trees: list[Tree], upload: Upload) -> str:
     lines = ["## LambdaMART", f"## No. of trees = {len(trees)}"]
     lines += [f"## Feature {at}: {json.dumps(each)}" for at, each in enumerate(upload.names, 1)]
     lines += ["", "<ensemble>"]  # one element a line: the parser counts what stands between
-    roots = _roots(
-        trees, floor_single, split, lambda _, x: [f"<output> {x} </output>", "</split>"]
-    )
+
+    def leaf(node, value):
+        return [f"<output> {value} </output>", "</split>"]
+
+    roots = _roots(trees, floor_single, split, leaf)
     for number, root in enumerate(roots, 1):
         lines += [f'<tree id="{number}" weight="1.0">', "<split>", *root, "</tree>"]
     return plugin_body(upload, "ranklib", "\n".join([*lines, "</ensemble>", ""]))
@@ -366,9 +424,14 @@ def _lightgbm(trees: list[Tree], upload: Upload) -> str:
                 f"Vespa cannot read the feature name {name!r}; expected that of a rank feature or "
                 "function, such as bm25(title) or my_function. Rename it by feature_names."
             )
-    roots = _roots(
-        trees, lambda x: np.nextafter(x, np.inf), split, lambda _, value: {"leaf_value": value}
-    )
+
+    def above(threshold):
+        return np.nextafter(threshold, np.inf)
+
+    def leaf(node, value):
+        return {"leaf_value": value}
+
+    roots = _roots(trees, above, split, leaf)
     body = {
         "version": "v4",
         "objective": "lambdarank",  # the score is the sum
@@ -399,6 +462,7 @@ def _elastic(trees: list[Tree], upload: Upload) -> str:
 
 
 def _elastic_nodes(tree):
+    """The nodes of a tree, by number."""
     columns = {
         "split_feature": tree.feature,
         "threshold": tree.threshold,
@@ -406,11 +470,15 @@ def _elastic_nodes(tree):
         "left_child": tree.left,
         "right_child": tree.right,
     }
+    splits = zip(*(each.tolist() for each in columns.values()), strict=True)
     nodes = []
-    rows = zip(tree.value.tolist(), *(each.tolist() for each in columns.values()), strict=True)
-    for number, (value, *split) in enumerate(rows):
-        node = {"decision_type": "lte", **dict(zip(columns, split, strict=True))}
-        nodes.append({"node_index": number, **({"leaf_value": value} if split[0] < 0 else node)})
+    for number, (value, split) in enumerate(zip(tree.value.tolist(), splits, strict=True)):
+        is_leaf = split[0] < 0
+        if is_leaf:
+            content = {"leaf_value": value}
+        else:
+            content = {"decision_type": "lte", **dict(zip(columns, split, strict=True))}
+        nodes.append({"node_index": number, **content})
     return nodes
 
 
@@ -455,10 +523,15 @@ def _roots(
     roots = []
     for tree in trees:
         bound = rule(tree.threshold)
-        bound, value = _digits(bound), _digits(tree.value.astype(bound.dtype))
-        built = [None if inner else leaf(at, value[at]) for at, inner in enumerate(tree.left >= 0)]
-        for at in np.flatnonzero(tree.left >= 0)[::-1].tolist():
-            built[at] = split(tree, at, bound[at], built[tree.left[at]], built[tree.right[at]])
+        value = _digits(tree.value.astype(bound.dtype))
+        bound = _digits(bound)
+        is_split = tree.left >= 0
+        built = [None if inner else leaf(at, value[at]) for at, inner in enumerate(is_split)]
+        # Children stand behind their parents.
+        for at in np.flatnonzero(is_split)[::-1].tolist():
+            left = built[tree.left[at]]
+            right = built[tree.right[at]]
+            built[at] = split(tree, at, bound[at], left, right)
         roots.append(built[0])
     return roots
 
@@ -495,10 +568,13 @@ def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
     slack = _F32(1e-6)
     near = wanted - slack
     low = np.nextafter(near, _DOWN)
+    lower = np.nextafter(low, _DOWN)
     high = np.nextafter(near, _UP)
-    options = np.stack([np.nextafter(low, _DOWN), low, near, high, wanted])
-    reached = np.where(options + slack > wanted, _DOWN, options + slack)
-    return np.take_along_axis(options, reached.argmax(axis=0)[None], axis=0)[0]
+    options = np.stack([lower, low, near, high, wanted])
+    sums = options + slack
+    reached = np.where(sums > wanted, _DOWN, sums)
+    best = reached.argmax(axis=0)
+    return np.take_along_axis(options, best[None], axis=0)[0]
 
 
 def _digits(values):

@@ -56,6 +56,7 @@ from skultr.rankers import (
     VectorizationRanker,
 )
 from skultr.serving import export_model, load_model, save_model
+from skultr.serving._thresholds import JSON_VALUES, UNPACKED_BYTES, UNPACKED_PER_BYTE
 from tests._discovery import public_rankers
 from tests.serving._engines import READERS
 
@@ -945,8 +946,10 @@ def test_a_model_that_is_replaced_while_it_is_read(fitted, saved, monkeypatch):
                 other.replace(saved)
 
     monkeypatch.setattr("skultr.serving._saved.zipfile.ZipFile", Replaced)
-    monkeypatch.setattr("skultr.serving._saved._MOST", saved.stat().st_size)
-    monkeypatch.setattr("skultr.serving._saved._RATIO", 1)
+    n_bytes = UNPACKED_BYTES._replace(value=saved.stat().st_size)
+    monkeypatch.setattr("skultr.serving._saved.UNPACKED_BYTES", n_bytes)
+    per_byte = UNPACKED_PER_BYTE._replace(value=1)
+    monkeypatch.setattr("skultr.serving._saved.UNPACKED_PER_BYTE", per_byte)
     np.testing.assert_array_equal(load_model(saved).predict(LOG), expected)
     assert load_model(saved).estimator is not None
 
@@ -1000,7 +1003,8 @@ def test_threads_may_load_at_once(fitted, tmp_path):
 
 def test_forests_have_values_in_proportion_to_their_files(tmp_path, monkeypatch):
     """See test_parts_of_scikit_learn_have_bounds for a file that states more than it holds."""
-    monkeypatch.setattr("skultr.serving._saved._MOST_VALUES", 24_000)
+    values = JSON_VALUES._replace(value=24_000)
+    monkeypatch.setattr("skultr.serving._saved.JSON_VALUES", values)
     forest = RandomForestRegressor(100, random_state=0)
     ranker = IPSRanker(estimator=forest).fit(LOG, "click")
     save_model(ranker, tmp_path / "model.zip")
