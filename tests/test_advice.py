@@ -88,7 +88,6 @@ NOT_FOLLOWED = {
     "other differences are noise": "says what was done",
     "The scale of the common curve is used there": "says what was done",
     "clicks carry the information of": "tests/propensity/test_weights",
-    "The clicks do not separate the": "asks for a log with more impressions",
 }
 #: What reads logs, fits rankers, and judges and serves them.
 FOLDERS = (
