@@ -114,13 +114,16 @@ def read_booster(text: str, best_iteration: Any) -> Booster:
 
 def check_booster(text: str) -> int:
     """Raise a ValueError unless a text is as LightGBM writes it; the number of trees."""
+    # LightGBM reads C strings: a zero byte would end the text before what is checked here.
     found = re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
     if found:
         _refuse("the text", f"the character {found.group()!r}", "none such")
+    # Three parts: the head, the trees, and importances with parameters.
     head, start, rest = text.partition("\nTree=")
     trees, end, after = (start[1:] + rest).partition("end of trees\n")
     if not end or not trees.endswith("\n\n\n"):
         _refuse("the text", "no trees, or no end of them", "both")
+    # The head first: it bounds the features that trees may name.
     n_features, sizes = _check_head(head.split("\n"))
     _check_after(after.split("\n"))
     # LightGBM goes from tree to tree by these sizes.
@@ -128,6 +131,7 @@ def check_booster(text: str) -> int:
     for number, size in enumerate(sizes):
         end_of_tree = start_of_tree + size
         tree = trees[start_of_tree:end_of_tree]
+        # A wrong size would have it read the text from the middle of a tree.
         if not tree.startswith(f"Tree={number}\n") or not tree.endswith("\n\n\n"):
             _refuse("tree_sizes", f"{size} for tree {number}", "its number of bytes")
         try:
@@ -151,8 +155,10 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         Parameters of a ranker, or of one of LightGBM's.
     """
     for name, value in settings.items():
+        # A name with a blank or "=" in it would set another parameter, too.
         if re.fullmatch(r"\w+", name) is None or _REFUSED.search(name.lower()):
             _refuse("a learner", f"the setting {name!r:.80}", "settings of its training")
+        # So would such a value.
         if any(map(_SEPARATOR.search, _texts_in(value))):
             _refuse(name, f"{value!r:.80}", "text without blanks and =")
         is_number_of_threads = name.lower() in _THREADS and value is not None
@@ -184,6 +190,7 @@ def _fields(lines, known):
     fields = {}
     for line in lines:
         name, is_field, value = line.partition("=")
+        # Of a name that is there twice LightGBM takes one, and the check here may take the other.
         if not is_field or name not in known or name in fields:
             _refuse("a line", f"{line!r:.40}", "each name of LightGBM's once")
         fields[name] = value
@@ -204,6 +211,7 @@ def _numbers(
     length: int | None,
 ) -> list[_Number]:
     value = _field(fields, name)
+    # The pattern before the numbers: int() and float() also take "1_0", blanks and other digits.
     if pattern.fullmatch(value) is None:
         _refuse(name, f"{value!r:.40}", "numbers with a space between each two")
     found = [*map(make, value.split(" "))] if value else []
@@ -236,10 +244,13 @@ def _floats(fields, name, length=None, *, finite=True):
 def _check_head(lines):
     """The number of features and the sizes of the trees."""
     fields = _fields([line for line in lines if line not in _FLAGS], _OF_HEAD)
+    # The index counts from 0; one less than the bound, so that the number of features fits, too.
     n_features = _int(fields, "max_feature_idx", 0, _INT - 1) + 1
+    # One score per row: rankers have no classes.
     for name in ("num_class", "num_tree_per_iteration"):
         _int(fields, name, 1, 1)
     _int(fields, "label_index", 0, n_features)
+    # One name and one range per feature, and none empty: two blanks would shift the rest.
     for name in ("feature_names", "feature_infos"):
         values = _field(fields, name).split(" ")
         if len(values) != n_features or not all(values):
@@ -260,6 +271,7 @@ def _check_after(lines):
     inside = False
     for line in lines:
         if line in ("parameters:", "end of parameters"):
+            # A block that begins inside a block, or ends outside of one.
             if inside is (line == "parameters:"):
                 _refuse("the text", f"a line {line!r}", "parameters once")
             inside = not inside
@@ -271,6 +283,7 @@ def _check_tree(lines, n_features):
     """Raise a ValueError unless the arrays of a tree fit each other."""
     fields = _fields(lines, _OF_TREE)
     n_leaves = _int(fields, "num_leaves", 1, _MOST_LEAVES)
+    # A binary tree.
     n_nodes = n_leaves - 1
     by_node = {name: _array(fields, name, kind, n_nodes) for name, kind in _BY_NODE.items()}
     for name, kind in _BY_LEAF.items():
@@ -278,11 +291,14 @@ def _check_tree(lines, n_features):
         is_left_out = n_leaves == 1 and name != "leaf_value" and not _field(fields, name)
         _array(fields, name, kind, 0 if is_left_out else n_leaves)
     _floats(fields, "shrinkage", 1)
+    # The lower bound, 0, was checked as the lines were read.
     for name, most in (("split_feature", n_features - 1), ("decision_type", _MOST_DECISION)):
         found = max(by_node[name], default=0)
         if found > most:
             _refuse(name, f"{found}", f"at most {most}")
     _check_children(by_node["left_child"], by_node["right_child"])
+    # Bit 0 of the kind says that a split is by categories; its threshold is then a place among
+    # them.
     kinds = zip(by_node["threshold"], by_node["decision_type"], strict=True)
     _check_categories(fields, [threshold for threshold, kind in kinds if kind & 1])
     if _int(fields, "is_linear", 0, 1):
@@ -293,6 +309,7 @@ def _check_tree(lines, n_features):
 
 def _array(fields, name, kind, length):
     if kind == "ints":
+        # A child below 0 is a leaf: -1 is leaf 0, -2 is leaf 1.
         low = -_INT if name.endswith("_child") else 0
         return _ints(fields, name, length, low)
     return _floats(fields, name, length, finite=kind == "floats")
@@ -303,14 +320,18 @@ def _check_children(left, right):
     n_nodes = len(left)
     if not n_nodes:
         return
+    # Children are all leaves, from -n_nodes - 1 to -1, and all nodes but the root, which is 0.
     if sorted(left + right) != [*range(-n_nodes - 1, 0), *range(1, n_nodes)]:
         _refuse("left_child and right_child", "a node twice, or none", "each node and leaf once")
     depth = [1] * n_nodes
     for node, children in enumerate(zip(left, right, strict=True)):
         for child in children:
+            # A node that stands before its parent may lie on a cycle, which predictions would
+            # never leave.
             if 0 <= child <= node:
                 _refuse("left_child and right_child", f"{child} below {node}", "no cycle")
             if child > 0:
+                # The parent stands before, so that its own depth is known.
                 depth[child] = depth[node] + 1
     if max(depth) > _MOST_DEPTH:
         _refuse("left_child and right_child", f"depth {max(depth)}", f"at most {_MOST_DEPTH}")
@@ -319,6 +340,7 @@ def _check_children(left, right):
 def _check_categories(fields, places):
     """Each split by categories has a place of its own, and the bits of its categories there."""
     n_splits = _int(fields, "num_cat")
+    # A place is an index of cat_boundaries, which LightGBM does not check.
     if len(places) != n_splits or sorted(places) != [*range(n_splits)]:
         _refuse("num_cat", f"{n_splits}", "the splits by categories, one place each in threshold")
     if not n_splits:
@@ -326,6 +348,7 @@ def _check_categories(fields, places):
             _refuse("num_cat", "0 beside categories", "their splits")
         return
     bounds = _ints(fields, "cat_boundaries", n_splits + 1)
+    # Words of the bits of split i are those from bounds[i] to bounds[i + 1].
     if bounds[0] or any(low >= high for low, high in pairwise(bounds)):
         _refuse("cat_boundaries", f"{bounds!r:.40}", "numbers that rise from 0")
     _ints(fields, "cat_threshold", bounds[-1], high=_UINT)
@@ -339,6 +362,7 @@ def _check_linear(fields, n_leaves, n_features):
         values = _field(fields, name).split()
         if len(values) != sum(counts) or fields[name] != _by_leaf(values, counts):
             _refuse(name, f"{len(values)} values", f"{sum(counts)}, by leaf")
+        # With one space between each two, as the readers of numbers expect.
         fields = {**fields, name: " ".join(values)}
     _ints(fields, "leaf_features", high=n_features - 1)
     _floats(fields, "leaf_coeff")

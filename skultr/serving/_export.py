@@ -192,6 +192,7 @@ def export_model(
     served = served_model(ranker, feature_names)
     upload = Upload(name, served.names, store, queries)
     _check_options(upload, format)
+    # A format that is written from several parts takes the first that the model has: trees first.
     for part, write in _FORMATS[format].items():
         model = _PARTS[part](served)
         if model is None:
@@ -201,6 +202,7 @@ def export_model(
                 f"shift adds a leaf to trees, and the format {format!r} is written from "
                 f"{part}. Leave it out."
             )
+        # Before the shift: its leaf has no threshold to lose.
         warn_of_lost_digits(served, model, format, upload)
         if shift is not None:
             model = nonnegative(model)
@@ -214,6 +216,7 @@ def export_model(
 
 def _check_options(upload, format):
     """Refuse options that are of another format, or of other features."""
+    # Engines find the model by its name.
     if not upload.name.strip():
         raise ValueError(f"name is {upload.name!r}; expected a text that is not empty.")
     for option, wanted in (("store", "solr"), ("queries", "elastic")):
@@ -238,6 +241,8 @@ def _formats_of(served):
         try:
             if find(served) is not None:
                 found.add(part)
+        # What forbids one part forbids it for a reason that may help: it is told if nothing is
+        # left.
         except ValueError as error:
             forbids.append(str(error))
     formats = [format for format, parts in _FORMATS.items() if found & {*parts}]

@@ -129,6 +129,7 @@ def export_judgments(
         if sure.empty:
             raise ValueError(message)
         warn_user(message, ClickDataWarning)
+    # Several qid may have one text: an engine knows it once.
     pairs = sure.groupby(["text", "doc"], sort=False)["grade"].max().to_dict()
     return _FORMATS[format][0](pairs, name)
 
@@ -248,6 +249,7 @@ def _hint_of_file(text):
 def _of_queries(rated, queries):
     """The judgments by the ids of a log, whose texts are those of the judgments."""
     names = _named(queries)
+    # Both sides in one form, because people type what logs hold in lower case.
     texts = [normal_text(str(text)) for text in names.values()]
     known = pd.DataFrame({"qid": [*names], "text": texts})
     rated["text"] = rated["qid"].map(normal_text)
@@ -313,6 +315,7 @@ def _scale(grades, table, may_have_decimals, is_human):
         raise ValueError(f"grades are {list(given)}; expected two or more that rise.")
 
     def grade_of(label):
+        # A label on a limit has the grade that begins there.
         number = np.searchsorted(limits, label, side="right") - 1
         return values[np.maximum(number, 0)]  # what lies below all limits has the first grade
 
@@ -398,6 +401,7 @@ def _from_quepid(text):
 
 def _trec(pairs, name):
     for ids, grade in pairs.items():
+        # Fields are separated by white space, and nothing quotes them.
         split = [id_ for id_ in ids if id_.split() != [id_]]
         if split or grade < 0 or grade % 1:
             raise ValueError(
@@ -464,6 +468,7 @@ def _queries_of_headers(lines):
     """The text of each query, by the number that lines ``# qid:1: text`` give it."""
     matches = [_HEADER.match(line) for line in lines]
     headers = [match.groups() for match in matches if match]
+    # In some headers alone it is part of the text, as in "2*4".
     if all(_WEIGHT.search(text) for _, text in headers):
         headers = [(qid, _WEIGHT.sub("", text)) for qid, text in headers]
     return dict(headers)

@@ -63,9 +63,12 @@ class NetworkScores(NamedTuple):
     r"""Scores :math:`a + b \bar g(x)`, with the mean :math:`\bar g` of a network's outputs."""
 
     served: ServedModel
+    # The function g, whose outputs are averaged.
     network: nn.Module
+    # The numbers a and b of the formula.
     shift: float = 0.0
     scale: float = 1.0
+    # Whether the score is the logistic function of that.
     is_probability: bool = False
     transformers: tuple[Any, ...] = ()  # of the ranker's own, before the network
 
@@ -75,6 +78,7 @@ class NetworkScores(NamedTuple):
         n_features = len(served.names)
         offsets = np.zeros(n_features)
         offsets[served.offsets.columns] = served.offsets.values
+        # In the order in which a request passes them: steps of the pipeline, offsets, own scalers.
         steps = [*map(_scaler, served.transformers), (offsets, 1)]
         steps += map(_scaler, self.transformers)
         # (x - a) / b, of which the next step takes off c and divides by d: (x - a - b c) / (b d).
@@ -92,12 +96,14 @@ def network_of(served: ServedModel) -> NetworkScores | None:
     Of a ranker whose scores depend on the whole query it is that of the student.
     """
     ranker = served.ranker
+    # A class of the user's may override either, and its formula is then unknown.
     methods = {type(ranker).predict, getattr(type(ranker), "_score", None)}
     if not methods <= _KNOWN:
         return None
     estimator = getattr(ranker, "student_", getattr(ranker, "estimator_", None))
     if estimator is not None:
         return _estimator_scores(served, estimator)
+    # Its coefficients are of features that it scaled itself.
     if isinstance(ranker, HeckmanRanker) and ranker._is_linear():
         layer = _layer(ranker.coef_, ranker.intercept_)
         return NetworkScores(served, nn.Sequential(ranker._scaling, layer))
@@ -111,12 +117,14 @@ def _estimator_scores(served, estimator):
     steps = list(estimator) if isinstance(estimator, Pipeline) else [estimator]
     steps = [step for step in steps if step not in (None, "passthrough")]
     *transformers, regressor = steps
+    # Linear regressors of scikit-learn have both; a kernel machine may have the first alone.
     coef = getattr(regressor, "coef_", None)
     intercept = getattr(regressor, "intercept_", None)
     if coef is None or intercept is None:
         return None
     layer = _layer(coef, intercept)
     # Coefficients may also be those of a logarithm, or of features that were centred.
+    # Five draws that a formula other than x b + b_0 hardly gets right all.
     rows = np.random.default_rng(0).normal(size=(5, np.size(coef)))
     linear = layer(torch.from_numpy(rows)).detach().numpy()[:, 0]
     predicted = np.ravel(regressor.predict(rows))
@@ -139,6 +147,7 @@ def linear_of(served: ServedModel) -> NetworkScores | None:
     scores = network_of(served)
     if scores is None:
         return None
+    # Of modules inside modules, too: one activation makes a network nonlinear.
     layers = {type(part) for part in scores.network.modules()}
     return scores if layers <= _LINEAR else None
 
@@ -146,6 +155,7 @@ def linear_of(served: ServedModel) -> NetworkScores | None:
 def write_linear(scores: NetworkScores, upload: Upload) -> str:
     """Body with a ``model/linear`` for the plugins of Elasticsearch and OpenSearch."""
     weights, scaled = _columns(scores, upload)
+    # Engines compute (x - mean) / standard deviation before they weigh a feature.
     norms = {
         name: {"standard": {"mean": center, "standard_deviation": spread}}
         for name, (center, spread) in scaled.items()
@@ -194,12 +204,14 @@ def _columns(scores, upload):
         # One row per feature that is 1 alone, and a last one of zeros: the intercept.
         units = torch.eye(n_features + 1, n_features, dtype=torch.float64)
         values = network(units).mean(dim=1).numpy()
+    # The network is linear: what a unit of feature j adds to the intercept is its weight.
     weight = scores.scale * (values[:-1] - values[-1])
     weights = {}
     scaled = {}
     for name, *numbers in zip(upload.names, weight, center, spread, strict=True):
         own_weight, *pair = [float(str(np.float32(each))) for each in numbers]
         weights[name] = own_weight
+        # A scaler that changes nothing needs no place in the model.
         if pair != [0.0, 1.0]:
             scaled[name] = tuple(pair)
     return weights, scaled
@@ -224,6 +236,7 @@ def sum_of(served: ServedModel) -> ScoreSum | None:
     terms, production = terms_of(served)
     parts = []
     for factor, center, model in terms:
+        # Networks first: a student may be either.
         part = network_of(model) or trees_of(model)
         parts.append((factor, center, part))
     if not all(part for _, _, part in parts):
@@ -245,6 +258,7 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
         for name, width in inputs.items()
     ]
     gives = helper.make_tensor_value_info("score", _FLOAT, ["batch", 1])
+    # One version per set of operators: that of ONNX itself, and 1 of "ai.onnx.ml", the trees.
     domains = {node.domain: _OPSET if node.domain == "" else 1 for node in graph.nodes}
     model = helper.make_model(
         helper.make_graph(graph.nodes, upload.name, given, [gives], graph.constants),
@@ -255,6 +269,7 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
     )
     names = json.dumps(upload.names, ensure_ascii=False)
     helper.set_model_props(model, {"feature_names": names})
+    # Shapes and operators, so that an engine does not fail first.
     onnx.checker.check_model(model)
     return model.SerializeToString()
 
@@ -265,12 +280,14 @@ def _write_sum(graph, scores, n_features):
     inputs = {"features": n_features}
     total = []
     for factor, center, part in parts:
+        # Each part gives b (g - a), with factor b and center a of its ensemble.
         write = _network_scores if isinstance(part, NetworkScores) else _tree_scores
         total.append(write(graph, part, factor, center))
     if factor_of_production:
         inputs["production"] = 1
         values = graph.add("Cast", "production", to=_DOUBLE)
         total.append(graph.scaled(values, factor_of_production, center_of_production))
+    # Summed in float64, and rounded once.
     score = graph.add("Sum", *total)
     graph.add("Cast", score, output="score", to=_FLOAT)
     return inputs
@@ -328,6 +345,7 @@ class _Graph:
 
 def _network_scores(graph, scores, factor, center_of_scores):
     """The nodes of a network's scores: scaling of features, network, shift and scale."""
+    # The precision of training: each rounding that predict makes is made here, too.
     weights = next(scores.network.parameters())
     graph.is_single = weights.dtype != torch.float64
     values = graph.add("Cast", "features", to=_DOUBLE)
@@ -347,15 +365,18 @@ def _network_scores(graph, scores, factor, center_of_scores):
 def _tree_scores(graph, trees, factor, center):
     """The nodes of a sum of trees, whose columns stand one tree behind the other."""
     trees, constant = scaled_trees(factor, center, trees)
+    # Column by column: the operator takes one list per column, for all trees.
     columns_of_trees = map(np.concatenate, zip(*trees, strict=True))
     feature, bound, missing_left, _, left, right, value, _ = columns_of_trees
     leaf = feature < 0
     node = np.concatenate([np.arange(len(tree.feature)) for tree in trees])
+    # A tree begins where nodes count from 0 again; its number counts these beginnings.
     number = np.cumsum(node == 0) - 1
     columns = {
         "nodes_treeids": number,
         "nodes_nodeids": node,
         "nodes_featureids": np.where(leaf, 0, feature),
+        # x <= T in float32, of which the largest float32 up to T is the same rule.
         "nodes_values": np.where(leaf, 0, floor_single(bound)),
         "nodes_truenodeids": np.where(leaf, 0, left),
         "nodes_falsenodeids": np.where(leaf, 0, right),
@@ -388,11 +409,13 @@ def _side_by_side(graph, module, values):
 
 
 def _linear(graph, layer, values):
+    # x W' + b
     product = graph.add("MatMul", values, layer.weight.T)
     return product if layer.bias is None else graph.add("Add", product, layer.bias)
 
 
 def _scale_features(graph, scaling, values):
+    # Signed logarithm: sign(x) log(1 + |x|).
     size = graph.add("Abs", values)
     above = graph.add("Add", size, 1.0)
     # log(1 + x) loses the digits of a small x: the second term adds what 1 + x rounds off.
@@ -404,6 +427,7 @@ def _scale_features(graph, scaling, values):
     gap = graph.rounded(graph.add("Sub", log, scaling.center))
     scaled = graph.rounded(graph.add("Div", gap, scaling.scale))
     clipped = graph.add("Clip", scaled, -MAX_DEVIATION, MAX_DEVIATION)
+    # Missing values go to the mean, which is 0 after scaling.
     missing = graph.add("IsNaN", values)
     filled = graph.add("Where", missing, 0.0, clipped)
     if not len(scaling.indicated):
@@ -429,6 +453,7 @@ def _silu(graph, layer, values):
 
 
 def _layer_norm(graph, layer, values):
+    # (x - m) / sqrt(v + eps), with mean m and variance v of each row.
     mean = graph.add("ReduceMean", values, axes=[-1])
     values = graph.add("Sub", values, mean)
     squares = graph.add("Mul", values, values)
@@ -438,6 +463,7 @@ def _layer_norm(graph, layer, values):
 
 def _batch_norm(graph, layer, values):
     values = graph.add("Sub", values, layer.running_mean)
+    # In evaluation a batch is normalized by the running moments, not by its own.
     variance = layer.running_var.cpu().double() + layer.eps
     return _normalized(graph, layer, values, variance)
 

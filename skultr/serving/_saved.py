@@ -101,6 +101,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((loaded.predict(documents) == ranker.predict(documents)).all())
     True
     """
+    # Everything that may fail comes before the file is touched.
     fitted_steps(model)  # an error if it is no fitted ranker
     path = Path(path)
     encoder = Encoder()
@@ -250,6 +251,7 @@ def _read(path):
 def _changed(own, other):
     """Packages of which another version wrote the file, in words."""
     changed = []
+    # The first number alone of foreign packages: minor releases keep what predictions need.
     for name, n_numbers in _PACKAGES.items():
         if name not in own or name not in other:
             continue
@@ -420,6 +422,7 @@ class Encoder:
                 raise TypeError(f"{name} is of documents or rows of the log")
             return self.encode("cpu" if name == "device" else value)
         except TypeError:
+            # Code or rows of the log: the default stands in for them, and the user is told.
             default = inspect.signature(type(estimator)).parameters[name].default
             if default is inspect.Parameter.empty:
                 raise
@@ -512,6 +515,7 @@ class Decoder:
             n_more = self._parts.n_bytes // BYTES_PER_VALUE.value
             _values(parts.pop("schema.json"), add_size, n_more)
         _check_size("bytes in arrays", sum(sizes), UNPACKED_BYTES.value + len(content))
+        # What skops does not know, beside the list, is an error of its own.
         with _ONE_PARSER:
             return optional("skops.io").loads(content, trusted=_TRUSTED)
 
@@ -520,10 +524,12 @@ class Decoder:
         cls = _class_of(name, _PUBLIC)
         if cls is None:
             raise ValueError(f"{name!r} is not among the classes of saved models")
+        # Parts before the whole, as attributes hold finished objects.
         state = {name: self.decode(part) for name, part in state.items()}
         if issubclass(cls, tuple):
             return cls(**state)
         check_settings(_settings(cls, state))
+        # Without __init__, which would draw weights or check parameters of a fit.
         value = cls.__new__(cls)
         if hasattr(cls, "named_parameters"):
             import_module("torch").nn.Module.__init__(value)

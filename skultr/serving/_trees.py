@@ -98,6 +98,7 @@ def trees_of(served: ServedModel) -> list[Tree] | None:
         ((_, _, trees),) = found
         return trees
     parts = [scaled_trees(*each) for each in found]
+    # Constants of all members become one leaf: engines know no intercept.
     constant = sum(shift for _, shift in parts)
     trees = [_leaf(constant)]
     for part, _ in parts:
@@ -114,8 +115,10 @@ def scaled_trees(factor: float, center: float, trees: list[Tree]) -> tuple[list[
     scaled = []
     for tree in trees:
         is_leaf = tree.feature < 0
+        # The mean of the leaves moves from each tree into the constant.
         middle = tree.value[is_leaf].mean()
         value = factor * np.where(is_leaf, tree.value - middle, 0.0)
+        # f (sum of trees - c) = sum of f (tree - middle) + f (sum of middles - c)
         middles.append(middle)
         scaled.append(tree._replace(value=value))
     return scaled, factor * (sum(middles) - center)
@@ -172,12 +175,14 @@ def _read_tree(root, n_averaged, names=()):
     nodes = [(root, 0)]
     rows = []
     for node, depth in nodes:  # grows
+        # A leaf: no feature, no children.
         if "split_feature" not in node:
             if "leaf_coeff" in node:
                 _refuse("have linear models as leaves", "linear_tree=False")
             value = node["leaf_value"] / n_averaged
             rows.append((-1, 0.0, False, False, -1, -1, value, depth))
             continue
+        # A split: its children get the next two numbers, at the end of the queue.
         feature = node["split_feature"]
         left = len(nodes)
         if node["decision_type"] != "<=":
@@ -205,12 +210,14 @@ def _check_transformer(transformer, place):
     """Refuse a transformer whose output columns do not each increase with one input column."""
     good = type(transformer) in _INCREASING
     if isinstance(transformer, FunctionTransformer):
+        # With keywords, such as "where", a function may be another.
         good = transformer.func in _INCREASING_FUNCTIONS and not transformer.kw_args
     elif isinstance(transformer, PowerTransformer):
         good = transformer.method == "yeo-johnson"
     elif isinstance(transformer, SimpleImputer) and place == 0:  # a logarithm makes NaN, too
         missing = transformer.missing_values
         fills_missing = isinstance(missing, float) and np.isnan(missing)
+        # Columns without any value are dropped, and indicators are columns of their own.
         n_out = len(transformer.get_feature_names_out())
         good = fills_missing and n_out == transformer.n_features_in_
     if not good:
@@ -224,6 +231,7 @@ def _check_transformer(transformer, place):
 
 def _on_raw_features(trees, served, inner):
     """The trees with thresholds on raw features, and with the way of missing ones."""
+    # All trees in one array per column, so that the transformers run once for all of them.
     feature = np.concatenate([tree.feature for tree in trees])
     threshold = np.concatenate([tree.threshold for tree in trees])
     missing_left = np.concatenate([tree.missing_left for tree in trees])
@@ -238,12 +246,15 @@ def _on_raw_features(trees, served, inner):
     # What LightGBM sees where a feature is missing: NaN, unless an imputer puts a number there.
     seen = _seen(served, inner, np.full((1, len(served.names)), np.nan))[0]
     goes_left = np.nan_to_num(seen)[columns] <= bounds
+    # Back from pairs to nodes; leaves have no way.
     as_number = np.zeros(len(split), dtype=bool)
     as_number[split] = goes_left[pair]
     is_filled = np.zeros(len(split), dtype=bool)
     is_filled[split] = ~np.isnan(seen)[feature[split].astype(int)]
     learned = learned & ~is_filled
+    # A missing feature goes the way that was learned, else that of the number seen in its place.
     missing_left = np.where(learned, missing_left, as_number)
+    # Apart again, into trees.
     ends = np.cumsum([len(tree.feature) for tree in trees])[:-1]
     parts = zip(
         trees,
@@ -267,6 +278,7 @@ def _largest_left(column, threshold, served, inner):
     bound = np.full((row.max() + 1, len(served.names)), np.inf)
     bound[row, column] = threshold
     # Floats by their number in order, int64: neighbours have neighbouring numbers.
+    # Invariant of the bisection: low goes left, high goes right.
     lowest, highest = _flipped(np.array([-_LARGEST, _LARGEST]).view(np.int64))
     low = np.full(bound.shape, lowest)
     high = np.full(bound.shape, highest)
@@ -281,6 +293,7 @@ def _largest_left(column, threshold, served, inner):
 
 def _seen(served, inner, raw):
     """What LightGBM sees of raw features, shape (n_rows, n_features)."""
+    # The search asks for infinities and numbers outside the domain of a logarithm: no warnings.
     with config_context(assume_finite=True), np.errstate(all="ignore"):
         features = served.features(raw)
         for transformer in inner:
@@ -503,6 +516,7 @@ def _raw_tree(tree, number, n_features):
         "parents": parents.tolist(),
         "right_children": tree.right.tolist(),
         "split_conditions": np.where(leaf, value, _digits(_above(tree.threshold))).tolist(),
+        # XGBoost has no -1 here: the index of a leaf is read and not used.
         "split_indices": np.where(leaf, 0, tree.feature).tolist(),
         "split_type": numeric,
         "sum_hessian": no_statistic,
@@ -523,6 +537,7 @@ def _roots(
     roots = []
     for tree in trees:
         bound = rule(tree.threshold)
+        # Leaves in the precision of thresholds, which is that of the engine.
         value = _digits(tree.value.astype(bound.dtype))
         bound = _digits(bound)
         is_split = tree.left >= 0
@@ -550,6 +565,7 @@ def _refuse_learned(trees, upload, engine):
 
 def floor_single(threshold: Floats) -> NDArray[np.float32]:
     """The largest float32 that is not above each threshold."""
+    # Rounding to the nearest may go up: then one step down.
     near = threshold.astype(_F32)
     return np.where(near > threshold, np.nextafter(near, _DOWN), near)
 
@@ -566,12 +582,14 @@ def _solr_threshold(threshold: Floats) -> NDArray[np.float32]:
     """
     wanted = floor_single(threshold)
     slack = _F32(1e-6)
+    # The difference rounds, so that its neighbours are tried as well: two below, one above.
     near = wanted - slack
     low = np.nextafter(near, _DOWN)
     lower = np.nextafter(low, _DOWN)
     high = np.nextafter(near, _UP)
     options = np.stack([lower, low, near, high, wanted])
     sums = options + slack
+    # Of the sums not above the wanted number the largest wins.
     reached = np.where(sums > wanted, _DOWN, sums)
     best = reached.argmax(axis=0)
     return np.take_along_axis(options, best[None], axis=0)[0]
