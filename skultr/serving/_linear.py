@@ -220,8 +220,6 @@ def _columns(scores, upload):
 # ONNX, with the scaling of features inside --------------------------------------------
 #: Old enough for engines in use; LayerNormalization, of opset 17, is written out.
 _OPSET = 14
-#: The version of the file that came with it.
-_IR_VERSION = 7
 #: ONNX's number of float32.
 _FLOAT = 1
 #: ONNX's number of float64.
@@ -263,7 +261,7 @@ def write_onnx(scores: ScoreSum, upload: Upload) -> bytes:
     model = helper.make_model(
         helper.make_graph(graph.nodes, upload.name, given, [gives], graph.constants),
         opset_imports=[helper.make_opsetid(*each) for each in domains.items()],
-        ir_version=_IR_VERSION,
+        ir_version=7,  # of the file, as it came with this opset
         producer_name="skultr",
         producer_version=version("skultr"),
     )

@@ -222,12 +222,7 @@ def simulate_clicks(
 
     # Clicks, and the log.
     clicks = click_pages(user, shown, relevance, roles["relevance"], user_rng, who, context)
-    position = np.arange(1, shown.shape[1] + 1, dtype=np.int32)
-    columns = {"row": shown, "click": clicks, "position": np.broadcast_to(position, shown.shape)}
-    if arm is not None:
-        columns["arm"] = arm
-    if context is not None:
-        columns["context"] = context
+    columns = _columns_of_pages(shown, clicks, arm, context)
     if candidates:
         columns = _with_candidates(columns, _not_shown(order, offsets, query, shown))
     X, clicks = _log_frame(documents, roles, columns, who, features)
@@ -426,6 +421,18 @@ def _not_shown(order, offsets, query, shown):
     for column in shown.T:
         hidden[hidden == column[:, None]] = -1
     return hidden
+
+
+def _columns_of_pages(shown, clicks, arm, context):
+    """What the log says of each place, all of the shape of the pages."""
+    position = np.arange(1, shown.shape[1] + 1, dtype=np.int32)
+    columns = {"row": shown, "click": clicks, "position": np.broadcast_to(position, shown.shape)}
+    # Of experiments and of contexts alone: a column without values would be a feature.
+    if arm is not None:
+        columns["arm"] = arm
+    if context is not None:
+        columns["context"] = context
+    return columns
 
 
 def _with_candidates(columns, hidden):
