@@ -180,7 +180,7 @@ class ListDataset(Dataset):
 
     def rows(self) -> tuple[Ints, Ints, Floats, Floats]:
         """Version, bias factor, clicks and weight of rows, of a part of the lists if too many."""
-        # Each so many-th list, so that about as many rows are left as a sample has.
+        # One list of each ``step``, so that about as many rows are left as a sample has.
         step = max(1, -(-int(self.lengths.sum()) // SAMPLE))
         lengths = self.lengths[::step]
         starts = self.starts[::step]

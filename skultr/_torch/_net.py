@@ -329,7 +329,6 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
 
     def _train_on(self, dataset, validation, module, criterion, task, param_groups, callbacks):
         """Train ``module`` on batches of any kind; sets the same attributes as :meth:`_train`."""
-        # Threads cost more than they gain where a step has few multiplications.
         net = self._make_net(
             dataset, module, criterion, validation, task, list(param_groups), list(callbacks)
         )
@@ -337,6 +336,7 @@ class NeuralEstimator(SlimPickles, BaseEstimator):
         lengths = torch.as_tensor(getattr(dataset, "lengths", [1])).double()
         # -1 is skorch's sign for all lists in one batch.
         n_lists = len(dataset) if net.batch_size == -1 else min(net.batch_size, len(dataset))
+        # Threads cost more than they gain where a step has few multiplications.
         n_rows = n_lists * lengths.mean().item()
         with few_threads(_multiplications(module, n_rows)):
             net.fit(dataset, None)

@@ -187,6 +187,7 @@ def _draw_factors(qid, n_queries, n_factors, rng):
 def _utility(document, query, nonlinearity):
     """Noiseless relevance with mean 0 and variance 1, shape (n_rows,)."""
     n_factors = len(document)
+    # Factors matter less and less: the first is the most relevant one.
     weights = 1 / np.sqrt(1 + np.arange(n_factors))
     linear = weights @ document
 
@@ -209,6 +210,7 @@ def _utility(document, query, nonlinearity):
 
 def _standardize(values):
     """The values with mean 0 and variance 1; constants become 0."""
+    # In double precision, as the sums of float32 over many rows lose digits.
     scale = values.std(dtype=float)
     centred = values - values.mean(dtype=float)
     return centred / (scale if scale > 0 else 1.0)
@@ -228,6 +230,8 @@ def _cut(utility, grades):
 # Features -----------------------------------------------------------------------------
 def _draw_features(document, query, qid, n_features, n_informative, rng):
     """Features in random order, shape (n_features, n_rows), float32."""
+    # Of the other features a quarter are copies, a tenth are nearly constant, and the rest is
+    # noise.
     n_other = n_features - n_informative
     n_copies = n_other // 4
     n_constant = n_other // 10

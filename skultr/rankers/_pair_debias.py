@@ -157,6 +157,7 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
             self._fit_ratios(log, task)
             return
         # Only the last training is the ranker that callbacks watch.
+        # Ratios are those of clicks; relevance is then learned from the outcome, with these fixed.
         self._fit_ratios(replace(self._click_log, features=log.features), None)
         tables = self.bias_ratios_, self.examination_
         self._fit_ratios(log, task, self.net_.module_.ratios)
@@ -167,6 +168,7 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
         # Another outcome: the ratios of the clicks, which its training does not change.
         known = None if self._click_log is None else self._trained_module().ratios
         self._fit_ratios(self._scaled_in_place(log), task, known)
+        # Counts add up over logs; ratios do not, and are those of the last training.
         counts = before[["impressions", "clicks"]] + self.bias_ratios_[["impressions", "clicks"]]
         for table in (self.bias_ratios_, self.examination_):
             table[[*counts]] = counts
@@ -193,6 +195,8 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
                 task=task,
                 validation=self._tempered_validation(),
             )
+        # t+ of clicks and t- of missing clicks, by bias factor; t+ is examination up to a
+        # constant.
         plus, minus = self.net_.module_.ratios.double().cpu().numpy()
         self.examination_ = examination_table(log, plus[log.bias])
         table = self.examination_.drop(columns="examination")
@@ -203,6 +207,7 @@ class PairDebiasRanker(HasPublishedVariant, NeuralEstimator, BaseRanker):
 
 def _pairs_won(log):
     """Expected number of pairs that each row wins by its clicks."""
+    # A click wins against each missing click of its list, in expectation.
     missing = 1 - log.click_rate
     missing_in_list = np.bincount(log.list_, missing, minlength=log.n_lists)
     return log.clicks * (missing_in_list[log.list_] - missing)  # a row is no pair with itself

@@ -162,6 +162,7 @@ def selected_terms(
     variance = (2 * log_scale).exp()
     spread = (variance + noise).sqrt()
     gamma = gamma * variance.sqrt() / spread
+    # e = (y - x beta) / tau_i, and the index is (x omega + gamma e) / sqrt(1 - gamma^2).
     error = (label - relevance) / spread
     index = (selection + gamma * error) / (1 - gamma**2).sqrt()
     if published:
@@ -213,6 +214,7 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
     units = rows.standard
     model = units.model(model)
     spread = units.label_spread
+    # P(selected) = Phi(intercept) is the maximum without features.
     share = rows.weight[rows.selected].sum() / rows.weight.sum()
     # Coefficients and intercept of the label, those of the selection, and log tau.
     if start is None:  # the maximum without features
@@ -241,6 +243,7 @@ def fit_tobit(rows: SelectedRows, model: TobitModel, start: TobitFit | None = No
         still=np.inf,
     )
     at[:n_free] = found.at
+    # Back to features and labels as they came.
     beta, omega = np.split(at[:-1], 2)
     coef, intercept = units.outward(beta * spread)
     selection_coef, selection_intercept = units.outward(omega)
@@ -297,6 +300,7 @@ def _add_derivatives(gradient, curvature, found, free, weight, indices):
     An index is a design times its parameters: by the chain rule, derivatives by indices, row by
     row, become those by parameters.
     """
+    # The sum over rows has, row by row, the derivatives of each row's own term.
     slopes = torch.autograd.grad(sum(found).sum(), free, create_graph=True)
     for n, (slope, (place, design)) in enumerate(zip(slopes, indices, strict=True)):
         gradient[place] += design.T @ (weight * slope.detach().numpy())
@@ -447,6 +451,7 @@ def profile_gamma(
     fit(likeliest)
     # 4. Overdispersion, by the curvature of the model at the maximum of its own likelihood.
     own_maximum = max(fits, key=lambda gamma: fits[gamma].value)
+    # The sum over rows, of as many as are independent of each other.
     size = rows.weight.sum() / _overdispersion(rows, scores[own_maximum])
     return GammaProfile(fits[likeliest], size * curve)
 
@@ -458,6 +463,7 @@ def _skew(rows, gamma, chance, fit, score):
     features = rows.features[chosen]
     weight = rows.weight[chosen]
     n_chosen = len(weight)
+    # The fitted model, from which labels with either chance are drawn.
     relevance = features @ fit.coef + fit.intercept
     chance_of_choice = ndtr(features @ fit.selection_coef + fit.selection_intercept)
     spread = np.sqrt(rows.noise[chosen])
@@ -497,6 +503,7 @@ def _overdispersion(rows, score):
     by_row[rows.selected] = selected_score
     by_row[~rows.selected] = other_score
     query = np.arange(len(weight)) if rows.query is None else rows.query
+    # Scores of one query may depend on each other: their sum is one observation.
     by_query = np.bincount(query, weight * by_row)
     return max(least, float(by_query @ by_query / (score.information * weight.sum())))
 
@@ -515,6 +522,7 @@ class _GammaScore:
         _, gradient, curvature, _ = tobit_likelihood(self.rows, self.model, self.at)
         # The others that are free: not gamma, and not log tau if the scale is given.
         n_free = len(self.at) - (1 if model.fixed_scale is None else 2)
+        # By the information matrix: I_gg - I_go I_oo^-1 I_og.
         cross = curvature[:n_free, -1]
         explained, *_ = lstsq(curvature[:n_free, :n_free], cross)
         self.direction = np.zeros(len(self.at))
@@ -558,6 +566,7 @@ class ClickChance(NamedTuple):
 
     def draw(self, rows: Bools, relevance: Floats, random: np.random.Generator) -> Floats:
         """Labels of some rows whose documents have given rates."""
+        # Tempered impressions are no whole numbers, and a binomial needs at least one trial.
         trials = np.maximum(np.rint(self.trials[rows]), 1).astype(int)
         examination = self.examination[rows]
         clicks = random.binomial(trials, np.clip(relevance * examination, 0.0, 1.0))
@@ -641,6 +650,7 @@ def find_candidates(
     def total(values):
         return np.bincount(place, values, minlength=len(key))
 
+    # Means over the rows of a document: harmonic for examination, as labels divide by it.
     impressions = total(log.weight)
     examination = impressions / total(log.weight / propensity)
     label = total(clicks) / impressions
@@ -670,6 +680,7 @@ def find_candidates(
     # 4. By query, documents that were shown first; queries without impressions are left out.
     order = np.lexsort((version, ~shown, query))
     order = order[weight[order] > 0]
+    # Clicks per examination, over the whole log.
     rate = log.clicks.sum() / max(log.weight @ propensity, TINY)
     chance = ClickChance(impressions[order], examination[order], float(rate))
     return Candidates(
