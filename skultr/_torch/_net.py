@@ -67,8 +67,6 @@ _STEPS = 50
 _LEAST_LISTS = 64
 #: Most lists of such a step: more take longer and tell hardly more.
 _MOST_LISTS = 256
-#: Power of the number of a step, which is its weight in the mean of the weights after each step.
-_POWER = 2
 #: Settings of skorch that say how many lists a step has, or how long it is.
 _OF_STEPS = {"batch_size", "iterator_train__batch_size", "lr", "optimizer__lr"}
 
@@ -601,7 +599,7 @@ class AverageWeights(Callback):
             self.mean_ = [weight.clone() for weight in self.weights_]
         self.n_steps_ += 1
         # The share of the last step in the mean.
-        share = (_POWER + 1) / (self.n_steps_ + _POWER)
+        share = 3 / (self.n_steps_ + 2)
         for mean, weight in zip(self.mean_, self.weights_, strict=True):
             mean.lerp_(weight, share)
 

@@ -306,10 +306,7 @@ def _as_log(rows, *more):
         numbers = _whole_numbers(row[3:])
         if numbers is None or not _are_ids(row[:3]):
             raise ValueError(f"the values of result {len(columns['click'])} are {row}")
-        codes = [
-            table.setdefault(id_, len(table))
-            for table, id_ in zip(tables.values(), row[:3], strict=True)
-        ]
+        codes = _codes_of(tables, row[:3])
         for column, value in zip(columns.values(), (*codes, *numbers), strict=True):
             column.append(value)
     # A file of another kind may have no row.
@@ -319,6 +316,12 @@ def _as_log(rows, *more):
     for name in _IDS:
         log[name] = pd.Categorical.from_codes(columns[name], [*tables[name]])
     return log
+
+
+def _codes_of(tables, ids):
+    """The code of each id in its own table; a new id gets the number of those before it."""
+    pairs = zip(tables.values(), ids, strict=True)
+    return [table.setdefault(id_, len(table)) for table, id_ in pairs]
 
 
 def _are_ids(values):

@@ -642,19 +642,24 @@ class BaseRanker(ReadsFeatures, AddsLogs, LearnsFromClicks, CallbackSupportMixin
         rows = [self._coded_rows(X, column, sample_weight, roles, reset=reset)]
         if table is None:
             rows[0].warn_about_features(features, self._names_of_features())
-        settings = {"table": table, "candidates": self._learns_from_never_shown}
+        outcome = None if clicks is None else y
+        return self._lists_of(rows, features, table, outcome, is_copy)
 
-        # Another outcome than the click: the clicks become a log of their own.
+    def _lists_of(self, rows, features, table, outcome, is_copy):
+        """The log of one element, ``rows``, which is taken out; its clicks become a log of their
+        own if another ``outcome`` is to be learned."""
+        settings = {"table": table, "candidates": self._learns_from_never_shown}
         clicked = None
-        if clicks is not None:
+        if outcome is not None:
             if self._learns_examination:
                 clicked = self._merged(sort_into_lists(rows[0], features, **settings))
-            rows = [rows[0].of_outcome(y)]
+            rows.append(rows.pop().of_outcome(outcome))
 
         # Nothing else holds the rows, whose codes take more memory than the log.
         log = self._merged(sort_into_lists(rows.pop(), features, reuse=is_copy, **settings))
         log = replace(log, categorical=self._places_of_categories())
         if clicked is not None:
+            # One copy of the features serves both logs.
             self._click_log = replace(clicked, features=log.features, categorical=log.categorical)
         return log
 

@@ -123,13 +123,12 @@ def _standardise(values, weight):
 
 #: Below minus this, a series replaces torch's logarithm of the normal distribution function.
 _FAR = 100.0
-#: Beyond this, that logarithm is 0 to all digits.
-_NOTHING = 20.0
 
 
 def _log_ndtr(index):
     """The logarithm of the normal distribution function, with exact derivatives far out."""
-    near = torch.special.log_ndtr(index.clamp(-_FAR, _NOTHING))
+    # Beyond 20 the logarithm is 0 to all digits.
+    near = torch.special.log_ndtr(index.clamp(-_FAR, 20.0))
     # Of torch's own derivatives, differences of large numbers would be left: the series
     # log Phi(t) = -t^2 / 2 - log(-t) - log(2 pi) / 2 + log(1 - t^-2 + 3 t^-4).
     far = index.clamp(max=-_FAR)
@@ -356,10 +355,6 @@ GAMMAS = np.linspace(-GAMMA_BOUND, GAMMA_BOUND, 981)
 _N_DRAWS = 4
 
 
-#: Scale of the half-Cauchy prior of gamma, whose mean is then 0.10.
-_PRIOR_SCALE = 0.05
-
-
 class GammaProfile(NamedTuple):
     """The likelihood as a function of the correlation, and an estimate of it."""
 
@@ -392,7 +387,8 @@ class GammaProfile(NamedTuple):
         The prior is half-Cauchy, :math:`1 / (1 + (\gamma / 0.05)^2)` for :math:`\gamma \ge 0`:
         most production rankers knew little of relevance beyond the features, some knew much.
         """
-        log_posterior = np.where(GAMMAS >= 0, -np.log1p((GAMMAS / _PRIOR_SCALE) ** 2), -np.inf)
+        # With a scale of 0.05 the mean of the half-Cauchy prior is 0.10.
+        log_posterior = np.where(GAMMAS >= 0, -np.log1p((GAMMAS / 0.05) ** 2), -np.inf)
         # A likelihood that is largest near the bounds is that of labels that contradict the
         # model: errors that are skew themselves, or selection by rank.
         if abs(self.likeliest) <= PLAUSIBLE_GAMMA.value:

@@ -712,10 +712,6 @@ def _products(relevance, observation):
     return np.einsum("ij,ij->i", relevance, observation)
 
 
-#: Largest number of cells (points times facets) in memory at a time.
-_MAX_CELLS = 1 << 22
-
-
 class Hull:
     """The convex hull of points."""
 
@@ -746,7 +742,8 @@ class Hull:
         flat = (points - self.center) @ self._axes.T
         # How many times as far as the surface each point is; 1 inside.
         excess = np.ones(len(flat))
-        chunk = max(1, _MAX_CELLS // max(len(self._bounds), 1))
+        # Four million cells (points times facets) in memory at a time.
+        chunk = max(1, (1 << 22) // max(len(self._bounds), 1))
         for start in range(0, len(flat), chunk):
             rows = slice(start, start + chunk)
             # n' x / b of each facet n' x <= b: above 1 outside of it.
