@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from .._log._clicklog import ClickLog
 
 
-#: Versions that a network is applied to at a time.
-_PART = 1 << 16
 #: Least divisor and least argument of a logarithm.
 _TINY = 1e-12
 
@@ -202,7 +200,9 @@ class ListDataset(Dataset):
     def outputs(self, network: torch.nn.Module) -> torch.Tensor:
         """Output of a network for each version, shape (n_versions,)."""
         with torch.inference_mode():
-            parts = [network(part).reshape(-1) for part in self.features.split(_PART)]
+            # So many versions at a time, as layers need several times the memory of features.
+            some = self.features.split(1 << 16)
+            parts = [network(part).reshape(-1) for part in some]
         return torch.cat(parts)
 
 

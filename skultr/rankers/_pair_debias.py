@@ -213,10 +213,6 @@ def _pairs_won(log):
     return log.clicks * (missing_in_list[log.list_] - missing)  # a row is no pair with itself
 
 
-#: Weight of the previous running means after a batch: they forget over some 20 batches.
-_DECAY = 0.95
-
-
 #: Lower bound on ratios: a factor without clicks has a ratio of 0, and pairs are divided by it.
 _LEAST_RATIO = 1e-3
 
@@ -279,8 +275,10 @@ class PairDebiasModule(ListScores):
         # 3. Running means. Those of a factor change only in batches that show it; otherwise they
         # would fade to 0.
         here = shown > 0
-        losses = self.losses.lerp(seen, 1 - _DECAY)
-        impressions = self.impressions.lerp(shown, 1 - _DECAY)
+        # The weight of this batch: running means forget over some 20 batches.
+        share = 1 - 0.95
+        losses = self.losses.lerp(seen, share)
+        impressions = self.impressions.lerp(shown, share)
         self.losses.copy_(torch.where(here, losses, self.losses))
         self.impressions.copy_(torch.where(here, impressions, self.impressions))
         # 4. Ratios. That of a factor without pairs is unknown, and all ratios are if the reference

@@ -350,9 +350,6 @@ GAMMA_BOUND = 0.98
 _GRID = np.tanh(np.linspace(-1.0, 1.0, 17) * np.arctanh(GAMMA_BOUND))
 #: Correlations between them, for which the likelihood and its slope are interpolated.
 GAMMAS = np.linspace(-GAMMA_BOUND, GAMMA_BOUND, 981)
-#: Draws of all labels, for the mean score under binomial chance. A log has many rows, over which
-#: the error of a draw averages out.
-_N_DRAWS = 4
 
 
 class GammaProfile(NamedTuple):
@@ -470,7 +467,9 @@ def _skew(rows, gamma, chance, fit, score):
         return weight @ next(score.of_rows(standard))
 
     total = 0.0
-    for _ in range(_N_DRAWS):
+    # Few draws of all labels: the error of one averages out over the many rows of a log.
+    n_draws = 4
+    for _ in range(n_draws):
         # The error of selection, given that the row was selected; then that of relevance.
         error = -ndtri(random.random(n_chosen) * chance_of_choice)
         error = gamma * error + np.sqrt(1 - gamma**2) * random.normal(size=n_chosen)
@@ -480,7 +479,7 @@ def _skew(rows, gamma, chance, fit, score):
         normal = spread * random.normal(size=n_chosen)
         total += mean_score(true + binomial)
         total -= mean_score(true + normal)
-    return total / (_N_DRAWS * rows.weight.sum())
+    return total / (n_draws * rows.weight.sum())
 
 
 def _overdispersion(rows, score):

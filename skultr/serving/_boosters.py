@@ -17,8 +17,6 @@ from lightgbm import Booster
 
 _Number = TypeVar("_Number", int, float)
 
-#: LightGBM's own bound of ``num_leaves``.
-_MOST_LEAVES = 131_072
 #: LightGBM writes trees by recursion, some hundred bytes of the stack a level; half a megabyte is
 #: the smallest stack of threads.
 _MOST_DEPTH = 1_000
@@ -283,7 +281,7 @@ def _check_after(lines):
 def _check_tree(lines, n_features):
     """Raise a ValueError unless the arrays of a tree fit each other."""
     fields = _fields(lines, _OF_TREE)
-    n_leaves = _int(fields, "num_leaves", 1, _MOST_LEAVES)
+    n_leaves = _int(fields, "num_leaves", 1, 131_072)  # LightGBM's own bound
     # A binary tree.
     n_nodes = n_leaves - 1
     by_node = {name: _array(fields, name, kind, n_nodes) for name, kind in _BY_NODE.items()}
